@@ -1,0 +1,540 @@
+//! The media handle: what a bot hears, and how it speaks, whatever carries the session.
+//!
+//! Into the bot: [`Event`]s, audio as `i16` mono PCM at the rate the bot asked for, one frame per packet of the caller.
+//! Out of it: PCM of any length at the bot's own rate, text messages, and an interruption that empties what was not heard
+//! yet. Both directions end: the inbound queue drops the oldest audio and counts it, since old speech is worthless; a full
+//! outbound queue makes the bot wait. The transport's side is [`Link`]. Neither side holds a lock across an `await`.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::limits::{
+    AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MESSAGES_OUT_MAX, RATES_HZ,
+};
+
+/// The rates of PCM that a bot asks for, in Hz.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Audio {
+    pub in_rate_hz: u32,
+    pub out_rate_hz: u32,
+}
+
+impl Audio {
+    /// One rate for both directions.
+    ///
+    /// A rate outside 8 000 to 48 000 Hz is taken as the nearest end of that range.
+    pub fn at(rate_hz: u32) -> Self {
+        let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
+        Audio {
+            in_rate_hz: rate_hz,
+            out_rate_hz: rate_hz,
+        }
+    }
+}
+
+impl Default for Audio {
+    fn default() -> Self {
+        Audio {
+            in_rate_hz: 16_000,
+            out_rate_hz: 24_000,
+        }
+    }
+}
+
+/// What happens to a bot, in the order in which it happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The caller is connected; audio and messages flow from here on.
+    Joined,
+    /// What the caller said, usually 20 ms of it.
+    Audio(AudioFrame),
+    /// A text message of the caller, as it came; RTVI is read by [`crate::rtvi`].
+    Message(String),
+    /// A key of the telephone: one of `0`-`9`, `*`, `#`, `A`-`D`.
+    Dtmf(char),
+    /// The bot's speech begins to leave the runner.
+    SpeechStarted,
+    /// The last of the bot's speech left the runner, or was interrupted.
+    SpeechStopped,
+    /// Nothing was heard of the caller for some seconds; the session is kept for a while.
+    Lost,
+    /// A lost caller is heard again.
+    Resumed,
+    /// The session is over; nothing follows.
+    Left(LeaveReason),
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaveReason {
+    /// The caller left in good order.
+    Left,
+    /// The caller vanished without a word.
+    Vanished,
+    /// The connection was never completed.
+    NeverConnected,
+    /// Another session of the same device took its place.
+    Replaced,
+    /// The bot returned.
+    BotEnded,
+    /// The bot failed or panicked.
+    BotFailed,
+    /// The runner is stopping.
+    Shutdown,
+    /// The transport broke.
+    Failed,
+}
+
+impl LeaveReason {
+    /// Returns the words that the log uses.
+    pub fn words(self) -> &'static str {
+        match self {
+            LeaveReason::Left => "caller left",
+            LeaveReason::Vanished => "caller vanished",
+            LeaveReason::NeverConnected => "never connected",
+            LeaveReason::Replaced => "replaced by a new session of the same device",
+            LeaveReason::BotEnded => "bot ended",
+            LeaveReason::BotFailed => "bot failed",
+            LeaveReason::Shutdown => "runner stopped",
+            LeaveReason::Failed => "transport failed",
+        }
+    }
+}
+
+/// PCM of one packet: `i16` mono at [`AudioFrame::rate_hz`]. Its memory goes back to the session when it is dropped.
+pub struct AudioFrame {
+    samples: Vec<i16>,
+    rate_hz: u32,
+    /// Set while a bot holds the frame. A queued frame has none: a queue that owned itself would never be freed.
+    home: Option<Arc<Shared>>,
+}
+
+impl AudioFrame {
+    /// Makes a frame that belongs to no session, as a bot's own tests need.
+    pub fn new(samples: Vec<i16>, rate_hz: u32) -> Self {
+        AudioFrame {
+            samples,
+            rate_hz,
+            home: None,
+        }
+    }
+
+    pub fn rate_hz(&self) -> u32 {
+        self.rate_hz
+    }
+}
+
+impl Deref for AudioFrame {
+    type Target = [i16];
+
+    fn deref(&self) -> &[i16] {
+        &self.samples
+    }
+}
+
+impl fmt::Debug for AudioFrame {
+    /// Speech never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "AudioFrame({} samples at {} Hz)",
+            self.samples.len(),
+            self.rate_hz
+        )
+    }
+}
+
+impl Drop for AudioFrame {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            let mut inbound = lock(&home.inbound);
+            if inbound.spare.len() < AUDIO_IN_FRAMES_MAX {
+                inbound.spare.push(std::mem::take(&mut self.samples));
+            }
+        }
+    }
+}
+
+/// The session is over: what was sent goes nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaError;
+
+impl fmt::Display for MediaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the session is over")
+    }
+}
+
+impl std::error::Error for MediaError {}
+
+/// Both directions of a session's media. [`Media::split`] it when two tasks need them.
+pub struct Media {
+    events: Events,
+    output: Output,
+}
+
+impl Media {
+    /// Waits for the next event; `None` once the session is over.
+    pub async fn recv(&mut self) -> Option<Event> {
+        self.events.recv().await
+    }
+
+    /// Returns the speaking side; clones of it speak into the same session.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Queues speech, and waits while the queue is full. See [`Output::send_audio`].
+    ///
+    /// # Errors
+    /// [`MediaError`] once the session is over.
+    pub async fn send_audio(&self, pcm: &[i16]) -> Result<(), MediaError> {
+        self.output.send_audio(pcm).await
+    }
+
+    /// Sends a text message to the caller. See [`Output::send_message`].
+    ///
+    /// # Errors
+    /// [`MediaError`] once the session is over.
+    pub fn send_message(&self, text: impl Into<String>) -> Result<(), MediaError> {
+        self.output.send_message(text)
+    }
+
+    /// Drops the speech that has not left yet. See [`Output::interrupt`].
+    pub fn interrupt(&self) {
+        self.output.interrupt();
+    }
+
+    pub fn split(self) -> (Events, Output) {
+        (self.events, self.output)
+    }
+}
+
+/// The hearing side of a session.
+pub struct Events(Arc<Shared>);
+
+impl Events {
+    /// Waits for the next event; `None` once the session is over.
+    ///
+    /// It can be dropped and called again at any time without losing an event.
+    pub async fn recv(&mut self) -> Option<Event> {
+        loop {
+            let arrived = self.0.to_bot.notified();
+            {
+                let mut inbound = lock(&self.0.inbound);
+                if let Some(mut event) = inbound.events.pop_front() {
+                    if let Event::Audio(frame) = &mut event {
+                        inbound.frames -= 1;
+                        frame.home = Some(self.0.clone());
+                    }
+                    return Some(event);
+                }
+                if inbound.ended {
+                    return None;
+                }
+            }
+            arrived.await;
+        }
+    }
+}
+
+/// The speaking side of a session. Clones share one queue.
+#[derive(Clone)]
+pub struct Output(Arc<Shared>);
+
+impl Output {
+    /// Queues `i16` mono PCM at the rate of [`Audio::out_rate_hz`], any number of samples, and waits while the queue is full.
+    ///
+    /// Samples that an interruption overtakes are dropped: the call returns at once, and that is no error.
+    ///
+    /// # Errors
+    /// [`MediaError`] once the session is over.
+    pub async fn send_audio(&self, mut pcm: &[i16]) -> Result<(), MediaError> {
+        let epoch = lock(&self.0.outbound).epoch;
+        while !pcm.is_empty() {
+            let room = self.0.room.notified();
+            {
+                let mut outbound = lock(&self.0.outbound);
+                if outbound.ended {
+                    return Err(MediaError);
+                }
+                if outbound.epoch != epoch {
+                    return Ok(());
+                }
+                let take = pcm.len().min(outbound.room());
+                let (head, tail) = pcm.split_at(take);
+                outbound.samples.extend(head);
+                pcm = tail;
+            }
+            self.0.to_link.notify_one();
+            if !pcm.is_empty() {
+                room.await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a text message to the caller. It overtakes queued speech, and never waits.
+    ///
+    /// When more messages are waiting than the session holds, the oldest is dropped and counted.
+    ///
+    /// # Errors
+    /// [`MediaError`] once the session is over.
+    pub fn send_message(&self, text: impl Into<String>) -> Result<(), MediaError> {
+        {
+            let mut outbound = lock(&self.0.outbound);
+            if outbound.ended {
+                return Err(MediaError);
+            }
+            if outbound.messages.len() == MESSAGES_OUT_MAX {
+                outbound.messages.pop_front();
+                outbound.messages_dropped += 1;
+            }
+            outbound.messages.push_back(text.into());
+        }
+        self.0.to_link.notify_one();
+        Ok(())
+    }
+
+    /// Drops, at once, all speech that has not left the runner yet.
+    pub fn interrupt(&self) {
+        {
+            let mut outbound = lock(&self.0.outbound);
+            outbound.epoch += 1;
+            outbound.samples.clear();
+            outbound.interrupted = true;
+        }
+        self.0.to_link.notify_one();
+        self.0.room.notify_waiters();
+    }
+}
+
+/// The bot's place in a session that has not been taken yet: it knows no rates.
+pub struct Seat(Arc<Shared>);
+
+impl Seat {
+    /// Takes the seat with the given rates.
+    pub fn open(self, audio: Audio) -> Media {
+        let clamp = |rate_hz: u32| rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
+        {
+            let mut outbound = lock(&self.0.outbound);
+            outbound.audio = Some(Audio {
+                in_rate_hz: clamp(audio.in_rate_hz),
+                out_rate_hz: clamp(audio.out_rate_hz),
+            });
+        }
+        self.0.to_link.notify_one();
+        Media {
+            events: Events(self.0.clone()),
+            output: Output(self.0.clone()),
+        }
+    }
+}
+
+/// The transport's side of a session's media.
+pub struct Link(Arc<Shared>);
+
+/// Makes the two sides of one session's media.
+pub fn pair() -> (Link, Seat) {
+    let shared = Arc::new(Shared::default());
+    (Link(shared.clone()), Seat(shared))
+}
+
+impl Link {
+    /// Waits until the bot did something that concerns the transport.
+    pub async fn notified(&self) {
+        self.0.to_link.notified().await;
+    }
+
+    /// Returns the rates, once the bot has opened its media.
+    pub fn audio(&self) -> Option<Audio> {
+        lock(&self.0.outbound).audio
+    }
+
+    /// Hands an event to the bot. Audio goes through [`Link::push_audio`].
+    ///
+    /// A bot that reads nothing loses the oldest event that is not the end of the session.
+    pub fn push(&self, event: Event) {
+        let mut inbound = lock(&self.0.inbound);
+        if inbound.ended {
+            return;
+        }
+        if let Event::Left(_) = event {
+            inbound.ended = true;
+        }
+        if inbound.events.len() - inbound.frames >= EVENTS_IN_MAX {
+            let oldest = inbound
+                .events
+                .iter()
+                .position(|event| !matches!(event, Event::Audio(_)));
+            if let Some(oldest) = oldest {
+                inbound.events.remove(oldest);
+                inbound.events_dropped += 1;
+            }
+        }
+        inbound.events.push_back(event);
+        drop(inbound);
+        self.0.to_bot.notify_one();
+    }
+
+    /// Hands one frame of PCM to the bot, in memory that an earlier frame gave back. A full queue drops its oldest frame.
+    pub fn push_audio(&self, pcm: &[i16], rate_hz: u32) {
+        let mut inbound = lock(&self.0.inbound);
+        if inbound.ended {
+            return;
+        }
+        let mut samples = if inbound.frames == AUDIO_IN_FRAMES_MAX {
+            inbound.frames_dropped += 1;
+            inbound.take_oldest_frame()
+        } else {
+            inbound.spare.pop().unwrap_or_default()
+        };
+        samples.clear();
+        samples.extend_from_slice(pcm);
+        inbound.frames += 1;
+        inbound.events.push_back(Event::Audio(AudioFrame {
+            samples,
+            rate_hz,
+            home: None,
+        }));
+        drop(inbound);
+        self.0.to_bot.notify_one();
+    }
+
+    /// Tells whether the bot interrupted its speech since the last call.
+    pub fn take_interruption(&self) -> bool {
+        std::mem::take(&mut lock(&self.0.outbound).interrupted)
+    }
+
+    /// Moves queued speech into `into`, at most `samples_max` of it, and returns how much that was.
+    pub fn take_audio(&self, into: &mut Vec<i16>, samples_max: usize) -> usize {
+        let taken = {
+            let mut outbound = lock(&self.0.outbound);
+            let take = outbound.samples.len().min(samples_max);
+            into.extend(outbound.samples.drain(..take));
+            take
+        };
+        if taken > 0 {
+            self.0.room.notify_waiters();
+        }
+        taken
+    }
+
+    /// Tells whether speech is queued.
+    pub fn has_audio(&self) -> bool {
+        !lock(&self.0.outbound).samples.is_empty()
+    }
+
+    /// Takes the next message to the caller.
+    pub fn take_message(&self) -> Option<String> {
+        lock(&self.0.outbound).messages.pop_front()
+    }
+
+    /// Returns what the queues had to drop.
+    pub fn dropped(&self) -> Dropped {
+        let (frames_in, events_in) = {
+            let inbound = lock(&self.0.inbound);
+            (inbound.frames_dropped, inbound.events_dropped)
+        };
+        Dropped {
+            frames_in,
+            events_in,
+            messages_out: lock(&self.0.outbound).messages_dropped,
+        }
+    }
+}
+
+impl Drop for Link {
+    /// The session is over: the bot's waits end.
+    fn drop(&mut self) {
+        lock(&self.0.inbound).ended = true;
+        lock(&self.0.outbound).ended = true;
+        self.0.to_bot.notify_waiters();
+        self.0.to_bot.notify_one();
+        self.0.room.notify_waiters();
+    }
+}
+
+/// What a session's queues had to drop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Audio frames that the bot did not read in time.
+    pub frames_in: u64,
+    /// Other events that the bot did not read in time.
+    pub events_in: u64,
+    /// Messages that the caller did not take in time.
+    pub messages_out: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    inbound: Mutex<Inbound>,
+    outbound: Mutex<Outbound>,
+    /// An event is there.
+    to_bot: Notify,
+    /// Audio, a message, an interruption or the rates are there.
+    to_link: Notify,
+    /// The outbound queue has room again.
+    room: Notify,
+}
+
+#[derive(Default)]
+struct Inbound {
+    events: VecDeque<Event>,
+    /// How many of `events` are audio.
+    frames: usize,
+    spare: Vec<Vec<i16>>,
+    frames_dropped: u64,
+    events_dropped: u64,
+    ended: bool,
+}
+
+impl Inbound {
+    /// Removes the oldest frame and returns its memory.
+    fn take_oldest_frame(&mut self) -> Vec<i16> {
+        let oldest = self
+            .events
+            .iter()
+            .position(|event| matches!(event, Event::Audio(_)));
+        let frame = oldest.and_then(|oldest| self.events.remove(oldest));
+        match frame {
+            Some(Event::Audio(mut frame)) => {
+                self.frames -= 1;
+                std::mem::take(&mut frame.samples)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Outbound {
+    audio: Option<Audio>,
+    samples: VecDeque<i16>,
+    messages: VecDeque<String>,
+    messages_dropped: u64,
+    /// Counts interruptions, so that a waiting `send_audio` sees that it was overtaken.
+    epoch: u64,
+    interrupted: bool,
+    ended: bool,
+}
+
+impl Outbound {
+    /// Returns how many samples the queue still takes.
+    fn room(&self) -> usize {
+        let rate_hz = self.audio.unwrap_or_default().out_rate_hz as usize;
+        let samples_max = rate_hz * AUDIO_OUT_QUEUE.as_millis() as usize / 1000;
+        samples_max.saturating_sub(self.samples.len())
+    }
+}
+
+/// Locks; a panic of a bot while it held the lock leaves queues that are still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

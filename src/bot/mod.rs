@@ -1,0 +1,273 @@
+//! The bot entry contract: what a bot is given, and what it can ask for.
+//!
+//! A bot is `async fn(RunnerArguments) -> Result<(), BotError>`. It owns its arguments, runs until the talk is over, and
+//! returns why it failed. What every kind has are fields; what one kind has is behind [`Kind`] and behind one accessor per
+//! field, which answers [`MissingField`] on another kind. Audio, messages and interruption go through one [`Media`] handle
+//! that is the same on every kind. A bot never sees a socket.
+//! Source: the field names are the specification's (`webrtc_connection`, `room_url`, `transport_type`, ...).
+
+pub mod media;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::config::Config;
+pub use media::{Audio, AudioFrame, Event, Events, LeaveReason, Media, MediaError, Output};
+
+/// Why a bot failed; it ends this bot's session with one WARN line and no other.
+pub type BotError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The name of one session: one bot run. It stands at the head of every log line of that session.
+pub type SessionId = Arc<str>;
+
+/// What a bot is called with.
+#[non_exhaustive]
+pub struct RunnerArguments {
+    pub session_id: SessionId,
+    /// The `body` of `/start`, the data sent with the offer, or a webhook's data, as it came; `{}` when there was none.
+    pub body: Value,
+    /// Whether this bot is the one that acts on SIGINT; only a bot without a server is.
+    pub handle_sigint: bool,
+    /// Whether this bot is the one that acts on SIGTERM.
+    pub handle_sigterm: bool,
+    /// How long a talk may go without any activity before the bot should end it. The bot decides what activity is.
+    pub idle_timeout: Duration,
+    /// Set when the runner is asked to stop.
+    pub shutdown: Shutdown,
+    /// What the runner was started with.
+    pub cli_args: Arc<Config>,
+    pub kind: Kind,
+}
+
+impl RunnerArguments {
+    /// Makes the arguments of one session. Runners call it; so do the tests of a bot.
+    pub fn new(session_id: SessionId, body: Value, cli_args: Arc<Config>, kind: Kind) -> Self {
+        RunnerArguments {
+            session_id,
+            body,
+            handle_sigint: false,
+            handle_sigterm: false,
+            idle_timeout: crate::limits::BOT_IDLE,
+            shutdown: Shutdown::default(),
+            cli_args,
+            kind,
+        }
+    }
+
+    /// Takes the media handle, whatever the kind, with PCM at the rates that `audio` asks for.
+    ///
+    /// # Errors
+    /// [`MissingField`] on a kind without media, and when the handle was taken before.
+    pub fn media(&mut self, audio: Audio) -> Result<Media, MissingField> {
+        let kind = self.kind.name();
+        let seat = match &mut self.kind {
+            Kind::WebRtc(webrtc) => webrtc.media.take(),
+            _ => None,
+        };
+        seat.map(|media| media.open(audio)).ok_or(MissingField {
+            kind,
+            field: "media",
+        })
+    }
+
+    /// Returns the WebRTC connection, which local WebRTC sessions have.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every other kind.
+    pub fn webrtc_connection(&self) -> Result<&WebRtcConnection, MissingField> {
+        match &self.kind {
+            Kind::WebRtc(webrtc) => Ok(&webrtc.webrtc_connection),
+            _ => self.missing("webrtc_connection"),
+        }
+    }
+
+    /// Returns the URL of the video room.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but videoroom.
+    pub fn room_url(&self) -> Result<&str, MissingField> {
+        self.missing("room_url")
+    }
+
+    /// Returns the name of the media room.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but mediaroom.
+    pub fn room_name(&self) -> Result<&str, MissingField> {
+        self.missing("room_name")
+    }
+
+    /// Returns the URL of the media-room server.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but mediaroom.
+    pub fn url(&self) -> Result<&str, MissingField> {
+        self.missing("url")
+    }
+
+    /// Returns the token with which the bot joins a room.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but videoroom and mediaroom.
+    pub fn token(&self) -> Result<&str, MissingField> {
+        self.missing("token")
+    }
+
+    /// Returns `websocket`, or the telephony provider whose call this is.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but WebSocket.
+    pub fn transport_type(&self) -> Result<&str, MissingField> {
+        self.missing("transport_type")
+    }
+
+    /// Returns the data of the telephone call, when this session is one.
+    pub fn call_data(&self) -> Option<&Value> {
+        None
+    }
+
+    fn missing<T>(&self, field: &'static str) -> Result<T, MissingField> {
+        Err(MissingField {
+            kind: self.kind.name(),
+            field,
+        })
+    }
+}
+
+/// What one kind of session has beyond the fields of every kind.
+///
+/// This build makes local WebRTC sessions; the base kind is for a bot that brings its own transport.
+#[non_exhaustive]
+pub enum Kind {
+    Base,
+    WebRtc(WebRtcArguments),
+}
+
+impl Kind {
+    /// Returns the kind's name, as error messages and log lines say it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Base => "base",
+            Kind::WebRtc(_) => "webrtc",
+        }
+    }
+}
+
+/// What a local WebRTC session has.
+pub struct WebRtcArguments {
+    pub webrtc_connection: WebRtcConnection,
+    media: Option<media::Seat>,
+}
+
+impl WebRtcArguments {
+    pub(crate) fn new(webrtc_connection: WebRtcConnection, seat: media::Seat) -> Self {
+        WebRtcArguments {
+            webrtc_connection,
+            media: Some(seat),
+        }
+    }
+}
+
+/// The peer connection of a session, by the name that the client knows it under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebRtcConnection {
+    /// The `pc_id` of the first answer.
+    pub pc_id: String,
+    /// Whether the client is a microcontroller: it speaks without `client-ready`, and takes few and short messages.
+    pub embedded: bool,
+}
+
+impl WebRtcConnection {
+    pub(crate) fn new(pc_id: String, embedded: bool) -> Self {
+        WebRtcConnection { pc_id, embedded }
+    }
+}
+
+/// A field that the session's kind has not. A missing field is a bot on the wrong transport, so it is an error and not an
+/// absence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingField {
+    pub kind: &'static str,
+    pub field: &'static str,
+}
+
+impl fmt::Display for MissingField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not part of {} arguments",
+            self.field, self.kind
+        )
+    }
+}
+
+impl std::error::Error for MissingField {}
+
+/// Tells a bot that the runner is stopping. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct Shutdown(tokio::sync::watch::Receiver<bool>);
+
+impl Shutdown {
+    /// Makes a trigger and the handle that sees it.
+    pub fn channel() -> (ShutdownTrigger, Shutdown) {
+        let (sender, receiver) = tokio::sync::watch::channel(false);
+        (ShutdownTrigger(sender), Shutdown(receiver))
+    }
+
+    /// Tells whether the runner is stopping.
+    pub fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until the runner is stopping; for ever if it never is.
+    pub async fn wait(&mut self) {
+        if self.0.wait_for(|set| *set).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Default for Shutdown {
+    /// A handle that is never set.
+    fn default() -> Self {
+        Shutdown::channel().1
+    }
+}
+
+/// The other end of [`Shutdown`].
+#[derive(Debug)]
+pub struct ShutdownTrigger(tokio::sync::watch::Sender<bool>);
+
+impl ShutdownTrigger {
+    /// Tells every handle that the runner is stopping.
+    pub fn set(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Makes one more handle.
+    pub fn subscribe(&self) -> Shutdown {
+        Shutdown(self.0.subscribe())
+    }
+}
+
+/// A bot, erased once: what the runner keeps and calls for every session.
+pub type Bot = Arc<
+    dyn Fn(RunnerArguments) -> Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>>
+        + Send
+        + Sync,
+>;
+
+/// Erases the type of a bot function.
+pub fn erase<F, Fut>(bot: F) -> Bot
+where
+    F: Fn(RunnerArguments) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), BotError>> + Send + 'static,
+{
+    Arc::new(move |args| Box::pin(bot(args)))
+}

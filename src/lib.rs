@@ -1,0 +1,3 @@
+pub mod bot;
+pub mod config;
+pub mod limits;
