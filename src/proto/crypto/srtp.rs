@@ -1,0 +1,381 @@
+//! SRTP ciphers: AES-128 counter mode (the tag is HMAC-SHA1, see `hash`), AES-128-GCM and AES-256-GCM.
+//!
+//! In: an IV str0m computed, authenticated data and a payload. Out: the payload sealed or opened into str0m's buffer,
+//! which may be longer than needed and never is the input. Each key is expanded once, when a session's keys are known;
+//! a packet allocates nothing. Refused: an output buffer that is too short, a tag that does not fit.
+//! Sources: RFC 3711 sections 4.1.1 and 4.3, RFC 7714.
+
+use std::fmt;
+
+use aes::cipher::consts::{U12, U16};
+use aes::cipher::{BlockCipherEncrypt, InnerIvInit, StreamCipherCore};
+use aes::{Aes128Enc, Aes256Enc};
+use aes_gcm::aead::inout::InOutBuf;
+use aes_gcm::aead::{AeadInOut, KeyInit};
+use aes_gcm::{Aes128Gcm, Aes256Gcm};
+use ctr::CtrCore;
+use ctr::flavors::Ctr128BE;
+use str0m::crypto::{
+    AeadAes128GcmCipher, AeadAes256GcmCipher, Aes128CmSha1_80Cipher, CryptoError, SrtpProvider, SupportedAeadAes128Gcm,
+    SupportedAeadAes256Gcm, SupportedAes128CmSha1_80,
+};
+
+const TAG_BYTES: usize = 16;
+const BLOCK_BYTES: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Srtp;
+
+impl SrtpProvider for Srtp {
+    fn aes_128_cm_sha1_80(&self) -> &'static dyn SupportedAes128CmSha1_80 {
+        &Srtp
+    }
+
+    fn aead_aes_128_gcm(&self) -> &'static dyn SupportedAeadAes128Gcm {
+        &Srtp
+    }
+
+    fn aead_aes_256_gcm(&self) -> &'static dyn SupportedAeadAes256Gcm {
+        &Srtp
+    }
+
+    fn srtp_aes_128_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
+        let cipher = Aes128Enc::new_from_slice(key).expect("str0m asks with a master key of 16 bytes");
+        encrypt_block(&cipher, input, output);
+    }
+
+    fn srtp_aes_256_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
+        let cipher = Aes256Enc::new_from_slice(key).expect("str0m asks with a master key of 32 bytes");
+        encrypt_block(&cipher, input, output);
+    }
+}
+
+/// Encrypts one block; str0m's buffer has room for a second one, left over from another library, and never reads it.
+fn encrypt_block<C: BlockCipherEncrypt>(cipher: &C, input: &[u8], output: &mut [u8]) {
+    let block = input.try_into().expect("a key derivation block has 16 bytes");
+    let sealed = (&mut output[..BLOCK_BYTES]).try_into().expect("the slice has 16 bytes");
+    cipher.encrypt_block_b2b(block, sealed);
+}
+
+impl SupportedAes128CmSha1_80 for Srtp {
+    fn create_cipher(&self, key: [u8; 16], _encrypt: bool) -> Box<dyn Aes128CmSha1_80Cipher> {
+        Box::new(CounterMode(Aes128Enc::new(&key.into())))
+    }
+}
+
+impl SupportedAeadAes128Gcm for Srtp {
+    fn create_cipher(&self, key: [u8; 16], _encrypt: bool) -> Box<dyn AeadAes128GcmCipher> {
+        Box::new(Gcm(Aes128Gcm::new(&key.into())))
+    }
+}
+
+impl SupportedAeadAes256Gcm for Srtp {
+    fn create_cipher(&self, key: [u8; 32], _encrypt: bool) -> Box<dyn AeadAes256GcmCipher> {
+        Box::new(Gcm(Aes256Gcm::new(&key.into())))
+    }
+}
+
+/// AES in counter mode, whose key stream does not depend on the header.
+struct CounterMode(Aes128Enc);
+
+impl CounterMode {
+    fn apply(&self, iv: &[u8; 16], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+        let output = output.get_mut(..input.len()).ok_or_else(no_room)?;
+        let buffer = InOutBuf::new(input, output).map_err(|_| no_room())?;
+        CtrCore::<_, Ctr128BE>::inner_iv_init(&self.0, iv.into())
+            .try_apply_keystream_partial(buffer)
+            .map_err(|_| refused("the key stream of this packet is used up"))
+    }
+}
+
+impl Aes128CmSha1_80Cipher for CounterMode {
+    fn encrypt(&mut self, iv: &[u8; 16], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+        self.apply(iv, input, output)
+    }
+
+    fn decrypt(&mut self, iv: &[u8; 16], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+        self.apply(iv, input, output)
+    }
+}
+
+/// AES-GCM with either key length; the tag follows the payload.
+struct Gcm<C>(C);
+
+type Nonce = [u8; 12];
+
+impl<C: AeadInOut<NonceSize = U12, TagSize = U16>> Gcm<C> {
+    fn seal(&self, iv: &Nonce, aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+        let (sealed, rest) = output.split_at_mut_checked(input.len()).ok_or_else(no_room)?;
+        let tag_room = rest.first_chunk_mut::<TAG_BYTES>().ok_or_else(no_room)?;
+        let buffer = InOutBuf::new(input, sealed).map_err(|_| no_room())?;
+        let tag = self
+            .0
+            .encrypt_inout_detached(iv.into(), aad, buffer)
+            .map_err(|_| refused("too long to seal"))?;
+        *tag_room = tag.into();
+        Ok(())
+    }
+
+    fn open(&self, iv: &Nonce, aads: &[&[u8]], input: &[u8], output: &mut [u8]) -> Result<usize, CryptoError> {
+        let (sealed, tag) = input
+            .split_last_chunk::<TAG_BYTES>()
+            .ok_or_else(|| refused("shorter than a tag"))?;
+        let output = output.get_mut(..sealed.len()).ok_or_else(no_room)?;
+        let buffer = InOutBuf::new(sealed, output).map_err(|_| no_room())?;
+        // Two parts come only with SRTCP sent in the clear, which no peer of ours sends: copying them is rare.
+        let joined;
+        let aad = match aads {
+            [aad] | [aad, []] => aad,
+            parts => {
+                joined = parts.concat();
+                joined.as_slice()
+            }
+        };
+        self.0
+            .decrypt_inout_detached(iv.into(), aad, buffer, tag.into())
+            .map_err(|_| refused("the authentication tag does not fit"))?;
+        Ok(sealed.len())
+    }
+}
+
+impl AeadAes128GcmCipher for Gcm<Aes128Gcm> {
+    fn encrypt(&mut self, iv: &Nonce, aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+        self.seal(iv, aad, input, output)
+    }
+
+    fn decrypt(&mut self, iv: &Nonce, aads: &[&[u8]], input: &[u8], output: &mut [u8]) -> Result<usize, CryptoError> {
+        self.open(iv, aads, input, output)
+    }
+}
+
+impl AeadAes256GcmCipher for Gcm<Aes256Gcm> {
+    fn encrypt(&mut self, iv: &Nonce, aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+        self.seal(iv, aad, input, output)
+    }
+
+    fn decrypt(&mut self, iv: &Nonce, aads: &[&[u8]], input: &[u8], output: &mut [u8]) -> Result<usize, CryptoError> {
+        self.open(iv, aads, input, output)
+    }
+}
+
+// Keys are never shown.
+impl fmt::Debug for CounterMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CounterMode")
+    }
+}
+
+impl<C> fmt::Debug for Gcm<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gcm")
+    }
+}
+
+fn no_room() -> CryptoError {
+    refused("the output buffer is too short")
+}
+
+fn refused(why: &str) -> CryptoError {
+    CryptoError::Other(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hex.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
+        digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    }
+
+    fn array<const N: usize>(hex: &str) -> [u8; N] {
+        bytes(hex).try_into().unwrap()
+    }
+
+    /// RFC 3711 appendix B.2, over a multiple of the block and with a rest.
+    #[test]
+    fn counter_mode_gives_the_key_stream_of_rfc_3711() {
+        let mut cipher = Srtp
+            .aes_128_cm_sha1_80()
+            .create_cipher(array("2b7e151628aed2a6abf7158809cf4f3c"), true);
+        let iv = array("f0f1f2f3f4f5f6f7f8f9fafbfcfd0000");
+        let stream =
+            bytes("e03ead0935c95e80e166b16dd92b4eb4 d23513162b02d0f72a43a2fe4a5f97ab 41e95b3bb0a2e8dd477901e4fca894c0");
+        for length in [48, 33, 16, 1, 0] {
+            // The output buffer is longer, as str0m's is: what lies behind the payload stays as it was.
+            let mut output = vec![0xaa; length + 15];
+            cipher.encrypt(&iv, &vec![0; length], &mut output).unwrap();
+            assert_eq!(output[..length], stream[..length]);
+            assert!(output[length..].iter().all(|&byte| byte == 0xaa));
+            let mut opened = vec![0; length];
+            cipher.decrypt(&iv, &output[..length], &mut opened).unwrap();
+            assert_eq!(opened, vec![0; length]);
+        }
+    }
+
+    /// RFC 3711 appendix B.2: the counter carries into the next byte at block 0xff00.
+    #[test]
+    fn counter_mode_carries_as_rfc_3711_does() {
+        let mut cipher = Srtp
+            .aes_128_cm_sha1_80()
+            .create_cipher(array("2b7e151628aed2a6abf7158809cf4f3c"), true);
+        let mut output = [0; 48];
+        cipher
+            .encrypt(&array("f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"), &[0; 48], &mut output)
+            .unwrap();
+        let stream =
+            bytes("ec8cdf7398607cb0f2d21675ea9ea1e4 362b7c3c6773516318a077d7fc5073ae 6a2cc3787889374fbeb4c81b17ba6c44");
+        assert_eq!(output[..], stream);
+    }
+
+    /// RFC 3711 appendix B.3: first blocks of the cipher key, salt and authentication key.
+    #[test]
+    fn key_derivation_rounds_give_the_keys_of_rfc_3711() {
+        let master = bytes("e1f97a0d3e018be0d64fa32c06de4139");
+        for (input, expected) in [
+            ("0ec675ad498afeebb6960b3aabe60000", "c61e7a93744f39ee10734afe3ff7a087"),
+            ("0ec675ad498afee9b6960b3aabe60000", "30cbbc08863d8c85d49db34a9ae17ac6"),
+            ("0ec675ad498afeeab6960b3aabe60000", "cebe321f6ff7716b6fd4ab49af256a15"),
+        ] {
+            let mut output = [0; 32];
+            Srtp.srtp_aes_128_ecb_round(&master, &bytes(input), &mut output);
+            assert_eq!(output[..16], bytes(expected));
+        }
+    }
+
+    /// FIPS 197 appendix C.3.
+    #[test]
+    fn a_256_bit_round_is_aes() {
+        let key = bytes("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
+        let mut output = [0; 32];
+        Srtp.srtp_aes_256_ecb_round(&key, &bytes("00112233445566778899aabbccddeeff"), &mut output);
+        assert_eq!(output[..16], bytes("8ea2b7ca516745bfeafc49904b496089"));
+    }
+
+    const GALLIA: &[u8] = b"Gallia est omnis divisa in partes tres";
+    const RTP_IV: &str = "51753c6580c2726f20718414";
+    const RTP_HEADER: &str = "8040f17b8041f8d35501a0b2";
+
+    /// RFC 7714 section 16.1.1.
+    #[test]
+    fn gcm_with_128_bits_seals_and_opens_as_rfc_7714_does() {
+        let mut cipher = Srtp
+            .aead_aes_128_gcm()
+            .create_cipher(array("000102030405060708090a0b0c0d0e0f"), true);
+        let sealed = bytes(
+            "f24de3a3fb34de6cacba861c9d7e4bcabe633bd50d294e6f42a5f47a51c7d19b36de3adf8833
+             899d7f27beb16a9152cf765ee4390cce",
+        );
+        let mut output = vec![0; sealed.len()];
+        cipher
+            .encrypt(&array(RTP_IV), &bytes(RTP_HEADER), GALLIA, &mut output)
+            .unwrap();
+        assert_eq!(output, sealed);
+        let mut opened = vec![0; GALLIA.len()];
+        assert_eq!(
+            cipher
+                .decrypt(&array(RTP_IV), &[&bytes(RTP_HEADER)], &sealed, &mut opened)
+                .unwrap(),
+            GALLIA.len()
+        );
+        assert_eq!(opened, GALLIA);
+    }
+
+    /// RFC 7714 section 16.2.1.
+    #[test]
+    fn gcm_with_256_bits_seals_and_opens_as_rfc_7714_does() {
+        let key = array("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
+        let mut cipher = Srtp.aead_aes_256_gcm().create_cipher(key, true);
+        let sealed = bytes(
+            "32b1de78a822fe12ef9f78fa332e33aab18012389a58e2f3b50b2a0276ffae0f1ba63799b87b
+             7aa3db36dfffd6b0f9bb7878d7a76c13",
+        );
+        let mut output = vec![0; sealed.len()];
+        cipher
+            .encrypt(&array(RTP_IV), &bytes(RTP_HEADER), GALLIA, &mut output)
+            .unwrap();
+        assert_eq!(output, sealed);
+        let mut opened = vec![0; GALLIA.len()];
+        assert_eq!(
+            cipher
+                .decrypt(&array(RTP_IV), &[&bytes(RTP_HEADER)], &sealed, &mut opened)
+                .unwrap(),
+            GALLIA.len()
+        );
+        assert_eq!(opened, GALLIA);
+    }
+
+    /// RFC 7714 section 17.1: SRTCP, whose index is authenticated after the header.
+    #[test]
+    fn gcm_seals_srtcp_as_rfc_7714_does() {
+        let mut cipher = Srtp
+            .aead_aes_128_gcm()
+            .create_cipher(array("000102030405060708090a0b0c0d0e0f"), true);
+        let report = bytes(
+            "4e545031 4e545032 52545020 0000042a 0000e930 4c756e61
+             deadbeef deadbeef deadbeef deadbeef deadbeef",
+        );
+        let sealed = bytes(
+            "63e94885 dcdab67c a727d766 2f6b7e99 7ff5c0f7 6c06f32d c676a5f1 730d6fda
+             4ce09b46 86303ded 0bb9275b c84aa458 96cf4d2f c5abf872 45d9eade",
+        );
+        let mut output = vec![0; sealed.len()];
+        cipher
+            .encrypt(
+                &array("517524055203726f207170bb"),
+                &bytes("81c8000d4d617273800005d4"),
+                &report,
+                &mut output,
+            )
+            .unwrap();
+        assert_eq!(output, sealed);
+    }
+
+    #[test]
+    fn gcm_joins_authenticated_data_given_in_parts() {
+        let mut cipher = Srtp.aead_aes_128_gcm().create_cipher([7; 16], true);
+        let mut sealed = [0; 20];
+        cipher.encrypt(&[1; 12], b"headerindex", b"four", &mut sealed).unwrap();
+        let mut opened = [0; 4];
+        for aads in [
+            &[&b"header"[..], b"index"][..],
+            &[b"headerindex", b""],
+            &[b"headerindex"],
+        ] {
+            assert_eq!(cipher.decrypt(&[1; 12], aads, &sealed, &mut opened).unwrap(), 4);
+        }
+        assert!(
+            cipher
+                .decrypt(&[1; 12], &[b"header", b"other"], &sealed, &mut opened)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_changed_bit_a_missing_tag_and_a_short_buffer_are_refused() {
+        let mut cipher = Srtp.aead_aes_256_gcm().create_cipher([7; 32], true);
+        let mut sealed = [0; 20];
+        assert!(cipher.encrypt(&[1; 12], b"header", b"four", &mut sealed[..19]).is_err());
+        cipher.encrypt(&[1; 12], b"header", b"four", &mut sealed).unwrap();
+        let mut opened = [0; 4];
+        assert!(
+            cipher
+                .decrypt(&[1; 12], &[b"header"], &sealed, &mut opened[..3])
+                .is_err()
+        );
+        assert!(
+            cipher
+                .decrypt(&[1; 12], &[b"header"], &sealed[..15], &mut opened)
+                .is_err()
+        );
+        assert!(cipher.decrypt(&[1; 12], &[b"Header"], &sealed, &mut opened).is_err());
+        sealed[3] ^= 1;
+        assert!(cipher.decrypt(&[1; 12], &[b"header"], &sealed, &mut opened).is_err());
+        assert_eq!(opened, [0; 4], "nothing is handed out before the tag is checked");
+        let mut counter_mode = Srtp.aes_128_cm_sha1_80().create_cipher([7; 16], true);
+        assert!(counter_mode.encrypt(&[0; 16], b"four", &mut [0; 3]).is_err());
+    }
+}
