@@ -125,3 +125,118 @@ fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     };
     [header, &content].concat()
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use p256::ecdsa::VerifyingKey;
+    use p256::ecdsa::signature::Verifier;
+    use p256::pkcs8::{DecodePrivateKey, DecodePublicKey};
+    use x509_cert::Certificate;
+    use x509_cert::der::{Decode, Encode};
+
+    use super::*;
+
+    fn made(seed: u8) -> DtlsCert {
+        self_signed(&SigningKey::from_slice(&[0x2b; 32]).unwrap(), [seed; 16]).unwrap()
+    }
+
+    #[test]
+    fn all_sessions_share_one_certificate() {
+        assert!(std::ptr::eq(certificate().unwrap(), certificate().unwrap()));
+    }
+
+    /// A strict X.509 parser reads it, and its own key signed it.
+    #[test]
+    fn the_certificate_is_p256_with_sha256_and_signed_by_its_own_key() {
+        for der in [made(0x11), made(0xff), certificate().unwrap().clone()] {
+            let parsed = Certificate::from_der(&der.certificate).unwrap();
+            assert_eq!(parsed.to_der().unwrap(), der.certificate);
+            let tbs = parsed.tbs_certificate();
+            assert_eq!(tbs.version(), x509_cert::Version::V3);
+            assert_eq!(tbs.signature().oid.to_string(), "1.2.840.10045.4.3.2");
+            assert!(
+                tbs.signature().parameters.is_none(),
+                "RFC 5758 wants no parameters, not NULL"
+            );
+            assert_eq!(parsed.signature_algorithm(), tbs.signature());
+            assert_eq!(tbs.issuer(), tbs.subject());
+            assert_eq!(tbs.subject().to_string(), "CN=WebRTC");
+            assert!(
+                tbs.extensions().is_none(),
+                "an extended key usage might forbid one of the roles"
+            );
+
+            let key = VerifyingKey::from_public_key_der(&tbs.subject_public_key_info().to_der().unwrap()).unwrap();
+            let signature = DerSignature::from_bytes(parsed.signature().raw_bytes()).unwrap();
+            key.verify(&tbs.to_der().unwrap(), &signature).unwrap();
+            assert_eq!(
+                SigningKey::from_pkcs8_der(&der.private_key).unwrap().verifying_key(),
+                &key
+            );
+        }
+    }
+
+    /// A board without a battery starts in 1970; a board that lives long must not outlive its certificate.
+    #[test]
+    fn the_dates_span_every_clock_of_a_board() {
+        let parsed = Certificate::from_der(&made(0x11).certificate).unwrap();
+        let validity = parsed.tbs_certificate().validity();
+        assert_eq!(validity.not_before.to_unix_duration().as_secs(), 0);
+        assert_eq!(validity.not_after.to_date_time().year(), 2049);
+    }
+
+    #[test]
+    fn serial_numbers_are_positive_and_16_bytes_whatever_the_random_bytes() {
+        for seed in [0x01, 0x40, 0x7f, 0x80, 0xff] {
+            let parsed = Certificate::from_der(&made(seed).certificate).unwrap();
+            let serial = parsed.tbs_certificate().serial_number().as_bytes();
+            assert_eq!(serial.len(), 16);
+            assert_eq!(serial[0] & 0xc0, 0x40);
+            assert_eq!(serial[1..], [seed; 15]);
+        }
+    }
+
+    #[test]
+    fn lengths_are_written_in_their_shortest_form() {
+        for (length, header) in [
+            (0, &[4, 0][..]),
+            (127, &[4, 127]),
+            (128, &[4, 0x81, 128]),
+            (256, &[4, 0x82, 1, 0]),
+        ] {
+            let element = der(4, &[&vec![7; length]]);
+            assert_eq!(element[..header.len()], *header);
+            assert_eq!(element.len(), header.len() + length);
+        }
+    }
+
+    /// A certificate as Mbed TLS before 3.5 writes it: a NULL parameter in both signature algorithms, and long expired.
+    pub(crate) fn malformed() -> DtlsCert {
+        let key = SigningKey::from_slice(&[0x2b; 32]).unwrap();
+        let good = self_signed(&key, [0x2b; 16]).unwrap().certificate;
+        let tbs = Certificate::from_der(&good)
+            .unwrap()
+            .tbs_certificate()
+            .to_der()
+            .unwrap();
+        let (_, content) = tbs.split_at(3); // tag, 0x81, length
+        let with_null = der(SEQUENCE, &[&ECDSA_WITH_SHA256[2..], &[5, 0]]);
+        let at = content
+            .windows(ECDSA_WITH_SHA256.len())
+            .position(|part| part == ECDSA_WITH_SHA256)
+            .unwrap();
+        let (before, after) = (&content[..at], &content[at + ECDSA_WITH_SHA256.len()..]);
+        let mut tbs = der(SEQUENCE, &[before, &with_null, after]);
+        let date = tbs.windows(VALID_TO.len()).position(|part| part == VALID_TO).unwrap();
+        tbs[date..date + VALID_TO.len()].copy_from_slice(b"700102000000Z");
+        let signature: DerSignature = key.try_sign(&tbs).unwrap();
+        let certificate = der(
+            SEQUENCE,
+            &[&tbs, &with_null, &der(BIT_STRING, &[&[0], signature.as_bytes()])],
+        );
+        DtlsCert {
+            certificate,
+            private_key: key.to_pkcs8_der().unwrap().as_bytes().to_vec(),
+        }
+    }
+}

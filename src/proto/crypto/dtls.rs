@@ -125,3 +125,6 @@ impl std::fmt::Debug for Endpoint {
         f.write_str("Endpoint")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -171,3 +171,6 @@ impl AeadAes256GcmCipher for Sender<dyn AeadAes256GcmCipher> {
         self.0.decrypt(iv, aads, input, out)
     }
 }
+
+#[cfg(test)]
+mod tests;

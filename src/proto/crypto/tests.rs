@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use str0m::change::SdpOffer;
 use str0m::channel::ChannelId;
 use str0m::crypto::dtls::{
     DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion, KeyingMaterial, ProtocolVersion,
@@ -121,6 +122,8 @@ impl Call {
         left.mid = Some(change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None));
         change.add_channel("talk".to_owned());
         let (offer, pending) = change.apply().expect("something to offer");
+        let offer = offer.to_sdp_string().replace("a=setup:actpass", "a=setup:passive");
+        let offer = SdpOffer::from_sdp_string(&offer).expect("still an offer");
         let answer = right.rtc.sdp_api().accept_offer(offer).expect("an answer");
         left.rtc
             .sdp_api()
