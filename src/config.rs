@@ -3,7 +3,10 @@
 //! Values only. Nothing here reads an argument, a variable, a file or a clock; `cli` builds a [`Config`] and every other
 //! room reads it. A value that exists is valid: combinations that make no sense were refused before.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::aliases::{self, Area};
 
 /// A transport by its canonical name; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +51,14 @@ impl Transport {
         }
     }
 
+    /// Returns the transport of that name, canonical or alias.
+    pub fn from_name(name: &str) -> Option<Transport> {
+        let canonical = aliases::canonical(Area::Transport, name);
+        Transport::ALL
+            .into_iter()
+            .find(|transport| transport.name() == canonical)
+    }
+
     /// Tells whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
         matches!(self, Transport::WebRtc)
@@ -63,18 +74,28 @@ pub enum Host {
     Address(IpAddr),
 }
 
+impl Host {
+    /// Returns the URL of the server at this host, without a slash at its end.
+    pub fn url(self, port: u16) -> String {
+        match self {
+            Host::Localhost => format!("http://localhost:{port}"),
+            Host::Address(address) => format!("http://{}", SocketAddr::new(address, port)),
+        }
+    }
+}
+
 /// One STUN or TURN server entry, as clients receive it in `iceConfig`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IceServer {
-    /// `stun:`, `turn:` or `turns:` URLs.
+    /// `stun:`, `stuns:`, `turn:` or `turns:` URLs.
     pub urls: Vec<String>,
     pub username: Option<String>,
     pub credential: Option<String>,
 }
 
-impl std::fmt::Debug for IceServer {
+impl fmt::Debug for IceServer {
     /// Credentials never reach a log, so they are not part of the debug form.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IceServer")
             .field("urls", &self.urls)
             .finish_non_exhaustive()
@@ -86,6 +107,19 @@ impl std::fmt::Debug for IceServer {
 pub enum BuiltInBot {
     Parrot,
     Echo,
+}
+
+impl BuiltInBot {
+    /// Both, the default first.
+    pub const ALL: [BuiltInBot; 2] = [BuiltInBot::Parrot, BuiltInBot::Echo];
+
+    /// Returns the name, as it stands in `--bot`.
+    pub fn name(self) -> &'static str {
+        match self {
+            BuiltInBot::Parrot => "parrot",
+            BuiltInBot::Echo => "echo",
+        }
+    }
 }
 
 /// Everything the runner was told, checked.
@@ -100,7 +134,7 @@ pub struct Config {
     pub transport: Option<Transport>,
     /// Public host name without scheme and trailing slash.
     pub proxy: Option<String>,
-    /// Whole origins; empty allows every origin.
+    /// Whole origins in lower case, without a default port; empty allows every origin.
     pub allowed_origins: Vec<String>,
     /// Servers returned to clients; the list wins over `enableDefaultIceServers`.
     pub ice_servers: Vec<IceServer>,
@@ -121,5 +155,55 @@ impl Config {
     /// Returns the transport that `/start` uses when the request names none.
     pub fn default_transport(&self) -> Transport {
         self.transport.unwrap_or(Transport::WebRtc)
+    }
+}
+
+/// What the sockets turned out to be once they were bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// HTTP port, never 0.
+    pub port: u16,
+    /// UDP port of every WebRTC session, never 0.
+    pub rtc_port: u16,
+    /// Addresses under which other machines may reach this one.
+    pub addresses: Vec<IpAddr>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// nine transports, each found by its own name and by the name that clients use.
+    #[test]
+    fn every_transport_is_found_by_its_names() {
+        for transport in Transport::ALL {
+            assert_eq!(Transport::from_name(transport.name()), Some(transport));
+            for alias in aliases::aliases(Area::Transport, transport.name()) {
+                assert_eq!(Transport::from_name(alias), Some(transport));
+            }
+        }
+        assert_eq!(Transport::from_name("twilio"), Some(Transport::TelephonyA));
+        assert_eq!(Transport::from_name("WebRTC"), None);
+        assert_eq!(Transport::from_name(""), None);
+    }
+
+    #[test]
+    fn urls_are_ones_that_a_browser_takes() {
+        let v6 = Host::Address("2001:db8::1".parse().expect("an address"));
+        assert_eq!(v6.url(7860), "http://[2001:db8::1]:7860");
+        let v4 = Host::Address("192.0.2.7".parse().expect("an address"));
+        assert_eq!(v4.url(80), "http://192.0.2.7:80");
+        assert_eq!(Host::Localhost.url(1), "http://localhost:1");
+    }
+
+    #[test]
+    fn credentials_are_no_part_of_the_debug_form() {
+        let server = IceServer {
+            urls: vec!["turn:a".into()],
+            username: Some("ann".into()),
+            credential: Some("hunter2".into()),
+        };
+        let shown = format!("{server:?}");
+        assert!(shown.contains("turn:a") && !shown.contains("hunter2") && !shown.contains("ann"));
     }
 }

@@ -42,3 +42,163 @@ pub const OPUS_RECEIVED_BYTES_MAX: usize = 1_500;
 /// First wait before a handshake flight is sent again; dimpl varies it by a quarter, so it never exceeds 1 s: a
 /// microcontroller gives up after 3 s of silence.
 pub const DTLS_RETRANSMIT: Duration = Duration::from_millis(800);
+
+// ---- command line
+
+/// Highest number of live sessions that may be asked for; above it a board has no memory for what is queued.
+pub const SESSIONS_MAX_HIGHEST: usize = 4_096;
+/// Highest number of worker threads; far above the cores of any board this runs on.
+pub const WORKERS_MAX: usize = 64;
+/// ICE servers that are passed to clients; browsers already warn at five.
+pub const ICE_SERVERS_MAX: usize = 16;
+/// URLs of one ICE server: four schemes on two address families.
+pub const ICE_URLS_MAX: usize = 8;
+/// Further addresses to offer; each is a line in every section of every answer.
+pub const ICE_ADDRESSES_MAX: usize = 8;
+/// Bytes of a `.env` file: hundreds of variables and a few keys in PEM form.
+pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+// ---- log
+
+/// Characters of one log message: the 5000 of a refused body, its errors, and no more.
+pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
+
+// ---- HTTP
+
+/// Open connections: six of each of forty browsers; the next ones wait in the system's queue.
+pub const HTTP_CONNECTIONS_MAX: usize = 256;
+/// Bytes of a request's head: cookies of other programs on `localhost` come along, and fill 8 KiB at times.
+pub const HTTP_HEAD_BYTES_MAX: usize = 32 * 1024;
+/// Header lines of a request; browsers send about twenty.
+pub const HTTP_HEADERS_MAX: usize = 100;
+/// Bytes of a JSON body: twenty times a long offer.
+pub const HTTP_BODY_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a body above its cap that are read and thrown away, so that its sender gets to read the refusal.
+pub const HTTP_DISCARD_BYTES_MAX: usize = 1024 * 1024;
+/// From the first byte of a request to the end of its head.
+pub const HTTP_HEAD: Duration = Duration::from_secs(10);
+/// From the end of the head to the end of the body: 256 KiB on a bad mobile network.
+pub const HTTP_BODY: Duration = Duration::from_secs(10);
+/// From a new connection, or the last answer on one, to the next request; longer than a proxy's usual 60 s.
+pub const HTTP_IDLE: Duration = Duration::from_secs(75);
+/// How long a client may leave an answer unread.
+pub const HTTP_STALL: Duration = Duration::from_secs(10);
+/// From the end of the head to the last byte of the answer, whatever happens.
+pub const HTTP_ANSWER: Duration = Duration::from_secs(30);
+/// How long requests in progress may go on once the runner is stopping.
+pub const HTTP_GRACE: Duration = Duration::from_secs(1);
+/// First pause after a failed accept; it doubles with each failure in a row.
+pub const ACCEPT_PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// Longest pause between accepts: when the process is out of files, a second is soon enough.
+pub const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(1_280);
+/// What `Retry-After` says, in seconds: sessions end every few seconds on a runner that is full.
+pub const RETRY_AFTER_S: u32 = 5;
+
+// ---- bodies of requests
+
+/// Bytes of the SDP in an offer: all codecs and candidates of a browser with many interfaces take about 20 KiB.
+pub const OFFER_SDP_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a `pc_id`; those that the runner makes are far shorter.
+pub const PC_ID_BYTES_MAX: usize = 128;
+/// Candidates in one PATCH: a batch of 200 ms with a dozen interfaces and four sections.
+pub const CANDIDATES_MAX: usize = 128;
+/// Bytes of one candidate line; the longest that browsers make are about 250.
+pub const CANDIDATE_BYTES_MAX: usize = 512;
+/// Bytes of a media section's name.
+pub const MID_BYTES_MAX: usize = 64;
+/// Bytes of a transport's name in `/start`; the longest name has eleven.
+pub const TRANSPORT_BYTES_MAX: usize = 64;
+/// Problems that one 422 tells.
+pub const PROBLEMS_MAX: usize = 16;
+/// Characters of a refused body that are logged.
+pub const LOGGED_BODY_CHARS_MAX: usize = 5_000;
+/// Refused bodies that are logged per [`LOGGED_BODIES_WINDOW`]; a broken client must not fill a memory card.
+pub const LOGGED_BODIES_MAX: u32 = 30;
+/// The time over which logged bodies are counted.
+pub const LOGGED_BODIES_WINDOW: Duration = Duration::from_secs(60);
+
+// ---- registered sessions
+
+/// Sessions that `/start` made, used or not.
+pub const REGISTERED_MAX: usize = 4_096;
+/// Bytes of all bodies that are kept for them.
+pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long a session that is never used stays valid.
+pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
+
+// ---- rtvi
+
+/// Bytes of the `id` of a client's message, which every answer repeats; the stock client's have 8.
+pub const RTVI_ID_BYTES_MAX: usize = 128;
+/// Characters of a peer's word, a type or a version, that an error repeats.
+pub const RTVI_ECHO_CHARS_MAX: usize = 64;
+/// Characters of the reason why data was refused: it names the field, and quotes the peer.
+pub const RTVI_REASON_CHARS_MAX: usize = 200;
+/// Keys of one `dtmf` message: each becomes an event, and nobody dials more digits in one go.
+pub const RTVI_DTMF_KEYS_MAX: usize = 64;
+/// Sentences that wait until the bot's voice is heard: a long paragraph.
+pub const RTVI_SEGMENTS_HELD_MAX: usize = 32;
+/// Events that wait in a talk while its bot is sending: more than come in the half second that a queue takes to drain.
+pub const RTVI_EVENTS_WAITING_MAX: usize = 32;
+/// Bytes of one message to a microcontroller, which reads one chunk and takes every further one for a message.
+pub const RTVI_EMBEDDED_BYTES_MAX: usize = 1_000;
+
+// ---- webrtc
+
+/// Candidates of one peer that are tried: a laptop with VPNs has about ten.
+pub const REMOTE_CANDIDATES_MAX: usize = 32;
+/// Bytes of one message, either way: what the reference announces, and what browsers keep to.
+pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of messages that one session holds for a peer that acknowledges slowly.
+pub const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
+/// Bytes of one message to a device: it takes one SCTP chunk for a whole message.
+pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
+/// From a device's channel being open to the first message: what comes with the acknowledgement is lost.
+pub const DEVICE_CHANNEL_SETTLE: Duration = Duration::from_millis(120);
+/// Between two messages to a device: five a second beside its audio.
+pub const DEVICE_MESSAGE_INTERVAL: Duration = Duration::from_millis(205);
+/// From the answer to a connection that carries audio; then the session is freed.
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+/// Silence of a peer after which the bot is told; browsers and runner check each other at least every 3 s.
+pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
+/// Silence of a peer after which the session is freed.
+pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
+/// Silence of a device, which sends 50 packets a second, after which a new session from its address takes over.
+pub const DEVICE_SILENT_AFTER: Duration = Duration::from_secs(1);
+/// How long the last words of a bot that has ended may take to leave.
+pub const FINISH_WITHIN: Duration = Duration::from_secs(2);
+/// How long `peerLeft` may take to be acknowledged before the connection closes.
+pub const GOODBYE_WITHIN: Duration = Duration::from_millis(400);
+/// How long the closing handshakes may take.
+pub const CLOSE_WITHIN: Duration = Duration::from_millis(300);
+/// Datagrams that wait for one session: 200 packets a second for a third of a second.
+pub const SESSION_INBOX_DATAGRAMS: usize = 64;
+/// Requests (offers, candidates) that wait for one session.
+pub const SESSION_REQUESTS: usize = 8;
+/// Datagrams per call of the kernel; more would not be there on a board's few calls.
+pub const DATAGRAM_BATCH: usize = 8;
+/// Bytes that the kernel may join into one read.
+pub const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
+/// Bytes of the block that datagrams are copied to for their sessions.
+pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
+
+// ---- SDP
+
+/// Lines of an offer's SDP: four sections of a browser with every codec it has take about 600.
+pub const SDP_LINES_MAX: usize = 2_000;
+/// Media sections of an offer; a stock client has four, and stopped ones stay in the list for ever.
+pub const SDP_SECTIONS_MAX: usize = 32;
+/// Bytes of a section's name, which str0m would cut without a word.
+pub const SDP_MID_BYTES_MAX: usize = 16;
+/// Bytes of a peer's ICE user name fragment: with ours of 16 it makes a user name, of which str0m writes at most 128.
+pub const ICE_UFRAG_BYTES_MAX: usize = 100;
+/// Bytes of a peer's ICE password; the range of RFC 8839.
+pub const ICE_PWD_BYTES_MAX: usize = 256;
+/// Candidates that are taken from one offer: those of a machine with many interfaces, once per section.
+pub const OFFER_CANDIDATES_MAX: usize = 64;
+/// Addresses that an answer offers: each is a line in every section, and a round of checks for the peer.
+pub const LOCAL_ADDRESSES_MAX: usize = 16;
+/// Bytes of one line to a microcontroller, which copies it into 256 bytes without looking.
+pub const DEVICE_LINE_BYTES_MAX: usize = 200;
+/// Bytes of the JSON body with an answer to a microcontroller, which reads 4096.
+pub const DEVICE_BODY_BYTES_MAX: usize = 4_000;

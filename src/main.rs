@@ -1,1 +1,7 @@
-fn main(){}
+//! The stock binary: the runner with the built-in bots.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    edge_runner::main(edge_runner::bots::stock)
+}

@@ -1,0 +1,147 @@
+//! The one table of names that existing clients, bots and `.env` files use for what this crate calls by its own names.
+//!
+//! A name comes in and its canonical form leaves, for five areas: values of `transport`, options, environment variables,
+//! JSON keys and paths. Input is accepted under every name; where canonical and alias are both present the canonical one
+//! wins. Nothing else in the crate spells a provider's name.
+//! Source: the words of the Python development runner, of its JavaScript clients and of the five providers.
+
+/// Where a name stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// A value of `-t` and of `transport` in `/start`.
+    Transport,
+    /// A long option, with its dashes.
+    Option,
+    /// An environment variable.
+    Variable,
+    /// A key of a JSON body, in or out.
+    JsonKey,
+    /// A path of the HTTP server.
+    Path,
+}
+
+/// One thing and its names.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    pub area: Area,
+    pub canonical: &'static str,
+    pub aliases: &'static [&'static str],
+}
+
+const fn row(area: Area, canonical: &'static str, aliases: &'static [&'static str]) -> Row {
+    Row {
+        area,
+        canonical,
+        aliases,
+    }
+}
+
+/// Every name that has a second one.
+pub const TABLE: &[Row] = &[
+    row(Area::Transport, "videoroom", &["daily"]),
+    row(Area::Transport, "mediaroom", &["livekit"]),
+    row(Area::Transport, "telephony_a", &["twilio"]),
+    row(Area::Transport, "telephony_b", &["telnyx"]),
+    row(Area::Transport, "telephony_c", &["plivo"]),
+    row(Area::Transport, "telephony_d", &["exotel"]),
+    row(Area::Option, "--embedded", &["--esp32"]),
+    row(Area::Variable, "RUNNER_ALLOWED_ORIGINS", &["PIPECAT_ALLOWED_ORIGINS"]),
+    row(Area::Variable, "RUNNER_ICE_SERVERS", &["PIPECAT_ICE_SERVERS"]),
+    row(Area::Variable, "RUNNER_WEBSOCKET_AUTH", &["PIPECAT_WEBSOCKET_AUTH"]),
+    row(Area::Variable, "VIDEOROOM_API_KEY", &["DAILY_API_KEY"]),
+    row(Area::Variable, "VIDEOROOM_API_URL", &["DAILY_API_URL"]),
+    row(Area::Variable, "VIDEOROOM_ROOM_URL", &["DAILY_ROOM_URL"]),
+    row(Area::Variable, "VIDEOROOM_SAMPLE_ROOM_URL", &["DAILY_SAMPLE_ROOM_URL"]),
+    row(Area::Variable, "VIDEOROOM_DIALIN_HMAC", &["PINLESS_HMAC_SECRET"]),
+    row(Area::Variable, "MEDIAROOM_URL", &["LIVEKIT_URL"]),
+    row(Area::Variable, "MEDIAROOM_API_KEY", &["LIVEKIT_API_KEY"]),
+    row(Area::Variable, "MEDIAROOM_API_SECRET", &["LIVEKIT_API_SECRET"]),
+    row(Area::Variable, "MEDIAROOM_ROOM_NAME", &["LIVEKIT_ROOM_NAME"]),
+    row(Area::Variable, "TELCO_A_ACCOUNT_SID", &["TWILIO_ACCOUNT_SID"]),
+    row(Area::Variable, "TELCO_A_AUTH_TOKEN", &["TWILIO_AUTH_TOKEN"]),
+    row(Area::Variable, "TELCO_B_API_KEY", &["TELNYX_API_KEY"]),
+    row(Area::Variable, "TELCO_C_AUTH_ID", &["PLIVO_AUTH_ID"]),
+    row(Area::Variable, "TELCO_C_AUTH_TOKEN", &["PLIVO_AUTH_TOKEN"]),
+    row(Area::JsonKey, "createVideoroomRoom", &["createDailyRoom"]),
+    row(Area::JsonKey, "videoroomRoomProperties", &["dailyRoomProperties"]),
+    row(
+        Area::JsonKey,
+        "videoroomMeetingTokenProperties",
+        &["dailyMeetingTokenProperties"],
+    ),
+    row(Area::JsonKey, "videoroomRoom", &["dailyRoom"]),
+    row(Area::JsonKey, "videoroomToken", &["dailyToken"]),
+    row(Area::JsonKey, "videoroom_api_key", &["daily_api_key"]),
+    row(Area::JsonKey, "videoroom_api_url", &["daily_api_url"]),
+    row(Area::Path, "/videoroom", &["/daily"]),
+    row(Area::Path, "/videoroom-dialin-webhook", &["/daily-dialin-webhook"]),
+];
+
+/// Returns the canonical form of `name`; a name that the table lacks is its own canonical form.
+pub fn canonical(area: Area, name: &str) -> &str {
+    TABLE
+        .iter()
+        .find(|row| row.area == area && row.aliases.contains(&name))
+        .map_or(name, |row| row.canonical)
+}
+
+/// Returns the further names of a canonical one.
+pub fn aliases(area: Area, canonical: &str) -> &'static [&'static str] {
+    TABLE
+        .iter()
+        .find(|row| row.area == area && row.canonical == canonical)
+        .map_or(&[], |row| row.aliases)
+}
+
+/// Asks `look` for the canonical name and then for each alias, and returns the first answer: so canonical wins.
+pub fn first<'n, T>(area: Area, canonical: &'n str, mut look: impl FnMut(&'n str) -> Option<T>) -> Option<T> {
+    look(canonical).or_else(|| aliases(area, canonical).iter().copied().find_map(look))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_alias_leads_to_its_canonical_name_and_a_stranger_to_itself() {
+        for row in TABLE {
+            assert_eq!(canonical(row.area, row.canonical), row.canonical);
+            for alias in row.aliases {
+                assert_eq!(canonical(row.area, alias), row.canonical);
+            }
+        }
+        assert_eq!(canonical(Area::Transport, "webrtc"), "webrtc");
+        // Areas are apart: a transport's alias is no path.
+        assert_eq!(canonical(Area::Path, "daily"), "daily");
+        assert_eq!(canonical(Area::Path, "/daily"), "/videoroom");
+    }
+
+    #[test]
+    fn no_name_stands_twice_in_an_area() {
+        let names = |row: &Row| {
+            std::iter::once(row.canonical)
+                .chain(row.aliases.iter().copied())
+                .collect::<Vec<_>>()
+        };
+        for (i, row) in TABLE.iter().enumerate() {
+            for other in TABLE[i + 1..].iter().filter(|other| other.area == row.area) {
+                for name in names(row) {
+                    assert!(!names(other).contains(&name), "{name} stands twice");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn canonical_wins_over_an_alias() {
+        let both = |name: &str| match name {
+            "VIDEOROOM_API_KEY" => Some("canonical"),
+            "DAILY_API_KEY" => Some("alias"),
+            _ => None,
+        };
+        assert_eq!(first(Area::Variable, "VIDEOROOM_API_KEY", both), Some("canonical"));
+        let only_alias = |name: &str| (name == "DAILY_API_KEY").then_some("alias");
+        assert_eq!(first(Area::Variable, "VIDEOROOM_API_KEY", only_alias), Some("alias"));
+        assert_eq!(first(Area::Variable, "VIDEOROOM_API_URL", both), None);
+    }
+}

@@ -1,0 +1,284 @@
+//! Environment variables: those of the process, under them those of a `.env` file, and the lookup by any accepted name.
+//!
+//! Text of the file enters, names and values leave. A line is `NAME=value`, with `export` before it, spaces around `=`, quotes
+//! around the value and a `# comment` after it if you like; quoted values may run over lines. A line that is none of that is
+//! skipped with a warning that names its number and never its content, which may be a secret. Nothing is expanded: `$X` and
+//! `${X}` stay as they are. A variable of the process wins over the file, and an empty one counts as unset.
+//! Source: the format of python-dotenv, so that existing files work.
+
+use std::collections::BTreeMap;
+
+use crate::aliases::{self, Area};
+
+/// What the process and its `.env` say.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    values: BTreeMap<String, String>,
+}
+
+impl Variables {
+    /// Puts the file's variables under those of the process.
+    pub fn new(
+        process: impl IntoIterator<Item = (String, String)>,
+        file: impl IntoIterator<Item = (String, String)>,
+    ) -> Variables {
+        let mut values: BTreeMap<_, _> = file.into_iter().collect();
+        values.extend(process);
+        Variables { values }
+    }
+
+    /// Returns the value of a variable by its canonical name or an alias, with the name under which it was found. Canonical
+    /// wins when both are set.
+    pub fn named(&self, canonical: &'static str) -> Option<(&'static str, &str)> {
+        aliases::first(Area::Variable, canonical, |name| {
+            self.values
+                .get(name)
+                .map(|value| value.trim())
+                .filter(|value| !value.is_empty())
+                .map(|value| (name, value))
+        })
+    }
+
+    /// Returns the value of a variable by its canonical name or an alias.
+    pub fn get(&self, canonical: &'static str) -> Option<&str> {
+        self.named(canonical).map(|(_, value)| value)
+    }
+}
+
+/// What a `.env` file holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct File {
+    /// Names and values in the file's order; of a name that stands twice the later value counts.
+    pub variables: Vec<(String, String)>,
+    /// One sentence for each line that was skipped.
+    pub warnings: Vec<String>,
+}
+
+/// Reads the text of a `.env` file.
+pub fn parse(text: &str) -> File {
+    let mut file = File::default();
+    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut line = 1;
+    while !rest.is_empty() {
+        let taken = match statement(rest) {
+            Ok(Statement { variable, taken }) => {
+                file.variables.extend(variable);
+                taken
+            }
+            Err(why) => {
+                file.warnings
+                    .push(format!(".env line {line}: {why}; the line is skipped"));
+                line_length(rest)
+            }
+        };
+        line += rest[..taken].matches('\n').count();
+        rest = &rest[taken..];
+    }
+    file
+}
+
+/// One statement, and how many bytes it takes with its line break.
+struct Statement {
+    variable: Option<(String, String)>,
+    taken: usize,
+}
+
+fn line_length(text: &str) -> usize {
+    text.find('\n').map_or(text.len(), |at| at + 1)
+}
+
+fn statement(text: &str) -> Result<Statement, &'static str> {
+    let taken = line_length(text);
+    let line = text[..taken].trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(Statement { variable: None, taken });
+    }
+    if line.contains('\0') {
+        return Err("a NUL byte");
+    }
+    let (name, _) = line.split_once('=').ok_or("no `=`, where NAME=value is due")?;
+    let name = match name.trim().split_once(char::is_whitespace) {
+        Some(("export", name)) => name.trim(),
+        _ => name.trim(),
+    };
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || !name.chars().all(known) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err("a name that is not made of letters, digits and `_`");
+    }
+    // A quoted value may go on past this line, so it is read from the whole text.
+    let equals = text.find('=').ok_or("no `=`, where NAME=value is due")?;
+    let after = text[equals + 1..].trim_start_matches([' ', '\t']);
+    let start = text.len() - after.len();
+    match after.chars().next() {
+        Some(quote @ ('"' | '\'')) => {
+            let (value, length) = quoted(&after[1..], quote)?;
+            let tail_start = start + 1 + length;
+            let tail = line_length(&text[tail_start..]);
+            let comment = text[tail_start..tail_start + tail].trim();
+            if !comment.is_empty() && !comment.starts_with('#') {
+                return Err("text after the closing quote");
+            }
+            Ok(Statement {
+                variable: Some((name.to_owned(), value)),
+                taken: tail_start + tail,
+            })
+        }
+        _ => {
+            let value = bare(&text[equals + 1..taken]);
+            Ok(Statement {
+                variable: Some((name.to_owned(), value.to_owned())),
+                taken,
+            })
+        }
+    }
+}
+
+/// Returns an unquoted value: what stands before a `#` that has white space before it.
+fn bare(text: &str) -> &str {
+    let mut before = ' ';
+    for (at, c) in text.char_indices() {
+        // Directly after `=` a `#` belongs to the value, as in NAME=#fff.
+        if c == '#' && at > 0 && before.is_whitespace() {
+            return text[..at].trim();
+        }
+        before = c;
+    }
+    text.trim()
+}
+
+/// Returns the value up to the closing quote, and how many bytes it takes with that quote.
+fn quoted(text: &str, quote: char) -> Result<(String, usize), &'static str> {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\0' => return Err("a NUL byte"),
+            '\\' => match chars.next().map(|(_, escaped)| escaped) {
+                Some(escaped) if escaped == quote || escaped == '\\' => value.push(escaped),
+                Some('n') if quote == '"' => value.push('\n'),
+                Some('r') if quote == '"' => value.push('\r'),
+                Some('t') if quote == '"' => value.push('\t'),
+                Some(other) => value.extend(['\\', other]),
+                None => break,
+            },
+            c if c == quote => return Ok((value, at + 1)),
+            c => value.push(c),
+        }
+    }
+    Err("a quote that is never closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Vec<(String, String)> {
+        let file = parse(text);
+        assert_eq!(file.warnings, Vec::<String>::new(), "{text:?}");
+        file.variables
+    }
+
+    fn value(text: &str) -> String {
+        values(text).pop().expect("one variable").1
+    }
+
+    #[test]
+    fn a_file_as_people_write_it_is_read_as_they_mean_it() {
+        let text =
+            "\u{feff}# keys\r\nDAILY_API_KEY = abc=def==  # mine\r\n\r\nexport LIVEKIT_URL='wss://x/#y'\r\n  EMPTY=\n";
+        let expected = [
+            ("DAILY_API_KEY", "abc=def=="),
+            ("LIVEKIT_URL", "wss://x/#y"),
+            ("EMPTY", ""),
+        ];
+        assert_eq!(
+            values(text),
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+    }
+
+    #[test]
+    fn values_keep_what_belongs_to_them() {
+        assert_eq!(value("A=#fff"), "#fff");
+        assert_eq!(value("A= # nothing"), "");
+        assert_eq!(value("A=a#b"), "a#b");
+        assert_eq!(value("A=\"a # b\" # c"), "a # b");
+        assert_eq!(value(r#"A="x\ny\"z\\\q""#), "x\ny\"z\\\\q");
+        assert_eq!(value(r"A='x\ny\'z'"), r"x\ny'z");
+        assert_eq!(value("A=$HOME/${B}"), "$HOME/${B}");
+        assert_eq!(value("export=1"), "1");
+        assert_eq!(value("A={\"urls\": \"stun:a\"}"), "{\"urls\": \"stun:a\"}");
+    }
+
+    #[test]
+    fn a_quoted_value_may_run_over_lines_and_the_count_goes_on() {
+        let file = parse("PEM=\"-----\nabc\n-----\"\nwrong\nB=2");
+        assert_eq!(
+            file.variables,
+            [
+                ("PEM".to_owned(), "-----\nabc\n-----".to_owned()),
+                ("B".to_owned(), "2".to_owned())
+            ]
+        );
+        assert!(file.warnings[0].starts_with(".env line 4:"), "{:?}", file.warnings);
+    }
+
+    #[test]
+    fn a_malformed_line_is_skipped_with_its_number_and_without_its_content() {
+        for bad in [
+            "hunter2",
+            "=hunter2",
+            "1A=hunter2",
+            "A B=hunter2",
+            "A=\"hunter2",
+            "A='hunter2' 3",
+            "A=hunter2\0",
+            "A='hunter2\0'",
+        ] {
+            let file = parse(&format!("X=1\n{bad}\nY=2\n"));
+            let names: Vec<_> = file.variables.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names, ["X", "Y"], "{bad:?}");
+            assert_eq!(file.warnings.len(), 1, "{bad:?}");
+            assert!(file.warnings[0].contains("line 2"), "{:?}", file.warnings);
+            assert!(!file.warnings[0].contains("hunter2"), "{:?}", file.warnings);
+        }
+    }
+
+    #[test]
+    fn any_text_ends() {
+        for text in [
+            "", "\n", "\r", "A", "A=", "A=\"", "A='\\", "=", "\u{feff}", "é=1", "A=é\\", "A=\"é\\",
+        ] {
+            parse(text);
+        }
+    }
+
+    fn variables(process: &[(&str, &str)], file: &[(&str, &str)]) -> Variables {
+        let own = |list: &[(&str, &str)]| {
+            list.iter()
+                .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        Variables::new(own(process), own(file))
+    }
+
+    #[test]
+    fn the_process_wins_over_the_file() {
+        let both = variables(&[("VIDEOROOM_API_KEY", "a")], &[("VIDEOROOM_API_KEY", "b"), ("C", "c")]);
+        assert_eq!(both.get("VIDEOROOM_API_KEY"), Some("a"));
+        assert_eq!(both.get("C"), Some("c"));
+    }
+
+    /// R-027: either name of the key is read, the canonical one first, whichever place it comes from.
+    #[test]
+    fn canonical_wins_over_alias_and_empty_counts_as_unset() {
+        let both = variables(&[("DAILY_API_KEY", "alias")], &[("VIDEOROOM_API_KEY", "canonical")]);
+        assert_eq!(
+            both.named("VIDEOROOM_API_KEY"),
+            Some(("VIDEOROOM_API_KEY", "canonical"))
+        );
+        let alias = variables(&[("DAILY_API_KEY", "alias"), ("VIDEOROOM_API_KEY", " ")], &[]);
+        assert_eq!(alias.named("VIDEOROOM_API_KEY"), Some(("DAILY_API_KEY", "alias")));
+        assert_eq!(variables(&[("DAILY_API_KEY", "")], &[]).get("VIDEOROOM_API_KEY"), None);
+    }
+}

@@ -1,0 +1,482 @@
+//! The table of options: one entry per option with its names, value word, help lines and setter.
+//!
+//! Texts of values enter through the setters and leave as [`Typed`]: what was typed, each value read by itself. What the
+//! values mean together is for `meaning`. `--help` is made from the same entries. An alias of an option is in `aliases`.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+
+use super::moq::Moq;
+use crate::config::{BuiltInBot, Transport};
+use crate::limits::{SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX};
+
+/// What was typed, before the values are held against each other.
+#[derive(Debug, Default)]
+pub(super) struct Typed {
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub rtc_port: Option<u16>,
+    pub transport: Option<Transport>,
+    pub proxy: Option<String>,
+    pub direct: bool,
+    pub dialin: bool,
+    pub allowed_origins: Vec<String>,
+    pub allowed_hosts: Vec<String>,
+    pub ice_servers: Vec<String>,
+    pub ice_addresses: Vec<IpAddr>,
+    pub embedded: bool,
+    pub ws_auth: Option<WsAuth>,
+    pub bot: Option<BuiltInBot>,
+    pub sessions_max: Option<usize>,
+    pub workers: Option<usize>,
+    pub tls: Option<Tls>,
+    pub moq: Moq,
+    pub verbosity: u8,
+    /// What stands after `--`.
+    pub command: Option<Vec<OsString>>,
+}
+
+/// Whether WebSockets ask for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WsAuth {
+    None,
+    Token,
+}
+
+impl WsAuth {
+    pub fn from_name(name: &str) -> Option<WsAuth> {
+        match name {
+            "none" => Some(WsAuth::None),
+            "token" => Some(WsAuth::Token),
+            _ => None,
+        }
+    }
+}
+
+/// Where the certificate of HTTPS comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tls {
+    Off,
+    Auto,
+    Files { certificate: String, key: String },
+}
+
+/// The heading under which an option stands in the help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    Server,
+    WebRtc,
+    Bots,
+    Access,
+    Providers,
+    Moq,
+    General,
+}
+
+impl Group {
+    pub const ALL: [(Group, &'static str); 7] = [
+        (Group::Server, "Server"),
+        (Group::WebRtc, "WebRTC"),
+        (Group::Bots, "Bots"),
+        (Group::Access, "Access"),
+        (Group::Providers, "Rooms and telephony"),
+        (Group::Moq, "Media over QUIC [later]"),
+        (Group::General, "General"),
+    ];
+}
+
+/// What an option does with the text of its value; what it takes instead is the error.
+pub(super) type Set<T> = fn(&mut Typed, T) -> Result<(), Wants>;
+
+/// What an option would have taken: the end of "`--port` takes ...".
+pub(super) type Wants = String;
+
+/// How many values an option takes, what stands for one in the help, and where they go.
+pub(super) enum Takes {
+    Nothing(fn(&mut Typed)),
+    /// One value; of several uses the last counts.
+    One(&'static str, Set<String>),
+    /// One value; every use adds one.
+    Each(&'static str, Set<String>),
+    /// Values up to the next option; every use adds some.
+    Many(&'static str, Set<String>),
+    /// Prints the help and ends.
+    Help,
+    /// Prints the version and ends.
+    Version,
+}
+
+/// One option.
+pub(super) struct Flag {
+    pub short: Option<char>,
+    /// With its dashes.
+    pub long: &'static str,
+    pub takes: Takes,
+    pub group: Group,
+    /// For people; lines are broken by `help`.
+    pub help: &'static str,
+}
+
+const fn flag(short: Option<char>, long: &'static str, takes: Takes, group: Group, help: &'static str) -> Flag {
+    Flag {
+        short,
+        long,
+        takes,
+        group,
+        help,
+    }
+}
+
+/// Every option, in the order of the help.
+pub(super) const FLAGS: &[Flag] = &[
+    flag(
+        None,
+        "--host",
+        Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
+        Group::Server,
+        "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
+         0.0.0.0 listens on every interface. [default: localhost]",
+    ),
+    flag(
+        None,
+        "--port",
+        Takes::One("N", |typed, text| put(&mut typed.port, number(&text, 0, u16::MAX)?)),
+        Group::Server,
+        "HTTP port; 0 picks a free one, and the start-up line prints it. [default: 7860]",
+    ),
+    flag(
+        None,
+        "--tls",
+        Takes::One("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
+        Group::Server,
+        "HTTPS and WSS on the same port as HTTP: `auto` makes a certificate once and keeps it, CERT:KEY are PEM \
+         files [later: all but `off`]. [default: off]",
+    ),
+    flag(
+        None,
+        "--max-sessions",
+        Takes::One("N", |typed, text| {
+            put(&mut typed.sessions_max, number(&text, 1, SESSIONS_MAX_HIGHEST)?)
+        }),
+        Group::Server,
+        "Live sessions at most; further callers get 503 with Retry-After. [default: 32]",
+    ),
+    flag(
+        None,
+        "--workers",
+        Takes::One("N", |typed, text| {
+            put(&mut typed.workers, number(&text, 1, WORKERS_MAX)?)
+        }),
+        Group::Server,
+        "Threads that carry sessions; 1 runs everything on the main thread. [default: one per core]",
+    ),
+    flag(
+        Some('t'),
+        "--transport",
+        Takes::One("T", |typed, text| put(&mut typed.transport, transport(&text)?)),
+        Group::Server,
+        "Allow `/start` this transport alone and make it the default: webrtc, videoroom, mediaroom, telephony_a, \
+         telephony_b, telephony_c, telephony_d, websocket, moq [later: all but `webrtc`].",
+    ),
+    flag(
+        None,
+        "--rtc-port",
+        Takes::One("N", |typed, text| put(&mut typed.rtc_port, number(&text, 0, u16::MAX)?)),
+        Group::WebRtc,
+        "The one UDP port of every WebRTC session; 0 picks a free one. [default: the HTTP port's number]",
+    ),
+    flag(
+        None,
+        "--ice-servers",
+        Takes::Many("SERVER", |typed, text| push(&mut typed.ice_servers, text)),
+        Group::WebRtc,
+        "STUN and TURN servers for clients: URLs, or JSON objects with `urls`, `username`, `credential`.",
+    ),
+    flag(
+        None,
+        "--ice-address",
+        Takes::Each("ADDR", |typed, text| {
+            push(&mut typed.ice_addresses, ice_address(&text)?)
+        }),
+        Group::WebRtc,
+        "Further address to offer to clients, such as the public one of a NAT; repeatable.",
+    ),
+    flag(
+        None,
+        "--embedded",
+        Takes::Nothing(|typed| typed.embedded = true),
+        Group::WebRtc,
+        "Speak so that microcontrollers understand; needs `--host` with the IPv4 address that devices reach.",
+    ),
+    flag(
+        None,
+        "--bot",
+        Takes::One("NAME", |typed, text| put(&mut typed.bot, bot(&text)?)),
+        Group::Bots,
+        "Built-in bot: `parrot` repeats each utterance after you pause, `echo` plays every frame straight back. \
+         [default: parrot]",
+    ),
+    flag(
+        None,
+        "--allowed-origins",
+        Takes::Many("ORIGIN", |typed, text| push(&mut typed.allowed_origins, text)),
+        Group::Access,
+        "Web pages that may connect, such as https://app.example.net; commas are allowed. [default: all]",
+    ),
+    flag(
+        None,
+        "--allowed-hosts",
+        Takes::Many("HOST", |typed, text| push(&mut typed.allowed_hosts, text)),
+        Group::Access,
+        "Further names under which this server may be addressed [later].",
+    ),
+    flag(
+        None,
+        "--ws-auth",
+        Takes::One("none|token", |typed, text| {
+            put(&mut typed.ws_auth, WsAuth::from_name(&text).ok_or("`none` or `token`")?)
+        }),
+        Group::Access,
+        "One-time tokens for `/ws` and `/ws-client` [later: `token`]. [default: none]",
+    ),
+    flag(
+        Some('x'),
+        "--proxy",
+        Takes::One("HOST", |typed, text| put(&mut typed.proxy, text)),
+        Group::Providers,
+        "Public host name of this server, for the webhooks of telephony providers.",
+    ),
+    flag(
+        Some('d'),
+        "--direct",
+        Takes::Nothing(|typed| typed.direct = true),
+        Group::Providers,
+        "Take one bot straight into a video room, without a web server; implies `-t videoroom` [later].",
+    ),
+    flag(
+        None,
+        "--dialin",
+        Takes::Nothing(|typed| typed.dialin = true),
+        Group::Providers,
+        "Serve the dial-in webhook of video rooms; needs VIDEOROOM_API_KEY [later].",
+    ),
+    flag(
+        None,
+        "--no-dialin",
+        Takes::Nothing(|typed| typed.dialin = false),
+        Group::Providers,
+        "Do not serve it; the default.",
+    ),
+    flag(
+        None,
+        "--moq-serve",
+        Takes::Nothing(|typed| typed.moq.serve = true),
+        Group::Moq,
+        "Serve a socket of our own, even when a relay is named; the default without one.",
+    ),
+    flag(
+        None,
+        "--moq-connect",
+        Takes::One("URL", |typed, text| put(&mut typed.moq.connect, text)),
+        Group::Moq,
+        "Dial this relay: SCHEME://HOST[:PORT][/PATH].",
+    ),
+    flag(
+        None,
+        "--moq-bind",
+        Takes::One("ADDR:PORT", |typed, text| put(&mut typed.moq.bind, text)),
+        Group::Moq,
+        "UDP address to listen on, or to dial from. [default: [::]:4080, or any port when dialing]",
+    ),
+    flag(
+        None,
+        "--moq-namespace",
+        Takes::One("NAME", |typed, text| put(&mut typed.moq.namespace, text)),
+        Group::Moq,
+        "Namespace of both sides. [default: pipecat, or a random one per session when dialing]",
+    ),
+    flag(
+        None,
+        "--moq-bot-id",
+        Takes::One("ID", |typed, text| put(&mut typed.moq.bot_id, text)),
+        Group::Moq,
+        "Name under which the bot publishes. [default: response]",
+    ),
+    flag(
+        None,
+        "--moq-client-id",
+        Takes::One("ID", |typed, text| put(&mut typed.moq.client_id, text)),
+        Group::Moq,
+        "Name under which the client publishes. [default: request]",
+    ),
+    flag(
+        None,
+        "--moq-tls-cert",
+        Takes::One("PEM", |typed, text| put(&mut typed.moq.tls_cert, text)),
+        Group::Moq,
+        "Certificate to serve with, or of the relay, so that browsers may pin it.",
+    ),
+    flag(
+        None,
+        "--moq-tls-key",
+        Takes::One("PEM", |typed, text| put(&mut typed.moq.tls_key, text)),
+        Group::Moq,
+        "Private key of that certificate, when serving.",
+    ),
+    flag(
+        None,
+        "--moq-tls-generate",
+        Takes::One("HOST", |typed, text| put(&mut typed.moq.tls_generate, text)),
+        Group::Moq,
+        "Serve with a self-signed certificate for this host. [default: localhost, without a certificate]",
+    ),
+    flag(
+        None,
+        "--moq-tls-insecure",
+        Takes::Nothing(|typed| typed.moq.tls_insecure = true),
+        Group::Moq,
+        "Do not verify the relay's certificate.",
+    ),
+    flag(
+        Some('v'),
+        "--verbose",
+        Takes::Nothing(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
+        Group::General,
+        "Log more: -v decisions, -vv packets too, -vvv libraries too. RUST_LOG, when set, decides alone.",
+    ),
+    flag(Some('h'), "--help", Takes::Help, Group::General, "Print this help."),
+    flag(
+        Some('V'),
+        "--version",
+        Takes::Version,
+        Group::General,
+        "Print the version.",
+    ),
+];
+
+// The help spells the default out.
+const _: () = assert!(SESSIONS_MAX_DEFAULT == 32);
+
+fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Wants> {
+    *slot = Some(value);
+    Ok(())
+}
+
+fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Wants> {
+    list.push(value);
+    Ok(())
+}
+
+fn number<T>(text: &str, least: T, most: T) -> Result<T, Wants>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    match text.parse() {
+        Ok(value) if value >= least && value <= most => Ok(value),
+        _ => Err(format!("a number from {least} to {most}")),
+    }
+}
+
+fn transport(text: &str) -> Result<Transport, Wants> {
+    Transport::from_name(text).ok_or_else(|| format!("one of {}", listed(Transport::ALL.map(Transport::name))))
+}
+
+fn bot(text: &str) -> Result<BuiltInBot, Wants> {
+    let found = BuiltInBot::ALL.into_iter().find(|bot| bot.name() == text);
+    found.ok_or_else(|| format!("one of {}", listed(BuiltInBot::ALL.map(BuiltInBot::name))))
+}
+
+fn listed<const N: usize>(names: [&str; N]) -> String {
+    names.map(|name| format!("`{name}`")).join(", ")
+}
+
+fn ice_address(text: &str) -> Result<IpAddr, Wants> {
+    let usable = |address: &IpAddr| match address {
+        IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_multicast() && !v4.is_broadcast(),
+        IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast(),
+    };
+    let address = text.parse().ok().filter(usable);
+    address.ok_or_else(|| "the IP address of one machine".into())
+}
+
+fn tls(text: &str) -> Result<Tls, Wants> {
+    match text {
+        "off" => Ok(Tls::Off),
+        "auto" => Ok(Tls::Auto),
+        _ => match text.split_once(':') {
+            Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => Ok(Tls::Files {
+                certificate: certificate.to_owned(),
+                key: key.to_owned(),
+            }),
+            _ => Err("`off`, `auto` or the two files CERT:KEY".into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice_and_every_long_name_has_its_dashes() {
+        for (i, flag) in FLAGS.iter().enumerate() {
+            assert!(flag.long.starts_with("--"), "{}", flag.long);
+            for other in &FLAGS[i + 1..] {
+                assert_ne!(flag.long, other.long);
+                assert!(flag.short.is_none() || flag.short != other.short, "{}", other.long);
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_stands_under_a_heading_and_says_what_it_does() {
+        for flag in FLAGS {
+            assert!(Group::ALL.iter().any(|(group, _)| *group == flag.group));
+            assert!(flag.help.ends_with(['.', ']']), "{}", flag.long);
+        }
+    }
+
+    #[test]
+    fn numbers_end_where_they_say() {
+        assert_eq!(number("0", 0, u16::MAX), Ok(0));
+        assert_eq!(number("65535", 0, u16::MAX), Ok(65535));
+        for bad in ["65536", "-1", "", "7860a", " 1", "1.0"] {
+            assert!(number(bad, 0, u16::MAX).is_err(), "{bad:?}");
+        }
+        assert_eq!(number("1", 1, SESSIONS_MAX_HIGHEST), Ok(1));
+        assert!(number("0", 1, SESSIONS_MAX_HIGHEST).is_err());
+        assert_eq!(number("4096", 1, SESSIONS_MAX_HIGHEST), Ok(4096));
+        assert!(number("4097", 1, SESSIONS_MAX_HIGHEST).is_err());
+        assert_eq!(number("64", 1, WORKERS_MAX), Ok(64));
+        assert!(number("65", 1, WORKERS_MAX).is_err());
+    }
+
+    #[test]
+    fn addresses_to_offer_are_those_of_one_machine() {
+        for good in ["203.0.113.7", "2001:db8::1", "127.0.0.1"] {
+            assert!(ice_address(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "ff02::1",
+            "host",
+            "1.2.3",
+            "1.2.3.4:5",
+        ] {
+            assert!(ice_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn certificates_come_in_pairs() {
+        assert_eq!(tls("off"), Ok(Tls::Off));
+        assert_eq!(tls("auto"), Ok(Tls::Auto));
+        assert!(matches!(tls("a.pem:b.pem"), Ok(Tls::Files { .. })));
+        for bad in ["", "on", "a.pem", ":b.pem", "a.pem:"] {
+            assert!(tls(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The text of `--help`, made from the table of options.
+//!
+//! Nothing enters but the table; 100 columns at most leave. A change to the table changes `tests/data/help.txt`.
+
+use super::flags::{FLAGS, Flag, Group, Takes};
+use crate::aliases::{self, Area};
+
+/// Columns of the whole text.
+const WIDTH: usize = 100;
+/// Column at which descriptions begin.
+const INDENT: usize = 32;
+
+const HEAD: &str = "\
+Runs voice bots for callers that come over WebRTC, from a browser or from a microcontroller.
+
+Usage: edge-runner [OPTIONS]                        serve the built-in bot
+       edge-runner [OPTIONS] -- COMMAND [ARGS...]   serve a bot that is a program [later]
+       edge-runner cloud <serve|regions|build|...>  the cloud agent service and its client [later]
+
+Options marked [later] are understood and refused: they are not in this build yet.
+";
+
+const ENVIRONMENT: &[(&str, &str)] = &[
+    (
+        "RUNNER_ALLOWED_ORIGINS",
+        "Default of `--allowed-origins`, with commas. Empty allows all.",
+    ),
+    (
+        "RUNNER_ICE_SERVERS",
+        "Default of `--ice-servers`: URLs with commas, or JSON.",
+    ),
+    ("RUNNER_WEBSOCKET_AUTH", "Default of `--ws-auth`."),
+    (
+        "VIDEOROOM_API_KEY",
+        "Key of the video-room provider, for `--dialin` and `--direct`.",
+    ),
+    ("RUST_LOG", "What is logged, such as `edge_runner=debug,str0m=info`."),
+    ("ENV", "Set to `local` by the runner, for bots to read."),
+];
+
+const EXIT: &[(&str, &str)] = &[
+    ("0", "Done: the runner was asked to stop."),
+    ("1", "Failed at run time, such as a port in use."),
+    ("2", "Misused: the message on stderr says what would be right."),
+];
+
+/// Makes the text.
+pub(super) fn text() -> String {
+    let mut text = String::from(HEAD);
+    for (group, title) in Group::ALL {
+        text.push_str(&format!("\n{title}:\n"));
+        for flag in FLAGS.iter().filter(|flag| flag.group == group) {
+            entry(&mut text, &names(flag), flag.help);
+        }
+    }
+    text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
+    for (name, help) in ENVIRONMENT {
+        let others = aliases::aliases(Area::Variable, name);
+        let mut help = (*help).to_owned();
+        if !others.is_empty() {
+            help.push_str(&format!(" Also: {}.", others.join(", ")));
+        }
+        entry(&mut text, &format!("  {name}"), &help);
+    }
+    text.push_str("\nExit codes:\n");
+    for (code, help) in EXIT {
+        entry(&mut text, &format!("  {code}"), help);
+    }
+    text
+}
+
+fn names(flag: &Flag) -> String {
+    let mut names = match flag.short {
+        Some(short) => format!("  -{short}, {}", flag.long),
+        None => format!("      {}", flag.long),
+    };
+    for alias in aliases::aliases(Area::Option, flag.long) {
+        names.push_str(&format!(", {alias}"));
+    }
+    match flag.takes {
+        Takes::Nothing(_) | Takes::Help | Takes::Version => {}
+        Takes::One(word, _) | Takes::Each(word, _) => names.push_str(&format!(" {word}")),
+        Takes::Many(word, _) => names.push_str(&format!(" {word}...")),
+    }
+    names
+}
+
+/// Adds a name and its description, which begins on the same line where the name leaves room.
+fn entry(text: &mut String, name: &str, help: &str) {
+    let mut line = name.to_owned();
+    if line.len() + 2 > INDENT {
+        text.push_str(&line);
+        text.push('\n');
+        line.clear();
+    }
+    let mut bare = true;
+    for word in help.split_whitespace() {
+        if !bare && line.len() + 1 + word.len() > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line.clear();
+            bare = true;
+        }
+        if bare {
+            line.push_str(&" ".repeat(INDENT - line.len()));
+        } else {
+            line.push(' ');
+        }
+        line.push_str(word);
+        bare = false;
+    }
+    text.push_str(&line);
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text that people see is kept as a file, so that a change to it is seen in review. To renew it:
+    /// `cargo run -- --help > tests/data/help.txt`.
+    #[test]
+    fn the_help_is_the_golden_file() {
+        assert_eq!(text(), include_str!("../../tests/data/help.txt"));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal_and_every_option_is_named() {
+        let text = text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+            assert_eq!(line, line.trim_end());
+        }
+        for flag in FLAGS {
+            assert!(text.contains(flag.long));
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Host names, origins and the public host name, as text: what is one, and its normal form.
+//!
+//! Text enters, normal forms and misuses leave. A host is a DNS name, an IPv4 address or an IPv6 address in brackets; a port is
+//! 1 to 65535. An origin is what a browser sends: scheme, host, and a port unless it is the scheme's own.
+//! Source: RFC 3986 section 3.2, RFC 6454 section 6.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::Misuse;
+
+/// Longest name that DNS knows, in bytes.
+const NAME_BYTES_MAX: usize = 253;
+/// Longest part of a name between two dots, in bytes.
+const LABEL_BYTES_MAX: usize = 63;
+
+/// Splits a port off; `None` when what follows the host is no port.
+pub(super) fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let end = match text.strip_prefix('[') {
+        Some(bracketed) => bracketed.find(']')? + 2,
+        None => text.find(':').unwrap_or(text.len()),
+    };
+    let (host, rest) = text.split_at(end);
+    match rest.strip_prefix(':') {
+        None if rest.is_empty() => Some((host, None)),
+        None => None,
+        Some(port) => match port.parse() {
+            Ok(0) | Err(_) => None,
+            Ok(port) => Some((host, Some(port))),
+        },
+    }
+}
+
+/// Tells whether text is a host without a port.
+pub(super) fn is_host(text: &str) -> bool {
+    if let Some(bracketed) = text.strip_prefix('[') {
+        return bracketed
+            .strip_suffix(']')
+            .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+    }
+    let label = |label: &str| {
+        (1..=LABEL_BYTES_MAX).contains(&label.len())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    // A name whose last part is a number is an IPv4 address, or nothing.
+    let address = name
+        .rsplit('.')
+        .next()
+        .is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(label) && (!address || name.parse::<Ipv4Addr>().is_ok())
+}
+
+/// Returns the public host of `--proxy`, `HOST` or `HOST:PORT`, and a warning when something had to be taken off.
+///
+/// # Errors
+/// [`Misuse`] when what is left is no host. Text with an `@` is not repeated: it may hold a password.
+pub(super) fn proxy(text: &str) -> Result<(String, Option<String>), Misuse> {
+    let prefix = ["https://", "http://"].into_iter().find(|prefix| {
+        text.get(..prefix.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(prefix))
+    });
+    let stripped = text[prefix.map_or(0, str::len)..].trim_end_matches('/');
+    let host = match split_port(stripped) {
+        Some((host, _)) if is_host(host) => stripped.to_ascii_lowercase(),
+        _ => {
+            let shown = (!text.contains('@')).then_some(text);
+            return Err(Misuse::value(
+                "--proxy",
+                shown,
+                "HOST or HOST:PORT, such as bots.example.net",
+            ));
+        }
+    };
+    let warning = (stripped != text).then(|| format!("`--proxy` takes a host name: `{host}` is used of `{text}`"));
+    Ok((host, warning))
+}
+
+/// Returns the normal form of an origin, and a warning when something had to be taken off; `None` when it is none.
+pub(super) fn origin(text: &str) -> Option<(String, Option<String>)> {
+    // What a page from a file, or in a sandbox, sends.
+    if text == "null" {
+        return Some((text.to_owned(), None));
+    }
+    let stripped = text.trim_end_matches('/');
+    let (scheme, authority) = stripped.split_once("://")?;
+    let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let (host, port) = split_port(authority)?;
+    if !scheme_fits || !is_host(host) {
+        return None;
+    }
+    let scheme = scheme.to_ascii_lowercase();
+    let host = host.to_ascii_lowercase();
+    let normal = match (scheme.as_str(), port) {
+        (_, None) | ("http", Some(80)) | ("https", Some(443)) => format!("{scheme}://{host}"),
+        (_, Some(port)) => format!("{scheme}://{host}:{port}"),
+    };
+    let warning = (stripped != text).then(|| format!("an origin has no path: `{normal}` is used of `{text}`"));
+    Some((normal, warning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_and_addresses() {
+        for good in [
+            "localhost",
+            "a.example.net",
+            "a-b.c",
+            "raspberrypi.local",
+            "192.0.2.1",
+            "[2001:db8::1]",
+            "a.net.",
+            "1.a",
+        ] {
+            assert!(is_host(good), "{good}");
+        }
+        for bad in [
+            "",
+            ".",
+            "a..b",
+            "-a",
+            "a-",
+            "a b",
+            "192.0.2",
+            "192.0.2.256",
+            "::1",
+            "[::1",
+            "[a]",
+            "a/b",
+            "a@b",
+            "é",
+        ] {
+            assert!(!is_host(bad), "{bad}");
+        }
+        assert!(is_host(&"a".repeat(LABEL_BYTES_MAX)));
+        assert!(!is_host(&"a".repeat(LABEL_BYTES_MAX + 1)));
+    }
+
+    #[test]
+    fn ports_are_told_from_hosts() {
+        assert_eq!(split_port("a:1"), Some(("a", Some(1))));
+        assert_eq!(split_port("a"), Some(("a", None)));
+        assert_eq!(split_port("[::1]:65535"), Some(("[::1]", Some(65535))));
+        for bad in ["a:", "a:0", "a:65536", "a:b", "[::1]1", "[::1", "::1"] {
+            assert_eq!(split_port(bad), None, "{bad}");
+        }
+    }
+
+    /// R-074: schemes and slashes are stripped, with a warning.
+    #[test]
+    fn the_public_host_is_freed_of_scheme_and_slashes() {
+        for text in [
+            "https://Bots.example.net/",
+            "http://bots.example.net//",
+            "HTTPS://bots.example.net",
+            "bots.example.net/",
+        ] {
+            let (host, warning) = proxy(text).expect("a host");
+            assert_eq!(host, "bots.example.net");
+            assert!(warning.expect("a warning").contains(text));
+        }
+        assert_eq!(proxy("bots.example.net"), Ok(("bots.example.net".into(), None)));
+        assert_eq!(proxy("b.net:8443"), Ok(("b.net:8443".into(), None)));
+        for bad in [
+            "",
+            "https://",
+            "b.net/path",
+            "wss://b.net",
+            "b net",
+            "b.net:0",
+            "b.net?x",
+            "--direct",
+        ] {
+            assert!(proxy(bad).is_err(), "{bad}");
+        }
+        let secret = proxy("https://u:hunter2@b.net").expect_err("a misuse").to_string();
+        assert!(!secret.contains("hunter2"), "{secret}");
+    }
+
+    /// R-079: origins in the form in which browsers send them.
+    #[test]
+    fn origins_have_one_form() {
+        let form = |text: &str| origin(text).map(|(origin, _)| origin);
+        assert_eq!(
+            form("https://App.Example.net:443").as_deref(),
+            Some("https://app.example.net")
+        );
+        assert_eq!(form("http://a:80").as_deref(), Some("http://a"));
+        assert_eq!(form("http://localhost:5173").as_deref(), Some("http://localhost:5173"));
+        assert_eq!(form("capacitor://localhost").as_deref(), Some("capacitor://localhost"));
+        assert_eq!(form("null").as_deref(), Some("null"));
+        let (slash, warning) = origin("https://a.net/").expect("an origin");
+        assert_eq!(slash, "https://a.net");
+        assert!(warning.is_some());
+        for bad in [
+            "",
+            "*",
+            "a.net",
+            "https://",
+            "https://a.net/x",
+            "https://*.a.net",
+            "://a",
+            "https://a:x",
+            "https://u@a",
+        ] {
+            assert_eq!(origin(bad), None, "{bad}");
+        }
+    }
+}

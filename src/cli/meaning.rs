@@ -1,0 +1,278 @@
+//! The second stage of the command line: what was typed, held against itself and against the surroundings, as a [`Config`].
+//!
+//! [`Typed`] values and [`Surroundings`] enter; a [`Config`] and warnings leave. Wrong combinations are refused first, then what
+//! this build lacks, so that a user never finds the second mistake only after the first feature has arrived.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::flags::{Tls, Typed, WsAuth};
+use super::moq::Moq;
+use super::{Misuse, Surroundings, hosts};
+use crate::config::{BuiltInBot, Config, Host, IceServer, Transport};
+use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
+use crate::proto::ice;
+
+/// HTTP port when none is given.
+const PORT_DEFAULT: u16 = 7860;
+
+/// Makes the configuration; `warnings` are for the log.
+///
+/// # Errors
+/// [`Misuse`], see there.
+pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Config, Misuse> {
+    let transport = transport(&typed)?;
+    let proxy = proxy(&typed, transport, warnings)?;
+    rooms(&typed, around)?;
+    let ws_auth = ws_auth(&typed, around)?;
+    for name in &typed.allowed_hosts {
+        if !hosts::is_host(name) {
+            return Err(Misuse::value("--allowed-hosts", Some(name), "host names"));
+        }
+    }
+    if typed.command.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Misuse::Combination(
+            "`--` needs a command after it: -- COMMAND [ARGS...]".into(),
+        ));
+    }
+    if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
+        return Err(Misuse::Combination(format!(
+            "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
+        )));
+    }
+    let host = host(typed.host.as_deref(), around)?;
+    let embedded = match typed.embedded {
+        true => Some(embedded(&typed, around, warnings)?),
+        false => None,
+    };
+    let allowed_origins = origins(&typed, around, warnings)?;
+    let ice_servers = ice_servers(&typed, around, warnings)?;
+    typed.moq.check(warnings)?;
+    in_this_build(&typed, transport, ws_auth)?;
+    Ok(Config {
+        host,
+        port: typed.port.unwrap_or(PORT_DEFAULT),
+        rtc_port: typed.rtc_port,
+        transport,
+        proxy,
+        allowed_origins,
+        ice_servers,
+        ice_addresses: typed.ice_addresses,
+        embedded,
+        bot: typed.bot.unwrap_or(BuiltInBot::Parrot),
+        sessions_max: typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT),
+        workers: typed.workers,
+        verbosity: typed.verbosity,
+    })
+}
+
+fn transport(typed: &Typed) -> Result<Option<Transport>, Misuse> {
+    match (typed.direct, typed.transport) {
+        (true, None | Some(Transport::Videoroom)) => Ok(Some(Transport::Videoroom)),
+        (true, Some(other)) => Err(Misuse::Combination(format!(
+            "`--direct` goes with `-t videoroom` alone, not with `-t {}`",
+            other.name()
+        ))),
+        (false, given) => Ok(given),
+    }
+}
+
+fn proxy(typed: &Typed, transport: Option<Transport>, warnings: &mut Vec<String>) -> Result<Option<String>, Misuse> {
+    if let Some(text) = &typed.proxy {
+        let (host, warning) = hosts::proxy(text)?;
+        warnings.extend(warning);
+        return Ok(Some(host));
+    }
+    match transport {
+        Some(telephony @ (Transport::TelephonyA | Transport::TelephonyB | Transport::TelephonyC)) => {
+            Err(Misuse::Combination(format!(
+                "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to",
+                telephony.name()
+            )))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn rooms(typed: &Typed, around: &Surroundings<'_>) -> Result<(), Misuse> {
+    let asked = [(typed.direct, "--direct"), (typed.dialin, "--dialin")];
+    match asked.into_iter().find(|(asked, _)| *asked) {
+        Some((_, option)) if around.variables.get("VIDEOROOM_API_KEY").is_none() => Err(Misuse::Combination(format!(
+            "`{option}` needs VIDEOROOM_API_KEY (or DAILY_API_KEY) in the environment or in .env"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn ws_auth(typed: &Typed, around: &Surroundings<'_>) -> Result<WsAuth, Misuse> {
+    match (typed.ws_auth, around.variables.named("RUNNER_WEBSOCKET_AUTH")) {
+        (Some(typed), _) => Ok(typed),
+        (None, Some((name, text))) => {
+            WsAuth::from_name(text).ok_or_else(|| Misuse::value(name, Some(text), "`none` or `token`"))
+        }
+        (None, None) => Ok(WsAuth::None),
+    }
+}
+
+/// An address as it is; a name becomes the first of its addresses, IPv4 before IPv6, since most callers have only that.
+fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> {
+    let Some(text) = typed else {
+        return Ok(Host::Localhost);
+    };
+    if text.eq_ignore_ascii_case("localhost") {
+        return Ok(Host::Localhost);
+    }
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(text);
+    if let Ok(address) = bare.parse() {
+        return Ok(Host::Address(address));
+    }
+    let wants = "an IP address, `localhost`, or a name that this machine can resolve";
+    if !hosts::is_host(text) {
+        return Err(Misuse::value("--host", Some(text), wants));
+    }
+    let found = (around.resolve)(text);
+    let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    address
+        .map(|address| Host::Address(*address))
+        .ok_or_else(|| Misuse::value("--host", Some(text), wants))
+}
+
+/// The address that microcontrollers are offered: they read IPv4 only, take one candidate, and cannot resolve names.
+fn embedded(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Ipv4Addr, Misuse> {
+    let refuse = |why: &str| {
+        Err(Misuse::Combination(format!(
+            "`--embedded` needs `--host` with an IPv4 address of this machine, {why}; {}",
+            known(&around.addresses)
+        )))
+    };
+    let Some(text) = typed.host.as_deref() else {
+        return refuse("and there is no `--host`");
+    };
+    let address = match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => address,
+        Ok(IpAddr::V6(_)) => return refuse(&format!("and `{text}` is IPv6")),
+        Err(_) => return refuse(&format!("and `{text}` is no address")),
+    };
+    if address.is_unspecified() {
+        return refuse("and 0.0.0.0 says nothing about where devices find it");
+    }
+    if address.is_loopback() {
+        warnings.push(format!(
+            "`--embedded` with {address}: only clients on this machine can connect"
+        ));
+    } else if !around.addresses.contains(&IpAddr::V4(address)) {
+        return refuse(&format!("and no interface has {address}"));
+    }
+    if !typed.ice_addresses.is_empty() {
+        warnings.push(format!(
+            "`--ice-address` is not offered to microcontrollers: they take one address, {address}"
+        ));
+    }
+    Ok(address)
+}
+
+fn known(addresses: &[IpAddr]) -> String {
+    let list: Vec<_> = addresses
+        .iter()
+        .filter(|address| address.is_ipv4() && !address.is_loopback())
+        .map(IpAddr::to_string)
+        .collect();
+    match list.is_empty() {
+        true => "this machine has none but 127.0.0.1".into(),
+        false => format!("this machine has {}", list.join(", ")),
+    }
+}
+
+/// The option's list, else the variable's.
+fn origins(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Vec<String>, Misuse> {
+    let (source, texts) = match around.variables.named("RUNNER_ALLOWED_ORIGINS") {
+        Some((name, text)) if typed.allowed_origins.is_empty() => (name, vec![text]),
+        _ => (
+            "--allowed-origins",
+            typed.allowed_origins.iter().map(String::as_str).collect(),
+        ),
+    };
+    let mut origins = Vec::new();
+    for text in texts {
+        let wrong = || {
+            let wants = "origins such as https://app.example.net (leave it out to allow all)";
+            Misuse::value(source, Some(text), wants)
+        };
+        let mut entries = text
+            .split(',')
+            .map(str::trim)
+            .filter(|entry| !entry.is_empty())
+            .peekable();
+        // An empty list would open the server to every page, which nobody means who types the option.
+        if entries.peek().is_none() {
+            return Err(wrong());
+        }
+        for entry in entries {
+            let (origin, warning) = hosts::origin(entry).ok_or_else(wrong)?;
+            warnings.extend(warning);
+            if !origins.contains(&origin) {
+                origins.push(origin);
+            }
+        }
+    }
+    Ok(origins)
+}
+
+fn ice_servers(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Vec<IceServer>, Misuse> {
+    let (source, texts) = match around.variables.named("RUNNER_ICE_SERVERS") {
+        Some((name, text)) if typed.ice_servers.is_empty() => (name, vec![text]),
+        _ => ("--ice-servers", typed.ice_servers.iter().map(String::as_str).collect()),
+    };
+    let servers = ice::parse(texts).map_err(|error| Misuse::Combination(format!("`{source}`: {error}")))?;
+    if !servers.is_empty() {
+        warnings.push(format!(
+            "`{source}`: the servers are passed to clients; this build's own side of a connection does not use them"
+        ));
+    }
+    Ok(servers)
+}
+
+/// Refuses what is specified and comes in a later version, so that no option is ever ignored in silence.
+fn in_this_build(typed: &Typed, transport: Option<Transport>, ws_auth: WsAuth) -> Result<(), Misuse> {
+    let webrtc = "it serves WebRTC, from browsers and microcontrollers";
+    let later = [
+        (typed.direct, "`--direct`".to_owned(), webrtc),
+        (typed.dialin, "`--dialin`".to_owned(), webrtc),
+        (
+            transport.is_some_and(|transport| !transport.in_this_build()),
+            format!("`-t {}`", transport.map_or("", Transport::name)),
+            webrtc,
+        ),
+        (
+            typed.moq != Moq::default(),
+            "Media over QUIC (`--moq-*`)".to_owned(),
+            webrtc,
+        ),
+        (
+            ws_auth == WsAuth::Token,
+            "WebSocket tokens (`--ws-auth token`)".to_owned(),
+            "it has no WebSocket endpoints",
+        ),
+        (
+            !typed.allowed_hosts.is_empty(),
+            "`--allowed-hosts`".to_owned(),
+            "it answers under every host name",
+        ),
+        (
+            matches!(typed.tls, Some(Tls::Auto | Tls::Files { .. })),
+            "HTTPS (`--tls`)".to_owned(),
+            "put a proxy with a certificate before it",
+        ),
+        (
+            typed.command.is_some(),
+            "a bot that is a program (`-- COMMAND`)".to_owned(),
+            "it runs built-in bots, and bots written in Rust with the library",
+        ),
+    ];
+    match later.into_iter().find(|(asked, ..)| *asked) {
+        Some((_, what, meanwhile)) => Err(Misuse::NotInBuild { what, meanwhile }),
+        None => Ok(()),
+    }
+}

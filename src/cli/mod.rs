@@ -1,0 +1,281 @@
+//! Command line: arguments and surroundings in, a [`Command`] or a [`Misuse`] out.
+//!
+//! Two stages. `parse` here reads what was typed, option by option, with the table in `flags`; `meaning` holds the values
+//! against each other and against the environment and makes the [`Config`]. Everything that is not an argument enters as a
+//! value in [`Surroundings`], so both stages can be tested whole. `start` alone reads the process's environment and files.
+//! Misuse is exit code 2; its text names what was wrong and what would be right.
+
+pub mod banner;
+pub mod env;
+mod flags;
+mod help;
+mod hosts;
+mod meaning;
+mod moq;
+pub mod start;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::aliases::{self, Area};
+use crate::config::Config;
+use env::Variables;
+use flags::{FLAGS, Flag, Takes, Typed};
+
+/// What the user asked for.
+#[derive(Debug)]
+pub enum Command {
+    /// Serve; `warnings` are for the log, once there is one.
+    Serve {
+        config: Box<Config>,
+        warnings: Vec<String>,
+    },
+    /// Print this text and end.
+    Help(String),
+    /// Print this text and end.
+    Version(String),
+}
+
+/// What the meaning of the arguments depends on, besides themselves.
+pub struct Surroundings<'a> {
+    /// Environment variables over those of `.env`.
+    pub variables: Variables,
+    /// The addresses of this machine's interfaces.
+    pub addresses: Vec<IpAddr>,
+    /// Finds the addresses of a host name; none when it is unknown.
+    pub resolve: &'a dyn Fn(&str) -> Vec<IpAddr>,
+}
+
+/// Why the arguments make no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misuse {
+    UnknownOption { given: String, nearest: &'static str },
+    UnknownShortOption(char),
+    MissingValue { option: String, word: &'static str },
+    UnexpectedValue { option: String },
+    UnexpectedArgument(String),
+    /// A value that its option or variable does not take; `given` is absent when it may hold a secret.
+    Value {
+        source: String,
+        given: Option<String>,
+        wants: String,
+    },
+    /// Options that do not go together, in a sentence.
+    Combination(String),
+    /// Something that is specified and not yet built, and what to do meanwhile.
+    NotInBuild { what: String, meanwhile: &'static str },
+    NotUnicode(String),
+}
+
+impl Misuse {
+    fn value(source: &str, given: Option<&str>, wants: impl Into<String>) -> Misuse {
+        Misuse::Value {
+            source: source.to_owned(),
+            given: given.map(str::to_owned),
+            wants: wants.into(),
+        }
+    }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misuse::UnknownOption { given, nearest } => {
+                write!(f, "there is no option `{given}`; did you mean `{nearest}`?")
+            }
+            Misuse::UnknownShortOption(short) => {
+                let known: Vec<_> = FLAGS.iter().filter_map(|flag| flag.short).map(|c| format!("-{c}")).collect();
+                write!(f, "there is no option `-{short}`; the short ones are {}", known.join(", "))
+            }
+            Misuse::MissingValue { option, word } => write!(f, "`{option}` needs a value: {option} {word}"),
+            Misuse::UnexpectedValue { option } => write!(f, "`{option}` takes no value"),
+            Misuse::UnexpectedArgument(given) => {
+                write!(f, "`{given}` is no option; the command of a bot stands after `--`")
+            }
+            Misuse::Value {
+                source,
+                given: Some(given),
+                wants,
+            } => write!(f, "`{source}` takes {wants}, not `{given}`"),
+            Misuse::Value {
+                source,
+                given: None,
+                wants,
+            } => write!(f, "`{source}` takes {wants}"),
+            Misuse::Combination(sentence) => f.write_str(sentence),
+            Misuse::NotInBuild { what, meanwhile } => {
+                write!(f, "{what} is not in this build yet: {meanwhile}")
+            }
+            Misuse::NotUnicode(shown) => write!(f, "the argument `{shown}` is not valid Unicode"),
+        }
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+/// Reads the arguments, without the program's name.
+///
+/// # Errors
+/// [`Misuse`] for the first argument, value or combination that makes no sense, and for what this build lacks.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Command, Misuse> {
+    match read(arguments)? {
+        Read::Help => Ok(Command::Help(help::text())),
+        Read::Version => Ok(Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))),
+        Read::Serve(typed) => {
+            let mut warnings = Vec::new();
+            let config = Box::new(meaning::config(*typed, surroundings, &mut warnings)?);
+            Ok(Command::Serve { config, warnings })
+        }
+    }
+}
+
+enum Read {
+    Help,
+    Version,
+    Serve(Box<Typed>),
+}
+
+/// The first stage: what was typed.
+fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Read, Misuse> {
+    let mut typed = Box::new(Typed::default());
+    let mut options: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(at) = options.iter().position(|argument| argument == "--") {
+        typed.command = Some(options.split_off(at).split_off(1));
+    }
+    let mut parser = lexopt::Parser::from_args(options);
+    while let Some(argument) = parser.next().map_err(from_lexopt)? {
+        let (flag, name) = match argument {
+            lexopt::Arg::Short(short) => (
+                by_short(short).ok_or(Misuse::UnknownShortOption(short))?,
+                format!("-{short}"),
+            ),
+            lexopt::Arg::Long(long) => {
+                let name = format!("--{long}");
+                (by_long(&name).ok_or_else(|| unknown(&name))?, name)
+            }
+            lexopt::Arg::Value(value) => return Err(stray(value)),
+        };
+        match flag.takes {
+            Takes::Help => return Ok(Read::Help),
+            Takes::Version => return Ok(Read::Version),
+            // A value attached to it is found by lexopt at the next turn.
+            Takes::Nothing(set) => set(&mut typed),
+            Takes::One(word, set) | Takes::Each(word, set) => {
+                let value = one_value(&mut parser, &name, word)?;
+                store(&mut typed, set, &name, value)?;
+            }
+            Takes::Many(word, set) => {
+                let first = one_value(&mut parser, &name, word)?;
+                let attached = first.attached;
+                store(&mut typed, set, &name, first)?;
+                // `--name=value` is one value; after `--name value` more may follow.
+                while !attached && let Some(more) = next_value(&mut parser)? {
+                    store(&mut typed, set, &name, more)?;
+                }
+            }
+        }
+    }
+    Ok(Read::Serve(typed))
+}
+
+/// The text of one value, and whether it was written as `--name=value`.
+struct Text {
+    text: String,
+    attached: bool,
+}
+
+fn one_value(parser: &mut lexopt::Parser, name: &str, word: &'static str) -> Result<Text, Misuse> {
+    if let Some(value) = parser.optional_value() {
+        let text = value.into_string().map_err(not_unicode)?;
+        return Ok(Text { text, attached: true });
+    }
+    next_value(parser)?.ok_or_else(|| Misuse::MissingValue {
+        option: name.to_owned(),
+        word,
+    })
+}
+
+/// Returns the next argument unless it is an option. A negative number is a value: what it is for says what it takes.
+fn next_value(parser: &mut lexopt::Parser) -> Result<Option<Text>, Misuse> {
+    let Some(mut rest) = parser.try_raw_args() else {
+        return Ok(None);
+    };
+    let value = rest.next_if(|argument| {
+        let bytes = argument.as_encoded_bytes();
+        bytes.len() < 2 || bytes[0] != b'-' || bytes[1].is_ascii_digit()
+    });
+    let text = value.map(|value| value.into_string().map_err(not_unicode)).transpose()?;
+    Ok(text.map(|text| Text { text, attached: false }))
+}
+
+fn store(typed: &mut Typed, set: flags::Set<String>, name: &str, value: Text) -> Result<(), Misuse> {
+    let given = value.text.clone();
+    set(typed, value.text).map_err(|wants| Misuse::value(name, Some(&given), wants))
+}
+
+fn by_short(short: char) -> Option<&'static Flag> {
+    FLAGS.iter().find(|flag| flag.short == Some(short))
+}
+
+fn by_long(name: &str) -> Option<&'static Flag> {
+    let canonical = aliases::canonical(Area::Option, name);
+    FLAGS.iter().find(|flag| flag.long == canonical)
+}
+
+fn unknown(given: &str) -> Misuse {
+    let nearest = FLAGS
+        .iter()
+        .flat_map(|flag| std::iter::once(flag.long).chain(aliases::aliases(Area::Option, flag.long).iter().copied()))
+        .min_by_key(|known| distance(given, known))
+        .unwrap_or("--help");
+    Misuse::UnknownOption {
+        given: given.to_owned(),
+        nearest,
+    }
+}
+
+/// How many characters have to be put in, taken out or changed to make one text of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.chars().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.chars().count()]
+}
+
+fn stray(value: OsString) -> Misuse {
+    match value.to_str() {
+        Some("cloud") => Misuse::NotInBuild {
+            what: "`edge-runner cloud`".into(),
+            meanwhile: "this build serves bots only",
+        },
+        Some(text) => Misuse::UnexpectedArgument(text.to_owned()),
+        None => not_unicode(value),
+    }
+}
+
+fn not_unicode(value: OsString) -> Misuse {
+    Misuse::NotUnicode(value.to_string_lossy().into_owned())
+}
+
+/// What lexopt itself finds wrong; the rest is found above, where the option's value word is known.
+fn from_lexopt(error: lexopt::Error) -> Misuse {
+    match error {
+        lexopt::Error::UnexpectedValue { option, .. } => Misuse::UnexpectedValue { option },
+        lexopt::Error::NonUnicodeValue(value) => not_unicode(value),
+        other => Misuse::Combination(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

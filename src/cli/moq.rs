@@ -1,0 +1,238 @@
+//! The options of Media over QUIC, held against each other.
+//!
+//! What was typed enters; a misuse or warnings leave. They are checked whatever `-t` says, because a mistake in them is a
+//! mistake at start-up and not at the first session. Naming a relay selects dialing, `--moq-serve` overrules that.
+
+use super::{Misuse, hosts};
+
+/// What was typed of `--moq-*`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Moq {
+    pub serve: bool,
+    pub connect: Option<String>,
+    pub bind: Option<String>,
+    pub namespace: Option<String>,
+    pub bot_id: Option<String>,
+    pub client_id: Option<String>,
+    pub tls_cert: Option<String>,
+    pub tls_key: Option<String>,
+    pub tls_generate: Option<String>,
+    pub tls_insecure: bool,
+}
+
+impl Moq {
+    /// Checks the options and adds what the user should know to `warnings`.
+    ///
+    /// # Errors
+    /// [`Misuse`] for a value that fits nowhere, and for a certificate without its key or the other way round.
+    pub fn check(&self, warnings: &mut Vec<String>) -> Result<(), Misuse> {
+        let relay = match &self.connect {
+            Some(url) => {
+                check_relay(url)?;
+                !self.serve
+            }
+            None => false,
+        };
+        if let Some(bind) = &self.bind {
+            check_bind(bind)?;
+        }
+        for (option, name) in [
+            ("--moq-namespace", &self.namespace),
+            ("--moq-bot-id", &self.bot_id),
+            ("--moq-client-id", &self.client_id),
+        ] {
+            let path = |name: &String| name.split('/').all(|part| !part.is_empty());
+            if name.as_ref().is_some_and(|name| !path(name)) {
+                return Err(Misuse::value(
+                    option,
+                    name.as_deref(),
+                    "a name without slashes at its ends",
+                ));
+            }
+        }
+        if let Some(host) = &self.tls_generate
+            && !hosts::is_host(host)
+        {
+            return Err(Misuse::value("--moq-tls-generate", Some(host), "a host name"));
+        }
+        if relay {
+            self.check_dialing()
+        } else {
+            self.check_serving(warnings)
+        }
+    }
+
+    fn check_serving(&self, warnings: &mut Vec<String>) -> Result<(), Misuse> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(_), None) => return Err(Misuse::Combination("`--moq-tls-cert` needs `--moq-tls-key`".into())),
+            (None, Some(_)) => return Err(Misuse::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into())),
+            (Some(_), Some(_)) if self.tls_generate.is_some() => {
+                warnings.push("`--moq-tls-generate` is ignored: a certificate is given".into());
+            }
+            _ => {}
+        }
+        if self.connect.is_some() {
+            warnings.push("`--moq-connect` is ignored: `--moq-serve` serves a socket of our own".into());
+        }
+        if self.tls_insecure {
+            warnings.push("`--moq-tls-insecure` is ignored: it is for dialing a relay".into());
+        }
+        Ok(())
+    }
+
+    fn check_dialing(&self) -> Result<(), Misuse> {
+        if self.tls_key.is_some() && self.tls_cert.is_none() {
+            return Err(Misuse::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into()));
+        }
+        Ok(())
+    }
+}
+
+fn check_relay(url: &str) -> Result<(), Misuse> {
+    let wrong = |wants| Err(Misuse::value("--moq-connect", Some(url), wants));
+    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| !scheme.is_empty()) else {
+        return wrong("a URL such as https://relay.example.net/moq");
+    };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    match hosts::split_port(authority) {
+        Some((host, _)) if !hosts::is_host(host) => wrong("a URL with a host"),
+        None => wrong("a URL with a host and, if you like, a port"),
+        Some((_, None)) if !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme)) => {
+            wrong("a URL with a port, unless it is http or https")
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn check_bind(bind: &str) -> Result<(), Misuse> {
+    match hosts::split_port(bind) {
+        // `:4080` listens everywhere.
+        Some((host, Some(_))) if host.is_empty() || hosts::is_host(host) => Ok(()),
+        _ => Err(Misuse::value("--moq-bind", Some(bind), "ADDR:PORT with a numeric port")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    fn warnings(moq: &Moq) -> usize {
+        let mut warnings = Vec::new();
+        moq.check(&mut warnings).expect("valid options");
+        warnings.len()
+    }
+
+    fn refused(moq: &Moq) -> String {
+        moq.check(&mut Vec::new()).expect_err("a misuse").to_string()
+    }
+
+    #[test]
+    fn a_relay_needs_a_host_and_a_port_that_can_be_known() {
+        for good in [
+            "https://r.example.net",
+            "http://r/anon",
+            "moqt://r:4443/x",
+            "HTTPS://[::1]:4443/moq",
+        ] {
+            let moq = Moq {
+                connect: some(good),
+                ..Moq::default()
+            };
+            assert_eq!(warnings(&moq), 0, "{good}");
+        }
+        for bad in [
+            "relay.example.net",
+            "https://",
+            "https:///moq",
+            "moqt://r/x",
+            "https://r:0/",
+            "https://r:x/",
+            "://r:1",
+        ] {
+            let moq = Moq {
+                connect: some(bad),
+                ..Moq::default()
+            };
+            assert!(refused(&moq).contains("--moq-connect"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bind_address_needs_a_numeric_port() {
+        for good in ["[::]:4080", "0.0.0.0:4080", ":4080"] {
+            assert_eq!(
+                warnings(&Moq {
+                    bind: some(good),
+                    ..Moq::default()
+                }),
+                0,
+                "{good}"
+            );
+        }
+        for bad in ["4080", "[::]", "0.0.0.0:moq", "::1:4080", "1.2.3.4:65536"] {
+            let moq = Moq {
+                bind: some(bad),
+                ..Moq::default()
+            };
+            assert!(refused(&moq).contains("--moq-bind"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn serving_needs_both_files_and_dialing_only_the_certificate() {
+        let certificate = Moq {
+            tls_cert: some("c.pem"),
+            ..Moq::default()
+        };
+        assert!(refused(&certificate).contains("`--moq-tls-cert` needs `--moq-tls-key`"));
+        let key = Moq {
+            tls_key: some("k.pem"),
+            ..Moq::default()
+        };
+        assert!(refused(&key).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
+        let dialing = |moq| Moq {
+            connect: some("https://r"),
+            ..moq
+        };
+        assert_eq!(warnings(&dialing(certificate)), 0);
+        assert!(refused(&dialing(key)).contains("`--moq-tls-key` needs `--moq-tls-cert`"));
+    }
+
+    #[test]
+    fn what_is_ignored_is_said() {
+        let moq = Moq {
+            serve: true,
+            connect: some("https://r"),
+            tls_cert: some("c"),
+            tls_key: some("k"),
+            tls_generate: some("localhost"),
+            tls_insecure: true,
+            ..Moq::default()
+        };
+        assert_eq!(warnings(&moq), 3);
+    }
+
+    #[test]
+    fn names_have_no_empty_parts() {
+        for bad in ["", "/a", "a/", "a//b"] {
+            assert!(
+                refused(&Moq {
+                    namespace: some(bad),
+                    ..Moq::default()
+                })
+                .contains("--moq-namespace")
+            );
+        }
+        assert_eq!(
+            warnings(&Moq {
+                namespace: some("rooms/one"),
+                ..Moq::default()
+            }),
+            0
+        );
+    }
+}

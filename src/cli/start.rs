@@ -1,0 +1,215 @@
+//! The start of the process: reads what surrounds it, parses the arguments, sets logger and runtime up, serves, ends.
+//!
+//! A bot enters, an exit code leaves: 0 done, 1 failed at run time, 2 misused. The one room that reads the environment, the
+//! `.env` file and the arguments. It also sets `ENV=local` and the variables of `.env` for the process, so that bots find
+//! them where their own code looks.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the process's environment and files are read here, so that every other room gets values"
+)]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::env::{self, Variables};
+use super::{Command, Surroundings, banner};
+use crate::bot::{self, Bot, BotError, RunnerArguments};
+use crate::config::Config;
+use crate::limits::ENV_FILE_BYTES_MAX;
+use crate::logging;
+
+const FAILED: u8 = 1;
+const MISUSED: u8 = 2;
+
+/// Runs `bot` for every caller until the process is asked to stop. Call it first thing in `main`.
+pub fn main<F, Fut>(bot: F) -> ExitCode
+where
+    F: Fn(RunnerArguments) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), BotError>> + Send + 'static,
+{
+    // The first part of a function's path is its crate: its records are the user's own, so they are shown like ours.
+    let bot_crate = std::any::type_name::<F>().split("::").next().unwrap_or_default();
+    match run(bot::erase(bot), bot_crate) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, message }) => {
+            // Nobody may be left to read it; the exit code still says it.
+            let _ = writeln!(io::stderr(), "edge-runner: {message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn of_step(step: &str, error: impl std::fmt::Display) -> Failure {
+        Failure {
+            code: FAILED,
+            message: format!("{step}: {error}"),
+        }
+    }
+}
+
+fn run(bot: Bot, bot_crate: &str) -> Result<(), Failure> {
+    let file = env_file().map_err(|error| Failure::of_step("reading .env", error))?;
+    let process: BTreeMap<String, String> = std::env::vars_os()
+        .map(|(name, value)| (lossy(name), lossy(value)))
+        .collect();
+    let for_bots = for_bots(&process, &file.variables);
+    let around = Surroundings {
+        variables: Variables::new(process, file.variables),
+        addresses: interface_addresses(),
+        resolve: &resolve,
+    };
+    let command = super::parse(std::env::args_os().skip(1), &around).map_err(|misuse| Failure {
+        code: MISUSED,
+        message: format!("{misuse}\nSee `edge-runner --help`."),
+    })?;
+    let (config, warnings) = match command {
+        Command::Help(text) | Command::Version(text) => {
+            // `edge-runner --help | head` closes the pipe early, which is no failure.
+            let _ = io::stdout().write_all(text.as_bytes());
+            return Ok(());
+        }
+        Command::Serve { config, warnings } => (config, warnings),
+    };
+    let alone = set_variables(for_bots);
+    logging::init(config.verbosity, around.variables.get("RUST_LOG"), bot_crate);
+    for warning in file.warnings.iter().chain(&warnings) {
+        log::warn!("{warning}");
+    }
+    if !alone {
+        log::warn!("ENV=local and .env are not set for bots: threads were started before edge_runner::main");
+    }
+    serve(Arc::new(*config), bot)
+}
+
+fn serve(config: Arc<Config>, bot: Bot) -> Result<(), Failure> {
+    let mut builder = match config.workers {
+        Some(1) => tokio::runtime::Builder::new_current_thread(),
+        workers => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            if let Some(workers) = workers {
+                builder.worker_threads(workers);
+            }
+            builder
+        }
+    };
+    let runtime = builder
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::of_step("starting the runtime", error))?;
+    let announced = Arc::clone(&config);
+    let announce = move |listening: &crate::config::Listening| {
+        let text = banner::text(&announced, listening);
+        let mut out = io::stdout();
+        // A supervisor may have closed stdout; the log has the address too.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        log::info!(
+            "listening on {}, WebRTC on UDP port {}",
+            announced.host.url(listening.port),
+            listening.rtc_port
+        );
+    };
+    let served = runtime.block_on(crate::io::run(config, bot, announce));
+    // Tasks were ended by `io::run`; a blocking call of a bot must not hold the process.
+    runtime.shutdown_background();
+    served.map_err(|error| Failure {
+        code: FAILED,
+        message: error.to_string(),
+    })
+}
+
+/// What a bot finds in its environment beyond what the process was given: the variables of the file that the process lacks,
+/// and `ENV=local` whatever it was.
+fn for_bots(process: &BTreeMap<String, String>, file: &[(String, String)]) -> BTreeMap<String, String> {
+    let mut variables: BTreeMap<_, _> = file
+        .iter()
+        .filter(|(name, _)| !process.contains_key(name))
+        .cloned()
+        .collect();
+    variables.insert("ENV".into(), "local".into());
+    variables
+}
+
+/// Sets variables for the whole process; does nothing and answers `false` when that could not be done safely.
+fn set_variables(variables: BTreeMap<String, String>) -> bool {
+    if !single_thread() {
+        return false;
+    }
+    for (name, value) in variables {
+        // SAFETY: changing the environment is sound while no other thread reads it, and there is no other thread: the kernel
+        // has just counted one, the runtime is built later, and nothing in between starts one.
+        unsafe { std::env::set_var(name, value) };
+    }
+    true
+}
+
+/// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be called first.
+fn single_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
+}
+
+/// Reads `.env` of the working directory; a directory of that name (some Python environments are) is no such file.
+fn env_file() -> io::Result<env::File> {
+    let file = match File::open(".env") {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(env::File::default()),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.is_dir() {
+        return Ok(env::File::default());
+    }
+    let mut text = String::new();
+    file.take(ENV_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > ENV_FILE_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "it is longer than {ENV_FILE_BYTES_MAX} bytes"
+        )));
+    }
+    Ok(env::parse(&text))
+}
+
+fn lossy(text: std::ffi::OsString) -> String {
+    text.into_string()
+        .unwrap_or_else(|text| text.to_string_lossy().into_owned())
+}
+
+fn interface_addresses() -> Vec<IpAddr> {
+    if_addrs::get_if_addrs().map_or_else(|_| Vec::new(), |all| all.iter().map(if_addrs::Interface::ip).collect())
+}
+
+fn resolve(name: &str) -> Vec<IpAddr> {
+    (name, 0)
+        .to_socket_addrs()
+        .map_or_else(|_| Vec::new(), |found| found.map(|address| address.ip()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `ENV` is `local` for bots, whatever the user's shell says.
+    #[test]
+    fn bots_see_local_and_what_the_file_adds() {
+        let own = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+            list.iter().map(|&(a, b)| (a.into(), b.into())).collect()
+        };
+        let process = own(&[("ENV", "production"), ("KEY", "mine")]).into_iter().collect();
+        let set = for_bots(
+            &process,
+            &own(&[("KEY", "file"), ("OTHER", "1"), ("OTHER", "2"), ("ENV", "x")]),
+        );
+        let expected = own(&[("ENV", "local"), ("OTHER", "2")]).into_iter().collect();
+        assert_eq!(set, expected);
+    }
+}

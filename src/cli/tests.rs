@@ -1,0 +1,392 @@
+//! The command line as a whole: arguments and surroundings in, a configuration or a refusal out.
+
+use super::*;
+use crate::config::{BuiltInBot, Host, Transport};
+use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
+
+/// Parses with the given variables on a machine that has 192.0.2.5 and knows the name `board`.
+fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command, Misuse> {
+    let variables = variables
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+    let around = Surroundings {
+        variables: Variables::new(variables, []),
+        addresses: ["127.0.0.1", "192.0.2.5", "2001:db8::5"]
+            .iter()
+            .map(|address| address.parse().expect("an address"))
+            .collect(),
+        resolve: &|name| match name {
+            "board" => vec![
+                "2001:db8::5".parse().expect("an address"),
+                "192.0.2.5".parse().expect("an address"),
+            ],
+            _ => Vec::new(),
+        },
+    };
+    parse(arguments.iter().map(OsString::from), &around)
+}
+
+fn served(arguments: &[&str], variables: &[(&str, &str)]) -> (Config, Vec<String>) {
+    match parse_with(arguments, variables) {
+        Ok(Command::Serve { config, warnings }) => (*config, warnings),
+        other => panic!("{arguments:?} do not serve: {other:?}"),
+    }
+}
+
+fn config(arguments: &[&str]) -> Config {
+    served(arguments, &[]).0
+}
+
+fn refused_with(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    match parse_with(arguments, variables) {
+        Err(misuse) => misuse.to_string(),
+        Ok(_) => panic!("{arguments:?} are accepted"),
+    }
+}
+
+fn refused(arguments: &[&str]) -> String {
+    refused_with(arguments, &[])
+}
+
+fn address(text: &str) -> Host {
+    Host::Address(text.parse().expect("an address"))
+}
+
+/// R-005, R-007, R-009, R-086: without arguments every transport is served at localhost:7860 to every origin.
+#[test]
+fn no_arguments_mean_the_documented_defaults() {
+    let (config, warnings) = served(&[], &[]);
+    assert_eq!(
+        (config.host, config.port, config.rtc_port),
+        (Host::Localhost, 7860, None)
+    );
+    assert_eq!(
+        (config.transport, config.default_transport()),
+        (None, Transport::WebRtc)
+    );
+    assert_eq!(
+        (config.bot, config.sessions_max),
+        (BuiltInBot::Parrot, SESSIONS_MAX_DEFAULT)
+    );
+    assert_eq!((config.proxy, config.embedded, config.workers), (None, None, None));
+    assert!(config.allowed_origins.is_empty() && config.ice_servers.is_empty() && config.ice_addresses.is_empty());
+    assert_eq!(warnings, Vec::<String>::new());
+}
+
+#[test]
+fn values_are_read_in_every_spelling() {
+    for arguments in [
+        &["--port", "80", "-t", "webrtc", "--bot", "echo", "-v", "-v"][..],
+        &["--port=80", "-twebrtc", "--bot=echo", "-vv"],
+        &[
+            "--port=1",
+            "-t=webrtc",
+            "--port",
+            "80",
+            "--bot",
+            "parrot",
+            "--bot",
+            "echo",
+            "-v",
+            "--verbose",
+        ],
+    ] {
+        let config = config(arguments);
+        assert_eq!(config.port, 80);
+        assert_eq!(config.transport, Some(Transport::WebRtc));
+        assert_eq!(config.bot, BuiltInBot::Echo);
+        assert_eq!(config.verbosity, 2);
+    }
+    let config = config(&["--port=0", "--rtc-port=0", "--max-sessions=1", "--workers=1"]);
+    assert_eq!((config.port, config.rtc_port), (0, Some(0)));
+    assert_eq!((config.sessions_max, config.workers), (1, Some(1)));
+}
+
+#[test]
+fn help_and_version_win_over_what_follows() {
+    assert!(matches!(parse_with(&["-h", "--nonsense"], &[]), Ok(Command::Help(_))));
+    assert!(matches!(parse_with(&["--port=1", "--help"], &[]), Ok(Command::Help(_))));
+    let Ok(Command::Version(text)) = parse_with(&["-V"], &[]) else {
+        panic!("prints the version");
+    };
+    assert_eq!(text, format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn an_unknown_option_names_the_nearest_known_one() {
+    for (given, nearest) in [
+        ("--prot", "`--port`"),
+        ("--allow-origin=x", "`--allowed-origins`"),
+        ("--esp-32", "`--esp32`"),
+        ("--ice-server", "`--ice-servers`"),
+        ("--moq-tls-crt", "`--moq-tls-cert`"),
+        ("--transports", "`--transport`"),
+    ] {
+        let message = refused(&[given]);
+        assert!(message.contains(nearest), "{message}");
+    }
+    assert!(refused(&["-q"]).contains("-t"), "{}", refused(&["-q"]));
+    assert!(refused(&["serve"]).contains("`--`"));
+}
+
+#[test]
+fn a_missing_or_wrong_value_is_named_with_what_would_be_right() {
+    for (arguments, parts) in [
+        (&["--port"][..], &["--port N"][..]),
+        (&["--port", "--embedded"], &["--port N"]),
+        (&["--port", "65536"], &["0 to 65535", "65536"]),
+        (&["--port", "-1"], &["0 to 65535", "-1"]),
+        (&["--rtc-port=x"], &["--rtc-port", "0 to 65535"]),
+        (&["--max-sessions", "0"], &["1 to 4096"]),
+        (&["--workers", "65"], &["1 to 64"]),
+        (&["-t", "zoom"], &["-t", "`webrtc`", "`moq`", "zoom"]),
+        (&["--bot", "cat"], &["`parrot`", "`echo`"]),
+        (&["--ws-auth", "maybe"], &["`none` or `token`"]),
+        (&["--tls", "on"], &["CERT:KEY"]),
+        (&["--embedded=yes"], &["--embedded", "no value"]),
+        (&["--ice-address", "here"], &["IP address"]),
+        (&["--ice-servers"], &["--ice-servers SERVER"]),
+        (&["--allowed-origins", "-v"], &["--allowed-origins ORIGIN"]),
+        (&["--"], &["COMMAND"]),
+    ] {
+        let message = refused(arguments);
+        for part in parts {
+            assert!(message.contains(part), "{part} in {message}");
+        }
+    }
+}
+
+/// R-071, R-072, and what this build says to the other eight.
+#[test]
+fn every_transport_is_known_and_only_webrtc_is_served() {
+    for transport in Transport::ALL {
+        let arguments = ["-t", transport.name(), "-x", "bots.example.net"];
+        match parse_with(&arguments, &[]) {
+            Ok(Command::Serve { config, .. }) => assert_eq!(config.default_transport(), Transport::WebRtc),
+            Ok(_) => panic!("{} does something else", transport.name()),
+            Err(misuse) => {
+                assert_ne!(transport, Transport::WebRtc);
+                assert!(matches!(misuse, Misuse::NotInBuild { .. }), "{misuse}");
+                assert!(misuse.to_string().contains(transport.name()), "{misuse}");
+            }
+        }
+    }
+    assert!(refused(&["-t", "exotel"]).contains("`-t telephony_d` is not in this build yet"));
+}
+
+#[test]
+fn what_comes_later_is_refused_by_name() {
+    let key = [("DAILY_API_KEY", "k")];
+    for (arguments, variables, part) in [
+        (&["--direct"][..], &key[..], "`--direct`"),
+        (&["-d", "-t", "daily"], &key, "`--direct`"),
+        (&["--dialin"], &key, "`--dialin`"),
+        (&["--ws-auth", "token"], &[], "--ws-auth"),
+        (&["--tls", "auto"], &[], "--tls"),
+        (&["--tls", "a:b"], &[], "--tls"),
+        (&["--moq-serve"], &[], "--moq-"),
+        (&["--moq-connect=https://r.example.net"], &[], "--moq-"),
+        (&["--allowed-hosts", "a.example.net"], &[], "--allowed-hosts"),
+        (&["--", "python3", "bot.py", "--port", "1"], &[], "-- COMMAND"),
+        (&["cloud", "serve"], &[], "cloud"),
+    ] {
+        let message = refused_with(arguments, variables);
+        assert!(
+            message.contains("not in this build yet") && message.contains(part),
+            "{message}"
+        );
+    }
+    assert!(refused_with(&[], &[("PIPECAT_WEBSOCKET_AUTH", "token")]).contains("not in this build yet"));
+    // What asks for nothing new is taken.
+    config(&["--tls=off", "--ws-auth=none", "--no-dialin", "--dialin", "--no-dialin"]);
+}
+
+/// R-075, R-077, R-078: what is wrong is said before what is missing from this build.
+#[test]
+fn direct_and_dialin_need_a_key_and_direct_needs_its_transport() {
+    assert!(refused(&["--direct"]).contains("VIDEOROOM_API_KEY"));
+    assert!(refused(&["--dialin"]).contains("VIDEOROOM_API_KEY"));
+    assert!(refused_with(&["--dialin"], &[("VIDEOROOM_API_KEY", "")]).contains("VIDEOROOM_API_KEY"));
+    let message = refused_with(&["-d", "-t", "webrtc"], &[("VIDEOROOM_API_KEY", "k")]);
+    assert!(message.contains("not with `-t webrtc`"), "{message}");
+}
+
+/// R-073, R-074
+#[test]
+fn telephony_needs_a_public_host_unless_it_is_d() {
+    for name in ["telephony_a", "telephony_b", "telephony_c", "twilio", "telnyx", "plivo"] {
+        assert!(refused(&["-t", name]).contains("`--proxy HOST`"), "{name}");
+    }
+    let (config, warnings) = served(&["-x", "https://Bots.example.net/"], &[]);
+    assert_eq!(config.proxy.as_deref(), Some("bots.example.net"));
+    assert_eq!(warnings.len(), 1);
+    assert!(refused(&["--proxy", "b.net/x"]).contains("`--proxy`"));
+}
+
+/// R-037, R-079
+#[test]
+fn origins_come_from_the_option_else_from_the_variable() {
+    let variable = [("PIPECAT_ALLOWED_ORIGINS", "https://v.net, https://w.net")];
+    let (config, _) = served(&[], &variable);
+    assert_eq!(config.allowed_origins, ["https://v.net", "https://w.net"]);
+    let arguments = [
+        "--allowed-origins",
+        "https://A.net,https://b.net",
+        "https://c.net",
+        "--allowed-origins=https://a.net",
+    ];
+    let (config, _) = served(&arguments, &variable);
+    assert_eq!(
+        config.allowed_origins,
+        ["https://a.net", "https://b.net", "https://c.net"]
+    );
+    assert!(
+        served(&[], &[("RUNNER_ALLOWED_ORIGINS", "  ")])
+            .0
+            .allowed_origins
+            .is_empty()
+    );
+    // A slip must not open the server to all.
+    for bad in ["", ",", "*", "a.net", "https://a.net/page"] {
+        assert!(refused(&["--allowed-origins", bad]).contains("allow all"), "{bad:?}");
+    }
+    assert!(refused_with(&[], &[("RUNNER_ALLOWED_ORIGINS", "*")]).contains("RUNNER_ALLOWED_ORIGINS"));
+}
+
+/// R-080, R-081
+#[test]
+fn ice_servers_come_from_the_option_else_from_the_variable() {
+    let turn = r#"{"urls":"turn:t","username":"u","credential":"c"}"#;
+    let (config, warnings) = served(&["--ice-servers", "stun:a", turn, "-v", "--ice-servers=stun:b"], &[]);
+    let urls: Vec<_> = config
+        .ice_servers
+        .iter()
+        .map(|server| server.urls[0].as_str())
+        .collect();
+    assert_eq!(urls, ["stun:a", "turn:t", "stun:b"]);
+    assert_eq!(warnings.len(), 1);
+    let variable = [("RUNNER_ICE_SERVERS", "stun:v,stun:w")];
+    assert_eq!(served(&[], &variable).0.ice_servers.len(), 2);
+    assert_eq!(served(&["--ice-servers", "stun:a"], &variable).0.ice_servers.len(), 1);
+    assert!(refused(&["--ice-servers", "stun://a"]).contains("--ice-servers"));
+    assert!(refused_with(&[], &[("PIPECAT_ICE_SERVERS", "[1]")]).contains("PIPECAT_ICE_SERVERS"));
+}
+
+/// R-084
+#[test]
+fn a_host_is_an_address_localhost_or_a_known_name() {
+    assert_eq!(config(&["--host", "0.0.0.0"]).host, address("0.0.0.0"));
+    assert_eq!(config(&["--host", "::"]).host, address("::"));
+    assert_eq!(config(&["--host", "[::1]"]).host, address("::1"));
+    assert_eq!(config(&["--host", "LocalHost"]).host, Host::Localhost);
+    assert_eq!(config(&["--host", "board"]).host, address("192.0.2.5"));
+    for bad in ["", "nobody", "192.0.2", "http://a", "a:80", "[board]"] {
+        assert!(refused(&["--host", bad]).contains("`--host` takes"), "{bad:?}");
+    }
+}
+
+/// R-082, R-083
+#[test]
+fn embedded_needs_an_ipv4_address_of_this_machine() {
+    for name in ["--embedded", "--esp32"] {
+        let (config, warnings) = served(&[name, "--host", "192.0.2.5"], &[]);
+        assert_eq!(config.embedded, Some([192, 0, 2, 5].into()));
+        assert_eq!(config.host, address("192.0.2.5"));
+        assert!(warnings.is_empty());
+    }
+    assert!(refused(&["--embedded"]).contains("192.0.2.5"));
+    for host in [
+        "localhost",
+        "board",
+        "0.0.0.0",
+        "::",
+        "2001:db8::5",
+        "[::1]",
+        "192.0.2.50",
+    ] {
+        let message = refused(&["--embedded", "--host", host]);
+        assert!(message.contains("this machine has 192.0.2.5"), "{message}");
+    }
+    let (config, warnings) = served(&["--embedded", "--host", "127.0.0.1"], &[]);
+    assert_eq!(config.embedded, Some([127, 0, 0, 1].into()));
+    assert!(warnings[0].contains("only clients on this machine"));
+}
+
+#[test]
+fn further_addresses_add_up_to_their_cap() {
+    let arguments = |n: usize| vec!["--ice-address=203.0.113.7"; n];
+    assert_eq!(
+        config(&arguments(ICE_ADDRESSES_MAX)).ice_addresses.len(),
+        ICE_ADDRESSES_MAX
+    );
+    assert!(refused(&arguments(ICE_ADDRESSES_MAX + 1)).contains("--ice-address"));
+}
+
+/// The list of every option of the specification: each is known under the name that it has there.
+#[test]
+fn every_specified_option_is_known() {
+    for option in [
+        "--host",
+        "--port",
+        "--rtc-port",
+        "-t",
+        "--transport",
+        "-x",
+        "--proxy",
+        "-d",
+        "--direct",
+        "--dialin",
+        "--no-dialin",
+        "--allowed-origins",
+        "--allowed-hosts",
+        "--ice-servers",
+        "--ice-address",
+        "--embedded",
+        "--esp32",
+        "--ws-auth",
+        "--bot",
+        "--max-sessions",
+        "--tls",
+        "--moq-connect",
+        "--moq-serve",
+        "--moq-bind",
+        "--moq-namespace",
+        "--moq-bot-id",
+        "--moq-client-id",
+        "--moq-tls-cert",
+        "--moq-tls-key",
+        "--moq-tls-generate",
+        "--moq-tls-insecure",
+        "-v",
+        "-h",
+        "--help",
+        "-V",
+        "--version",
+    ] {
+        if let Err(misuse) = parse_with(&[option], &[]) {
+            assert!(
+                !matches!(misuse, Misuse::UnknownOption { .. } | Misuse::UnknownShortOption(_)),
+                "{misuse}"
+            );
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_argument_that_is_no_unicode_is_refused_and_not_a_panic() {
+    use std::os::unix::ffi::OsStringExt;
+    let around = Surroundings {
+        variables: Variables::default(),
+        addresses: Vec::new(),
+        resolve: &|_| Vec::new(),
+    };
+    let bad = || OsString::from_vec(b"\xff".to_vec());
+    for arguments in [
+        vec![bad()],
+        vec!["--bot".into(), bad()],
+        vec![OsString::from_vec(b"--b\xff".to_vec())],
+    ] {
+        assert!(parse(arguments, &around).is_err());
+    }
+}

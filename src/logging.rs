@@ -1,0 +1,206 @@
+//! Log lines on stderr: one line per record, with the session's id at its head.
+//!
+//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] edge_runner::io::server: message`. Times are UTC. Records of the runner and of
+//! the bot's own crate are shown from INFO, those of libraries from WARN; `-v` shows more, and `RUST_LOG` decides alone when
+//! it is set. A line break or another control character in a message is escaped, so no peer can write a line of its own,
+//! and a message has an end. A panic is one line too.
+
+use std::fmt::{self, Write as _};
+use std::future::Future;
+use std::io::Write as _;
+
+use log::{LevelFilter, Record};
+
+use crate::bot::SessionId;
+use crate::limits::LOG_MESSAGE_CHARS_MAX;
+
+/// How many characters of a session id stand in a line: enough to tell sessions apart, few enough to read over.
+const ID_CHARS: usize = 8;
+
+tokio::task_local! {
+    static SESSION: SessionId;
+}
+
+/// Runs `future` with every line that it logs marked with the session's id.
+///
+/// A task that the future spawns is a scope of its own: wrap it again.
+pub async fn in_session<F: Future>(id: SessionId, future: F) -> F::Output {
+    SESSION.scope(id, future).await
+}
+
+/// Sets the logger and the panic hook up; once per process.
+///
+/// `verbosity` counts `-v`; `directives` is the text of `RUST_LOG`; `bot_crate` is the crate whose records are shown like the
+/// runner's own.
+pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
+    let mut builder = env_logger::Builder::new();
+    match directives {
+        Some(directives) => {
+            builder.parse_filters(directives);
+        }
+        None => {
+            let (others, ours) = levels(verbosity);
+            builder.filter_level(others);
+            builder.filter_module(env!("CARGO_CRATE_NAME"), ours);
+            builder.filter_module(bot_crate, ours);
+        }
+    }
+    builder.target(env_logger::Target::Stderr);
+    builder.format(|out, record| {
+        let time = out.timestamp_millis();
+        let style = out.default_level_style(record.level());
+        let line = Line(record);
+        writeln!(out, "{time} {style}{:<5}{style:#} {line}", record.level())
+    });
+    // A second logger means that a host program set its own up: it keeps it.
+    if builder.try_init().is_ok() {
+        log_panics();
+    }
+}
+
+/// The levels of libraries and of the runner, by the number of `-v`.
+fn levels(verbosity: u8) -> (LevelFilter, LevelFilter) {
+    match verbosity {
+        0 => (LevelFilter::Warn, LevelFilter::Info),
+        1 => (LevelFilter::Info, LevelFilter::Debug),
+        2 => (LevelFilter::Debug, LevelFilter::Trace),
+        _ => (LevelFilter::Trace, LevelFilter::Trace),
+    }
+}
+
+/// Makes a panic one log line; with `RUST_BACKTRACE` the frames follow, which hold no text of a peer.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let message = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        // Inside a session a panic ends that session; outside one it is the runner's own.
+        let level = match SESSION.try_with(|_| ()) {
+            Ok(()) => log::Level::Warn,
+            Err(_) => log::Level::Error,
+        };
+        log::log!(level, "panic at {place}: {message}");
+        let frames = std::backtrace::Backtrace::capture();
+        if frames.status() == std::backtrace::BacktraceStatus::Captured {
+            // A panic inside this hook would abort the process, so a closed stderr is let be.
+            let _ = writeln!(std::io::stderr(), "{frames}");
+        }
+    }));
+}
+
+/// One record without its time and level.
+struct Line<'r>(&'r Record<'r>);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Outside a session, and while a task's locals are being dropped, there is no id.
+        let session = SESSION.try_with(SessionId::clone);
+        if let Ok(id) = session {
+            let mut head = Escaped { out: f, left: ID_CHARS };
+            head.out.write_char('[')?;
+            head.write_str(&id[..id.char_indices().nth(ID_CHARS).map_or(id.len(), |(at, _)| at)])?;
+            head.out.write_str("] ")?;
+        }
+        write!(f, "{}: ", self.0.target())?;
+        let mut message = Escaped {
+            out: f,
+            left: LOG_MESSAGE_CHARS_MAX,
+        };
+        // An error of the cut itself must not lose the line: it only says that the message was too long.
+        match message.write_fmt(*self.0.args()) {
+            Err(_) if message.left == 0 => f.write_str("... (cut)"),
+            other => other,
+        }
+    }
+}
+
+/// Passes text on with control characters escaped, up to a number of characters.
+struct Escaped<'a, 'b> {
+    out: &'a mut fmt::Formatter<'b>,
+    left: usize,
+}
+
+impl fmt::Write for Escaped<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            if self.left == 0 {
+                return Err(fmt::Error);
+            }
+            self.left -= 1;
+            if unfit(c) {
+                write!(self.out, "{}", c.escape_default())?;
+            } else {
+                self.out.write_char(c)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells whether a character could start a line, move the cursor or turn the text around on a terminal.
+fn unfit(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn line(message: &str) -> String {
+        Line(
+            &Record::builder()
+                .args(format_args!("{message}"))
+                .target("edge_runner::test")
+                .build(),
+        )
+        .to_string()
+    }
+
+    /// Runs a future that never waits.
+    fn now<F: Future>(future: F) -> F::Output {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("the future waits"),
+        }
+    }
+
+    #[test]
+    fn a_line_begins_with_the_session_that_logs_it() {
+        assert_eq!(line("up"), "edge_runner::test: up");
+        let id = SessionId::from("1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed");
+        let inside = now(in_session(id, async { line("up") }));
+        assert_eq!(inside, "[1b9d6bcd] edge_runner::test: up");
+        let short = now(in_session(SessionId::from("é"), async { line("up") }));
+        assert_eq!(short, "[é] edge_runner::test: up");
+    }
+
+    #[test]
+    fn a_message_cannot_start_a_line_or_reach_the_terminal() {
+        assert_eq!(
+            line("a\r\nb\tc\u{1b}[2Jd\u{202e}e\u{85}é"),
+            "edge_runner::test: a\\r\\nb\\tc\\u{1b}[2Jd\\u{202e}e\\u{85}é"
+        );
+    }
+
+    #[test]
+    fn a_message_has_an_end() {
+        let fits = "x".repeat(LOG_MESSAGE_CHARS_MAX);
+        assert!(line(&fits).ends_with('x'));
+        let long = "x".repeat(LOG_MESSAGE_CHARS_MAX + 1);
+        let cut = line(&long);
+        assert!(cut.ends_with("x... (cut)"));
+        assert!(cut.len() < LOG_MESSAGE_CHARS_MAX + 64);
+    }
+
+    #[test]
+    fn each_v_shows_more() {
+        for verbosity in 0..4 {
+            assert!(levels(verbosity) <= levels(verbosity + 1));
+        }
+        assert_eq!(levels(0), (LevelFilter::Warn, LevelFilter::Info));
+        assert_eq!(levels(1).1, LevelFilter::Debug);
+        assert_eq!(levels(2).1, LevelFilter::Trace);
+    }
+}
