@@ -1,0 +1,614 @@
+//! A talk, seen from the transport's side: what the client is sent, in which order, and what the bot gets.
+//!
+//! Every test drives the futures by hand: what is ready is ready at once, so there is no clock and no runtime.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use serde_json::json;
+
+use super::*;
+use crate::bot::media::{Link, pair};
+use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection};
+use crate::config::{BuiltInBot, Config, Host};
+use crate::limits::MESSAGES_OUT_MAX;
+
+/// The transport's side of a session.
+pub(crate) struct Caller {
+    pub link: Link,
+    pub stop: ShutdownTrigger,
+}
+
+impl Caller {
+    /// Makes a session: the caller, and the arguments of its bot.
+    pub fn new(embedded: bool, body: Value) -> (Caller, RunnerArguments) {
+        let config = Config {
+            host: Host::Localhost,
+            port: 0,
+            rtc_port: None,
+            transport: None,
+            proxy: None,
+            allowed_origins: Vec::new(),
+            ice_servers: Vec::new(),
+            ice_addresses: Vec::new(),
+            embedded: None,
+            bot: BuiltInBot::Parrot,
+            sessions_max: 1,
+            workers: None,
+            verbosity: 0,
+        };
+        let (link, seat) = pair();
+        let connection = WebRtcConnection::new("pc".to_owned(), embedded);
+        let kind = Kind::WebRtc(WebRtcArguments::new(connection, seat));
+        let mut args = RunnerArguments::new("test".into(), body, Arc::new(config), kind);
+        let (stop, shutdown) = Shutdown::channel();
+        args.shutdown = shutdown;
+        (Caller { link, stop }, args)
+    }
+
+    /// Sends what a client would send.
+    pub fn send(&self, kind: &str, id: &str, data: Value) {
+        let message = json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
+        self.link.push(Event::Message(message.to_string()));
+    }
+
+    /// Takes everything that was sent to the client.
+    pub fn received(&self) -> Vec<Value> {
+        let texts = std::iter::from_fn(|| self.link.take_message());
+        texts
+            .map(|text| serde_json::from_str(&text).expect("JSON"))
+            .inspect(|message: &Value| assert_eq!(message["label"], "rtvi-ai"))
+            .collect()
+    }
+
+    /// Takes everything that was sent to the client, and returns the types.
+    pub fn types(&self) -> Vec<String> {
+        let kind = |message: Value| message["type"].as_str().expect("a type").to_owned();
+        self.received().into_iter().map(kind).collect()
+    }
+}
+
+fn talk(embedded: bool) -> (Caller, Rtvi) {
+    let (caller, mut args) = Caller::new(embedded, json!({}));
+    let talk = Rtvi::open(&mut args, Audio::at(16_000)).expect("a WebRTC session has media");
+    (caller, talk)
+}
+
+/// Returns what a future has to give without waiting.
+fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Takes every event that is there. The talk goes on.
+fn heard(talk: &mut Rtvi) -> Vec<RtviEvent> {
+    let mut events = Vec::new();
+    while let Some(event) = ready(talk.recv()) {
+        events.push(event.expect("the talk goes on"));
+    }
+    events
+}
+
+#[test]
+fn client_ready_is_answered_by_bot_ready_with_its_id() {
+    let (caller, mut talk) = talk(false);
+    caller.link.push(Event::Joined);
+    assert!(matches!(heard(&mut talk)[..], [RtviEvent::Joined]));
+    assert_eq!(talk.client(), None);
+
+    caller.send(
+        "client-ready",
+        "d2d923ea",
+        json!({"version": "2.1.0", "about": {"library": "x"}}),
+    );
+    assert!(matches!(heard(&mut talk)[..], [RtviEvent::Ready]));
+    let received = caller.received();
+    assert_eq!(received.len(), 1);
+    assert_eq!(
+        (&received[0]["type"], &received[0]["id"]),
+        (&json!("bot-ready"), &json!("d2d923ea"))
+    );
+    assert_eq!(received[0]["data"]["version"], "2.1.0");
+    assert_eq!(received[0]["data"]["about"]["library"], "edge-runner");
+    let client = talk.client().expect("a client");
+    assert_eq!(
+        (client.version.as_deref(), &client.about),
+        (Some("2.1.0"), &json!({"library": "x"}))
+    );
+
+    // A client that says so again is answered again; the bot greeted already.
+    caller.send("client-ready", "2", json!({"version": "2.1.0"}));
+    assert!(heard(&mut talk).is_empty());
+    assert_eq!(caller.types(), ["bot-ready"]);
+}
+
+/// R-052: no version ends a session.
+#[test]
+fn a_doubtful_version_is_complained_about_and_served() {
+    for (version, complaint, answer) in [
+        (json!("3.0.0"), Some("not compatible"), "2.1.0"),
+        (json!("x"), Some("Invalid client version format (x)"), "2.1.0"),
+        (json!(null), Some("Client version unknown"), "2.1.0"),
+        (json!("1.2.0"), None, "1.2.0"),
+    ] {
+        let (caller, mut talk) = talk(false);
+        caller.send("client-ready", "9", json!({"version": version}));
+        assert!(matches!(heard(&mut talk)[..], [RtviEvent::Ready]));
+        let mut received = caller.received().into_iter();
+        if let Some(complaint) = complaint {
+            let error = received.next().expect("a complaint");
+            assert_eq!((&error["type"], &error["id"]), (&json!("error-response"), &json!("9")));
+            assert!(
+                error["data"]["error"].as_str().expect("text").contains(complaint),
+                "{error}"
+            );
+        }
+        let ready = received.next().expect("bot-ready");
+        assert_eq!(
+            (&ready["type"], &ready["data"]["version"]),
+            (&json!("bot-ready"), &json!(answer))
+        );
+        assert_eq!(received.next(), None);
+    }
+}
+
+#[test]
+fn a_microcontroller_is_ready_when_it_joins() {
+    let (caller, mut talk) = talk(true);
+    caller.link.push(Event::Joined);
+    assert!(matches!(heard(&mut talk)[..], [RtviEvent::Joined, RtviEvent::Ready]));
+    assert!(caller.received().is_empty());
+
+    caller.link.push(Event::Message(
+        r#"{"label":"rtvi-ai","type":"client-ready","id":"0"}"#.to_owned(),
+    ));
+    assert!(heard(&mut talk).is_empty(), "it was ready before");
+    assert_eq!(caller.types(), ["error-response", "bot-ready"]);
+}
+
+#[test]
+fn sentences_wait_until_the_voice_is_heard() {
+    let (caller, mut talk) = talk(false);
+    talk.say("Hello.");
+    let mut sentence = talk.begin("How are you?");
+    talk.spoken(&mut sentence, 3);
+    talk.say("");
+    assert!(caller.received().is_empty());
+
+    caller.link.push(Event::SpeechStarted);
+    assert!(matches!(heard(&mut talk)[..], [RtviEvent::SpeechStarted]));
+    let received = caller.received();
+    let types: Vec<_> = received
+        .iter()
+        .map(|message| message["type"].as_str().expect("a type"))
+        .collect();
+    assert_eq!(
+        types,
+        ["bot-started-speaking", "bot-tts-text", "bot-output", "bot-output"]
+    );
+    assert_eq!(received[2]["data"]["spoken_status"], "completed");
+    assert_eq!(received[2]["data"]["spoken_progress"]["accumulated_text"], "Hello.");
+    assert_eq!(received[3]["data"]["spoken_status"], "new");
+    assert_ne!(received[2]["data"]["segment_id"], received[3]["data"]["segment_id"]);
+
+    for (at, words, status) in [
+        (3, "How", "in-progress"),
+        (7, " are", "in-progress"),
+        (99, " you?", "completed"),
+    ] {
+        talk.spoken(&mut sentence, at);
+        let told = caller.received();
+        assert_eq!(told[0]["data"], json!({"text": words}));
+        assert_eq!(told[1]["data"]["spoken_status"], status);
+        assert_eq!(told[1]["data"]["segment_id"], received[3]["data"]["segment_id"]);
+    }
+    talk.spoken(&mut sentence, 99);
+    talk.spoken(&mut sentence, 2);
+    assert!(caller.received().is_empty(), "what is spoken stays spoken");
+
+    talk.say("Good.");
+    assert_eq!(
+        caller.types(),
+        ["bot-tts-text", "bot-output"],
+        "the voice is heard, so there is nothing to wait for"
+    );
+    caller.link.push(Event::SpeechStopped);
+    assert!(matches!(heard(&mut talk)[..], [RtviEvent::SpeechStopped]));
+    assert_eq!(caller.types(), ["bot-stopped-speaking"]);
+    talk.say("Later.");
+    assert!(caller.received().is_empty());
+}
+
+#[test]
+fn sentences_that_nobody_speaks_do_not_pile_up() {
+    let (caller, mut talk) = talk(false);
+    for count in 0..=RTVI_SEGMENTS_HELD_MAX {
+        talk.begin(&format!("{count}."));
+    }
+    caller.link.push(Event::SpeechStarted);
+    heard(&mut talk);
+    let received = caller.received();
+    assert_eq!(received.len(), 1 + RTVI_SEGMENTS_HELD_MAX);
+    assert_eq!(received[1]["data"]["text"], "1.", "the oldest gave way");
+}
+
+#[test]
+fn an_interruption_drops_speech_and_sentences_and_is_told() {
+    let (caller, mut talk) = talk(false);
+    ready(talk.send_audio(&[1; 100]))
+        .expect("there is room")
+        .expect("the session goes on");
+    talk.say("Nobody hears this.");
+    talk.interrupt();
+    assert!(caller.link.take_interruption());
+    assert!(!caller.link.has_audio());
+    assert_eq!(caller.types(), ["bot-interrupted"]);
+
+    caller.link.push(Event::SpeechStarted);
+    caller.link.push(Event::SpeechStopped);
+    heard(&mut talk);
+    assert_eq!(caller.types(), ["bot-started-speaking", "bot-stopped-speaking"]);
+}
+
+#[test]
+fn a_client_of_protocol_1_gets_whole_sentences() {
+    let (caller, mut talk) = talk(false);
+    caller.send("client-ready", "1", json!({"version": "1.2.0"}));
+    caller.link.push(Event::SpeechStarted);
+    heard(&mut talk);
+    caller.received();
+    talk.say("Hello.");
+    talk.show("(waves)");
+    let received = caller.received();
+    assert_eq!(
+        received[1]["data"],
+        json!({"text": "Hello.", "aggregated_by": "sentence", "spoken": true})
+    );
+    assert_eq!(
+        received[2]["data"],
+        json!({"text": "(waves)", "aggregated_by": "sentence", "spoken": false})
+    );
+}
+
+#[test]
+fn what_ends_a_talk_is_told_once_and_nothing_follows() {
+    type End = fn(&Caller);
+    let ends: [(End, LeaveReason); 3] = [
+        (
+            |caller| caller.send("disconnect-bot", "1", json!({})),
+            LeaveReason::Left,
+        ),
+        (
+            |caller| caller.link.push(Event::Left(LeaveReason::Vanished)),
+            LeaveReason::Vanished,
+        ),
+        (|caller| caller.stop.set(), LeaveReason::Shutdown),
+    ];
+    for (end, expected) in ends {
+        let (caller, mut talk) = talk(false);
+        caller.link.push(Event::Joined);
+        end(&caller);
+        assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Joined))));
+        match ready(talk.recv()) {
+            Some(Some(RtviEvent::Left(reason))) => assert_eq!(reason, expected),
+            other => panic!("{other:?}"),
+        }
+        caller.link.push_audio(&[0; 320], 16_000);
+        caller.send("client-message", "2", json!({"t": "late"}));
+        assert!(matches!(ready(talk.recv()), Some(None)));
+        assert!(matches!(ready(talk.recv()), Some(None)));
+    }
+}
+
+#[test]
+fn a_transport_that_is_gone_ends_the_talk_and_messages_go_nowhere() {
+    let (caller, mut talk) = talk(false);
+    drop(caller.link);
+    assert!(matches!(ready(talk.recv()), Some(None)));
+    talk.show("hello");
+    talk.interrupt();
+    assert_eq!(ready(talk.send_audio(&[0; 10])), Some(Err(MediaError)));
+}
+
+#[test]
+fn what_no_bot_can_use_is_answered_for_it() {
+    let (caller, mut talk) = talk(false);
+    caller.send("append-to-context", "7", json!({"role": "user", "content": "x"}));
+    caller.send("dtmf", "8", json!({"buttons": []}));
+    caller
+        .link
+        .push(Event::Message(r#"{"label":"rtvi-ai","type":"dtmf"}"#.to_owned()));
+    caller.link.push(Event::Message("\u{7}ping".to_owned()));
+    assert!(heard(&mut talk).is_empty());
+    let received = caller.received();
+    assert_eq!(received[0]["id"], "7");
+    assert_eq!(
+        received[0]["data"],
+        json!({"error": "Unsupported type append-to-context"})
+    );
+    assert_eq!(received[1]["id"], "8");
+    assert_eq!(received[2]["type"], "error");
+    assert_eq!(received[2]["data"]["fatal"], false);
+    assert_eq!(received.len(), 3);
+}
+
+#[test]
+fn the_application_gets_its_answers_by_id() {
+    let (caller, mut talk) = talk(false);
+    caller.send("client-message", "3ea807f7", json!({"t": "echo", "d": {"n": 7}}));
+    caller.send("client-message", "1a1d0dbc", json!({"t": "fail"}));
+    let events = heard(&mut talk);
+    let [RtviEvent::Message(echo), RtviEvent::Message(fail)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    talk.respond(echo, &echo.d);
+    talk.reject(fail, "asked to fail");
+    talk.message(&json!({"any": null}));
+    talk.error("it broke", true);
+    assert_eq!(
+        caller.received(),
+        [
+            json!({"label": "rtvi-ai", "type": "server-response", "id": "3ea807f7", "data": {"t": "echo", "d": {"n": 7}}}),
+            json!({"label": "rtvi-ai", "type": "error-response", "id": "1a1d0dbc", "data": {"error": "asked to fail"}}),
+            json!({"label": "rtvi-ai", "type": "server-message", "data": {"any": null}}),
+            json!({"label": "rtvi-ai", "type": "error", "data": {"error": "it broke", "fatal": true}}),
+        ]
+    );
+}
+
+#[test]
+fn events_come_in_the_order_in_which_they_happened() {
+    let (caller, mut talk) = talk(false);
+    caller.link.push(Event::Joined);
+    caller.link.push_audio(&[5; 320], 16_000);
+    caller.send("dtmf", "1", json!({"buttons": ["4", "2"]}));
+    caller.link.push(Event::Dtmf('A'));
+    caller.send(
+        "send-text",
+        "2",
+        json!({"content": "hi", "options": {"audio_response": false}}),
+    );
+    caller.send("ui-event", "3", json!({"event": "click"}));
+    caller.link.push(Event::Lost);
+    caller.link.push(Event::Resumed);
+    let events = heard(&mut talk);
+    let [
+        RtviEvent::Joined,
+        RtviEvent::Audio(frame),
+        RtviEvent::Dtmf('4'),
+        RtviEvent::Dtmf('2'),
+        RtviEvent::Dtmf('A'),
+        RtviEvent::Text { content, options },
+        RtviEvent::Request(Request::UiEvent { event, .. }),
+        RtviEvent::Lost,
+        RtviEvent::Resumed,
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!((&frame[..], frame.rate_hz()), (&[5; 320][..], 16_000));
+    assert_eq!((content.as_str(), event.as_str()), ("hi", "click"));
+    assert!(options.run_immediately && !options.audio_response);
+}
+
+#[test]
+fn transcripts_carry_the_time_of_day() {
+    let (caller, talk) = talk(false);
+    talk.user_started_speaking();
+    talk.transcript("hel", false);
+    talk.user_stopped_speaking();
+    talk.transcript("hello", true);
+    let received = caller.received();
+    let kinds: Vec<_> = received
+        .iter()
+        .map(|message| message["type"].as_str().expect("a type"))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "user-started-speaking",
+            "user-transcription",
+            "user-stopped-speaking",
+            "user-transcription"
+        ]
+    );
+    assert_eq!(
+        (&received[1]["data"]["final"], &received[3]["data"]["final"]),
+        (&json!(false), &json!(true))
+    );
+    let at = received[3]["data"]["timestamp"].as_str().expect("a time");
+    assert!(at.len() == 29 && at.starts_with("20") && at.ends_with("+00:00"), "{at}");
+}
+
+#[test]
+fn levels_are_in_range_whatever_was_computed() {
+    let (caller, talk) = talk(false);
+    for (level, told) in [
+        (0.123_456, 0.123),
+        (-1.0, 0.0),
+        (7.0, 1.0),
+        (f32::NAN, 0.0),
+        (f32::INFINITY, 1.0),
+    ] {
+        talk.user_level(level);
+        talk.bot_level(level);
+        for message in caller.received() {
+            assert_eq!(message["data"], json!({"value": told}));
+        }
+    }
+}
+
+/// Everything that is not one of the few things a microcontroller can use.
+fn details(talk: &mut Rtvi) {
+    talk.metrics(&Metrics::default());
+    talk.transcript("hel", false);
+    talk.user_level(0.5);
+    talk.bot_level(0.5);
+    talk.send(&ToClient::BotLlmText { text: "a" });
+    let mut sentence = talk.begin("One two.");
+    talk.spoken(&mut sentence, 3);
+    talk.spoken(&mut sentence, 8);
+}
+
+#[test]
+fn a_microcontroller_is_spared_details_unless_they_are_asked_for() {
+    let (caller, mut talk) = talk(true);
+    caller.link.push(Event::SpeechStarted);
+    heard(&mut talk);
+    caller.received();
+
+    details(&mut talk);
+    let received = caller.received();
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert_eq!(
+        (&received[0]["type"], &received[0]["data"]["text"]),
+        (&json!("bot-tts-text"), &json!("One two."))
+    );
+    talk.say("Three.");
+    talk.transcript("hello", true);
+    talk.error("oh", false);
+    assert_eq!(caller.types(), ["bot-tts-text", "user-transcription", "error"]);
+
+    talk.detailed(true);
+    details(&mut talk);
+    assert_eq!(
+        caller.types(),
+        [
+            "metrics",
+            "user-transcription",
+            "user-audio-level",
+            "bot-audio-level",
+            "bot-llm-text",
+            "bot-output",
+            "bot-tts-text",
+            "bot-output",
+            "bot-tts-text",
+            "bot-output",
+        ]
+    );
+}
+
+#[test]
+fn no_message_to_a_microcontroller_is_longer_than_a_chunk() {
+    let (caller, mut talk) = talk(true);
+    caller.link.push(Event::SpeechStarted);
+    caller.send("client-message", &"\"".repeat(128), json!({"t": "a"}));
+    let events = heard(&mut talk);
+    let [RtviEvent::SpeechStarted, RtviEvent::Message(asked)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    caller.received();
+    let long = "Wort \"f\u{fc}r\" Wort, \u{1}".repeat(300);
+    let mut told = String::new();
+    let mut longest = 0;
+    talk.say(&long[..3_000]);
+    talk.show(&long[..3_000]);
+    talk.error(&long, false);
+    talk.message(&json!(long));
+    talk.respond(asked, &json!(long));
+    let mut types = Vec::new();
+    while let Some(text) = caller.link.take_message() {
+        longest = longest.max(text.len());
+        let message: Value = serde_json::from_str(&text).expect("JSON");
+        if message["type"] == "bot-tts-text" {
+            told.push_str(message["data"]["text"].as_str().expect("text"));
+        }
+        types.push(message["type"].as_str().expect("a type").to_owned());
+    }
+    types.dedup();
+    assert_eq!(types, ["bot-tts-text", "bot-output", "error", "error-response"]);
+    assert_eq!(told, &long[..3_000], "the pieces are the text");
+    assert!((900..=DEVICE_MESSAGE_BYTES_MAX).contains(&longest), "{longest}");
+}
+
+/// 500 ms of speech fit the queue; the rest waits, and the client is answered meanwhile.
+#[test]
+fn the_client_is_answered_while_speech_is_queued() {
+    let (caller, mut talk) = talk(false);
+    let pcm = vec![1; 16_000];
+    let mut context = Context::from_waker(Waker::noop());
+    {
+        let mut sending = pin!(talk.send_audio(&pcm));
+        assert!(sending.as_mut().poll(&mut context).is_pending());
+        caller.link.push(Event::SpeechStarted);
+        caller.send("client-ready", "1", json!({"version": "2.1.0"}));
+        for count in 0..AUDIO_IN_FRAMES_MAX as i16 + 10 {
+            caller.link.push_audio(&[count], 16_000);
+            assert!(sending.as_mut().poll(&mut context).is_pending());
+        }
+        assert_eq!(caller.types(), ["bot-started-speaking", "bot-ready"]);
+        let mut taken = Vec::new();
+        let mut sent = Poll::Pending;
+        while caller.link.take_audio(&mut taken, 320) > 0 {
+            if sent.is_pending() {
+                sent = sending.as_mut().poll(&mut context);
+            }
+        }
+        assert_eq!(sent, Poll::Ready(Ok(())));
+        assert_eq!(taken, pcm);
+    }
+    let events = heard(&mut talk);
+    assert!(
+        matches!(events[..2], [RtviEvent::SpeechStarted, RtviEvent::Ready]),
+        "{events:?}"
+    );
+    let first = |event: &RtviEvent| match event {
+        RtviEvent::Audio(frame) => frame[0],
+        other => panic!("{other:?}"),
+    };
+    let frames: Vec<i16> = events[2..].iter().map(first).collect();
+    assert_eq!(
+        frames,
+        (10..AUDIO_IN_FRAMES_MAX as i16 + 10).collect::<Vec<_>>(),
+        "the newest second is kept"
+    );
+}
+
+/// A caller that floods a bot which is busy talking fills the session's queue and nothing else.
+#[test]
+fn a_flood_of_messages_waits_where_it_came_in() {
+    let (caller, mut talk) = talk(false);
+    {
+        let mut sending = pin!(talk.send_audio(&[0; 16_000]));
+        for _ in 0..1_000 {
+            caller.send("send-text", "1", json!({"content": "flood"}));
+        }
+        assert!(
+            sending
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+    }
+    assert_eq!(talk.waiting.len(), RTVI_EVENTS_WAITING_MAX);
+    for _ in 0..1_000 {
+        talk.message(&json!(0));
+    }
+    assert_eq!(caller.received().len(), MESSAGES_OUT_MAX);
+}
+
+#[test]
+fn a_wait_that_is_given_up_loses_nothing() {
+    let (caller, mut talk) = talk(false);
+    assert!(ready(talk.recv()).is_none());
+    caller.link.push(Event::Joined);
+    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Joined))));
+    {
+        let mut waiting = pin!(talk.recv());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        caller.link.push(Event::Lost);
+    }
+    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Lost))));
+}
+
+#[test]
+fn a_kind_without_media_has_no_talk() {
+    let (_caller, args) = Caller::new(false, json!({}));
+    let mut base = RunnerArguments::new("b".into(), json!({}), args.cli_args.clone(), Kind::Base);
+    let missing = Rtvi::open(&mut base, Audio::default()).err().expect("no media");
+    assert_eq!(missing.to_string(), "`media` is not part of base arguments");
+}
