@@ -12,6 +12,8 @@ use std::time::Duration;
 pub const BOT_IDLE: Duration = Duration::from_secs(300);
 /// How long a bot may go on after its session ended, before it is aborted.
 pub const BOT_GRACE: Duration = Duration::from_secs(10);
+/// How long a bot may go on once its session is gone and the runner is stopping.
+pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
 /// From the first SIGINT or SIGTERM to the end of the process; a supervisor's patience.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(2500);
 /// Rates of PCM that a bot may ask for, in Hz: the range of Opus.
@@ -140,8 +142,6 @@ pub const RTVI_DTMF_KEYS_MAX: usize = 64;
 pub const RTVI_SEGMENTS_HELD_MAX: usize = 32;
 /// Events that wait in a talk while its bot is sending: more than come in the half second that a queue takes to drain.
 pub const RTVI_EVENTS_WAITING_MAX: usize = 32;
-/// Bytes of one message to a microcontroller, which reads one chunk and takes every further one for a message.
-pub const RTVI_EMBEDDED_BYTES_MAX: usize = 1_000;
 
 // ---- webrtc
 

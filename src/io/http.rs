@@ -1,0 +1,437 @@
+//! Requests and replies: what a [`Route`] needs is read, planned and done here, and every error gets its status here.
+//!
+//! In: hyper's requests. Out: replies with `Content-Length`, never chunked; errors as JSON `{"detail": ...}`, and CORS
+//! headers on errors too, or a page could not read them. The rules are in `proto`: which endpoint, which origin, what a body
+//! means. A refusal is one DEBUG line; a body of the wrong shape is one WARN line, since it is a client's bug.
+//! Refuses: bodies above their cap, slow ones, compressed ones, and forms.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this room is the shell: it stamps the time and draws random numbers"
+)]
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use log::{debug, warn};
+use serde_json::json;
+
+use crate::bot::SessionId;
+use crate::config::Config;
+use crate::io::webrtc::{Start, WebRtc};
+use crate::limits;
+use crate::proto::body::{self, Invalid, LogBudget};
+use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
+use crate::proto::origin::{self, Origins, Preflight, Standing};
+use crate::proto::route::{self, Route};
+use crate::proto::start::{self, Plan, Status};
+use crate::proto::table::{self, Claim, Table};
+
+type Reply = Response<Full<Bytes>>;
+
+/// What answers offers. [`WebRtc`] does; the tests of this room bring their own.
+pub trait Engine: Send + Sync + 'static {
+    /// Answers an offer. `start` is called for a new connection only.
+    fn offer(
+        &self,
+        offer: Offer,
+        start: impl FnOnce() -> Start + Send,
+    ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send;
+    /// Takes further candidates of a client.
+    fn candidates(&self, candidates: Candidates) -> impl Future<Output = Result<(), OfferRefusal>> + Send;
+    /// Counts the live sessions.
+    fn sessions(&self) -> usize;
+}
+
+impl Engine for WebRtc {
+    fn offer(
+        &self,
+        offer: Offer,
+        start: impl FnOnce() -> Start + Send,
+    ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send {
+        WebRtc::offer(self, offer, start)
+    }
+
+    fn candidates(&self, candidates: Candidates) -> impl Future<Output = Result<(), OfferRefusal>> + Send {
+        WebRtc::candidates(self, candidates)
+    }
+
+    fn sessions(&self) -> usize {
+        WebRtc::sessions(self)
+    }
+}
+
+/// What every request is answered from.
+pub struct App<E = WebRtc> {
+    config: Arc<Config>,
+    engine: E,
+    origins: Origins,
+    status: Status,
+    table: Arc<Mutex<Table>>,
+    log_budget: Mutex<LogBudget>,
+}
+
+impl<E: Engine> App<E> {
+    /// Makes it for a runner of this configuration.
+    pub fn new(config: Arc<Config>, engine: E) -> Self {
+        App {
+            origins: Origins::new(&config.allowed_origins),
+            status: Status::new(&config),
+            table: Arc::default(),
+            log_budget: Mutex::default(),
+            engine,
+            config,
+        }
+    }
+}
+
+/// Takes a lock. Whoever panicked while holding it left the value whole: no change to it is made in two steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Every way in which a request is refused.
+enum Refusal {
+    Route(route::Refusal),
+    Origin,
+    Preflight,
+    Form,
+    Compressed,
+    TooLarge,
+    TooSlow,
+    Broken,
+    Invalid { invalid: Invalid, body: Bytes },
+    Start(start::Refusal),
+    Full(table::Full),
+    Unknown(table::Unknown),
+    Offer(OfferRefusal),
+}
+
+impl Refusal {
+    /// The one table from error to status.
+    fn status(&self) -> StatusCode {
+        match self {
+            Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
+            Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Origin => StatusCode::FORBIDDEN,
+            Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
+            Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Refusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Refusal::Invalid { .. } | Refusal::Start(start::Refusal::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Refusal::Start(_) => StatusCode::BAD_REQUEST,
+            Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Unknown(_) => StatusCode::NOT_FOUND,
+            Refusal::Offer(refusal) => match refusal {
+                OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
+                OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
+                OfferRefusal::Full | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+                OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Refusal::Route(refusal) => refusal.to_string(),
+            Refusal::Origin => "this origin is not allowed; see --allowed-origins".to_owned(),
+            Refusal::Preflight => "Disallowed CORS origin".to_owned(),
+            Refusal::Form => "forms are not taken here; send JSON".to_owned(),
+            Refusal::Compressed => "compressed bodies are not taken here".to_owned(),
+            Refusal::TooLarge => format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES_MAX),
+            Refusal::TooSlow => format!("the body took longer than {} s", limits::HTTP_BODY.as_secs()),
+            Refusal::Broken => "the body ended early or is badly framed".to_owned(),
+            Refusal::Invalid { invalid, .. } => invalid.to_string(),
+            Refusal::Start(refusal) => refusal.to_string(),
+            Refusal::Full(refusal) => refusal.to_string(),
+            Refusal::Unknown(refusal) => refusal.to_string(),
+            Refusal::Offer(refusal) => refusal.to_string(),
+        }
+    }
+
+    fn reply(&self) -> Reply {
+        let detail = match self {
+            Refusal::Invalid { invalid, .. } => invalid.detail(),
+            other => json!(other.detail()),
+        };
+        let mut reply = json_reply(self.status(), json!({"detail": detail}).to_string());
+        match self {
+            Refusal::Route(route::Refusal::Method(allowed)) => {
+                reply
+                    .headers_mut()
+                    .insert(header::ALLOW, HeaderValue::from_static(allowed));
+            }
+            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full) => {
+                reply
+                    .headers_mut()
+                    .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
+            }
+            _ => {}
+        }
+        reply
+    }
+}
+
+/// Answers one request.
+pub(super) async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, peer: SocketAddr) -> Reply {
+    let (head, body) = request.into_parts();
+    let standing = app
+        .origins
+        .judge(head.headers.get_all(header::ORIGIN).iter().map(HeaderValue::as_bytes));
+    let answered = match standing {
+        _ if is_preflight(&head.method, &head.headers) => preflight(standing, &head.headers),
+        Standing::Refused if !route::is_navigation(head.method.as_str(), head.uri.path()) => Err(Refusal::Origin),
+        _ => match route::route(head.method.as_str(), head.uri.path()) {
+            Ok(route) => dispatch(app, route, &head.headers, body).await,
+            Err(refusal) => Err(Refusal::Route(refusal)),
+        },
+    };
+    let mut reply = answered.unwrap_or_else(|refusal| {
+        log_refusal(app, &refusal, &head, peer);
+        refusal.reply()
+    });
+    if let Standing::Allowed(origin) = standing {
+        put(reply.headers_mut(), origin::headers(origin));
+    }
+    reply
+}
+
+/// Does what an endpoint is for.
+async fn dispatch<E: Engine>(
+    app: &App<E>,
+    route: Route<'_>,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Result<Reply, Refusal> {
+    match route {
+        Route::Status => Ok(json_reply(StatusCode::OK, app.status.reply(app.engine.sessions()))),
+        Route::ToPage => Ok(to_page()),
+        Route::Page(_) => Err(Refusal::Route(route::Refusal::NotFound)),
+        Route::Start => start(app, &read(headers, body).await?),
+        Route::Offer(session) => {
+            let body = read(headers, body).await?;
+            let offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+            take_offer(app, session.as_deref(), offer).await
+        }
+        Route::Candidates(session) => {
+            let body = read(headers, body).await?;
+            let candidates = Candidates::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+            if let Some(id) = session
+                && !lock(&app.table).contains(&id, Instant::now())
+            {
+                return Err(Refusal::Unknown(table::Unknown));
+            }
+            app.engine.candidates(candidates).await.map_err(Refusal::Offer)?;
+            Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
+        }
+        Route::Methods(allowed) => {
+            let mut reply = Reply::default();
+            *reply.status_mut() = StatusCode::NO_CONTENT;
+            reply
+                .headers_mut()
+                .insert(header::ALLOW, HeaderValue::from_static(allowed));
+            Ok(reply)
+        }
+    }
+}
+
+fn start<E: Engine>(app: &App<E>, body: &Bytes) -> Result<Reply, Refusal> {
+    let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
+        start::Refusal::Invalid(invalid) => Refusal::Invalid {
+            invalid,
+            body: body.clone(),
+        },
+        other => Refusal::Start(other),
+    })?;
+    let Plan::Register { body, ice_servers } = plan;
+    let id = fresh_id();
+    lock(&app.table)
+        .register(id.clone(), &body, Instant::now())
+        .map_err(Refusal::Full)?;
+    Ok(json_reply(StatusCode::OK, start::webrtc_reply(&id, &ice_servers)))
+}
+
+async fn take_offer<E: Engine>(app: &App<E>, session: Option<&str>, mut offer: Offer) -> Result<Reply, Refusal> {
+    let lease = match session {
+        Some(id) => Some(Lease::claim(&app.table, id).map_err(Refusal::Unknown)?),
+        None => None,
+    };
+    // The engine hands the bot what `start` gives; data of the offer goes before that of `/start`.
+    let sent = offer.request_data.take();
+    let begin = move || match lease {
+        Some(mut lease) => {
+            lease.used = true;
+            let session_id = lease.claim.session_id.clone();
+            let body = sent.unwrap_or_else(|| lease.claim.body.take());
+            Start {
+                session_id,
+                body,
+                lease: Some(Box::new(lease)),
+            }
+        }
+        None => Start {
+            session_id: fresh_id(),
+            body: sent.unwrap_or_else(|| json!({})),
+            lease: None,
+        },
+    };
+    let answer = app.engine.offer(offer, begin).await.map_err(Refusal::Offer)?;
+    Ok(json_reply(StatusCode::OK, answer.to_json()))
+}
+
+/// A claim on a registered session; dropped, it goes back to the table.
+struct Lease {
+    table: Arc<Mutex<Table>>,
+    claim: Claim,
+    /// Whether a session came of it.
+    used: bool,
+}
+
+impl Lease {
+    fn claim(table: &Arc<Mutex<Table>>, id: &str) -> Result<Lease, table::Unknown> {
+        let claim = lock(table).claim(id, fresh_id(), Instant::now())?;
+        Ok(Lease {
+            table: table.clone(),
+            claim,
+            used: false,
+        })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        lock(&self.table).release(&self.claim, self.used);
+    }
+}
+
+fn fresh_id() -> SessionId {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("the system has random numbers once it is up");
+    table::session_id(random)
+}
+
+/// Reads a JSON body within its caps of size and time.
+async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
+    if is_form(headers) {
+        return Err(Refusal::Form);
+    }
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|coding| coding != "identity")
+    {
+        return Err(Refusal::Compressed);
+    }
+    let declared = body.size_hint().exact().unwrap_or(0);
+    if declared > limits::HTTP_DISCARD_BYTES_MAX as u64 {
+        return Err(Refusal::TooLarge);
+    }
+    // A client that waits for leave to send is told before it does.
+    if declared > limits::HTTP_BODY_BYTES_MAX as u64 && headers.contains_key(header::EXPECT) {
+        return Err(Refusal::TooLarge);
+    }
+    match tokio::time::timeout(limits::HTTP_BODY, collect(body)).await {
+        Ok(result) => result,
+        Err(_) => Err(Refusal::TooSlow),
+    }
+}
+
+/// Collects a body. What is above the cap is read for a while and dropped, so that the client gets to read the answer.
+async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
+    let mut whole = BytesMut::new();
+    let mut read_bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| Refusal::Broken)?.into_data() else {
+            continue;
+        };
+        read_bytes += data.len();
+        if read_bytes > limits::HTTP_DISCARD_BYTES_MAX {
+            break;
+        }
+        if read_bytes <= limits::HTTP_BODY_BYTES_MAX {
+            if body.is_end_stream() && whole.is_empty() {
+                return Ok(data);
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    if read_bytes > limits::HTTP_BODY_BYTES_MAX {
+        Err(Refusal::TooLarge)
+    } else {
+        Ok(whole.freeze())
+    }
+}
+
+/// Tells whether a body is a form: the one kind of body that a page may send anywhere without asking first.
+fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") || kind.eq_ignore_ascii_case(b"multipart/form-data")
+}
+
+fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::OPTIONS
+        && headers.contains_key(header::ORIGIN)
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight(standing: Standing<'_>, headers: &HeaderMap) -> Result<Reply, Refusal> {
+    if standing == Standing::Refused {
+        return Err(Refusal::Preflight);
+    }
+    let asked = Preflight {
+        headers: headers
+            .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
+            .map(HeaderValue::as_bytes),
+        private_network: headers
+            .get("access-control-request-private-network")
+            .is_some_and(|value| value == "true"),
+    };
+    let mut reply = Reply::default();
+    put(reply.headers_mut(), origin::preflight_headers(asked));
+    Ok(reply)
+}
+
+fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::Header<'h>>) {
+    for (name, value) in more {
+        // Values that came from a request are valid header values, or hyper had not taken them.
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            headers.append(HeaderName::from_static(name), value);
+        }
+    }
+}
+
+fn to_page() -> Reply {
+    let mut reply = Reply::default();
+    *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    reply
+        .headers_mut()
+        .insert(header::LOCATION, HeaderValue::from_static("/client/"));
+    reply
+}
+
+fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
+    let mut reply = Reply::new(Full::new(json.into()));
+    *reply.status_mut() = status;
+    reply
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &hyper::http::request::Parts, peer: SocketAddr) {
+    let (method, path, status) = (&head.method, head.uri.path(), refusal.status().as_u16());
+    if let Refusal::Invalid { invalid, body } = refusal
+        && lock(&app.log_budget).take(Instant::now())
+    {
+        warn!("{status} {method} {path}: {invalid}; body: {}", body::for_log(body));
+    }
+    debug!("{peer} {method} {path}: {status} {}", refusal.detail());
+}

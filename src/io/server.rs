@@ -1,0 +1,242 @@
+//! The HTTP server's sockets: listening, accepting, capping and ending connections.
+//!
+//! In: the configuration's host and port, and the [`App`] that answers. Out: [`Listeners`], whose port is known before the
+//! first request, and then a future that serves until the runner stops. A failing accept pauses, a full house lets further
+//! connections wait in the system's queue, and every connection has time limits (`connection`).
+//! Refuses: a port in use, with words that say what to do.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this room is the shell: it owns sockets, tasks and the clock"
+)]
+
+mod connection;
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::{debug, error, warn};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::bot::Shutdown;
+use crate::config::{Config, Host};
+use crate::io::http::{App, Engine};
+use crate::limits;
+
+/// How often a free port is looked for that both loopback addresses have.
+const FREE_PORT_ATTEMPTS: usize = 16;
+
+/// The sockets that the server listens on.
+#[derive(Debug)]
+pub struct Listeners {
+    sockets: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Listeners {
+    /// Returns the port, which is the same on every address.
+    pub fn port(&self) -> u16 {
+        self.addresses[0].port()
+    }
+
+    /// Returns the addresses, at least one.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug)]
+pub struct BindError {
+    pub address: SocketAddr,
+    pub source: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BindError { address, source } = self;
+        write!(f, "cannot listen on {address}: ")?;
+        match source.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                f,
+                "port {} is in use by another program; end that one, choose another port with --port N, or let --port 0 \
+                 find a free one",
+                address.port()
+            ),
+            io::ErrorKind::PermissionDenied => {
+                write!(
+                    f,
+                    "the system reserves port {}; choose one above 1023 with --port N",
+                    address.port()
+                )
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                write!(
+                    f,
+                    "no interface of this machine has the address {}; see --host",
+                    address.ip()
+                )
+            }
+            _ => source.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// Opens the sockets of `--host` and `--port`.
+///
+/// # Errors
+/// [`BindError`] with the first address that cannot be listened on.
+pub async fn bind(config: &Config) -> Result<Listeners, BindError> {
+    match config.host {
+        Host::Address(ip) => listeners(vec![listen(ip, config.port).await?]),
+        Host::Localhost => {
+            let mut attempt = 1;
+            loop {
+                match bind_localhost(config.port).await {
+                    // The port that was free on one address is taken on the other: another one may be free on both.
+                    Err(error) if config.port == 0 && attempt < FREE_PORT_ATTEMPTS => {
+                        debug!("{error}");
+                        attempt += 1;
+                    }
+                    result => return result,
+                }
+            }
+        }
+    }
+}
+
+/// Listens on both loopback addresses, or on the one that exists.
+async fn bind_localhost(port: u16) -> Result<Listeners, BindError> {
+    let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
+    let first = match listen(v4, port).await {
+        Err(error) if is_missing(&error) => return listeners(vec![listen(v6, port).await?]),
+        first => first?,
+    };
+    let port = first.local_addr().map_or(port, |address| address.port());
+    match listen(v6, port).await {
+        Err(error) if is_missing(&error) => listeners(vec![first]),
+        second => listeners(vec![first, second?]),
+    }
+}
+
+async fn listen(ip: IpAddr, port: u16) -> Result<TcpListener, BindError> {
+    let address = SocketAddr::new(ip, port);
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| BindError { address, source })
+}
+
+/// Tells whether the machine lacks the address or its whole family.
+fn is_missing(error: &BindError) -> bool {
+    matches!(
+        error.source.kind(),
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
+    ) || error.source.raw_os_error() == Some(EAFNOSUPPORT)
+}
+
+/// "Address family not supported by protocol" of Linux; the standard library has no name for it.
+const EAFNOSUPPORT: i32 = 97;
+
+fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
+    let addresses = sockets
+        .iter()
+        .map(|socket| socket.local_addr().expect("a bound listener has an address"))
+        .collect();
+    Ok(Listeners { sockets, addresses })
+}
+
+/// Serves until the runner stops and the requests in progress are answered, or their time is over.
+pub async fn serve<E: Engine>(listeners: Listeners, app: Arc<App<E>>, shutdown: Shutdown) {
+    let slots = Arc::new(Semaphore::new(limits::HTTP_CONNECTIONS_MAX));
+    let mut acceptors = JoinSet::new();
+    for socket in listeners.sockets {
+        acceptors.spawn(accept(socket, app.clone(), slots.clone(), shutdown.clone()));
+    }
+    while let Some(ended) = acceptors.join_next().await {
+        report(ended);
+    }
+}
+
+/// Accepts on one socket, and owns the connections that come of it.
+async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Arc<Semaphore>, mut shutdown: Shutdown) {
+    let mut connections = JoinSet::new();
+    let mut pause = limits::ACCEPT_PAUSE_FIRST;
+    loop {
+        let slot = tokio::select! {
+            biased;
+            () = shutdown.wait() => break,
+            slot = slots.clone().acquire_owned() => slot.expect("nobody closes the semaphore"),
+        };
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.wait() => break,
+            Some(ended) = connections.join_next() => {
+                report(ended);
+                continue;
+            }
+            accepted = socket.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                pause = limits::ACCEPT_PAUSE_FIRST;
+                let (app, shutdown) = (app.clone(), shutdown.clone());
+                connections.spawn(async move {
+                    connection::serve(stream, peer, app, shutdown).await;
+                    drop(slot);
+                });
+            }
+            Err(error) if is_of_one_connection(&error) => debug!("accept: {error}"),
+            Err(error) => {
+                warn!("accept: {error}; pausing for {} ms", pause.as_millis());
+                tokio::select! {
+                    () = shutdown.wait() => break,
+                    () = tokio::time::sleep(pause) => {}
+                }
+                pause = longer(pause);
+            }
+        }
+    }
+    // From here on the system refuses new connections.
+    drop(socket);
+    let drained = async {
+        while let Some(ended) = connections.join_next().await {
+            report(ended);
+        }
+    };
+    if tokio::time::timeout(limits::HTTP_GRACE, drained).await.is_err() {
+        debug!("{} connections were cut off at the end", connections.len());
+    }
+}
+
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).min(limits::ACCEPT_PAUSE_MAX)
+}
+
+/// Tells whether an accept failed because of the peer, so that the next one may well succeed.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
+}
+
+/// A panic while answering ends one connection; it is a bug all the same.
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        error!("a connection ended with a panic");
+    }
+}

@@ -1,0 +1,234 @@
+//! One connection: hyper around its socket, and the time limits that end it.
+//!
+//! In: an accepted stream. Out: nothing; it returns when the connection is over. hyper's own timers cost a heap block and two
+//! locks per request and cannot tell an idle client from a slow one, so the limits are kept here: the socket and the service
+//! note what the connection is doing, and [`Patience`] turns that, and the time, into a deadline. One timer serves a
+//! connection for its whole life, and a request costs one look at the clock.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this room is the shell: it owns sockets and the clock"
+)]
+
+use std::convert::Infallible;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use log::debug;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::bot::Shutdown;
+use crate::io::http::{self, App, Engine};
+use crate::limits;
+
+/// Serves one connection until it ends.
+pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: Arc<App<E>>, mut shutdown: Shutdown) {
+    // Answers are written whole; waiting for more to send would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!("{peer}: {error}");
+    }
+    let doing = Arc::new(Doing::default());
+    let service = service_fn(|request| {
+        doing.set(Phase::Answer);
+        let app = &app;
+        async move { Ok::<_, Infallible>(http::answer(app, request, peer).await) }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
+            .max_headers(limits::HTTP_HEADERS_MAX)
+            .pipeline_flush(true)
+            .half_close(true)
+            .writev(false)
+            .serve_connection(
+                Watched {
+                    stream: TokioIo::new(stream),
+                    doing: doing.clone()
+                },
+                service
+            )
+    );
+    let mut patience = Patience::new(Instant::now());
+    let mut timer = pin!(tokio::time::sleep_until(patience.deadline()));
+    let mut stop = pin!(shutdown.wait());
+    let mut stopping = false;
+    let ended = poll_fn(|cx| {
+        if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+            return Poll::Ready(result.map_err(|error| error.to_string()));
+        }
+        if !stopping && stop.as_mut().poll(cx).is_ready() {
+            stopping = true;
+            connection.as_mut().graceful_shutdown();
+            cx.waker().wake_by_ref();
+        }
+        let mut now = None;
+        if patience.notice(doing.get(), || *now.insert(Instant::now())) && patience.deadline() < timer.deadline() {
+            timer.as_mut().reset(patience.deadline());
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if *now.get_or_insert_with(Instant::now) >= patience.deadline() {
+                return Poll::Ready(Err(format!("too slow ({:?})", patience.phase())));
+            }
+            timer.as_mut().reset(patience.deadline());
+        }
+        Poll::Pending
+    });
+    if let Err(why) = ended.await {
+        debug!("{peer}: connection closed: {why}");
+    }
+}
+
+/// What a connection is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The first byte of a request.
+    Idle,
+    /// The rest of its head.
+    Head,
+    /// Its body, the work, and the answer's first byte.
+    Answer,
+    /// The client, to read the answer.
+    Stall,
+}
+
+impl Phase {
+    const ALL: [Phase; 4] = [Phase::Idle, Phase::Head, Phase::Answer, Phase::Stall];
+
+    fn limit(self) -> Duration {
+        match self {
+            Phase::Idle => limits::HTTP_IDLE,
+            Phase::Head => limits::HTTP_HEAD,
+            Phase::Answer => limits::HTTP_ANSWER,
+            Phase::Stall => limits::HTTP_STALL,
+        }
+    }
+}
+
+/// The phase of a connection and a count of its changes, so that two changes in one turn do not look like none.
+#[derive(Debug, Default)]
+struct Doing(AtomicU32);
+
+impl Doing {
+    /// Only the task of the connection writes, so load and store need not be one step.
+    fn set(&self, phase: Phase) {
+        let count = (self.0.load(Relaxed) >> 2).wrapping_add(1);
+        self.0.store(count << 2 | phase as u32, Relaxed);
+    }
+
+    fn phase(&self) -> Phase {
+        Phase::ALL[(self.0.load(Relaxed) & 3) as usize]
+    }
+
+    fn get(&self) -> (u32, Phase) {
+        let packed = self.0.load(Relaxed);
+        (packed, Phase::ALL[(packed & 3) as usize])
+    }
+}
+
+/// Since when a connection has been in its phase, and until when it may stay there.
+#[derive(Debug)]
+struct Patience {
+    seen: u32,
+    phase: Phase,
+    since: Instant,
+}
+
+impl Patience {
+    /// Begins with a connection that has sent nothing.
+    fn new(now: Instant) -> Self {
+        Patience {
+            seen: 0,
+            phase: Phase::Idle,
+            since: now,
+        }
+    }
+
+    /// Takes note of what the connection is doing; tells whether that is another phase than before. Asks for the time only
+    /// when it is.
+    fn notice(&mut self, (seen, phase): (u32, Phase), now: impl FnOnce() -> Instant) -> bool {
+        let changed = seen != self.seen;
+        if changed {
+            *self = Patience {
+                seen,
+                phase,
+                since: now(),
+            };
+        }
+        changed
+    }
+
+    fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    fn deadline(&self) -> Instant {
+        self.since + self.phase.limit()
+    }
+}
+
+/// A socket that notes what its connection is doing.
+struct Watched {
+    stream: TokioIo<TcpStream>,
+    doing: Arc<Doing>,
+}
+
+impl Watched {
+    /// A write that goes through ends a request; one that does not waits for the client.
+    fn note_write<T>(&self, written: &Poll<io::Result<T>>) {
+        let next = if written.is_ready() { Phase::Idle } else { Phase::Stall };
+        if self.doing.phase() != next {
+            self.doing.set(next);
+        }
+    }
+}
+
+impl Read for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if read.is_ready() && self.doing.phase() == Phase::Idle {
+            self.doing.set(Phase::Head);
+        }
+        read
+    }
+}
+
+impl Write for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note_write(&written);
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.note_write(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,362 @@
+//! JSON bodies of requests: reading their fields, and saying what is wrong with them.
+//!
+//! In: the raw bytes of a body, already within the cap on its size. Out: typed fields, or [`Invalid`], the list of
+//! problems that a 422 carries as `{"detail":[{"loc":[...],"msg":"...","type":"..."}]}`. `null` counts as absent, and a
+//! canonical name wins over its aliases. [`for_log`] makes the form of a refused body that may be logged: cut, secrets
+//! masked, control characters escaped.
+//! Refuses: what is not JSON, is nested deeper than 128 levels, or is not an object. Source: the error shape of the
+//! reference peer's web framework; checklist R-096 to R-099.
+
+mod masked;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Instant;
+
+use serde_json::{Map, Value, json};
+
+use crate::aliases::{self, Area};
+use crate::limits;
+pub use masked::for_log;
+
+/// One step on the way to the field that a problem is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Name(&'static str),
+    Index(usize),
+}
+
+/// One thing that is wrong with a body. It never holds the offending input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub loc: Vec<Step>,
+    pub msg: Cow<'static, str>,
+    /// The machine's word for it, such as `missing` or `string_type`.
+    pub kind: &'static str,
+}
+
+/// Why a body was refused: at least one problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid(pub Vec<Problem>);
+
+impl Invalid {
+    /// Returns the `detail` of a 422 answer.
+    pub fn detail(&self) -> Value {
+        self.0
+            .iter()
+            .map(|problem| {
+                let steps = problem.loc.iter().map(|step| match step {
+                    Step::Name(name) => json!(name),
+                    Step::Index(index) => json!(index),
+                });
+                let loc: Vec<Value> = std::iter::once(json!("body")).chain(steps).collect();
+                json!({"loc": loc, "msg": problem.msg, "type": problem.kind})
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, problem) in self.0.iter().enumerate() {
+            f.write_str(if nth == 0 { "body" } else { "; body" })?;
+            for step in &problem.loc {
+                match step {
+                    Step::Name(name) => write!(f, ".{name}")?,
+                    Step::Index(index) => write!(f, "[{index}]")?,
+                }
+            }
+            write!(f, ": {}", problem.msg)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// Reads a body that must be a JSON object.
+///
+/// # Errors
+/// [`Invalid`] with one problem when it is not JSON, or JSON of another type.
+pub fn object(bytes: &[u8]) -> Result<Map<String, Value>, Invalid> {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err(Invalid(vec![Problem {
+            loc: Vec::new(),
+            msg: "Input should be a valid dictionary".into(),
+            kind: "dict_type",
+        }])),
+        Err(error) => Err(Invalid(vec![Problem {
+            loc: vec![Step::Index(offset(bytes, error.line(), error.column()))],
+            msg: format!("JSON decode error: {error}").into(),
+            kind: "json_invalid",
+        }])),
+    }
+}
+
+/// Returns where in the body a parse error is, in bytes from the start; the parser counts lines and columns.
+fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
+    let before: usize = bytes
+        .split_inclusive(|byte| *byte == b'\n')
+        .take(line.saturating_sub(1))
+        .map(<[u8]>::len)
+        .sum();
+    (before + column.saturating_sub(1)).min(bytes.len())
+}
+
+/// Takes typed fields out of an object and collects what is wrong with them, so that one answer names it all.
+pub struct Fields {
+    map: Map<String, Value>,
+    at: Vec<Step>,
+    problems: Vec<Problem>,
+}
+
+impl Fields {
+    /// Begins to read an object that stands at `at` in the body.
+    pub fn new(map: Map<String, Value>, at: Vec<Step>) -> Self {
+        Fields {
+            map,
+            at,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Takes a field of any type by its canonical name, else by an alias, with the name it stood under.
+    pub fn any(&mut self, name: &'static str) -> Option<(&'static str, Value)> {
+        aliases::first(Area::JsonKey, name, |name| match self.map.remove(name) {
+            None | Some(Value::Null) => None,
+            Some(value) => Some((name, value)),
+        })
+    }
+
+    /// Takes an optional string of at most `bytes_max` bytes.
+    pub fn string(&mut self, name: &'static str, bytes_max: usize) -> Option<String> {
+        match self.any(name)? {
+            (name, Value::String(text)) if text.len() > bytes_max => self.refuse(
+                name,
+                format!("String should have at most {bytes_max} bytes"),
+                "string_too_long",
+            ),
+            (_, Value::String(text)) => Some(text),
+            (name, _) => self.refuse(name, "Input should be a valid string", "string_type"),
+        }
+    }
+
+    /// Takes a string that has to be there. A missing one becomes a problem, and an empty string here.
+    pub fn required_string(&mut self, name: &'static str, bytes_max: usize) -> String {
+        if self.map.get(name).is_none_or(Value::is_null) {
+            return self.missing(name).unwrap_or_default();
+        }
+        self.string(name, bytes_max).unwrap_or_default()
+    }
+
+    /// Takes an optional boolean.
+    pub fn flag(&mut self, name: &'static str) -> Option<bool> {
+        match self.any(name)? {
+            (_, Value::Bool(flag)) => Some(flag),
+            (name, _) => self.refuse(name, "Input should be a valid boolean", "bool_type"),
+        }
+    }
+
+    /// Takes an optional whole number from 0 to 65535.
+    pub fn small_integer(&mut self, name: &'static str) -> Option<u16> {
+        let (name, value) = self.any(name)?;
+        match value.as_i64().map(u16::try_from) {
+            Some(Ok(number)) => Some(number),
+            Some(Err(_)) => self.refuse(name, "Input should be from 0 to 65535", "int_range"),
+            None => self.refuse(name, "Input should be a valid integer", "int_type"),
+        }
+    }
+
+    /// Takes an optional object.
+    pub fn object(&mut self, name: &'static str) -> Option<Map<String, Value>> {
+        match self.any(name)? {
+            (_, Value::Object(map)) => Some(map),
+            (name, _) => self.refuse(name, "Input should be a valid dictionary", "dict_type"),
+        }
+    }
+
+    /// Takes a list of at most `items_max` items, which has to be there.
+    pub fn required_list(&mut self, name: &'static str, items_max: usize) -> Vec<Value> {
+        match self.any(name) {
+            Some((_, Value::Array(items))) if items.len() > items_max => {
+                self.refuse(name, format!("List should have at most {items_max} items"), "too_long")
+            }
+            Some((_, Value::Array(items))) => Some(items),
+            Some(_) => self.refuse(name, "Input should be a valid list", "list_type"),
+            None => self.missing(name),
+        }
+        .unwrap_or_default()
+    }
+
+    /// Notes a problem with a field; returns `None`, as there is no value then.
+    pub fn refuse<T>(
+        &mut self,
+        name: &'static str,
+        msg: impl Into<Cow<'static, str>>,
+        kind: &'static str,
+    ) -> Option<T> {
+        let mut loc = self.at.clone();
+        loc.push(Step::Name(name));
+        self.note(Problem {
+            loc,
+            msg: msg.into(),
+            kind,
+        });
+        None
+    }
+
+    /// Takes over the problems of an object inside this one.
+    pub fn join(&mut self, inner: Invalid) {
+        inner.0.into_iter().for_each(|problem| self.note(problem));
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// [`Invalid`] with every problem that was met.
+    pub fn finish(self) -> Result<(), Invalid> {
+        if self.problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Invalid(self.problems))
+        }
+    }
+
+    fn missing<T>(&mut self, name: &'static str) -> Option<T> {
+        self.refuse(name, "Field required", "missing")
+    }
+
+    fn note(&mut self, problem: Problem) {
+        if self.problems.len() < limits::PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// How many refused bodies may still be logged: a broken client repeats itself, and a log has an end.
+#[derive(Debug, Default)]
+pub struct LogBudget {
+    window: Option<Instant>,
+    spent: u32,
+}
+
+impl LogBudget {
+    /// Takes leave to log one body.
+    pub fn take(&mut self, now: Instant) -> bool {
+        if self
+            .window
+            .is_none_or(|start| now >= start + limits::LOGGED_BODIES_WINDOW)
+        {
+            *self = LogBudget {
+                window: Some(now),
+                spent: 0,
+            };
+        }
+        let granted = self.spent < limits::LOGGED_BODIES_MAX;
+        self.spent += u32::from(granted);
+        granted
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
+mod tests {
+    use super::*;
+
+    fn problem(bytes: &[u8]) -> Problem {
+        let mut problems = object(bytes).expect_err("refused").0;
+        assert_eq!(problems.len(), 1);
+        problems.remove(0)
+    }
+
+    /// R-099: what is not JSON is told with the place of the fault, and without the input.
+    #[test]
+    fn broken_json_is_located_and_not_repeated() {
+        let broken = problem(b"{\"a\": 1,\n \"s3cret\"");
+        assert_eq!(broken.kind, "json_invalid");
+        assert_eq!(broken.loc, [Step::Index(17)]);
+        assert!(!broken.msg.contains("s3cret"), "{}", broken.msg);
+        assert_eq!(problem(b"").kind, "json_invalid");
+        assert_eq!(problem(b"\xff\xfe").kind, "json_invalid");
+        assert_eq!(problem(b"{\"a\":\"\xff\"}").kind, "json_invalid");
+        assert_eq!(problem("[".repeat(200_000).as_bytes()).kind, "json_invalid");
+        assert_eq!(problem(b"[]").kind, "dict_type");
+        assert_eq!(problem(b"null").kind, "dict_type");
+    }
+
+    /// R-099: the shape of a 422, and every problem of a body in one answer.
+    #[test]
+    fn all_problems_are_told_at_once_in_the_known_shape() {
+        let map = object(br#"{"a": 1, "b": "x", "c": 70000, "d": null}"#).expect("an object");
+        let mut fields = Fields::new(map, vec![Step::Name("list"), Step::Index(2)]);
+        assert_eq!(fields.string("a", 9), None);
+        assert_eq!(fields.flag("b"), None);
+        assert_eq!(fields.small_integer("c"), None);
+        assert_eq!(fields.required_string("d", 9), "");
+        let invalid = fields.finish().expect_err("four problems");
+        assert_eq!(
+            invalid.detail(),
+            json!([
+                {"loc": ["body", "list", 2, "a"], "msg": "Input should be a valid string", "type": "string_type"},
+                {"loc": ["body", "list", 2, "b"], "msg": "Input should be a valid boolean", "type": "bool_type"},
+                {"loc": ["body", "list", 2, "c"], "msg": "Input should be from 0 to 65535", "type": "int_range"},
+                {"loc": ["body", "list", 2, "d"], "msg": "Field required", "type": "missing"},
+            ])
+        );
+        assert!(
+            invalid
+                .to_string()
+                .starts_with("body.list[2].a: Input should be a valid string; body.list[2].b: ")
+        );
+    }
+
+    /// A canonical name wins over its alias, whichever stands first; `null` lets the alias through.
+    #[test]
+    fn canonical_names_win_over_aliases() {
+        let read = |text: &str| {
+            let map = object(text.as_bytes()).expect("an object");
+            Fields::new(map, Vec::new()).string("videoroomRoom", 9)
+        };
+        assert_eq!(read(r#"{"dailyRoom":"a","videoroomRoom":"c"}"#).as_deref(), Some("c"));
+        assert_eq!(read(r#"{"dailyRoom":"a","videoroomRoom":null}"#).as_deref(), Some("a"));
+        assert_eq!(read("{}"), None);
+    }
+
+    #[test]
+    fn strings_and_lists_are_capped() {
+        let fields = |text: &str| Fields::new(object(text.as_bytes()).expect("an object"), Vec::new());
+        assert_eq!(fields(r#"{"a":"123"}"#).string("a", 3).as_deref(), Some("123"));
+        let mut over = fields(r#"{"a":"1234","b":[1,2]}"#);
+        assert_eq!(over.string("a", 3), None);
+        assert_eq!(over.required_list("b", 1), Vec::<Value>::new());
+        assert_eq!(over.finish().map_err(|invalid| invalid.0.len()), Err(2));
+        assert_eq!(fields(r#"{"b":[1,2]}"#).required_list("b", 2).len(), 2);
+    }
+
+    /// However much is wrong, the answer stays short.
+    #[test]
+    fn problems_are_capped() {
+        let mut fields = Fields::new(Map::new(), Vec::new());
+        for _ in 0..=limits::PROBLEMS_MAX {
+            fields.required_string("a", 1);
+        }
+        assert_eq!(
+            fields.finish().map_err(|invalid| invalid.0.len()),
+            Err(limits::PROBLEMS_MAX)
+        );
+    }
+
+    /// Refused bodies cannot fill a disk: so many per minute, and then the next minute.
+    #[test]
+    fn logged_bodies_are_counted() {
+        let (mut budget, start) = (LogBudget::default(), Instant::now());
+        let end = start + limits::LOGGED_BODIES_WINDOW;
+        for _ in 0..limits::LOGGED_BODIES_MAX {
+            assert!(budget.take(start));
+        }
+        assert!(!budget.take(start));
+        assert!(!budget.take(end - std::time::Duration::from_millis(1)));
+        assert!(budget.take(end));
+    }
+}

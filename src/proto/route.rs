@@ -1,0 +1,269 @@
+//! Which endpoint a request is for.
+//!
+//! In: the method and the path as they stand in the request line, the path still percent-encoded and without its query.
+//! Out: a [`Route`], or a [`Refusal`] that becomes 404 or 405. HEAD goes wherever GET goes. Paths that other clients know
+//! by an alias mean the same. One slash too many at the end is forgiven.
+//! Refuses: unknown paths, methods that a path does not know, percent-encoding that is no UTF-8, and `.` or `..` segments,
+//! encoded or not. Source: checklist.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::aliases::{self, Area};
+
+/// An endpoint, with what its path says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route<'p> {
+    /// `/` and `/client`: the page is at `/client/`.
+    ToPage,
+    /// A file of the page, by its name below `/client/`; an empty name is the page itself.
+    Page(Cow<'p, str>),
+    Start,
+    Status,
+    /// An offer (POST), of a session that `/start` made or of none.
+    Offer(Option<String>),
+    /// The client's candidates (PATCH).
+    Candidates(Option<String>),
+    /// OPTIONS without a preflight's headers; the methods of the path.
+    Methods(&'static str),
+}
+
+/// Why a request has no endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing is at this path.
+    NotFound,
+    /// Something is, in a later version.
+    NotInThisBuild(&'static str),
+    /// The path knows other methods only: these.
+    Method(&'static str),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotFound => f.write_str("nothing is at this path"),
+            Refusal::NotInThisBuild(path) => write!(f, "{path} is not in this build yet"),
+            Refusal::Method(allowed) => write!(f, "this path takes {allowed} only"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+const READ: &str = "GET, HEAD, OPTIONS";
+const WRITE: &str = "POST, OPTIONS";
+const OFFER: &str = "POST, PATCH, OPTIONS";
+
+/// Paths whose endpoints come in later versions.
+const LATER: [&str; 4] = ["/videoroom", "/ws", "/ws-client", "/metrics"];
+
+/// Tells whether a request is exempt from the list of origins: a browser that navigates to the page names no origin.
+pub fn is_navigation(method: &str, path: &str) -> bool {
+    matches!(method, "GET" | "HEAD") && (matches!(path, "/" | "/client") || path.starts_with("/client/"))
+}
+
+/// Finds the endpoint of a request.
+///
+/// # Errors
+/// [`Refusal`] when there is none.
+pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
+    let path = decoded(path).ok_or(Refusal::NotFound)?;
+    if path.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")) {
+        return Err(Refusal::NotFound);
+    }
+    if path == "/" || path == "/client" {
+        return read(method, Route::ToPage);
+    }
+    if path.starts_with("/client/") {
+        let name = match path {
+            Cow::Borrowed(path) => Cow::Borrowed(&path["/client/".len()..]),
+            Cow::Owned(path) => Cow::Owned(path["/client/".len()..].to_owned()),
+        };
+        return read(method, Route::Page(name));
+    }
+    let path = path.strip_suffix('/').unwrap_or(&path);
+    match path {
+        "/status" => read(method, Route::Status),
+        "/start" => match method {
+            "POST" => Ok(Route::Start),
+            "OPTIONS" => Ok(Route::Methods(WRITE)),
+            _ => Err(Refusal::Method(WRITE)),
+        },
+        "/api/offer" => offer(method, None),
+        _ => match session(path) {
+            Some(id) => offer(method, Some(id.to_owned())),
+            None => Err(later(path).map_or(Refusal::NotFound, Refusal::NotInThisBuild)),
+        },
+    }
+}
+
+fn read<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, Refusal> {
+    match method {
+        "GET" | "HEAD" => Ok(route),
+        "OPTIONS" => Ok(Route::Methods(READ)),
+        _ => Err(Refusal::Method(READ)),
+    }
+}
+
+fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, Refusal> {
+    match method {
+        "POST" => Ok(Route::Offer(session)),
+        "PATCH" => Ok(Route::Candidates(session)),
+        "OPTIONS" => Ok(Route::Methods(OFFER)),
+        _ => Err(Refusal::Method(OFFER)),
+    }
+}
+
+/// Finds the session of `/sessions/{id}/{anything}api/offer`; the reference peer takes any such path, and clients below a
+/// path prefix make use of it.
+fn session(path: &str) -> Option<&str> {
+    let (id, rest) = path.strip_prefix("/sessions/")?.split_once('/')?;
+    (!id.is_empty() && rest.ends_with("api/offer")).then_some(id)
+}
+
+fn later(path: &str) -> Option<&'static str> {
+    let path = aliases::canonical(Area::Path, path);
+    let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
+    LATER
+        .into_iter()
+        .find(|root| path == *root || (root.starts_with("/ws") && below(root)))
+}
+
+/// Decodes `%41`; `None` when an escape is cut off or the bytes are no UTF-8, or hold a NUL.
+fn decoded(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('%') {
+        return Some(Cow::Borrowed(path));
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let (digits, after) = after.split_at_checked(2)?;
+            let digit = |at: usize| char::from(digits[at]).to_digit(16);
+            bytes.push(u8::try_from(digit(0)? * 16 + digit(1)?).ok()?);
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes)
+        .ok()
+        .filter(|path| !path.contains('\0'))
+        .map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(path: &str) -> Result<Route<'_>, Refusal> {
+        route("GET", path)
+    }
+
+    /// `/` leads to the page, whatever the transport.
+    #[test]
+    fn the_page_is_at_client() {
+        assert_eq!(get("/"), Ok(Route::ToPage));
+        assert_eq!(get("/client"), Ok(Route::ToPage));
+        assert_eq!(get("/client/"), Ok(Route::Page("".into())));
+        assert_eq!(get("/client/app.js"), Ok(Route::Page("app.js".into())));
+        assert_eq!(route("HEAD", "/client/app.js"), Ok(Route::Page("app.js".into())));
+        assert_eq!(get("/client/a%2Ejs"), Ok(Route::Page("a.js".into())));
+    }
+
+    /// one start endpoint for every transport, and the offers with and without a session.
+    #[test]
+    fn every_endpoint_is_found_by_method_and_path() {
+        assert_eq!(route("POST", "/start"), Ok(Route::Start));
+        assert_eq!(route("POST", "/start/"), Ok(Route::Start));
+        assert_eq!(route("POST", "/st%61rt"), Ok(Route::Start));
+        assert_eq!(get("/status"), Ok(Route::Status));
+        assert_eq!(route("POST", "/api/offer"), Ok(Route::Offer(None)));
+        assert_eq!(route("PATCH", "/api/offer"), Ok(Route::Candidates(None)));
+        for path in [
+            "/sessions/S/api/offer",
+            "/sessions/S/x/y/api/offer",
+            "/sessions/S/xapi/offer/",
+        ] {
+            assert_eq!(route("POST", path), Ok(Route::Offer(Some("S".into()))), "{path}");
+            assert_eq!(route("PATCH", path), Ok(Route::Candidates(Some("S".into()))), "{path}");
+        }
+        assert_eq!(route("OPTIONS", "/start"), Ok(Route::Methods("POST, OPTIONS")));
+    }
+
+    #[test]
+    fn a_wrong_method_names_the_right_ones() {
+        assert_eq!(get("/start"), Err(Refusal::Method("POST, OPTIONS")));
+        assert_eq!(route("POST", "/"), Err(Refusal::Method("GET, HEAD, OPTIONS")));
+        assert_eq!(route("DELETE", "/status"), Err(Refusal::Method("GET, HEAD, OPTIONS")));
+        assert_eq!(get("/api/offer"), Err(Refusal::Method("POST, PATCH, OPTIONS")));
+        assert_eq!(
+            route("PUT", "/sessions/S/api/offer"),
+            Err(Refusal::Method("POST, PATCH, OPTIONS"))
+        );
+        assert_eq!(route("post", "/start"), Err(Refusal::Method("POST, OPTIONS")));
+    }
+
+    #[test]
+    fn what_comes_later_says_so() {
+        for (path, name) in [
+            ("/videoroom", "/videoroom"),
+            ("/daily", "/videoroom"),
+            ("/ws", "/ws"),
+            ("/ws/token", "/ws"),
+            ("/ws-client", "/ws-client"),
+            ("/ws-client/token", "/ws-client"),
+            ("/metrics", "/metrics"),
+        ] {
+            assert_eq!(get(path), Err(Refusal::NotInThisBuild(name)), "{path}");
+        }
+    }
+
+    /// Path traversal: no spelling of it leaves the routes, and none panics.
+    #[test]
+    fn strange_paths_are_nowhere() {
+        for path in [
+            "",
+            "*",
+            "//",
+            "/client/..",
+            "/client/../status",
+            "/client/%2e%2e/status",
+            "/client/..%2fstatus",
+            "/client/..%5cstatus",
+            "/client/.",
+            "/client/%00",
+            "/client/%",
+            "/client/%2",
+            "/client/%zz",
+            "/client/%+1",
+            "/client/%ff",
+            "/client/%c3",
+            "/clientx",
+            "/starts",
+            "/metrics/x",
+            "/sessions",
+            "/sessions/",
+            "/sessions//api/offer",
+            "/sessions/api/offer",
+            "/sessions/S/api/offers",
+            "/videoroom-dialin-webhook",
+        ] {
+            assert_eq!(get(path), Err(Refusal::NotFound), "{path}");
+        }
+    }
+
+    /// Decision on R-079: navigation to the page is what a list of origins does not cover.
+    #[test]
+    fn only_the_page_is_navigation() {
+        for path in ["/", "/client", "/client/", "/client/app.js"] {
+            assert!(is_navigation("GET", path) && is_navigation("HEAD", path));
+            assert!(!is_navigation("POST", path) && !is_navigation("OPTIONS", path));
+        }
+        for path in ["/status", "/start", "/clientx", "//", ""] {
+            assert!(!is_navigation("GET", path));
+        }
+    }
+}
