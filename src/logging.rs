@@ -71,7 +71,10 @@ fn levels(verbosity: u8) -> (LevelFilter, LevelFilter) {
 /// Makes a panic one log line; with `RUST_BACKTRACE` the frames follow, which hold no text of a peer.
 fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
-        let message = info.payload_as_str().unwrap_or("no message");
+        let payload = info.payload();
+        let message = (payload.downcast_ref::<&str>().copied())
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         // Inside a session a panic ends that session; outside one it is the runner's own.
         let level = match SESSION.try_with(|_| ()) {

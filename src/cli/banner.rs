@@ -15,10 +15,10 @@ pub fn text(config: &Config, listening: &Listening) -> String {
         format!("listening on {url}"),
         String::new(),
     ];
-    let mut row = |name: &str, what: String| lines.push(format!("  {name:<10}{what}"));
+    let mut row = |name: &str, what: String| lines.push(format!("  {name:<11}{what}"));
     row("Talk", format!("open {}/", near(config.host, listening.port)));
     if let Some(far) = far(config, listening) {
-        row("From afar", far);
+        row("Elsewhere", far);
     }
     if let Some(address) = config.embedded {
         row(
@@ -52,21 +52,16 @@ fn near(host: Host, port: u16) -> String {
     }
 }
 
-/// How a browser on another machine gets here. It opens a microphone only for `localhost` or HTTPS, and a tunnel makes it
-/// `localhost` there too.
+/// How a browser on another machine gets here. It opens a microphone only for `localhost` or HTTPS, and a tunnel makes this
+/// server `localhost` there too; audio does not go through the tunnel but straight to the UDP port.
 fn far(config: &Config, listening: &Listening) -> Option<String> {
-    let address = match config.host {
-        Host::Address(address) if address.is_loopback() => return None,
-        Host::Address(address) if !address.is_unspecified() => address,
-        _ => *preferred(&listening.addresses)?,
-    };
     let port = listening.port;
-    let target = match config.host {
-        Host::Address(bound) if !bound.is_unspecified() => match bound {
-            IpAddr::V4(v4) => v4.to_string(),
-            IpAddr::V6(v6) => format!("[{v6}]"),
-        },
-        _ => "localhost".into(),
+    let (target, address) = match config.host {
+        // A microcontroller's only candidate would be this machine itself.
+        Host::Address(address) if address.is_loopback() && config.embedded.is_some() => return None,
+        Host::Address(address) if address.is_loopback() => (bracketed(address), preferred(&listening.addresses)?),
+        Host::Address(address) if !address.is_unspecified() => (bracketed(address), address),
+        _ => ("localhost".into(), preferred(&listening.addresses)?),
     };
     Some(format!(
         "ssh -L {port}:{target}:{port} {address}, then open {}/ there",
@@ -74,13 +69,21 @@ fn far(config: &Config, listening: &Listening) -> Option<String> {
     ))
 }
 
-fn preferred(addresses: &[IpAddr]) -> Option<&IpAddr> {
+fn bracketed(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+fn preferred(addresses: &[IpAddr]) -> Option<IpAddr> {
     let outside = |address: &&IpAddr| !address.is_loopback() && !address.is_unspecified();
     let mut usable = addresses.iter().filter(outside);
     usable
         .clone()
         .find(|address| address.is_ipv4())
         .or_else(|| usable.next())
+        .copied()
 }
 
 #[cfg(test)]
@@ -133,7 +136,8 @@ mod tests {
         assert!(six.contains("listening on http://[2001:db8::5]:7860\n"));
         assert!(six.contains("ssh -L 7860:[2001:db8::5]:7860 2001:db8::5,"));
         let own = banner(&["--host", "127.0.0.1"], &["192.0.2.5"]);
-        assert!(!own.contains("ssh"));
+        assert!(own.contains("ssh -L 7860:127.0.0.1:7860 192.0.2.5,"));
+        assert!(!banner(&["--host", "127.0.0.1", "--embedded"], &["192.0.2.5"]).contains("ssh"));
         assert!(!banner(&[], &["127.0.0.1"]).contains("ssh"));
     }
 

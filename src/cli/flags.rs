@@ -86,7 +86,7 @@ impl Group {
 }
 
 /// What an option does with the text of its value; what it takes instead is the error.
-pub(super) type Set<T> = fn(&mut Typed, T) -> Result<(), Wants>;
+pub(super) type Set = fn(&mut Typed, String) -> Result<(), Wants>;
 
 /// What an option would have taken: the end of "`--port` takes ...".
 pub(super) type Wants = String;
@@ -94,12 +94,10 @@ pub(super) type Wants = String;
 /// How many values an option takes, what stands for one in the help, and where they go.
 pub(super) enum Takes {
     Nothing(fn(&mut Typed)),
-    /// One value; of several uses the last counts.
-    One(&'static str, Set<String>),
-    /// One value; every use adds one.
-    Each(&'static str, Set<String>),
+    /// One value; of several uses the last counts, unless the setter collects them.
+    One(&'static str, Set),
     /// Values up to the next option; every use adds some.
-    Many(&'static str, Set<String>),
+    Many(&'static str, Set),
     /// Prints the help and ends.
     Help,
     /// Prints the version and ends.
@@ -195,7 +193,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--ice-address",
-        Takes::Each("ADDR", |typed, text| {
+        Takes::One("ADDR", |typed, text| {
             push(&mut typed.ice_addresses, ice_address(&text)?)
         }),
         Group::WebRtc,

@@ -79,7 +79,7 @@ fn names(flag: &Flag) -> String {
     }
     match flag.takes {
         Takes::Nothing(_) | Takes::Help | Takes::Version => {}
-        Takes::One(word, _) | Takes::Each(word, _) => names.push_str(&format!(" {word}")),
+        Takes::One(word, _) => names.push_str(&format!(" {word}")),
         Takes::Many(word, _) => names.push_str(&format!(" {word}...")),
     }
     names

@@ -57,7 +57,7 @@ pub(super) fn is_host(text: &str) -> bool {
 /// Returns the public host of `--proxy`, `HOST` or `HOST:PORT`, and a warning when something had to be taken off.
 ///
 /// # Errors
-/// [`Misuse`] when what is left is no host. Text with an `@` is not repeated: it may hold a password.
+/// [`Misuse`] when what is left is no host.
 pub(super) fn proxy(text: &str) -> Result<(String, Option<String>), Misuse> {
     let prefix = ["https://", "http://"].into_iter().find(|prefix| {
         text.get(..prefix.len())
@@ -67,10 +67,9 @@ pub(super) fn proxy(text: &str) -> Result<(String, Option<String>), Misuse> {
     let host = match split_port(stripped) {
         Some((host, _)) if is_host(host) => stripped.to_ascii_lowercase(),
         _ => {
-            let shown = (!text.contains('@')).then_some(text);
             return Err(Misuse::value(
                 "--proxy",
-                shown,
+                text,
                 "HOST or HOST:PORT, such as bots.example.net",
             ));
         }
@@ -184,6 +183,24 @@ mod tests {
         }
         let secret = proxy("https://u:hunter2@b.net").expect_err("a misuse").to_string();
         assert!(!secret.contains("hunter2"), "{secret}");
+    }
+
+    /// Every text of up to five of the characters that mean something, and one of two bytes.
+    #[test]
+    fn any_text_is_judged_without_a_panic() {
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            let longer = texts
+                .iter()
+                .flat_map(|text| "a1[]:./é".chars().map(move |c| format!("{text}{c}")));
+            texts = longer.collect();
+            for text in &texts {
+                let split = split_port(text);
+                assert!(split.is_none_or(|(host, _)| text.starts_with(host)));
+                assert!(proxy(text).map_or(true, |(host, _)| !host.is_empty()));
+                origin(&format!("a://{text}"));
+            }
+        }
     }
 
     /// origins in the form in which browsers send them.

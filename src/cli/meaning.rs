@@ -26,7 +26,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let ws_auth = ws_auth(&typed, around)?;
     for name in &typed.allowed_hosts {
         if !hosts::is_host(name) {
-            return Err(Misuse::value("--allowed-hosts", Some(name), "host names"));
+            return Err(Misuse::value("--allowed-hosts", name, "host names"));
         }
     }
     if typed.command.as_ref().is_some_and(Vec::is_empty) {
@@ -107,7 +107,7 @@ fn ws_auth(typed: &Typed, around: &Surroundings<'_>) -> Result<WsAuth, Misuse> {
     match (typed.ws_auth, around.variables.named("RUNNER_WEBSOCKET_AUTH")) {
         (Some(typed), _) => Ok(typed),
         (None, Some((name, text))) => {
-            WsAuth::from_name(text).ok_or_else(|| Misuse::value(name, Some(text), "`none` or `token`"))
+            WsAuth::from_name(text).ok_or_else(|| Misuse::value(name, text, "`none` or `token`"))
         }
         (None, None) => Ok(WsAuth::None),
     }
@@ -130,13 +130,13 @@ fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> 
     }
     let wants = "an IP address, `localhost`, or a name that this machine can resolve";
     if !hosts::is_host(text) {
-        return Err(Misuse::value("--host", Some(text), wants));
+        return Err(Misuse::value("--host", text, wants));
     }
     let found = (around.resolve)(text);
     let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
     address
         .map(|address| Host::Address(*address))
-        .ok_or_else(|| Misuse::value("--host", Some(text), wants))
+        .ok_or_else(|| Misuse::value("--host", text, wants))
 }
 
 /// The address that microcontrollers are offered: they read IPv4 only, take one candidate, and cannot resolve names.
@@ -198,7 +198,7 @@ fn origins(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>)
     for text in texts {
         let wrong = || {
             let wants = "origins such as https://app.example.net (leave it out to allow all)";
-            Misuse::value(source, Some(text), wants)
+            Misuse::value(source, text, wants)
         };
         let mut entries = text
             .split(',')

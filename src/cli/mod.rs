@@ -27,10 +27,7 @@ use flags::{FLAGS, Flag, Takes, Typed};
 #[derive(Debug)]
 pub enum Command {
     /// Serve; `warnings` are for the log, once there is one.
-    Serve {
-        config: Box<Config>,
-        warnings: Vec<String>,
-    },
+    Serve { config: Box<Config>, warnings: Vec<String> },
     /// Print this text and end.
     Help(String),
     /// Print this text and end.
@@ -50,10 +47,18 @@ pub struct Surroundings<'a> {
 /// Why the arguments make no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    UnknownOption { given: String, nearest: &'static str },
+    UnknownOption {
+        given: String,
+        nearest: &'static str,
+    },
     UnknownShortOption(char),
-    MissingValue { option: String, word: &'static str },
-    UnexpectedValue { option: String },
+    MissingValue {
+        option: String,
+        word: &'static str,
+    },
+    UnexpectedValue {
+        option: String,
+    },
     UnexpectedArgument(String),
     /// A value that its option or variable does not take; `given` is absent when it may hold a secret.
     Value {
@@ -64,15 +69,19 @@ pub enum Misuse {
     /// Options that do not go together, in a sentence.
     Combination(String),
     /// Something that is specified and not yet built, and what to do meanwhile.
-    NotInBuild { what: String, meanwhile: &'static str },
+    NotInBuild {
+        what: String,
+        meanwhile: &'static str,
+    },
     NotUnicode(String),
 }
 
 impl Misuse {
-    fn value(source: &str, given: Option<&str>, wants: impl Into<String>) -> Misuse {
+    /// Text with an `@` is not repeated: what stands before it in a URL may be a password.
+    fn value(source: &str, given: &str, wants: impl Into<String>) -> Misuse {
         Misuse::Value {
             source: source.to_owned(),
-            given: given.map(str::to_owned),
+            given: (!given.contains('@')).then(|| given.to_owned()),
             wants: wants.into(),
         }
     }
@@ -85,8 +94,16 @@ impl fmt::Display for Misuse {
                 write!(f, "there is no option `{given}`; did you mean `{nearest}`?")
             }
             Misuse::UnknownShortOption(short) => {
-                let known: Vec<_> = FLAGS.iter().filter_map(|flag| flag.short).map(|c| format!("-{c}")).collect();
-                write!(f, "there is no option `-{short}`; the short ones are {}", known.join(", "))
+                let known: Vec<_> = FLAGS
+                    .iter()
+                    .filter_map(|flag| flag.short)
+                    .map(|c| format!("-{c}"))
+                    .collect();
+                write!(
+                    f,
+                    "there is no option `-{short}`; the short ones are {}",
+                    known.join(", ")
+                )
             }
             Misuse::MissingValue { option, word } => write!(f, "`{option}` needs a value: {option} {word}"),
             Misuse::UnexpectedValue { option } => write!(f, "`{option}` takes no value"),
@@ -164,7 +181,7 @@ fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Read, Misuse> {
             Takes::Version => return Ok(Read::Version),
             // A value attached to it is found by lexopt at the next turn.
             Takes::Nothing(set) => set(&mut typed),
-            Takes::One(word, set) | Takes::Each(word, set) => {
+            Takes::One(word, set) => {
                 let value = one_value(&mut parser, &name, word)?;
                 store(&mut typed, set, &name, value)?;
             }
@@ -208,13 +225,15 @@ fn next_value(parser: &mut lexopt::Parser) -> Result<Option<Text>, Misuse> {
         let bytes = argument.as_encoded_bytes();
         bytes.len() < 2 || bytes[0] != b'-' || bytes[1].is_ascii_digit()
     });
-    let text = value.map(|value| value.into_string().map_err(not_unicode)).transpose()?;
+    let text = value
+        .map(|value| value.into_string().map_err(not_unicode))
+        .transpose()?;
     Ok(text.map(|text| Text { text, attached: false }))
 }
 
-fn store(typed: &mut Typed, set: flags::Set<String>, name: &str, value: Text) -> Result<(), Misuse> {
+fn store(typed: &mut Typed, set: flags::Set, name: &str, value: Text) -> Result<(), Misuse> {
     let given = value.text.clone();
-    set(typed, value.text).map_err(|wants| Misuse::value(name, Some(&given), wants))
+    set(typed, value.text).map_err(|wants| Misuse::value(name, &given, wants))
 }
 
 fn by_short(short: char) -> Option<&'static Flag> {

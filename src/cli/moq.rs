@@ -26,13 +26,6 @@ impl Moq {
     /// # Errors
     /// [`Misuse`] for a value that fits nowhere, and for a certificate without its key or the other way round.
     pub fn check(&self, warnings: &mut Vec<String>) -> Result<(), Misuse> {
-        let relay = match &self.connect {
-            Some(url) => {
-                check_relay(url)?;
-                !self.serve
-            }
-            None => false,
-        };
         if let Some(bind) = &self.bind {
             check_bind(bind)?;
         }
@@ -41,24 +34,20 @@ impl Moq {
             ("--moq-bot-id", &self.bot_id),
             ("--moq-client-id", &self.client_id),
         ] {
-            let path = |name: &String| name.split('/').all(|part| !part.is_empty());
-            if name.as_ref().is_some_and(|name| !path(name)) {
-                return Err(Misuse::value(
-                    option,
-                    name.as_deref(),
-                    "a name without slashes at its ends",
-                ));
+            if let Some(name) = name
+                && name.split('/').any(str::is_empty)
+            {
+                return Err(Misuse::value(option, name, "a name without slashes at its ends"));
             }
         }
         if let Some(host) = &self.tls_generate
             && !hosts::is_host(host)
         {
-            return Err(Misuse::value("--moq-tls-generate", Some(host), "a host name"));
+            return Err(Misuse::value("--moq-tls-generate", host, "a host name"));
         }
-        if relay {
-            self.check_dialing()
-        } else {
-            self.check_serving(warnings)
+        match &self.connect {
+            Some(url) if !self.serve => self.check_dialing(url),
+            _ => self.check_serving(warnings),
         }
     }
 
@@ -80,7 +69,8 @@ impl Moq {
         Ok(())
     }
 
-    fn check_dialing(&self) -> Result<(), Misuse> {
+    fn check_dialing(&self, relay: &str) -> Result<(), Misuse> {
+        check_relay(relay)?;
         if self.tls_key.is_some() && self.tls_cert.is_none() {
             return Err(Misuse::Combination("`--moq-tls-key` needs `--moq-tls-cert`".into()));
         }
@@ -89,7 +79,7 @@ impl Moq {
 }
 
 fn check_relay(url: &str) -> Result<(), Misuse> {
-    let wrong = |wants| Err(Misuse::value("--moq-connect", Some(url), wants));
+    let wrong = |wants| Err(Misuse::value("--moq-connect", url, wants));
     let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| !scheme.is_empty()) else {
         return wrong("a URL such as https://relay.example.net/moq");
     };
@@ -108,7 +98,7 @@ fn check_bind(bind: &str) -> Result<(), Misuse> {
     match hosts::split_port(bind) {
         // `:4080` listens everywhere.
         Some((host, Some(_))) if host.is_empty() || hosts::is_host(host) => Ok(()),
-        _ => Err(Misuse::value("--moq-bind", Some(bind), "ADDR:PORT with a numeric port")),
+        _ => Err(Misuse::value("--moq-bind", bind, "ADDR:PORT with a numeric port")),
     }
 }
 

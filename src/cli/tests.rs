@@ -156,6 +156,23 @@ fn a_missing_or_wrong_value_is_named_with_what_would_be_right() {
     }
 }
 
+#[test]
+fn a_password_in_a_url_is_not_repeated() {
+    for arguments in [
+        ["--proxy", "https://u:hunter2@b.net"],
+        ["--allowed-origins", "https://u:hunter2@b.net"],
+        ["--moq-connect", "https://u:hunter2@b.net"],
+        ["--ice-servers", "turn:u:hunter2@b.net"],
+        ["--host", "u:hunter2@b.net"],
+    ] {
+        let message = refused(&arguments);
+        assert!(
+            message.contains(arguments[0]) && !message.contains("hunter2"),
+            "{message}"
+        );
+    }
+}
+
 /// and what this build says to the other eight.
 #[test]
 fn every_transport_is_known_and_only_webrtc_is_served() {
