@@ -1,11 +1,11 @@
 //! The self-signed certificate this process shows in every DTLS handshake.
 //!
-//! In: random bytes. Out: an X.509 v3 certificate (ECDSA P-256, SHA-256) and its PKCS #8 key, both DER. It is made once
-//! and shared by all sessions: peers know it by its fingerprint alone, and a key pair per session would cost a
-//!  handshake budget for nothing. Its dates are fixed and span every clock a board may have, 1970
-//! included. It carries no extensions, so it serves as client and as server.
-//! The few DER headers are written here: a builder crate would be larger than the certificate is worth.
-//! Sources: RFC 5280, RFC 5480, RFC 5758, RFC 8122.
+//! In: random bytes from the operating system, the one thing that `proto` does not get as a value. Out: an X.509 v3
+//! certificate (ECDSA P-256 with SHA-256) and its PKCS #8 key, both DER. It is made once and shared by all sessions:
+//! peers know it by its fingerprint alone, and a key pair per call would only delay the call. Its dates are fixed, so no
+//! clock is needed, and they span every clock a board may have, 1970 included. It has no extensions, so it serves as
+//! client and as server. The few DER headers are written here: a builder crate weighs more than its one use.
+//! Sources: RFC 5280 section 4.1, RFC 5758 section 3.2, RFC 8122.
 
 use std::fmt;
 use std::sync::OnceLock;
