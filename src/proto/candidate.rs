@@ -1,0 +1,288 @@
+//! ICE candidates: which of the peer's are used, and which addresses of this machine are offered.
+//!
+//! [`parse_remote`] takes one candidate of an offer or a PATCH as text and gives it back in the one spelling that str0m reads,
+//! or the reason why it is ignored. A bad candidate never costs the connection: the peer's own checks tell its address.
+//! [`local_addresses`] takes the interfaces of this machine and gives the addresses to offer, best first.
+//! Never used: names (no look-up leaves this runner for a peer), TCP, multicast, broadcast, unspecified addresses.
+//! Sources: RFC 8839 section 5.1, RFC 8445 section 5.1.1.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::config::Host;
+use crate::limits::{CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX};
+
+/// What the runner's own candidates imply for the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemotePolicy {
+    /// A loopback address is among the runner's candidates.
+    pub loopback_offered: bool,
+}
+
+/// A candidate that checks can be sent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usable {
+    /// `candidate:...` without what str0m does not need.
+    pub text: String,
+    pub addr: SocketAddr,
+}
+
+/// Why a candidate is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// No candidate, but the mark that none will follow.
+    EndOfCandidates,
+    TooLong,
+    Malformed,
+    /// A `.local` name, which a browser writes in place of an address it will not tell.
+    Mdns,
+    /// Any other name.
+    Name,
+    /// Not UDP.
+    Transport,
+    /// Not component 1; RTP and RTCP share one.
+    Component,
+    /// Port 0.
+    Port,
+    /// Unspecified, multicast, broadcast, or bound to a link that this end cannot name.
+    Address(IpAddr),
+    /// Loopback, when none is offered here.
+    Loopback(IpAddr),
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ignored::EndOfCandidates => write!(f, "it marks the end"),
+            Ignored::TooLong => write!(f, "it has more than {CANDIDATE_BYTES_MAX} bytes"),
+            Ignored::Malformed => write!(f, "it is not `candidate:... 1 udp PRIORITY ADDRESS PORT typ TYPE`"),
+            Ignored::Mdns => write!(f, "mDNS names are not looked up"),
+            Ignored::Name => write!(f, "names are not looked up"),
+            Ignored::Transport => write!(f, "only UDP is supported"),
+            Ignored::Component => write!(f, "only component 1 is supported"),
+            Ignored::Port => write!(f, "its port is 0"),
+            Ignored::Address(address) => write!(f, "nothing can be sent to {address}"),
+            Ignored::Loopback(address) => write!(f, "{address} is loopback, and the runner offers none"),
+        }
+    }
+}
+
+/// Parses one candidate of the peer, with or without `a=` and `candidate:` in front.
+///
+/// # Errors
+/// [`Ignored`]: the reason why it cannot be used.
+pub fn parse_remote(text: &str, policy: &RemotePolicy) -> Result<Usable, Ignored> {
+    if text.len() > CANDIDATE_BYTES_MAX {
+        return Err(Ignored::TooLong);
+    }
+    let text = text.trim();
+    let text = text.strip_prefix("a=").unwrap_or(text);
+    let text = text.strip_prefix("candidate:").unwrap_or(text);
+    if text.is_empty() || text == "end-of-candidates" {
+        return Err(Ignored::EndOfCandidates);
+    }
+    let mut words = text.split_ascii_whitespace();
+    let mut next = || words.next().ok_or(Ignored::Malformed);
+    let (foundation, component, transport) = (next()?, next()?, next()?);
+    let (priority, address, port) = (next()?, next()?, next()?);
+    let (typ, kind) = (next()?, next()?);
+    // RFC 8839: 1 to 32 characters. Its alphabet is not enforced, browsers were seen to leave it.
+    if foundation.len() > 32 || !foundation.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Ignored::Malformed);
+    }
+    let component: u16 = component.parse().map_err(|_| Ignored::Malformed)?;
+    let priority: u32 = priority.parse().map_err(|_| Ignored::Malformed)?;
+    let port: u16 = port.parse().map_err(|_| Ignored::Malformed)?;
+    if typ != "typ" || !matches!(kind, "host" | "srflx" | "prflx" | "relay") {
+        return Err(Ignored::Malformed);
+    }
+    if !transport.eq_ignore_ascii_case("udp") {
+        return Err(Ignored::Transport);
+    }
+    if component != 1 {
+        return Err(Ignored::Component);
+    }
+    let ip = parse_address(address)?;
+    if port == 0 {
+        return Err(Ignored::Port);
+    }
+    check_remote_address(ip, policy)?;
+    // The pair priority of RFC 8445 section 6.1.2.3 overflows 64 bits above this range, which is also the permitted one.
+    let priority = priority.clamp(1, i32::MAX as u32);
+    let mut normal = format!("candidate:{foundation} 1 udp {priority} {ip} {port} typ {kind}");
+    if let Some(ufrag) = extension(words, "ufrag") {
+        normal.push_str(" ufrag ");
+        normal.push_str(ufrag);
+    }
+    Ok(Usable {
+        text: normal,
+        addr: SocketAddr::new(ip, port),
+    })
+}
+
+/// Returns the value of an extension of a candidate: pairs of words follow its type.
+///
+/// The user name fragment matters after a restart of ICE: str0m drops candidates of the time before by it.
+fn extension<'a>(mut words: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+    while let (Some(key), Some(value)) = (words.next(), words.next()) {
+        if key == name && value.len() <= ICE_UFRAG_BYTES_MAX && value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn parse_address(address: &str) -> Result<IpAddr, Ignored> {
+    if let Ok(ip) = address.parse::<IpAddr>() {
+        return Ok(ip.to_canonical());
+    }
+    let name = address.trim_end_matches('.').to_ascii_lowercase();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if name.ends_with(".local") {
+        Err(Ignored::Mdns)
+    } else if name.bytes().all(is_name) && name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
+        Err(Ignored::Name)
+    } else {
+        Err(Ignored::Malformed)
+    }
+}
+
+fn check_remote_address(ip: IpAddr, policy: &RemotePolicy) -> Result<(), Ignored> {
+    let reachable = match ip {
+        // RFC 1122 section 3.2.1.3: the whole block 0/8 means "this network" and is never a destination.
+        IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast(),
+        // A link-local address needs the interface's name, which means nothing on another machine.
+        IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && !v6.is_unicast_link_local(),
+    };
+    if !reachable {
+        return Err(Ignored::Address(ip));
+    }
+    if ip.is_loopback() && !policy.loopback_offered {
+        return Err(Ignored::Loopback(ip));
+    }
+    Ok(())
+}
+
+/// One address of one interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub addr: IpAddr,
+}
+
+/// What the command line says about candidates.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalPolicy<'a> {
+    /// Where the HTTP server listens.
+    pub host: Host,
+    /// The one address that microcontrollers are offered.
+    pub embedded: Option<Ipv4Addr>,
+    /// Further addresses, behind which this machine is reached.
+    pub extra: &'a [IpAddr],
+}
+
+/// Returns the addresses to offer as host candidates, best first, each once.
+///
+/// A runner with `--embedded` offers its one address and nothing else: devices try candidates one after the other, 17 s for a
+/// dead one, and what is filtered out of an answer need not be in it.
+pub fn local_addresses(interfaces: &[Interface], policy: LocalPolicy<'_>) -> Vec<IpAddr> {
+    if let Some(address) = policy.embedded {
+        return vec![IpAddr::V4(address)];
+    }
+    let (found, last) = match policy.host {
+        // 127.0.0.1 is where clients of `localhost` are, even if the list of interfaces could not be read.
+        Host::Localhost => (
+            usable(interfaces, |_| true),
+            loopback(interfaces, Some(Ipv4Addr::LOCALHOST)),
+        ),
+        Host::Address(address) if address.is_loopback() => (usable(interfaces, |_| true), vec![address]),
+        Host::Address(address) if address.is_unspecified() => {
+            let found = usable(interfaces, |other| other.is_ipv4() == address.is_ipv4());
+            // A machine without a network still serves clients of its own.
+            let alone = found.is_empty() && policy.extra.is_empty();
+            (found, if alone { loopback(interfaces, None) } else { Vec::new() })
+        }
+        Host::Address(address) => (vec![address.to_canonical()], Vec::new()),
+    };
+    let mut addresses = Vec::new();
+    let extra = policy.extra.iter().map(|address| address.to_canonical());
+    for address in extra.chain(found) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses.truncate(LOCAL_ADDRESSES_MAX.saturating_sub(last.len()));
+    addresses.extend(last.into_iter().filter(|address| !policy.extra.contains(address)));
+    addresses.truncate(LOCAL_ADDRESSES_MAX);
+    addresses
+}
+
+/// Returns the addresses of the interfaces that lead to other machines, or of the rest when there are none.
+fn usable(interfaces: &[Interface], family: impl Fn(IpAddr) -> bool) -> Vec<IpAddr> {
+    let possible: Vec<(&str, IpAddr)> = interfaces
+        .iter()
+        .map(|interface| (interface.name.as_str(), interface.addr.to_canonical()))
+        .filter(|(_, address)| family(*address) && is_offerable(*address))
+        .collect();
+    let leads_out = |(name, _): &(&str, IpAddr)| !is_for_guests(name);
+    let mut chosen: Vec<_> = possible.iter().copied().filter(leads_out).collect();
+    if chosen.is_empty() {
+        chosen = possible;
+    }
+    // The sort is stable: among equals, the order in which the system lists them stays.
+    chosen.sort_by_key(|(name, address)| (address.is_ipv6(), is_tunnel(name)));
+    chosen.into_iter().map(|(_, address)| address).collect()
+}
+
+/// Returns the loopback addresses, IPv4 first, each once.
+fn loopback(interfaces: &[Interface], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
+    let listed = interfaces.iter().map(|interface| interface.addr.to_canonical());
+    let mut found: Vec<IpAddr> = listed
+        .filter(IpAddr::is_loopback)
+        .chain(always.map(IpAddr::V4))
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Tells whether an address can stand in a candidate that other machines can use.
+fn is_offerable(address: IpAddr) -> bool {
+    let link_bound = match address {
+        // 169.254/16 is what an interface gives itself when nobody gave it an address; str0m refuses it.
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        // Such an address needs an interface's name beside it, which a candidate has no room for.
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !link_bound && !address.is_loopback() && !address.is_unspecified() && !address.is_multicast()
+}
+
+/// Tells whether an interface serves containers and virtual machines on this machine: others cannot reach it.
+fn is_for_guests(name: &str) -> bool {
+    const PREFIXES: [&str; 13] = [
+        "docker", "veth", "virbr", "lxc", "lxd", "cni", "flannel", "cali", "podman", "vmnet", "vboxnet", "vnet", "kube",
+    ];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_container_bridge(name)
+}
+
+/// Container networks are called `br-` and twelve hexadecimal digits; `br-lan` is the home network of many routers.
+fn is_container_bridge(name: &str) -> bool {
+    name.strip_prefix("br-")
+        .is_some_and(|id| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Tells whether an interface is a virtual private network: usable, but a detour for neighbours.
+fn is_tunnel(name: &str) -> bool {
+    const PREFIXES: [&str; 9] = [
+        "tun",
+        "tap",
+        "wg",
+        "tailscale",
+        "zt",
+        "utun",
+        "ppp",
+        "ipsec",
+        "nordlynx",
+    ];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}

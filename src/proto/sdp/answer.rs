@@ -1,0 +1,316 @@
+//! Answers under `--embedded`: what microcontrollers are told, and the little that changes for browsers.
+//!
+//! In: str0m's answer and the address of `--host`. Out: the same answer with that address as its only candidate, every line
+//! with CRLF. For a device also without everything that its parser trips over, and checked: it copies lines into 256 bytes
+//! unseen, believes the last fingerprint and the last SSRC, tries candidates in the order of the text, and reads 4096 bytes.
+//! Refused: an answer that breaks one of these rules; a failed check is an error reply, for the device shows no sign of harm
+//! until it restarts. Source: the field notes on embedded clients, section 4.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::{payload_type, split_attribute, split_line};
+use crate::limits::{DEVICE_BODY_BYTES_MAX, DEVICE_LINE_BYTES_MAX, LOCAL_ADDRESSES_MAX, PC_ID_BYTES_MAX};
+
+/// Why an answer must not be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceAnswerError {
+    /// No candidate has the address of `--host`; these others exist.
+    NoCandidate { host: Ipv4Addr, available: Vec<String> },
+    /// The audio section has no Opus.
+    NoOpus,
+    /// Not exactly one SHA-256 fingerprint of 32 bytes.
+    Fingerprint,
+    /// Not exactly one SSRC in the audio section.
+    Ssrc { count: usize },
+    /// A DTLS role other than `active`; the device only waits for a handshake.
+    Setup,
+    /// ICE-lite: the device needs the runner's checks to stay connected.
+    IceLite,
+    /// A line with a control character.
+    Unreadable,
+    /// A line that would write past the device's buffer.
+    LongLine { bytes: usize },
+    /// The JSON body would not be read whole.
+    LongBody { bytes: usize },
+}
+
+impl fmt::Display for DeviceAnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no answer for an embedded client: ")?;
+        match self {
+            DeviceAnswerError::NoCandidate { host, available } if available.is_empty() => {
+                write!(
+                    f,
+                    "no candidate has the address {host} of --host, and there is no other"
+                )
+            }
+            DeviceAnswerError::NoCandidate { host, available } => write!(
+                f,
+                "no candidate has the address {host} of --host, only {}",
+                available.join(", ")
+            ),
+            DeviceAnswerError::NoOpus => write!(f, "audio without Opus, which is all that is spoken here"),
+            DeviceAnswerError::Fingerprint => write!(f, "not exactly one SHA-256 fingerprint"),
+            DeviceAnswerError::Ssrc { count } => write!(f, "{count} audio SSRCs in place of one"),
+            DeviceAnswerError::Setup => write!(f, "the DTLS role is not `active`"),
+            DeviceAnswerError::IceLite => write!(f, "ICE-lite"),
+            DeviceAnswerError::Unreadable => write!(f, "a control character in a line"),
+            DeviceAnswerError::LongLine { bytes } => {
+                write!(f, "a line of {bytes} bytes, {DEVICE_LINE_BYTES_MAX} are taken")
+            }
+            DeviceAnswerError::LongBody { bytes } => {
+                write!(f, "a body of {bytes} bytes, {DEVICE_BODY_BYTES_MAX} are taken")
+            }
+        }
+    }
+}
+
+/// Keeps only the candidates with the address of `--host`, for a browser on a runner for embedded clients.
+///
+/// # Errors
+/// [`DeviceAnswerError::NoCandidate`] when none is left.
+pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, DeviceAnswerError> {
+    let mut candidates = Candidates::new(host);
+    let mut text = String::with_capacity(answer.len());
+    for line in answer.lines() {
+        if line
+            .strip_prefix("a=candidate:")
+            .is_none_or(|value| candidates.is_of_host(value))
+        {
+            text.push_str(line);
+            text.push_str("\r\n");
+        }
+    }
+    candidates.found()?;
+    Ok(text)
+}
+
+/// Rewrites an answer for a microcontroller.
+///
+/// # Errors
+/// [`DeviceAnswerError`]: the rule that even the rewritten answer breaks.
+pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr) -> Result<String, DeviceAnswerError> {
+    let opus = opus_payload_type(answer).ok_or(DeviceAnswerError::NoOpus)?;
+    let mut rewrite = Rewrite {
+        candidates: Candidates::new(host),
+        opus,
+        in_audio: false,
+        fingerprints: Vec::new(),
+        ssrcs: Vec::new(),
+        active: false,
+    };
+    let mut text = String::with_capacity(answer.len());
+    for line in answer.lines() {
+        if let Some(line) = rewrite.line(line)? {
+            check_line(&line)?;
+            text.push_str(&line);
+            text.push_str("\r\n");
+        }
+    }
+    rewrite.check()?;
+    check_body(&text)?;
+    Ok(text)
+}
+
+/// What is known at a line about the lines before it.
+struct Rewrite {
+    candidates: Candidates,
+    opus: u8,
+    in_audio: bool,
+    /// Distinct values, upper case.
+    fingerprints: Vec<String>,
+    /// Distinct SSRCs of the audio section.
+    ssrcs: Vec<String>,
+    active: bool,
+}
+
+impl Rewrite {
+    /// Returns the line as the device may see it, `None` when it may not.
+    fn line(&mut self, line: &str) -> Result<Option<String>, DeviceAnswerError> {
+        let Some((kind, value)) = split_line(line) else {
+            return Ok(None);
+        };
+        Ok(match kind {
+            'm' => {
+                self.in_audio = value.starts_with("audio ");
+                Some(if self.in_audio {
+                    self.opus_only(line)
+                } else {
+                    line.to_owned()
+                })
+            }
+            'a' => self.attribute(value)?.map(|attribute| format!("a={attribute}")),
+            _ => Some(line.to_owned()),
+        })
+    }
+
+    fn attribute(&mut self, attribute: &str) -> Result<Option<String>, DeviceAnswerError> {
+        let (name, value) = split_attribute(attribute);
+        let keep = match name {
+            "fingerprint" => return self.fingerprint(value),
+            // Any further line, even the same, would only cost room.
+            "candidate" => self.candidates.found().is_err() && self.candidates.is_of_host(value),
+            "ssrc" => self.in_audio && self.ssrc(value),
+            "ice-lite" => return Err(DeviceAnswerError::IceLite),
+            "setup" if value != "active" => return Err(DeviceAnswerError::Setup),
+            "setup" => {
+                self.active = true;
+                true
+            }
+            "rtpmap" | "fmtp" if self.in_audio => payload_type(value) == Some(self.opus),
+            "rtcp" | "rtcp-fb" | "rtcp-rsize" | "ice-options" | "end-of-candidates" | "ssrc-group" => false,
+            _ => !name.starts_with("extmap") && !name.starts_with("msid"),
+        };
+        Ok(keep.then(|| attribute.to_owned()))
+    }
+
+    /// The device believes the last fingerprint, whatever its algorithm, and compares letters, not bytes.
+    fn fingerprint(&mut self, value: &str) -> Result<Option<String>, DeviceAnswerError> {
+        let (algorithm, hex) = value.split_once(' ').ok_or(DeviceAnswerError::Fingerprint)?;
+        if !algorithm.eq_ignore_ascii_case("sha-256") {
+            return Ok(None);
+        }
+        let hex = hex.trim().to_ascii_uppercase();
+        let is_byte = |pair: &str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if hex.split(':').count() != 32 || !hex.split(':').all(is_byte) {
+            return Err(DeviceAnswerError::Fingerprint);
+        }
+        let attribute = format!("fingerprint:sha-256 {hex}");
+        if !self.fingerprints.contains(&hex) {
+            self.fingerprints.push(hex);
+        }
+        Ok(Some(attribute))
+    }
+
+    /// Keeps the first `cname` line of each SSRC.
+    fn ssrc(&mut self, value: &str) -> bool {
+        let (ssrc, about) = value.split_once(' ').unwrap_or((value, ""));
+        let new = !self.ssrcs.iter().any(|known| known == ssrc);
+        let keep = new && about.starts_with("cname:");
+        if keep {
+            self.ssrcs.push(ssrc.to_owned());
+        }
+        keep
+    }
+
+    fn opus_only(&self, line: &str) -> String {
+        let kept: Vec<&str> = line
+            .split(' ')
+            .enumerate()
+            .filter(|(index, word)| *index < 3 || payload_type(word) == Some(self.opus))
+            .map(|(_, word)| word)
+            .collect();
+        kept.join(" ")
+    }
+
+    fn check(&self) -> Result<(), DeviceAnswerError> {
+        self.candidates.found()?;
+        if self.fingerprints.len() != 1 {
+            return Err(DeviceAnswerError::Fingerprint);
+        }
+        if self.ssrcs.len() != 1 {
+            return Err(DeviceAnswerError::Ssrc {
+                count: self.ssrcs.len(),
+            });
+        }
+        if !self.active {
+            return Err(DeviceAnswerError::Setup);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the Opus payload type that the audio section prefers.
+fn opus_payload_type(answer: &str) -> Option<u8> {
+    let mut audio = answer.lines().skip_while(|line| !line.starts_with("m=audio "));
+    let formats = audio.next()?.split(' ').skip(3);
+    let attributes = audio.take_while(|line| !line.starts_with("m="));
+    let opus: Vec<u8> = attributes
+        .filter_map(|line| line.strip_prefix("a=rtpmap:"))
+        .filter(|value| {
+            let codec = value.split(' ').nth(1).and_then(|codec| codec.split('/').next());
+            codec.is_some_and(|name| name.eq_ignore_ascii_case("opus"))
+        })
+        .filter_map(payload_type)
+        .collect();
+    formats.filter_map(payload_type).find(|format| opus.contains(format))
+}
+
+/// The candidates seen so far: whether one was of the host, and the addresses of the others.
+struct Candidates {
+    host: Ipv4Addr,
+    found: bool,
+    others: Vec<String>,
+}
+
+impl Candidates {
+    fn new(host: Ipv4Addr) -> Self {
+        Candidates {
+            host,
+            found: false,
+            others: Vec::new(),
+        }
+    }
+
+    /// Tells whether the value of a candidate attribute is a UDP host candidate with the host's address, by its fields.
+    fn is_of_host(&mut self, value: &str) -> bool {
+        let words: Vec<&str> = value.split_ascii_whitespace().collect();
+        let [
+            foundation,
+            component,
+            transport,
+            _,
+            address,
+            _,
+            typ,
+            kind,
+            ref rest @ ..,
+        ] = words[..]
+        else {
+            return false;
+        };
+        let fits = address.parse() == Ok(IpAddr::V4(self.host))
+            && component == "1"
+            && transport.eq_ignore_ascii_case("udp")
+            && (typ, kind) == ("typ", "host")
+            && !rest.contains(&"raddr")
+            // A device keeps 32 bytes of it.
+            && foundation.len() < 32;
+        self.found |= fits;
+        if !fits && self.others.len() < LOCAL_ADDRESSES_MAX && !self.others.iter().any(|other| other == address) {
+            self.others.push(address.to_owned());
+        }
+        fits
+    }
+
+    fn found(&self) -> Result<(), DeviceAnswerError> {
+        if self.found {
+            return Ok(());
+        }
+        Err(DeviceAnswerError::NoCandidate {
+            host: self.host,
+            available: self.others.clone(),
+        })
+    }
+}
+
+fn check_line(line: &str) -> Result<(), DeviceAnswerError> {
+    if line.contains(char::is_control) {
+        return Err(DeviceAnswerError::Unreadable);
+    }
+    if line.len() > DEVICE_LINE_BYTES_MAX {
+        return Err(DeviceAnswerError::LongLine { bytes: line.len() });
+    }
+    Ok(())
+}
+
+/// Counts the body as it is sent, escapes included: each line end takes four bytes.
+fn check_body(sdp: &str) -> Result<(), DeviceAnswerError> {
+    let frame = r#"{"sdp":,"type":"answer","pc_id":""}"#.len() + PC_ID_BYTES_MAX;
+    let bytes = frame + serde_json::Value::from(sdp).to_string().len();
+    if bytes > DEVICE_BODY_BYTES_MAX {
+        return Err(DeviceAnswerError::LongBody { bytes });
+    }
+    Ok(())
+}
