@@ -1,3 +1,42 @@
+//! The runner that puts a voice bot on a small computer.
+//!
+//! One HTTP server spawns a bot for every session and connects it to whoever talks, a browser or a microcontroller over
+//! WebRTC. A developer writes `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`].
+//!
+//! # The house
+//!
+//! - [`bot`]: the entry contract, arguments and the media handle; [`rtvi`]: the conversation protocol of the clients, in one
+//!   line; [`bots`]: the two built-in bots.
+//! - `cli`: arguments and environment become a [`config::Config`]; `logging`: one line per record, with the session at its
+//!   head; [`limits`]: every cap and time limit.
+//! - `proto`: pure cores. Bytes, values and `now` come in, values come out: routes, bodies, SDP, one peer connection, one
+//!   session, audio.
+//! - `io`: sockets, tasks, the clock. It stamps the time, moves bytes, and does what `proto` answers.
+//! - `page`: the built-in page, embedded.
+//!
+//! # Three laws
+//!
+//! 1. `proto` is pure: no sockets, tasks, files, environment; time and randomness enter as values.
+//! 2. `io` decides nothing about a protocol.
+//! 3. Everything has a cap, and every cap has a name in [`limits`].
+
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// A test may take the clock once, as the origin of its own time.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod aliases;
 pub mod bot;
+pub mod bots;
+mod cli;
 pub mod config;
+#[doc(hidden)]
+pub mod io;
 pub mod limits;
+pub mod logging;
+mod page;
+#[doc(hidden)]
+pub mod proto;
+pub mod rtvi;
+
+pub use bot::{Audio, BotError, Event, Media, RunnerArguments};
+pub use cli::start::main;

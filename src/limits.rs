@@ -22,10 +22,14 @@ pub const RATES_HZ: RangeInclusive<u32> = 8_000..=48_000;
 pub const AUDIO_IN_FRAMES_MAX: usize = 50;
 /// Other events that wait for a slow bot: a burst of client messages at the start of a talk fits many times.
 pub const EVENTS_IN_MAX: usize = 256;
+/// Bytes of messages that wait for a slow bot: four of the longest.
+pub const MESSAGES_IN_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// Speech that waits to be sent: enough to ride over a bot's own pauses, little enough to stay small.
 pub const AUDIO_OUT_QUEUE: Duration = Duration::from_millis(500);
 /// Messages that wait for the caller's channel; clients that never open one cost no more than this.
 pub const MESSAGES_OUT_MAX: usize = 64;
+/// Bytes of messages that wait for the caller's channel: four of the longest.
+pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 // ---- sessions
 

@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+pub use crate::proto::session::LeaveReason;
 use crate::limits::{
-    AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MESSAGES_OUT_MAX, RATES_HZ,
+    AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
+    RATES_HZ,
 };
 
 /// The rates of PCM that a bot asks for, in Hz.
@@ -67,44 +69,6 @@ pub enum Event {
     Resumed,
     /// The session is over; nothing follows.
     Left(LeaveReason),
-}
-
-/// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LeaveReason {
-    /// The caller left in good order.
-    Left,
-    /// The caller vanished without a word.
-    Vanished,
-    /// The connection was never completed.
-    NeverConnected,
-    /// Another session of the same device took its place.
-    Replaced,
-    /// The bot returned.
-    BotEnded,
-    /// The bot failed or panicked.
-    BotFailed,
-    /// The runner is stopping.
-    Shutdown,
-    /// The transport broke.
-    Failed,
-}
-
-impl LeaveReason {
-    /// Returns the words that the log uses.
-    pub fn words(self) -> &'static str {
-        match self {
-            LeaveReason::Left => "caller left",
-            LeaveReason::Vanished => "caller vanished",
-            LeaveReason::NeverConnected => "never connected",
-            LeaveReason::Replaced => "replaced by a new session of the same device",
-            LeaveReason::BotEnded => "bot ended",
-            LeaveReason::BotFailed => "bot failed",
-            LeaveReason::Shutdown => "runner stopped",
-            LeaveReason::Failed => "transport failed",
-        }
-    }
 }
 
 /// PCM of one packet: `i16` mono at [`AudioFrame::rate_hz`]. Its memory goes back to the session when it is dropped.
@@ -229,9 +193,13 @@ impl Events {
             {
                 let mut inbound = lock(&self.0.inbound);
                 if let Some(mut event) = inbound.events.pop_front() {
-                    if let Event::Audio(frame) = &mut event {
-                        inbound.frames -= 1;
-                        frame.home = Some(self.0.clone());
+                    match &mut event {
+                        Event::Audio(frame) => {
+                            inbound.frames -= 1;
+                            frame.home = Some(self.0.clone());
+                        }
+                        Event::Message(text) => inbound.message_bytes -= text.len(),
+                        _ => {}
                     }
                     return Some(event);
                 }
@@ -292,11 +260,7 @@ impl Output {
             if outbound.ended {
                 return Err(MediaError);
             }
-            if outbound.messages.len() == MESSAGES_OUT_MAX {
-                outbound.messages.pop_front();
-                outbound.messages_dropped += 1;
-            }
-            outbound.messages.push_back(text.into());
+            outbound.push_message(text.into());
         }
         self.0.to_link.notify_one();
         Ok(())
@@ -357,28 +321,26 @@ impl Link {
         lock(&self.0.outbound).audio
     }
 
-    /// Hands an event to the bot. Audio goes through [`Link::push_audio`].
+    /// Hands an event to the bot. Audio goes through [`Link::push_audio`], which spares a copy.
     ///
-    /// A bot that reads nothing loses the oldest event that is not the end of the session.
+    /// A bot that reads nothing loses the oldest messages first: a caller that floods it cannot hide what happened.
     pub fn push(&self, event: Event) {
+        if let Event::Audio(frame) = event {
+            return self.push_audio(&frame, frame.rate_hz);
+        }
         let mut inbound = lock(&self.0.inbound);
         if inbound.ended {
             return;
         }
-        if let Event::Left(_) = event {
-            inbound.ended = true;
-        }
-        if inbound.events.len() - inbound.frames >= EVENTS_IN_MAX {
-            let oldest = inbound
-                .events
-                .iter()
-                .position(|event| !matches!(event, Event::Audio(_)));
-            if let Some(oldest) = oldest {
-                inbound.events.remove(oldest);
-                inbound.events_dropped += 1;
-            }
+        match &event {
+            Event::Left(_) => inbound.ended = true,
+            Event::Message(text) => inbound.message_bytes += text.len(),
+            _ => {}
         }
         inbound.events.push_back(event);
+        while inbound.events.len() - inbound.frames > EVENTS_IN_MAX || inbound.message_bytes > MESSAGES_IN_BYTES_MAX {
+            inbound.drop_oldest_event();
+        }
         drop(inbound);
         self.0.to_bot.notify_one();
     }
@@ -433,7 +395,10 @@ impl Link {
 
     /// Takes the next message to the caller.
     pub fn take_message(&self) -> Option<String> {
-        lock(&self.0.outbound).messages.pop_front()
+        let mut outbound = lock(&self.0.outbound);
+        let text = outbound.messages.pop_front()?;
+        outbound.message_bytes -= text.len();
+        Some(text)
     }
 
     /// Returns what the queues had to drop.
@@ -489,6 +454,8 @@ struct Inbound {
     events: VecDeque<Event>,
     /// How many of `events` are audio.
     frames: usize,
+    /// How many bytes of text are in `events`.
+    message_bytes: usize,
     spare: Vec<Vec<i16>>,
     frames_dropped: u64,
     events_dropped: u64,
@@ -496,6 +463,20 @@ struct Inbound {
 }
 
 impl Inbound {
+    /// Drops the oldest message or, where there is none, the oldest event that is not audio.
+    fn drop_oldest_event(&mut self) {
+        let is_message = |event: &Event| matches!(event, Event::Message(_));
+        let oldest = self
+            .events
+            .iter()
+            .position(is_message)
+            .or_else(|| self.events.iter().position(|event| !matches!(event, Event::Audio(_))));
+        if let Some(Event::Message(text)) = oldest.and_then(|oldest| self.events.remove(oldest)) {
+            self.message_bytes -= text.len();
+        }
+        self.events_dropped += 1;
+    }
+
     /// Removes the oldest frame and returns its memory.
     fn take_oldest_frame(&mut self) -> Vec<i16> {
         let oldest = self
@@ -518,6 +499,8 @@ struct Outbound {
     audio: Option<Audio>,
     samples: VecDeque<i16>,
     messages: VecDeque<String>,
+    /// How many bytes of text are in `messages`.
+    message_bytes: usize,
     messages_dropped: u64,
     /// Counts interruptions, so that a waiting `send_audio` sees that it was overtaken.
     epoch: u64,
@@ -526,6 +509,19 @@ struct Outbound {
 }
 
 impl Outbound {
+    /// Queues a text; the oldest ones make room. One alone is kept, however long: the channel knows what it takes.
+    fn push_message(&mut self, text: String) {
+        self.message_bytes += text.len();
+        self.messages.push_back(text);
+        while self.messages.len() > MESSAGES_OUT_MAX
+            || (self.message_bytes > MESSAGES_OUT_BYTES_MAX && self.messages.len() > 1)
+        {
+            let oldest = self.messages.pop_front().unwrap_or_default();
+            self.message_bytes -= oldest.len();
+            self.messages_dropped += 1;
+        }
+    }
+
     /// Returns how many samples the queue still takes.
     fn room(&self) -> usize {
         let rate_hz = self.audio.unwrap_or_default().out_rate_hz as usize;
@@ -538,3 +534,6 @@ impl Outbound {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,408 @@
+//! Both sides of a session's media against each other: order, caps, waits and ends.
+//!
+//! Futures are polled by hand: what waits is seen to wait, and nothing depends on time.
+
+use std::pin::pin;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::*;
+use crate::limits::MESSAGE_BYTES_MAX;
+
+fn open() -> (Link, Media) {
+    let (link, seat) = pair();
+    (link, seat.open(Audio::at(16_000)))
+}
+
+/// Returns what a future has to give without waiting.
+fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Takes the next event, which must be there.
+fn next(media: &mut Media) -> Event {
+    ready(media.recv())
+        .expect("an event is there")
+        .expect("the session goes on")
+}
+
+/// Takes every event that is there, and returns each in a few letters.
+fn words(media: &mut Media) -> Vec<String> {
+    let mut words = Vec::new();
+    while let Some(Some(event)) = ready(media.recv()) {
+        words.push(match event {
+            Event::Audio(frame) => format!("audio {}", frame[0]),
+            Event::Message(text) => format!("message {text}"),
+            other => format!("{other:?}"),
+        });
+    }
+    words
+}
+
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn events_arrive_in_order_and_wake_the_bot() {
+    let (link, mut media) = open();
+    let wakes = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(wakes.clone());
+    let mut context = Context::from_waker(&waker);
+    {
+        let mut waiting = pin!(media.recv());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        link.push(Event::Joined);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(
+            waiting.as_mut().poll(&mut context),
+            Poll::Ready(Some(Event::Joined))
+        ));
+    }
+    link.push_audio(&[7, 8], 48_000);
+    link.push(Event::Message("a".to_owned()));
+    link.push(Event::Dtmf('#'));
+    link.push_audio(&[9], 48_000);
+    match next(&mut media) {
+        Event::Audio(frame) => assert_eq!((&frame[..], frame.rate_hz()), (&[7, 8][..], 48_000)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(words(&mut media), ["message a", "Dtmf('#')", "audio 9"]);
+}
+
+#[test]
+fn a_wait_that_is_given_up_loses_no_event() {
+    let (link, mut media) = open();
+    {
+        let mut waiting = pin!(media.recv());
+        assert!(
+            waiting
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        link.push(Event::Lost);
+    }
+    assert!(matches!(next(&mut media), Event::Lost));
+}
+
+#[test]
+fn a_full_inbound_queue_drops_the_oldest_audio_and_nothing_else() {
+    let (link, mut media) = open();
+    link.push(Event::Joined);
+    let frames = AUDIO_IN_FRAMES_MAX as i16;
+    for count in 0..frames {
+        link.push_audio(&[count], 16_000);
+    }
+    assert_eq!(link.dropped(), Dropped::default(), "the queue holds that much");
+    link.push(Event::Message("x".to_owned()));
+    for count in frames..frames + 3 {
+        link.push_audio(&[count], 16_000);
+    }
+    assert_eq!(link.dropped().frames_in, 3);
+
+    let words = words(&mut media);
+    assert_eq!(words.len(), 2 + AUDIO_IN_FRAMES_MAX);
+    assert_eq!((words[0].as_str(), words[1].as_str()), ("Joined", "audio 3"));
+    let after_message = words.iter().skip_while(|word| *word != "message x").nth(1);
+    assert_eq!(after_message, Some(&format!("audio {frames}")));
+}
+
+#[test]
+fn audio_pushed_as_an_event_counts_as_audio() {
+    let (link, mut media) = open();
+    for count in 0..AUDIO_IN_FRAMES_MAX as i16 + 1 {
+        link.push(Event::Audio(AudioFrame::new(vec![count], 16_000)));
+    }
+    assert_eq!((link.dropped().frames_in, link.dropped().events_in), (1, 0));
+    assert_eq!(words(&mut media).len(), AUDIO_IN_FRAMES_MAX);
+}
+
+/// A caller that floods the bot loses its own messages; joining, speech and leaving stay.
+#[test]
+fn a_flood_of_messages_hides_no_other_event() {
+    let (link, mut media) = open();
+    link.push(Event::Joined);
+    for count in 0..EVENTS_IN_MAX - 1 {
+        link.push(Event::Message(count.to_string()));
+    }
+    assert_eq!(link.dropped().events_in, 0, "the queue holds that many");
+    for count in 0..10 {
+        link.push(Event::Message(format!("late {count}")));
+    }
+    link.push(Event::SpeechStopped);
+    link.push(Event::Left(LeaveReason::Left));
+    assert_eq!(link.dropped().events_in, 12);
+    let words = words(&mut media);
+    assert_eq!(words.len(), EVENTS_IN_MAX);
+    assert_eq!((words[0].as_str(), words[1].as_str()), ("Joined", "message 12"));
+    assert_eq!(
+        words[EVENTS_IN_MAX - 3..],
+        ["message late 9", "SpeechStopped", "Left(Left)"]
+    );
+}
+
+#[test]
+fn events_without_messages_are_bounded_too() {
+    let (link, mut media) = open();
+    for key in 0..=EVENTS_IN_MAX {
+        link.push(Event::Dtmf(if key == 0 { '0' } else { '1' }));
+    }
+    assert_eq!(link.dropped().events_in, 1);
+    assert!(matches!(next(&mut media), Event::Dtmf('1')));
+}
+
+#[test]
+fn waiting_messages_are_bounded_in_bytes_both_ways() {
+    let (link, mut media) = open();
+    let long = "x".repeat(MESSAGE_BYTES_MAX);
+    let fit = MESSAGES_IN_BYTES_MAX / MESSAGE_BYTES_MAX;
+    for _ in 0..fit {
+        link.push(Event::Message(long.clone()));
+    }
+    assert_eq!(link.dropped().events_in, 0);
+    link.push(Event::Message("y".to_owned()));
+    assert_eq!(link.dropped().events_in, 1);
+    assert_eq!(words(&mut media).len(), fit);
+    assert_eq!(lock(&link.0.inbound).message_bytes, 0);
+    link.push(Event::Message("x".repeat(MESSAGES_IN_BYTES_MAX + 1)));
+    assert_eq!(words(&mut media).len(), 0, "no cap holds a text so long");
+    assert_eq!(lock(&link.0.inbound).message_bytes, 0);
+
+    let fit = MESSAGES_OUT_BYTES_MAX / MESSAGE_BYTES_MAX;
+    for _ in 0..fit {
+        media.send_message(long.clone()).expect("the session goes on");
+    }
+    assert_eq!(link.dropped().messages_out, 0);
+    media.send_message("y").expect("the session goes on");
+    assert_eq!(link.dropped().messages_out, 1);
+    assert_eq!(std::iter::from_fn(|| link.take_message()).count(), fit);
+    assert_eq!(lock(&link.0.outbound).message_bytes, 0);
+}
+
+#[test]
+fn waiting_messages_to_the_caller_are_bounded_in_number() {
+    let (link, media) = open();
+    for count in 0..=MESSAGES_OUT_MAX {
+        media.send_message(count.to_string()).expect("the session goes on");
+    }
+    assert_eq!(link.dropped().messages_out, 1);
+    let texts: Vec<String> = std::iter::from_fn(|| link.take_message()).collect();
+    assert_eq!((texts.len(), texts[0].as_str()), (MESSAGES_OUT_MAX, "1"));
+    assert_eq!(texts.last().map(String::as_str), Some("64"));
+}
+
+/// 500 ms at 16 kHz are 8000 samples; the sample after them waits until the transport has taken some.
+#[test]
+fn a_full_outbound_queue_makes_the_bot_wait() {
+    let (link, media) = open();
+    let pcm: Vec<i16> = (0..8_400).map(|count| count as i16).collect();
+    assert_eq!(ready(media.send_audio(&pcm[..8_000])), Some(Ok(())));
+    assert_eq!(ready(media.send_audio(&[])), Some(Ok(())), "nothing always fits");
+
+    let wakes = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(wakes.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut sending = pin!(media.send_audio(&pcm[8_000..]));
+    assert!(sending.as_mut().poll(&mut context).is_pending());
+    let mut taken = Vec::new();
+    assert_eq!(link.take_audio(&mut taken, 320), 320);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert!(
+        sending.as_mut().poll(&mut context).is_pending(),
+        "80 samples have no room yet"
+    );
+    assert_eq!(link.take_audio(&mut taken, 320), 320);
+    assert_eq!(sending.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    while link.take_audio(&mut taken, 999) > 0 {}
+    assert_eq!(taken, pcm, "in order, nothing twice, nothing lost");
+    assert!(!link.has_audio());
+    assert_eq!(link.take_audio(&mut taken, 320), 0);
+}
+
+#[test]
+fn an_interruption_overtakes_speech_that_waits() {
+    let (link, media) = open();
+    let voice = media.output().clone();
+    let mut context = Context::from_waker(Waker::noop());
+    let pcm = [1; 20_000];
+    {
+        let mut sending = pin!(media.send_audio(&pcm));
+        assert!(sending.as_mut().poll(&mut context).is_pending());
+        voice.interrupt();
+        assert!(!link.has_audio());
+        assert_eq!(sending.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    }
+    assert!(!link.has_audio(), "what waited is gone with what was queued");
+    assert!(link.take_interruption());
+    assert!(!link.take_interruption(), "it is told once");
+
+    assert_eq!(ready(media.send_audio(&[5; 10])), Some(Ok(())));
+    let mut taken = Vec::new();
+    link.take_audio(&mut taken, 100);
+    assert_eq!(taken, [5; 10], "speech after the interruption is heard");
+}
+
+#[test]
+fn messages_overtake_queued_speech() {
+    let (link, media) = open();
+    assert_eq!(ready(media.send_audio(&[1; 8_000])), Some(Ok(())));
+    media.send_message("now").expect("the session goes on");
+    assert_eq!(link.take_message().as_deref(), Some("now"));
+    assert_eq!(link.take_message(), None);
+}
+
+#[test]
+fn whatever_the_bot_does_wakes_the_transport() {
+    let (link, seat) = pair();
+    assert_eq!(link.audio(), None);
+    assert!(ready(link.notified()).is_none());
+    let media = seat.open(Audio {
+        in_rate_hz: 1,
+        out_rate_hz: 1_000_000,
+    });
+    assert!(ready(link.notified()).is_some());
+    let rates = link.audio().expect("the bot has opened its media");
+    assert_eq!(
+        (rates.in_rate_hz, rates.out_rate_hz),
+        (8_000, 48_000),
+        "rates are brought into range"
+    );
+    assert_eq!(Audio::at(44_100).in_rate_hz, 44_100);
+
+    type Deed = fn(&Media);
+    let deeds: [Deed; 3] = [
+        |media| drop(ready(media.send_audio(&[0]))),
+        |media| drop(media.send_message("x")),
+        |media| media.interrupt(),
+    ];
+    for deed in deeds {
+        assert!(ready(link.notified()).is_none());
+        deed(&media);
+        assert!(ready(link.notified()).is_some());
+    }
+}
+
+#[test]
+fn nothing_follows_the_end() {
+    let (link, mut media) = open();
+    link.push(Event::Left(LeaveReason::Vanished));
+    link.push(Event::Joined);
+    link.push_audio(&[1], 16_000);
+    assert!(matches!(next(&mut media), Event::Left(LeaveReason::Vanished)));
+    assert!(matches!(ready(media.recv()), Some(None)));
+    assert!(matches!(ready(media.recv()), Some(None)));
+    assert_eq!(ready(media.send_audio(&[1])), Some(Ok(())), "last words still leave");
+}
+
+#[test]
+fn a_transport_that_is_gone_ends_every_wait() {
+    let (link, mut media) = open();
+    let voice = media.output().clone();
+    link.push(Event::Joined);
+    let pcm = [0; 9_000];
+    let wakes = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(wakes.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut sending = pin!(voice.send_audio(&pcm));
+    assert!(sending.as_mut().poll(&mut context).is_pending());
+    assert!(matches!(next(&mut media), Event::Joined));
+    let mut waiting = pin!(media.recv());
+    assert!(waiting.as_mut().poll(&mut context).is_pending());
+
+    drop(link);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
+    assert_eq!(sending.as_mut().poll(&mut context), Poll::Ready(Err(MediaError)));
+    assert!(matches!(waiting.as_mut().poll(&mut context), Poll::Ready(None)));
+    assert_eq!(ready(voice.send_audio(&[1])), Some(Err(MediaError)));
+    assert_eq!(voice.send_message("x"), Err(MediaError));
+}
+
+/// What was queued before the transport went is still read.
+#[test]
+fn the_last_events_are_read_after_the_transport_is_gone() {
+    let (link, mut media) = open();
+    link.push_audio(&[1], 16_000);
+    link.push(Event::Left(LeaveReason::Failed));
+    drop(link);
+    assert_eq!(words(&mut media), ["audio 1", "Left(Failed)"]);
+}
+
+#[test]
+fn the_memory_of_a_frame_is_used_again() {
+    let (link, mut media) = open();
+    let spare = || lock(&link.0.inbound).spare.len();
+    link.push_audio(&[1; 320], 16_000);
+    let held = next(&mut media);
+    assert_eq!(spare(), 0, "the bot holds it");
+    let address = match &held {
+        Event::Audio(frame) => frame.as_ptr(),
+        other => panic!("{other:?}"),
+    };
+    drop(held);
+    assert_eq!(spare(), 1);
+    link.push_audio(&[2; 320], 16_000);
+    assert_eq!(spare(), 0);
+    match next(&mut media) {
+        Event::Audio(frame) => assert_eq!((frame.as_ptr(), &frame[..]), (address, &[2; 320][..])),
+        other => panic!("{other:?}"),
+    }
+
+    // A bot that gathers frames and lets them all go leaves no more than the queue can use.
+    let mut gathered = Vec::new();
+    for _ in 0..2 * AUDIO_IN_FRAMES_MAX {
+        link.push_audio(&[3; 320], 16_000);
+        gathered.push(next(&mut media));
+    }
+    drop(gathered);
+    assert_eq!(spare(), AUDIO_IN_FRAMES_MAX);
+}
+
+/// Frames that are queued, held or given back keep nothing alive once both sides are gone.
+#[test]
+fn a_session_leaves_nothing_behind() {
+    let (link, mut media) = open();
+    let shared: Weak<Shared> = Arc::downgrade(&link.0);
+    for _ in 0..5 {
+        link.push_audio(&[1; 320], 16_000);
+    }
+    drop(next(&mut media));
+    let held = next(&mut media);
+    let voice = media.output().clone();
+    drop(ready(voice.send_audio(&[1; 100])));
+    drop((link, media, voice));
+    assert_eq!(shared.strong_count(), 1, "the frame that the bot still holds");
+    drop(held);
+    assert!(shared.upgrade().is_none());
+}
+
+#[test]
+fn a_bot_that_panics_leaves_the_queues_whole() {
+    let (link, mut media) = open();
+    let shared = link.0.clone();
+    let panicked = std::thread::spawn(move || {
+        let _inbound = shared.inbound.lock();
+        let _outbound = shared.outbound.lock();
+        panic!("a bot's own fault, part of the test");
+    })
+    .join();
+    assert!(panicked.is_err());
+    link.push(Event::Joined);
+    assert!(matches!(next(&mut media), Event::Joined));
+    media.send_message("x").expect("the session goes on");
+    assert_eq!(link.take_message().as_deref(), Some("x"));
+}
+
+#[test]
+fn speech_never_reaches_a_log() {
+    let event = Event::Audio(AudioFrame::new(vec![1234, -1234], 16_000));
+    assert_eq!(format!("{event:?}"), "Audio(AudioFrame(2 samples at 16000 Hz))");
+}

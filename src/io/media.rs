@@ -1,0 +1,316 @@
+//! The task of one session: UDP, the bot's queues and the clock around `proto::session`.
+//!
+//! It waits for whichever comes first, a datagram, something of the bot, a further offer, the deadline, the bot's end or the
+//! runner's, hands it to the session, and does what the session answers. It ends when nothing of the session is left, its
+//! bot included.
+
+#![allow(clippy::disallowed_methods)] // The clock lives on this floor.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::sleep_until;
+
+use crate::bot::media::Link;
+use crate::bot::{self, BotError, Shutdown};
+use crate::io::tasks::Place;
+use crate::io::udp::Inbox;
+use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
+use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, DEVICE_SILENT_AFTER};
+use crate::proto::offer::Answer;
+use crate::proto::rtc::OfferError;
+use crate::proto::session::{Event, LeaveReason, Output, Session};
+
+/// Everything that one session owns.
+pub struct Life {
+    pub session: Session,
+    pub inbox: Inbox,
+    pub requests: mpsc::Receiver<Request>,
+    pub link: Link,
+    pub bot: JoinHandle<Result<(), BotError>>,
+    pub engine: WebRtc,
+    pub registered: Registered,
+    pub shutdown: Shutdown,
+    pub _place: Place,
+    pub _lease: Option<Box<dyn Send>>,
+}
+
+/// What a session has done, for its last line in the log.
+#[derive(Default)]
+struct Tally {
+    datagrams_in: u64,
+    datagrams_out: u64,
+    frames_in: u64,
+    reason: Option<LeaveReason>,
+    peer: Option<IpAddr>,
+}
+
+/// Runs a session to its end.
+pub async fn run(mut life: Life) {
+    let began = Instant::now();
+    log::info!(
+        "session started: webrtc{}, pc_id {}",
+        if life.session.is_device() { ", embedded" } else { "" },
+        life.registered.pc_id()
+    );
+    let mut tally = Tally::default();
+    let outcome = talk(&mut life, &mut tally).await;
+    let Life {
+        session,
+        inbox,
+        link,
+        bot,
+        registered,
+        shutdown,
+        ..
+    } = life;
+    // Nobody can reach the session any more; the bot learns of its end by the link.
+    drop((registered, inbox));
+    let dropped = link.dropped();
+    drop(link);
+    let outcome = match outcome {
+        Some(outcome) => outcome,
+        None => wait_for_bot(bot, &shutdown).await,
+    };
+    let reason = tally.reason.unwrap_or(LeaveReason::Failed);
+    let counts = format!(
+        "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
+        began.elapsed().as_secs_f64(),
+        tally.datagrams_in,
+        tally.datagrams_out,
+        session.counts(),
+        tally.frames_in,
+        dropped.frames_in,
+    );
+    match outcome {
+        Outcome::Returned => log::info!("session ended: {reason}; {counts}"),
+        Outcome::Failed(why) => log::warn!("session ended: {reason}; {counts}; the bot failed: {why}"),
+        Outcome::Aborted => log::warn!("session ended: {reason}; {counts}; the bot did not end in time and was aborted"),
+    }
+}
+
+/// How a bot ended.
+enum Outcome {
+    Returned,
+    Failed(String),
+    Aborted,
+}
+
+impl Outcome {
+    fn of(result: Result<Result<(), BotError>, JoinError>) -> Self {
+        match result {
+            Ok(Ok(())) => Outcome::Returned,
+            Ok(Err(error)) => Outcome::Failed(error.to_string()),
+            Err(error) if error.is_panic() => Outcome::Failed(panic_words(error)),
+            Err(_) => Outcome::Aborted,
+        }
+    }
+
+    fn reason(&self) -> LeaveReason {
+        match self {
+            Outcome::Returned => LeaveReason::BotEnded,
+            Outcome::Failed(_) | Outcome::Aborted => LeaveReason::BotFailed,
+        }
+    }
+}
+
+fn panic_words(error: JoinError) -> String {
+    let payload = error.into_panic();
+    let words = payload
+        .downcast_ref::<&str>()
+        .map(|words| (*words).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned());
+    words.map_or_else(|| "it panicked".to_owned(), |words| format!("it panicked: {words}"))
+}
+
+/// The loop. Returns how the bot ended, if it did before the session.
+async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
+    let timer = sleep_until(Instant::now().into());
+    tokio::pin!(timer);
+    let mut outcome = None;
+    let mut stopping = false;
+    while let Some(deadline) = drain(life, tally) {
+        let deadline = tokio::time::Instant::from_std(deadline);
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        tokio::select! {
+            biased;
+            datagram = life.inbox.recv() => {
+                tally.datagrams_in += 1;
+                life.session.handle_datagram(
+                    datagram.source,
+                    datagram.destination,
+                    &datagram.contents,
+                    datagram.arrived,
+                );
+            }
+            () = life.link.notified() => hear_bot(life),
+            () = &mut timer => {
+                life.session.handle_timeout(Instant::now());
+                pull_speech(life);
+            }
+            Some(request) = life.requests.recv() => handle_request(life, tally, request),
+            ended = &mut life.bot, if outcome.is_none() => {
+                let ended = Outcome::of(ended);
+                hear_bot(life);
+                life.session.handle_bot_end(ended.reason(), Instant::now());
+                outcome = Some(ended);
+            }
+            () = life.shutdown.wait(), if !stopping => {
+                stopping = true;
+                life.session.handle_end(LeaveReason::Shutdown, Instant::now());
+            }
+        }
+    }
+    outcome
+}
+
+/// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
+fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
+    let now = Instant::now();
+    loop {
+        match life.session.poll_output(now) {
+            Output::Timeout(at) => return Some(at),
+            Output::Gone => return None,
+            Output::Transmit(mut transmit) => {
+                tally.datagrams_out += 1;
+                let (source, destination) = (transmit.source, transmit.destination);
+                if transmit.proves_destination() {
+                    tally.peer = Some(destination.ip());
+                    if let Some(old) = life.inbox.claim(destination) {
+                        life.engine.replace(old);
+                    }
+                } else if transmit.is_check() {
+                    life.inbox.expect(destination);
+                }
+                life.inbox.port().send(source, destination, transmit.contents());
+            }
+            Output::Audio(pcm, rate_hz) => {
+                tally.frames_in += 1;
+                life.link.push_audio(pcm, rate_hz);
+            }
+            Output::Event(event) => {
+                if let Some(event) = translate(event, life, tally) {
+                    life.link.push(event);
+                }
+            }
+        }
+    }
+}
+
+fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event> {
+    Some(match event {
+        Event::Joined => {
+            log::info!("connected");
+            if let (true, Some(address)) = (life.session.is_device(), tally.peer) {
+                life.engine.device_connected(life.inbox.number(), address);
+            }
+            bot::Event::Joined
+        }
+        Event::Message(text) => bot::Event::Message(text),
+        Event::SpeechStarted => bot::Event::SpeechStarted,
+        Event::SpeechStopped => bot::Event::SpeechStopped,
+        Event::Lost => {
+            log::info!("nothing heard of the caller for some seconds");
+            bot::Event::Lost
+        }
+        Event::Resumed => {
+            log::info!("the caller is heard again");
+            bot::Event::Resumed
+        }
+        Event::Left(reason) => {
+            tally.reason = Some(reason);
+            bot::Event::Left(reason)
+        }
+    })
+}
+
+/// Takes everything that the bot has for the session.
+fn hear_bot(life: &mut Life) {
+    let now = Instant::now();
+    if let Some(audio) = life.link.audio() {
+        life.session.set_rates(audio.in_rate_hz, audio.out_rate_hz);
+    }
+    if life.link.take_interruption() {
+        life.session.handle_interruption(now);
+    }
+    while let Some(text) = life.link.take_message() {
+        life.session.handle_message(text, now);
+    }
+    pull_speech(life);
+}
+
+fn pull_speech(life: &mut Life) {
+    let link = &life.link;
+    life.session
+        .pull_speech(|into, samples_max| link.take_audio(into, samples_max), Instant::now());
+}
+
+fn handle_request(life: &mut Life, tally: &Tally, request: Request) {
+    let now = Instant::now();
+    match request {
+        Request::Renegotiate { offer, reply } => {
+            let answer = life.session.renegotiate(&offer);
+            answered(life, answer, reply);
+        }
+        Request::Restart { offer, pc_id, reply } => {
+            let session = &mut life.session;
+            let answer = life.engine.with_setup(|setup| session.restart(&offer, setup, now));
+            if answer.is_ok() {
+                log::info!("connection restarted: pc_id {pc_id}");
+                life.registered.rename(pc_id);
+            }
+            answered(life, answer, reply);
+        }
+        Request::Candidates(lines) => {
+            for line in &lines {
+                life.session.add_remote_candidate(line);
+            }
+        }
+        Request::Replace { by } => {
+            let same_device = by.is_none_or(|address| {
+                life.session.is_device()
+                    && tally.peer == Some(address)
+                    && life.session.silent_for(now) >= DEVICE_SILENT_AFTER
+            });
+            if same_device {
+                life.session.handle_end(LeaveReason::Replaced, now);
+            }
+        }
+    }
+}
+
+/// Listens for what the answer announces, then lets the answer go.
+fn answered(life: &mut Life, answer: Result<String, OfferError>, reply: Reply) {
+    let answer = answer.map_err(refusal).map(|sdp| Answer {
+        sdp,
+        pc_id: life.registered.pc_id().to_owned(),
+    });
+    life.inbox.listen(life.session.local_ufrag());
+    // The client may have gone away meanwhile.
+    let _ = reply.send(answer);
+}
+
+/// Gives the bot its time to end, and aborts it after that.
+async fn wait_for_bot(mut bot: JoinHandle<Result<(), BotError>>, shutdown: &Shutdown) -> Outcome {
+    let mut stopping = shutdown.clone();
+    let patience = async {
+        tokio::select! {
+            () = tokio::time::sleep(BOT_GRACE) => {}
+            () = async {
+                stopping.wait().await;
+                tokio::time::sleep(BOT_GRACE_AT_SHUTDOWN).await;
+            } => {}
+        }
+    };
+    tokio::select! {
+        ended = &mut bot => Outcome::of(ended),
+        () = patience => {
+            bot.abort();
+            Outcome::Aborted
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Everything that touches the world: sockets, tasks, the clock, signals. It stamps the time, moves bytes, and does what
+//! `proto` answers; a decision about a protocol belongs one floor down.
+//!
+//! [`run`] builds the parts, waits for the end, and takes them down again: no new session, every live one told, and
+//! everything gone within [`SHUTDOWN_GRACE`].
+
+#![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
+
+pub mod http;
+pub mod media;
+pub mod server;
+pub mod signal;
+pub mod tasks;
+pub mod udp;
+pub mod webrtc;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::bot::{Bot, Shutdown};
+use crate::config::{Config, Listening};
+use crate::io::http::App;
+use crate::io::server::BindError;
+use crate::io::signal::Signals;
+use crate::io::tasks::Live;
+use crate::io::webrtc::WebRtc;
+use crate::limits::SHUTDOWN_GRACE;
+use crate::proto::crypto;
+
+/// Why a runner could not serve.
+#[derive(Debug)]
+pub enum RunError {
+    Bind(BindError),
+    /// The UDP port of the sessions.
+    BindRtc {
+        port: u16,
+        source: io::Error,
+    },
+    /// The certificate of this process could not be made.
+    Certificate(String),
+    Signals(io::Error),
+    /// A second signal came while sessions were still ending.
+    Forced,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Bind(error) => error.fmt(f),
+            RunError::BindRtc { port, source } => write!(
+                f,
+                "binding UDP port {port} for WebRTC: {source}; `--rtc-port` takes another one, 0 any free one"
+            ),
+            RunError::Certificate(why) => write!(f, "making the DTLS certificate: {why}"),
+            RunError::Signals(source) => write!(f, "listening for signals: {source}"),
+            RunError::Forced => f.write_str("stopped at once by a second signal"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Serves until a signal, and ends in good order. `announce` is called once, when everything listens.
+///
+/// # Errors
+/// [`RunError`] says which part could not be built, and what to do.
+pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening)) -> Result<(), RunError> {
+    let mut signals = Signals::listen().map_err(RunError::Signals)?;
+    // Made before the first caller comes, so that none waits for it.
+    crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
+    let listeners = server::bind(&config).await.map_err(RunError::Bind)?;
+    let rtc_port = config.rtc_port.unwrap_or_else(|| listeners.port());
+    let port = udp::Port::bind(config.host, rtc_port).map_err(|source| RunError::BindRtc { port: rtc_port, source })?;
+    let (stop, shutdown) = Shutdown::channel();
+    let live = Live::new(config.sessions_max);
+    let reader = tokio::spawn(port.clone().run());
+    let listening = Listening {
+        port: listeners.port(),
+        rtc_port: port.number(),
+        addresses: webrtc::local_addresses(&config),
+    };
+    let engine = WebRtc::new(config.clone(), bot, port, live.clone(), shutdown.clone());
+    let app = Arc::new(App::new(config, engine));
+    let mut server = tokio::spawn(server::serve(listeners, app, shutdown));
+    announce(&listening);
+
+    let name = signals.next().await;
+    log::info!("{name}: stopping, {} sessions live", live.count());
+    stop.set();
+    let ended = async {
+        live.empty().await;
+        // An error here is a panic that the server has logged.
+        let _ = (&mut server).await;
+    };
+    let outcome = tokio::select! {
+        () = ended => Ok(()),
+        () = tokio::time::sleep(SHUTDOWN_GRACE) => {
+            log::warn!("{} sessions did not end in time", live.count());
+            Ok(())
+        }
+        _ = signals.next() => Err(RunError::Forced),
+    };
+    reader.abort();
+    outcome
+}

@@ -1,0 +1,84 @@
+//! How many sessions are live, and the wait for the last of them.
+//!
+//! A session holds a [`Place`] from its offer to the moment when its bot has ended; the cap counts places. Whoever stops the
+//! runner waits until none is held.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// The live sessions of this runner.
+#[derive(Clone)]
+pub struct Live(Arc<Shared>);
+
+struct Shared {
+    count: AtomicUsize,
+    sessions_max: usize,
+    left: Notify,
+}
+
+impl Live {
+    pub fn new(sessions_max: usize) -> Self {
+        Live(Arc::new(Shared {
+            count: AtomicUsize::new(0),
+            sessions_max,
+            left: Notify::new(),
+        }))
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place; `None` when all are held.
+    pub fn enter(&self) -> Option<Place> {
+        self.0
+            .count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count < self.0.sessions_max).then_some(count + 1)
+            })
+            .ok()
+            .map(|_| Place(self.0.clone()))
+    }
+
+    /// Waits until no session is live.
+    pub async fn empty(&self) {
+        loop {
+            let left = self.0.left.notified();
+            if self.count() == 0 {
+                return;
+            }
+            left.await;
+        }
+    }
+}
+
+/// The place of one live session, free again when it is dropped.
+pub struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.left.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At the cap a session enters, past it none does, and a place that is left can be taken again.
+    #[test]
+    fn places_are_counted() {
+        let live = Live::new(2);
+        let first = live.enter().expect("a first place");
+        let second = live.enter().expect("a second place");
+        assert!(live.enter().is_none());
+        drop(first);
+        assert_eq!(live.count(), 1);
+        let third = live.enter().expect("the place that was left");
+        drop((second, third));
+        assert_eq!(live.count(), 0);
+    }
+}

@@ -1,0 +1,338 @@
+//! The one UDP port of all WebRTC sessions: reads datagrams in batches and hands each to the session it belongs to.
+//!
+//! A datagram belongs to the session whose own ufrag stands in its STUN user name, else to the session that has proven the
+//! datagram's source address. Anything else is dropped without an answer. The kernel says which local address a datagram
+//! came to, so one socket per address family serves every interface, also one that comes up later. Session inboxes are
+//! bounded; a datagram for a full one is dropped, as the network would do.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Sockets, tasks and the clock live on this floor.
+
+use std::collections::HashMap;
+use std::io;
+use std::io::IoSliceMut;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+use crate::config::Host;
+use crate::limits::{DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, SESSION_INBOX_DATAGRAMS};
+use crate::proto::stun;
+
+/// One datagram on its way to a session.
+pub struct Datagram {
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    pub contents: Bytes,
+    pub arrived: Instant,
+}
+
+/// A session's inbox, and the number by which its entries are found again.
+#[derive(Clone)]
+struct Route {
+    session: u64,
+    inbox: mpsc::Sender<Datagram>,
+    /// Whether the peer at this address has proven to be the session's; else it is only where a check was sent to.
+    proven: bool,
+}
+
+/// Who gets which datagram.
+#[derive(Default)]
+struct Routes {
+    by_ufrag: HashMap<String, Route>,
+    by_address: HashMap<SocketAddr, Route>,
+    last_session: u64,
+}
+
+struct Socket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    port: u16,
+}
+
+/// The port, shared by everything that sends.
+pub struct Port {
+    v4: Option<Socket>,
+    v6: Option<Socket>,
+    routes: Mutex<Routes>,
+}
+
+impl Port {
+    /// Binds the port: on every interface, or on the one address that the host names. Port 0 takes a free one.
+    ///
+    /// # Errors
+    /// The operating system's, when no family can be bound.
+    pub fn bind(host: Host, port: u16) -> io::Result<Arc<Port>> {
+        let (v4, v6) = match host {
+            Host::Localhost => (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED)),
+            Host::Address(IpAddr::V4(address)) => (Some(address), None),
+            Host::Address(IpAddr::V6(address)) => (None, Some(address)),
+        };
+        let mut refused = None;
+        let mut bind = |address: IpAddr, port: u16| match Socket::bind(SocketAddr::new(address, port)) {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                refused = Some(error);
+                None
+            }
+        };
+        let v4 = v4.and_then(|address| bind(address.into(), port));
+        // Both families share one number, so that one line in a firewall is enough.
+        let port_v6 = v4.as_ref().map_or(port, |socket| socket.port);
+        let v6 = v6.and_then(|address| bind(address.into(), port_v6));
+        let wanted_v4 = !matches!(host, Host::Address(IpAddr::V6(_)));
+        if (wanted_v4 && v4.is_none()) || (v4.is_none() && v6.is_none()) {
+            return Err(refused.unwrap_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable)));
+        }
+        Ok(Arc::new(Port {
+            v4,
+            v6,
+            routes: Mutex::default(),
+        }))
+    }
+
+    /// Returns the port's number.
+    pub fn number(&self) -> u16 {
+        self.v4.as_ref().or(self.v6.as_ref()).map_or(0, |socket| socket.port)
+    }
+
+    /// Tells whether datagrams of the address's family can be sent.
+    pub fn serves(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(_) => self.v4.is_some(),
+            IpAddr::V6(_) => self.v6.is_some(),
+        }
+    }
+
+    /// Reads datagrams for ever; run it in a task.
+    pub async fn run(self: Arc<Self>) {
+        let v6 = self.clone();
+        tokio::join!(self.read(self.v4.as_ref()), v6.read(v6.v6.as_ref()));
+    }
+
+    async fn read(&self, socket: Option<&Socket>) {
+        let Some(socket) = socket else {
+            return;
+        };
+        // The kernel may join datagrams of one sender, up to 64 KiB; pages that are never written cost nothing.
+        let mut batch = vec![0u8; DATAGRAM_BATCH * DATAGRAM_BATCH_BYTES];
+        let mut arena = BytesMut::new();
+        loop {
+            let mut metas = [RecvMeta::default(); DATAGRAM_BATCH];
+            let received = {
+                let mut parts = batch.chunks_exact_mut(DATAGRAM_BATCH_BYTES).map(IoSliceMut::new);
+                let mut slices: [IoSliceMut<'_>; DATAGRAM_BATCH] =
+                    std::array::from_fn(|_| parts.next().expect("the batch has this many parts"));
+                socket
+                    .socket
+                    .async_io(Interest::READABLE, || {
+                        socket
+                            .state
+                            .recv(UdpSockRef::from(&socket.socket), &mut slices, &mut metas)
+                    })
+                    .await
+            };
+            let received = match received {
+                Ok(received) => received,
+                Err(error) => {
+                    // An ICMP answer to something sent: the next read goes on.
+                    log::debug!("receiving: {error}");
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            };
+            let arrived = Instant::now();
+            let mut routes = self.routes();
+            for (meta, part) in metas[..received].iter().zip(batch.chunks_exact(DATAGRAM_BATCH_BYTES)) {
+                let Some(ip) = meta.dst_ip else { continue };
+                let destination = SocketAddr::new(ip.to_canonical(), socket.port);
+                for contents in part[..meta.len].chunks(meta.stride.max(1)) {
+                    routes.deliver(meta.addr, destination, contents, &mut arena, arrived);
+                }
+            }
+        }
+    }
+
+    /// Sends a datagram; one that the kernel has no room for is lost, as on any network.
+    pub fn send(&self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
+        let socket = match destination {
+            SocketAddr::V4(_) => &self.v4,
+            SocketAddr::V6(_) => &self.v6,
+        };
+        let Some(socket) = socket else { return };
+        let transmit = quinn_udp::Transmit {
+            destination,
+            ecn: None,
+            contents,
+            segment_size: None,
+            src_ip: Some(source.ip()),
+        };
+        if let Err(error) = socket.state.try_send(UdpSockRef::from(&socket.socket), &transmit) {
+            log::debug!("sending to {destination}: {error}");
+        }
+    }
+
+    /// Opens an inbox for a new session.
+    pub fn open(self: &Arc<Self>) -> Inbox {
+        let (sender, receiver) = mpsc::channel(SESSION_INBOX_DATAGRAMS);
+        let mut routes = self.routes();
+        routes.last_session += 1;
+        Inbox {
+            port: self.clone(),
+            route: Route {
+                session: routes.last_session,
+                inbox: sender,
+                proven: true,
+            },
+            receiver,
+            ufrag: None,
+        }
+    }
+
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        // The maps are whole after every single statement, so a panic elsewhere leaves nothing to repair.
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Routes {
+    fn deliver(
+        &self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        contents: &[u8],
+        arena: &mut BytesMut,
+        arrived: Instant,
+    ) {
+        let route = match stun::server_ufrag(contents) {
+            Some(ufrag) => self.by_ufrag.get(ufrag),
+            None => self.by_address.get(&source),
+        };
+        let Some(route) = route else { return };
+        let Ok(place) = route.inbox.try_reserve() else {
+            return;
+        };
+        if arena.capacity() < contents.len() {
+            // One block carries many datagrams, and is used again once they are all read.
+            arena.reserve(DATAGRAM_ARENA_BYTES.max(contents.len()));
+        }
+        arena.extend_from_slice(contents);
+        place.send(Datagram {
+            source,
+            destination,
+            contents: arena.split().freeze(),
+            arrived,
+        });
+    }
+}
+
+impl Socket {
+    fn bind(address: SocketAddr) -> io::Result<Socket> {
+        let socket = match address {
+            SocketAddr::V4(_) => std::net::UdpSocket::bind(address)?,
+            SocketAddr::V6(_) => bind_v6_only(address)?,
+        };
+        socket.set_nonblocking(true)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let port = socket.local_addr()?.port();
+        Ok(Socket {
+            socket: UdpSocket::from_std(socket)?,
+            state,
+            port,
+        })
+    }
+}
+
+/// Binds IPv6 without IPv4, so that both families can have the same port.
+fn bind_v6_only(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::DGRAM, None)?;
+    socket.set_only_v6(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// One session's place at the port; its routes go when it is dropped.
+pub struct Inbox {
+    port: Arc<Port>,
+    route: Route,
+    receiver: mpsc::Receiver<Datagram>,
+    ufrag: Option<String>,
+}
+
+impl Inbox {
+    /// Waits for the session's next datagram.
+    pub async fn recv(&mut self) -> Datagram {
+        match self.receiver.recv().await {
+            Some(datagram) => datagram,
+            // `route` holds a sender, so the queue never ends.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a datagram that is already there.
+    pub fn try_recv(&mut self) -> Option<Datagram> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// Makes the session known under its ufrag, in place of an earlier one. The addresses of the earlier one are forgotten.
+    pub fn listen(&mut self, ufrag: String) {
+        if self.ufrag.as_ref() == Some(&ufrag) {
+            return;
+        }
+        let mut routes = self.port.routes();
+        if let Some(old) = self.ufrag.replace(ufrag.clone()) {
+            routes.by_ufrag.remove(&old);
+            routes.by_address.retain(|_, route| route.session != self.route.session);
+        }
+        routes.by_ufrag.insert(ufrag, self.route.clone());
+    }
+
+    /// Makes the session known under an address that its peer has proven. Returns the session that had it before.
+    pub fn claim(&self, address: SocketAddr) -> Option<u64> {
+        let mut routes = self.port.routes();
+        if let Some(route) = routes.by_address.get(&address)
+            && route.session == self.route.session
+            && route.proven
+        {
+            return None;
+        }
+        routes
+            .by_address
+            .insert(address, self.route.clone())
+            .filter(|route| route.proven && route.session != self.route.session)
+            .map(|route| route.session)
+    }
+
+    /// Lets answers from an address in that a check was sent to. An address that is another session's stays so.
+    pub fn expect(&self, address: SocketAddr) {
+        let mut routes = self.port.routes();
+        routes.by_address.entry(address).or_insert_with(|| Route {
+            proven: false,
+            ..self.route.clone()
+        });
+    }
+
+    /// Returns the session's number at this port.
+    pub fn number(&self) -> u64 {
+        self.route.session
+    }
+
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let mut routes = self.port.routes();
+        if let Some(ufrag) = &self.ufrag {
+            routes.by_ufrag.remove(ufrag);
+        }
+        routes.by_address.retain(|_, route| route.session != self.route.session);
+    }
+}

@@ -1,0 +1,326 @@
+//! The WebRTC engine: connections by the name that clients know them under, and the way of an offer to its session.
+//!
+//! In: parsed offers and candidates. Out: answers, or the refusal that says why. A new connection becomes a session: a task
+//! that owns the connection (`io::media`) and one that runs the bot. A known one is spoken to through its inbox; nobody else
+//! touches it. The answer is written when the socket listens for the session's ufrag, never later.
+
+#![allow(clippy::disallowed_methods)] // Tasks, randomness and the clock live on this floor.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::bot::{self, Bot, Kind, RunnerArguments, SessionId, Shutdown, WebRtcArguments, WebRtcConnection};
+use crate::config::{Config, Host};
+use crate::io::media::{self, Life};
+use crate::io::tasks::Live;
+use crate::io::udp::Port;
+use crate::limits::SESSION_REQUESTS;
+use crate::logging;
+use crate::proto::candidate::{self, Interface, LocalPolicy};
+use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
+use crate::proto::rtc::{Common, OfferError, Setup};
+use crate::proto::session::{LeaveReason, Session};
+
+/// What a new session starts from.
+pub struct Start {
+    pub session_id: SessionId,
+    pub body: Value,
+    /// Dropped when the session has ended.
+    pub lease: Option<Box<dyn Send>>,
+}
+
+/// A message to the task of a session.
+pub enum Request {
+    Renegotiate {
+        offer: String,
+        reply: Reply,
+    },
+    /// The client made a new connection; it is to be known under `pc_id`.
+    Restart {
+        offer: String,
+        pc_id: String,
+        reply: Reply,
+    },
+    Candidates(Vec<String>),
+    /// Another session of the same device has come; a device whose address is given is only replaced if it is silent.
+    Replace {
+        by: Option<IpAddr>,
+    },
+}
+
+/// Where the answer of a session goes.
+pub type Reply = oneshot::Sender<Result<Answer, OfferRefusal>>;
+
+/// The engine. Clones share it.
+#[derive(Clone)]
+pub struct WebRtc(Arc<Inner>);
+
+struct Inner {
+    config: Arc<Config>,
+    bot: Bot,
+    common: Common,
+    port: Arc<Port>,
+    live: Live,
+    shutdown: Shutdown,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Default)]
+struct Connections {
+    by_pc_id: HashMap<String, mpsc::Sender<Request>>,
+    by_number: HashMap<u64, mpsc::Sender<Request>>,
+}
+
+impl WebRtc {
+    pub fn new(config: Arc<Config>, bot: Bot, port: Arc<Port>, live: Live, shutdown: Shutdown) -> Self {
+        WebRtc(Arc::new(Inner {
+            config,
+            bot,
+            common: Common::new(),
+            port,
+            live,
+            shutdown,
+            connections: Mutex::default(),
+        }))
+    }
+
+    /// Returns how many sessions are live.
+    pub fn sessions(&self) -> usize {
+        self.0.live.count()
+    }
+
+    /// Answers an offer. `start` is called only when the offer makes a new session.
+    ///
+    /// # Errors
+    /// [`OfferRefusal`] says what was wrong.
+    pub async fn offer(&self, offer: Offer, start: impl FnOnce() -> Start + Send) -> Result<Answer, OfferRefusal> {
+        if self.0.shutdown.is_set() {
+            return Err(OfferRefusal::Stopping);
+        }
+        let known = offer.pc_id.as_ref().and_then(|pc_id| self.connection(pc_id));
+        let (reply, answer) = oneshot::channel();
+        match (known, offer.restart_pc) {
+            (Some(session), restart) => {
+                let request = if restart {
+                    Request::Restart {
+                        offer: offer.sdp,
+                        pc_id: new_pc_id(),
+                        reply,
+                    }
+                } else {
+                    Request::Renegotiate {
+                        offer: offer.sdp,
+                        reply,
+                    }
+                };
+                session.send(request).await.map_err(|_| OfferRefusal::UnknownConnection)?;
+                answer.await.unwrap_or(Err(OfferRefusal::UnknownConnection))
+            }
+            // A bot that hung up must not come back.
+            (None, true) if offer.pc_id.is_some() => Err(OfferRefusal::UnknownConnection),
+            (None, _) => self.begin(&offer.sdp, offer.request_data, start),
+        }
+    }
+
+    /// Hands the client's candidates to its connection.
+    ///
+    /// # Errors
+    /// [`OfferRefusal::UnknownConnection`].
+    pub async fn candidates(&self, candidates: Candidates) -> Result<(), OfferRefusal> {
+        let session = self.connection(&candidates.pc_id).ok_or(OfferRefusal::UnknownConnection)?;
+        let lines = candidates.candidates.into_iter().map(|each| each.candidate).collect();
+        session
+            .send(Request::Candidates(lines))
+            .await
+            .map_err(|_| OfferRefusal::UnknownConnection)
+    }
+
+    /// Tells the session that had a device's address before that a new session has it.
+    pub fn replace(&self, number: u64) {
+        let session = self.connections().by_number.get(&number).cloned();
+        if let Some(session) = session {
+            // A session whose inbox is full is busy dying anyway.
+            let _ = session.try_send(Request::Replace { by: None });
+        }
+    }
+
+    /// Tells every other session that a device has connected from this address: the silent ones among them are replaced.
+    pub fn device_connected(&self, number: u64, address: IpAddr) {
+        for (other, session) in &self.connections().by_number {
+            if *other != number {
+                let _ = session.try_send(Request::Replace { by: Some(address) });
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        offer: &str,
+        data: Option<Value>,
+        start: impl FnOnce() -> Start,
+    ) -> Result<Answer, OfferRefusal> {
+        let inner = &self.0;
+        let Some(place) = inner.live.enter() else {
+            return Err(OfferRefusal::Full);
+        };
+        let now = Instant::now();
+        let (mut session, sdp) =
+            self.with_setup(|setup| Session::accept(offer, setup, now)).map_err(refusal)?;
+        let start = start();
+        let pc_id = new_pc_id();
+        let mut inbox = inner.port.open();
+        inbox.listen(session.local_ufrag());
+        let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
+        let number = inbox.number();
+        {
+            let mut connections = self.connections();
+            connections.by_pc_id.insert(pc_id.clone(), requests.clone());
+            connections.by_number.insert(number, requests);
+        }
+        let (link, seat) = bot::media::pair();
+        let connection = WebRtcConnection::new(pc_id.clone(), session.is_device());
+        let mut args = RunnerArguments::new(
+            start.session_id.clone(),
+            data.unwrap_or(start.body),
+            inner.config.clone(),
+            Kind::WebRtc(WebRtcArguments::new(connection, seat)),
+        );
+        args.shutdown = inner.shutdown.clone();
+        let bot = inner.bot.clone();
+        let session_id = start.session_id;
+        let id = session_id.clone();
+        // The call itself is inside the task: a bot function may panic before its first await.
+        let bot = tokio::spawn(logging::in_session(session_id.clone(), async move { bot(args).await }));
+        let life = Life {
+            session,
+            inbox,
+            requests: requests_rx,
+            link,
+            bot,
+            engine: self.clone(),
+            registered: Registered {
+                engine: Arc::downgrade(inner),
+                pc_id: pc_id.clone(),
+                number,
+            },
+            shutdown: inner.shutdown.clone(),
+            _place: place,
+            _lease: start.lease,
+        };
+        tokio::spawn(logging::in_session(id, media::run(life)));
+        Ok(Answer { sdp, pc_id })
+    }
+
+    /// Calls `with` with what a new connection is made from, the interfaces as they are at this moment.
+    pub(crate) fn with_setup<T>(
+        &self,
+        with: impl FnOnce(&Setup<'_>) -> Result<T, OfferError>,
+    ) -> Result<T, OfferError> {
+        let inner = &self.0;
+        let local: Vec<SocketAddr> = local_addresses(&inner.config)
+            .into_iter()
+            .filter(|address| inner.port.serves(*address))
+            .map(|address| SocketAddr::new(address, inner.port.number()))
+            .collect();
+        with(&Setup {
+            common: &inner.common,
+            local: &local,
+            embedded: inner.config.embedded,
+            seed: random(),
+        })
+    }
+
+    fn connection(&self, pc_id: &str) -> Option<mpsc::Sender<Request>> {
+        self.connections().by_pc_id.get(pc_id).cloned()
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.0.connections()
+    }
+}
+
+impl Inner {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The names under which a session can be spoken to; they go when it is dropped.
+pub struct Registered {
+    engine: Weak<Inner>,
+    pc_id: String,
+    number: u64,
+}
+
+impl Registered {
+    pub fn pc_id(&self) -> &str {
+        &self.pc_id
+    }
+
+    /// Makes the session known under a new name in place of the old one.
+    pub fn rename(&mut self, pc_id: String) {
+        if let Some(engine) = self.engine.upgrade() {
+            let mut connections = engine.connections();
+            if let Some(requests) = connections.by_pc_id.remove(&self.pc_id) {
+                connections.by_pc_id.insert(pc_id.clone(), requests);
+            }
+        }
+        self.pc_id = pc_id;
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.upgrade() {
+            let mut connections = engine.connections();
+            connections.by_pc_id.remove(&self.pc_id);
+            connections.by_number.remove(&self.number);
+        }
+    }
+}
+
+/// Turns what is wrong with an offer into the refusal that HTTP knows.
+pub(crate) fn refusal(error: OfferError) -> OfferRefusal {
+    match error {
+        OfferError::Bad(why) => OfferRefusal::BadSdp(why),
+        OfferError::NoCandidate(why) => OfferRefusal::NoCandidate(why),
+        OfferError::Answer(why) => OfferRefusal::AnswerTooLong(why),
+    }
+}
+
+/// Returns the addresses that are offered as host candidates at this moment.
+pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_else(|error| {
+        log::warn!("the network interfaces cannot be listed: {error}");
+        Vec::new()
+    });
+    let interfaces: Vec<Interface> = interfaces
+        .into_iter()
+        .map(|interface| Interface {
+            addr: interface.ip(),
+            name: interface.name,
+        })
+        .collect();
+    candidate::local_addresses(
+        &interfaces,
+        LocalPolicy {
+            host: config.host,
+            embedded: config.embedded,
+            extra: &config.ice_addresses,
+        },
+    )
+}
+
+/// Makes the name of a new connection: 128 random bits, so that nobody guesses another's.
+fn new_pc_id() -> String {
+    format!("{:016x}{:016x}", random(), random())
+}
+
+fn random() -> u64 {
+    getrandom::u64().expect("the operating system has random numbers once it has booted")
+}

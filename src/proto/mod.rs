@@ -1,0 +1,26 @@
+//! The pure cores. Bytes, values and `now: Instant` come in; values come out. No sockets, tasks, files or environment.
+//!
+//! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it, `poll_timeout` the next deadline.
+//! One input, then a drain of the outputs.
+//!
+//! - Requests: [`route`], [`origin`], [`body`], [`start`], [`offer`], [`table`] (sessions that `/start` made)
+//! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection),
+//!   [`session`] (one life), [`outbox`] (messages to the client)
+//! - Talk: [`audio`], [`rtvi`]
+
+pub mod audio;
+pub mod body;
+pub mod candidate;
+pub mod crypto;
+pub mod ice;
+pub mod offer;
+pub mod origin;
+pub mod outbox;
+pub mod route;
+pub mod rtc;
+pub mod rtvi;
+pub mod sdp;
+pub mod session;
+pub mod start;
+pub mod stun;
+pub mod table;

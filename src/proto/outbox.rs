@@ -1,0 +1,270 @@
+//! Messages on their way to the client: at once for a browser, and as slowly as a microcontroller can take them.
+//!
+//! In: texts, and when the channel opened. Out: the next text that may be sent, and when to ask again. A device reads the
+//! first chunk of a packet only, loses what comes faster than it polls, and crashes on a message without a string `type`:
+//! it gets one message at a time, at most 1000 bytes, five a second, speaking events and errors before the rest, and none
+//! of the messages that only decorate. The queue is bounded; what has to go is counted.
+//! Source: the embedded fact sheet, section 8.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use serde::Deserialize;
+
+use crate::limits::{
+    DEVICE_CHANNEL_SETTLE, DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, MESSAGE_BYTES_MAX, MESSAGES_OUT_MAX,
+};
+
+/// The queue of one session.
+pub struct Outbox {
+    device: bool,
+    opened: Option<Instant>,
+    sent: Option<Instant>,
+    urgent: VecDeque<String>,
+    ordinary: VecDeque<String>,
+    dropped: u64,
+}
+
+/// How a device's message is treated.
+#[derive(PartialEq, Eq, Debug)]
+enum Class {
+    Urgent,
+    Ordinary,
+    Decoration,
+    /// Not an object with a string `type`: the device would crash on it.
+    Unreadable,
+}
+
+impl Outbox {
+    pub fn new(device: bool) -> Self {
+        Outbox {
+            device,
+            opened: None,
+            sent: None,
+            urgent: VecDeque::new(),
+            ordinary: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+
+    /// The client opened its channel; after a restart, its new one.
+    pub fn handle_open(&mut self, now: Instant) {
+        self.opened = Some(now);
+    }
+
+    /// The channel is gone; what waits, waits for the next one.
+    pub fn handle_close(&mut self) {
+        self.opened = None;
+    }
+
+    /// Queues a text. What the client cannot take is dropped and counted, with a line in the log.
+    pub fn push(&mut self, text: String) {
+        let bytes_max = if self.device {
+            DEVICE_MESSAGE_BYTES_MAX
+        } else {
+            MESSAGE_BYTES_MAX
+        };
+        if text.len() > bytes_max {
+            log::warn!("message dropped: {} bytes, the client takes {bytes_max}", text.len());
+            self.dropped += 1;
+            return;
+        }
+        let class = if self.device {
+            classify(&text)
+        } else {
+            Class::Ordinary
+        };
+        let queue = match class {
+            Class::Urgent => &mut self.urgent,
+            Class::Ordinary => &mut self.ordinary,
+            Class::Decoration => return,
+            Class::Unreadable => {
+                log::warn!("message dropped: a device takes JSON objects with a string `type` only");
+                self.dropped += 1;
+                return;
+            }
+        };
+        queue.push_back(text);
+        if self.urgent.len() + self.ordinary.len() > MESSAGES_OUT_MAX {
+            let oldest = self.ordinary.pop_front().or_else(|| self.urgent.pop_front());
+            self.dropped += u64::from(oldest.is_some());
+        }
+    }
+
+    /// Returns the text to send now. `in_flight` is how many bytes the peer has not acknowledged yet.
+    pub fn next(&self, in_flight: usize, now: Instant) -> Option<&str> {
+        let due = self.poll_timeout()?;
+        if now < due || (self.device && in_flight > 0) {
+            return None;
+        }
+        self.urgent.front().or(self.ordinary.front()).map(String::as_str)
+    }
+
+    /// The text of [`Outbox::next`] is on its way.
+    pub fn handle_sent(&mut self, now: Instant) {
+        self.sent = Some(now);
+        if self.urgent.pop_front().is_none() {
+            self.ordinary.pop_front();
+        }
+    }
+
+    /// Returns when a waiting text may be sent; `None` when there is none, or no channel.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let opened = self.opened?;
+        if self.is_empty() {
+            return None;
+        }
+        if !self.device {
+            return Some(opened);
+        }
+        let settled = opened + DEVICE_CHANNEL_SETTLE;
+        Some(self.sent.map_or(settled, |sent| settled.max(sent + DEVICE_MESSAGE_INTERVAL)))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.urgent.is_empty() && self.ordinary.is_empty()
+    }
+
+    /// Returns how many texts never reached the channel.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+fn classify(text: &str) -> Class {
+    #[derive(Deserialize)]
+    struct Envelope {
+        r#type: String,
+        #[serde(default)]
+        data: serde_json::Value,
+    }
+    let Ok(envelope) = serde_json::from_str::<Envelope>(text) else {
+        return Class::Unreadable;
+    };
+    match envelope.r#type.as_str() {
+        "bot-ready" | "error" | "error-response" | "bot-started-speaking" | "bot-stopped-speaking" => Class::Urgent,
+        "metrics" | "user-audio-level" | "bot-audio-level" | "bot-llm-text" | "bot-tts-audio" | "system-log" => {
+            Class::Decoration
+        }
+        "user-transcription" if envelope.data["final"] == false => Class::Decoration,
+        "bot-output" if envelope.data["spoken_status"] == "in-progress" => Class::Decoration,
+        // The firmware reads `data.text` without looking whether it is a string.
+        "bot-tts-text" if !envelope.data["text"].is_string() => Class::Unreadable,
+        _ => Class::Ordinary,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn message(kind: &str) -> String {
+        format!(r#"{{"label":"rtvi-ai","type":"{kind}","data":{{"text":"x"}}}}"#)
+    }
+
+    /// Sends what is due until `end`, in steps of 1 ms, with every message acknowledged at once.
+    fn drain(outbox: &mut Outbox, start: Instant, end: Duration) -> Vec<(Duration, String)> {
+        let mut sent = Vec::new();
+        for ms in 0..end.as_millis() as u64 {
+            let now = start + Duration::from_millis(ms);
+            while let Some(text) = outbox.next(0, now) {
+                sent.push((now - start, text.to_owned()));
+                outbox.handle_sent(now);
+            }
+        }
+        sent
+    }
+
+    /// A browser's messages leave in the order in which they were sent, as soon as its channel is open.
+    #[test]
+    fn a_browser_gets_everything_at_once_and_in_order() {
+        let start = Instant::now();
+        let mut outbox = Outbox::new(false);
+        outbox.push("one".into());
+        outbox.push(message("metrics"));
+        assert_eq!(outbox.next(0, start), None);
+        outbox.handle_open(start);
+        let sent = drain(&mut outbox, start, Duration::from_millis(1));
+        assert_eq!(sent.len(), 2);
+        assert_eq!(sent[0].1, "one");
+    }
+
+    /// The first message waits for the device to leave its open handler; then at most five come in any second.
+    #[test]
+    fn a_device_gets_one_message_at_a_time() {
+        let start = Instant::now();
+        let mut outbox = Outbox::new(true);
+        outbox.handle_open(start);
+        for _ in 0..20 {
+            outbox.push(message("bot-transcription"));
+        }
+        let sent = drain(&mut outbox, start, Duration::from_secs(6));
+        assert!(sent[0].0 >= Duration::from_millis(100));
+        assert_eq!(sent.len(), 20);
+        for window in sent.windows(6) {
+            assert!(window[5].0 - window[0].0 >= Duration::from_secs(1));
+        }
+    }
+
+    /// While a message is not acknowledged, a device gets no other.
+    #[test]
+    fn a_device_gets_nothing_while_a_chunk_is_in_flight() {
+        let start = Instant::now();
+        let mut outbox = Outbox::new(true);
+        outbox.handle_open(start);
+        outbox.push(message("bot-ready"));
+        let later = start + Duration::from_secs(1);
+        assert_eq!(outbox.next(1, later), None);
+        assert!(outbox.next(0, later).is_some());
+    }
+
+    /// Speaking events overtake texts, decoration never leaves, and what would crash the device is dropped.
+    #[test]
+    fn a_device_gets_control_first_and_no_decoration() {
+        let start = Instant::now();
+        let mut outbox = Outbox::new(true);
+        outbox.handle_open(start);
+        outbox.push(message("bot-transcription"));
+        outbox.push(message("metrics"));
+        outbox.push(message("bot-started-speaking"));
+        outbox.push("[]".into());
+        outbox.push("{}".into());
+        outbox.push(r#"{"type":"bot-tts-text","data":{"text":7}}"#.into());
+        outbox.push(r#"{"type":"user-transcription","data":{"final":false}}"#.into());
+        let sent = drain(&mut outbox, start, Duration::from_secs(3));
+        let texts: Vec<_> = sent.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [message("bot-started-speaking"), message("bot-transcription")]
+        );
+        assert_eq!(outbox.dropped(), 3);
+    }
+
+    /// At the limit a device's message leaves, one byte past it is dropped.
+    #[test]
+    fn a_device_message_has_a_limit() {
+        let mut outbox = Outbox::new(true);
+        let pad = |bytes: usize| {
+            let frame = r#"{"type":"t","d":""}"#.len();
+            format!(r#"{{"type":"t","d":"{}"}}"#, "x".repeat(bytes - frame))
+        };
+        outbox.push(pad(DEVICE_MESSAGE_BYTES_MAX));
+        assert!(!outbox.is_empty());
+        outbox.push(pad(DEVICE_MESSAGE_BYTES_MAX + 1));
+        assert_eq!(outbox.dropped(), 1);
+    }
+
+    /// A client that never opens a channel costs no more than the queue.
+    #[test]
+    fn the_queue_keeps_the_newest() {
+        let start = Instant::now();
+        let mut outbox = Outbox::new(false);
+        for number in 0..MESSAGES_OUT_MAX + 3 {
+            outbox.push(number.to_string());
+        }
+        outbox.handle_open(start);
+        assert_eq!(outbox.dropped(), 3);
+        assert_eq!(outbox.next(0, start), Some("3"));
+    }
+}

@@ -1,0 +1,445 @@
+//! One peer connection: str0m's `Rtc` narrowed to what a talk needs, one Opus stream each way and text messages.
+//!
+//! In: the offer, datagrams, candidates, Opus payloads, texts, and `now`. Out, by [`Peer::poll_output`]: datagrams to send,
+//! Opus payloads with their RTP numbers, texts, and the few events that a session acts on. Every input is followed by a
+//! drain of `poll_output` up to [`Output::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
+//! Microcontrollers get what the embedded fact sheet asks for: SCTP in the passive role, no header extension in any packet,
+//! an answer that fits their buffers. Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use str0m::change::SdpOffer;
+use str0m::channel::ChannelId;
+use str0m::crypto::CryptoProvider;
+use str0m::media::{MediaKind, Mid, Pt};
+use str0m::net::{Protocol, Receive};
+use str0m::rtp::{Extension, ExtensionMap, RtpWrite};
+use str0m::{Candidate, Event, Input, Rtc};
+
+use crate::limits::{MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX};
+use crate::proto::candidate::{self, RemotePolicy};
+use crate::proto::crypto;
+use crate::proto::sdp::{self, PreparedOffer};
+
+/// What every connection of this runner shares.
+pub struct Common {
+    provider: Arc<CryptoProvider>,
+    embedded_provider: Arc<CryptoProvider>,
+}
+
+impl Common {
+    pub fn new() -> Self {
+        Common {
+            provider: Arc::new(crypto::provider()),
+            embedded_provider: Arc::new(crypto::embedded_provider()),
+        }
+    }
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Common::new()
+    }
+}
+
+/// What one connection is made from, beside its offer.
+pub struct Setup<'a> {
+    pub common: &'a Common,
+    /// Host candidates to offer, each with the port of the runner's UDP socket.
+    pub local: &'a [SocketAddr],
+    /// The one address that clients of an embedded runner are offered.
+    pub embedded: Option<Ipv4Addr>,
+    /// Random bits: where sequence numbers and timestamps start.
+    pub seed: u64,
+}
+
+/// A datagram to send.
+pub struct Transmit {
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    contents: Vec<u8>,
+    device: bool,
+}
+
+impl Transmit {
+    /// Returns the bytes as they go on the wire.
+    pub fn contents(&mut self) -> &[u8] {
+        if self.device {
+            crypto::strip_empty_extension(&mut self.contents)
+        } else {
+            &self.contents
+        }
+    }
+
+    /// Tells whether this answers a connectivity check: only an authenticated peer is sent one, so its address is proven.
+    pub fn proves_destination(&self) -> bool {
+        // STUN binding success response, RFC 8489 section 5.
+        self.contents.starts_with(&[0x01, 0x01])
+    }
+
+    /// Tells whether this is a connectivity check, whose answer will come from the destination.
+    pub fn is_check(&self) -> bool {
+        // STUN binding request, RFC 8489 section 5.
+        self.contents.starts_with(&[0x00, 0x01])
+    }
+}
+
+/// One Opus payload of the peer.
+pub struct AudioPacket {
+    /// Extended RTP sequence number.
+    pub sequence: u64,
+    /// Extended RTP timestamp, 48 kHz.
+    pub timestamp: u64,
+    pub payload: Arc<[u8]>,
+}
+
+/// What a connection answers to an input.
+pub enum Output {
+    /// Nothing more; the connection wants [`Peer::handle_timeout`] at this time.
+    Timeout(Instant),
+    Transmit(Transmit),
+    /// ICE and DTLS are up: audio flows.
+    Connected,
+    Audio(AudioPacket),
+    /// The client's message channel is open.
+    ChannelOpen,
+    Message(String),
+    /// The peer left in good order.
+    Left,
+    /// The connection broke.
+    Failed,
+}
+
+/// Why an offer was not answered.
+#[derive(Debug, PartialEq, Eq)]
+pub enum OfferError {
+    /// The offer's own fault, in words for its sender.
+    Bad(String),
+    /// No address of this machine can be offered to a device; names the address wanted and those that exist.
+    NoCandidate(String),
+    /// The answer breaks a rule of the device.
+    Answer(String),
+}
+
+impl fmt::Display for OfferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OfferError::Bad(why) | OfferError::NoCandidate(why) | OfferError::Answer(why) => f.write_str(why),
+        }
+    }
+}
+
+/// One peer connection.
+pub struct Peer {
+    rtc: Rtc,
+    embedded: Option<Ipv4Addr>,
+    device: bool,
+    loopback_offered: bool,
+    remote_candidates: usize,
+    audio: Option<(Mid, Pt)>,
+    channel: Option<Messages>,
+    sequence: u64,
+    timestamp: u32,
+    closing: bool,
+}
+
+/// The data channel that messages go to: the first that the client opens, or the one called `chat`.
+struct Messages {
+    id: ChannelId,
+    is_chat: bool,
+}
+
+impl Peer {
+    /// Makes the connection that answers `offer`, and the answer's SDP.
+    ///
+    /// # Errors
+    /// [`OfferError`] says whose fault it is.
+    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Peer, String), OfferError> {
+        let prepared = prepare(offer)?;
+        let device = setup.embedded.is_some() && prepared.is_device;
+        let cert = crypto::certificate().map_err(|error| OfferError::Answer(error.to_string()))?;
+        let provider = if device {
+            &setup.common.embedded_provider
+        } else {
+            &setup.common.provider
+        };
+        let mut config = Rtc::builder()
+            .set_crypto_provider(provider.clone())
+            .set_dtls_cert(cert.clone())
+            .set_rtp_mode(true)
+            .clear_codecs()
+            .enable_opus(true, false)
+            .set_extension_map(extensions(device))
+            .set_sctp_max_message_size(MESSAGE_BYTES_MAX as u32)
+            .set_sctp_max_buffered_amount(SCTP_BUFFER_BYTES_MAX);
+        // Audio is never sent again, and a late packet is worth nothing: small buffers.
+        config = config.set_send_buffer_audio(8).set_reordering_size_audio(1);
+        let mut peer = Peer {
+            rtc: config.build(now),
+            embedded: setup.embedded,
+            device,
+            loopback_offered: setup.local.iter().any(|address| address.ip().is_loopback()),
+            remote_candidates: 0,
+            audio: None,
+            channel: None,
+            // The upper half stays free: a stream must start with a roll-over counter of 0.
+            sequence: setup.seed & 0x7fff,
+            timestamp: (setup.seed >> 32) as u32,
+            closing: false,
+        };
+        for address in setup.local {
+            match Candidate::host(*address, Protocol::Udp) {
+                Ok(candidate) => {
+                    peer.rtc.add_local_candidate(candidate);
+                }
+                Err(error) => log::debug!("{address} is no candidate: {error}"),
+            }
+        }
+        if device && prepared.has_application {
+            // The device's SCTP loses its own answer when both ends open the association at once.
+            peer.rtc.direct_api().start_sctp(false);
+        }
+        let answer = peer.negotiate(&prepared)?;
+        Ok((peer, answer))
+    }
+
+    /// Answers a further offer on the same connection.
+    ///
+    /// # Errors
+    /// [`OfferError`]; the connection goes on as it was.
+    pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
+        let prepared = prepare(offer)?;
+        self.negotiate(&prepared)
+    }
+
+    fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, OfferError> {
+        let offer = SdpOffer::from_sdp_string(&prepared.sdp)
+            .map_err(|error| OfferError::Bad(format!("the offer's SDP cannot be read: {error}")))?;
+        let answer = self
+            .rtc
+            .sdp_api()
+            .accept_offer(offer)
+            .map_err(|error| OfferError::Bad(format!("the offer cannot be answered: {error}")))?
+            .to_sdp_string();
+        for line in &prepared.candidates {
+            self.add_remote_candidate(line);
+        }
+        match self.embedded {
+            Some(host) if self.device => sdp::rewrite_answer_for_device(&answer, host),
+            Some(host) => sdp::keep_only_host_candidate(&answer, host),
+            None => return Ok(answer),
+        }
+        .map_err(|error| match error {
+            sdp::DeviceAnswerError::NoCandidate { .. } => OfferError::NoCandidate(error.to_string()),
+            other => OfferError::Answer(other.to_string()),
+        })
+    }
+
+    /// Adds a candidate of the peer; one that cannot be used is ignored, since the peer's own checks tell its address.
+    pub fn add_remote_candidate(&mut self, text: &str) {
+        if self.remote_candidates == REMOTE_CANDIDATES_MAX {
+            log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
+            return;
+        }
+        let policy = RemotePolicy {
+            loopback_offered: self.loopback_offered,
+        };
+        match candidate::parse_remote(text, &policy) {
+            Ok(usable) => match Candidate::from_sdp_string(&usable.text) {
+                Ok(candidate) => {
+                    self.remote_candidates += 1;
+                    self.rtc.add_remote_candidate(candidate);
+                }
+                Err(error) => log::debug!("remote candidate ignored: {error}"),
+            },
+            Err(ignored) => log::debug!("remote candidate ignored: {ignored}"),
+        }
+    }
+
+    /// Tells whether the other end is a microcontroller.
+    pub fn is_device(&self) -> bool {
+        self.device
+    }
+
+    /// Returns this end's ICE user name fragment, by which datagrams find the connection. A restart of ICE changes it.
+    pub fn local_ufrag(&mut self) -> String {
+        self.rtc.direct_api().local_ice_credentials().ufrag
+    }
+
+    /// Takes a datagram; one that is not this connection's, or not readable, has no effect.
+    pub fn handle_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], now: Instant) {
+        let Ok(receive) = Receive::new(Protocol::Udp, source, destination, contents) else {
+            return;
+        };
+        let input = Input::Receive(now, receive);
+        if !self.rtc.accepts(&input) {
+            return;
+        }
+        if let Err(error) = self.rtc.handle_input(input) {
+            log::debug!("datagram refused: {error}");
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Err(error) = self.rtc.handle_input(Input::Timeout(now)) {
+            log::debug!("timeout: {error}");
+        }
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll_output(&mut self) -> Output {
+        loop {
+            let output = match self.rtc.poll_output() {
+                Ok(output) => output,
+                Err(error) => {
+                    log::debug!("connection: {error}");
+                    if self.rtc.is_alive() {
+                        continue;
+                    }
+                    return Output::Failed;
+                }
+            };
+            match output {
+                str0m::Output::Timeout(at) => return Output::Timeout(at),
+                str0m::Output::Transmit(transmit) => {
+                    return Output::Transmit(Transmit {
+                        source: transmit.source,
+                        destination: transmit.destination,
+                        contents: transmit.contents.into(),
+                        device: self.device,
+                    });
+                }
+                str0m::Output::Event(event) => {
+                    if let Some(output) = self.event(event) {
+                        return output;
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) -> Option<Output> {
+        match event {
+            Event::Connected => Some(Output::Connected),
+            Event::MediaAdded(added) if added.kind == MediaKind::Audio && self.audio.is_none() => {
+                let pt = self.rtc.media(added.mid).and_then(|media| media.remote_pts().first().copied());
+                self.audio = pt.map(|pt| (added.mid, pt));
+                None
+            }
+            Event::RtpPacket(packet) => {
+                let (_, pt) = self.audio?;
+                (packet.header.payload_type == pt).then(|| {
+                    Output::Audio(AudioPacket {
+                        sequence: *packet.seq_no,
+                        timestamp: packet.time.numer(),
+                        payload: packet.payload,
+                    })
+                })
+            }
+            Event::ChannelOpen(id, label) => {
+                let is_chat = label == "chat";
+                let first = self.channel.is_none();
+                if first || (is_chat && self.channel.as_ref().is_some_and(|messages| !messages.is_chat)) {
+                    self.channel = Some(Messages { id, is_chat });
+                }
+                first.then_some(Output::ChannelOpen)
+            }
+            Event::ChannelData(data) if !data.binary => match String::from_utf8(data.data) {
+                Ok(text) => Some(Output::Message(text)),
+                Err(_) => {
+                    log::debug!("message ignored: it is not UTF-8");
+                    None
+                }
+            },
+            Event::ChannelData(_) => {
+                log::debug!("message ignored: it is binary, messages are text");
+                None
+            }
+            Event::ChannelClose(id) => {
+                let was_ours = self.channel.as_ref().is_some_and(|messages| messages.id == id);
+                if was_ours {
+                    self.channel = None;
+                }
+                (was_ours && !self.closing).then_some(Output::Left)
+            }
+            Event::Closed => (!self.closing).then_some(Output::Left),
+            _ => None,
+        }
+    }
+
+    /// Queues one Opus payload of 20 ms; it leaves with the next [`Peer::handle_timeout`]. Nothing leaves before the connection
+    /// is up.
+    pub fn send_audio(&mut self, payload: &[u8], now: Instant) {
+        let Some((mid, pt)) = self.audio else {
+            return;
+        };
+        let write = RtpWrite::new(pt, self.sequence.into(), self.timestamp, now, payload);
+        self.sequence += 1;
+        self.timestamp = self.timestamp.wrapping_add(OPUS_TICKS_PER_PACKET);
+        if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(mid, None) {
+            stream.write_rtp(write);
+        }
+    }
+
+    /// Tells whether the client has opened a channel for messages.
+    pub fn has_channel(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    /// Sends a text message; `false` when there is no channel, or no room in it now.
+    pub fn send_message(&mut self, text: &str) -> bool {
+        let Some(id) = self.channel.as_ref().map(|messages| messages.id) else {
+            return false;
+        };
+        let Some(mut channel) = self.rtc.channel(id) else {
+            return false;
+        };
+        match channel.write(false, text.as_bytes()) {
+            Ok(written) => written,
+            Err(error) => {
+                log::debug!("message dropped: {error}");
+                true
+            }
+        }
+    }
+
+    /// Returns how many bytes of messages the peer has not acknowledged.
+    pub fn messages_in_flight(&mut self) -> usize {
+        let Some(id) = self.channel.as_ref().map(|messages| messages.id) else {
+            return 0;
+        };
+        self.rtc.channel(id).map_or(0, |mut channel| channel.buffered_amount())
+    }
+
+    /// Says goodbye on every layer; the goodbye is in the outputs that follow.
+    pub fn close(&mut self) {
+        self.closing = true;
+        if let Err(error) = self.rtc.close() {
+            log::debug!("closing: {error}");
+        }
+    }
+
+    /// Tells whether the connection can still do anything.
+    pub fn is_alive(&self) -> bool {
+        self.rtc.is_alive()
+    }
+}
+
+/// RTP clock ticks in 20 ms of Opus (RFC 7587: always 48 kHz).
+const OPUS_TICKS_PER_PACKET: u32 = 960;
+
+/// Returns the header extensions that are negotiated: the media's name for browsers, and none for devices.
+fn extensions(device: bool) -> ExtensionMap {
+    let mut map = ExtensionMap::empty();
+    if !device {
+        map.set(4, Extension::RtpMid);
+    }
+    map
+}
+
+fn prepare(offer: &str) -> Result<PreparedOffer, OfferError> {
+    sdp::prepare_offer(offer).map_err(|error| OfferError::Bad(error.to_string()))
+}

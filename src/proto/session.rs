@@ -1,0 +1,442 @@
+//! One life: from an answered offer to the moment when nothing is left of the session.
+//!
+//! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`, with a deadline in every phase. In: datagrams, the
+//! bot's speech, texts and interruptions, further offers, and `now`. Out, by [`Session::poll_output`]: datagrams, PCM for the
+//! bot at the rate it asked for, events, and the next deadline. A client that restarts its connection gets a new peer under
+//! the same session: its bot, speech and waiting messages stay.
+//! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use serde::Deserialize;
+
+use crate::limits::{
+    CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER,
+};
+use crate::proto::audio::listener::Listener;
+use crate::proto::audio::speaker::{Speaker, Turn};
+use crate::proto::outbox::Outbox;
+use crate::proto::rtc::{self, OfferError, Peer, Setup, Transmit};
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaveReason {
+    /// The caller left in good order.
+    Left,
+    /// The caller vanished without a word.
+    Vanished,
+    /// The connection was never completed.
+    NeverConnected,
+    /// Another session of the same device took its place.
+    Replaced,
+    /// The bot returned.
+    BotEnded,
+    /// The bot failed or panicked.
+    BotFailed,
+    /// The runner is stopping.
+    Shutdown,
+    /// The transport broke.
+    Failed,
+}
+
+impl fmt::Display for LeaveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LeaveReason::Left => "caller left",
+            LeaveReason::Vanished => "caller vanished",
+            LeaveReason::NeverConnected => "never connected",
+            LeaveReason::Replaced => "replaced by a new session of the same device",
+            LeaveReason::BotEnded => "bot ended",
+            LeaveReason::BotFailed => "bot failed",
+            LeaveReason::Shutdown => "runner stopped",
+            LeaveReason::Failed => "transport failed",
+        })
+    }
+}
+
+/// What a session tells its bot, beside audio.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Joined,
+    Message(String),
+    SpeechStarted,
+    SpeechStopped,
+    Lost,
+    Resumed,
+    /// The bot hears nothing after this; the session may still say goodbye.
+    Left(LeaveReason),
+}
+
+/// What a session answers to an input.
+pub enum Output<'a> {
+    /// Nothing more; the session wants [`Session::handle_timeout`] at this time.
+    Timeout(Instant),
+    Transmit(Transmit),
+    /// Speech of the caller: `i16` mono at the rate in Hz.
+    Audio(&'a [i16], u32),
+    Event(Event),
+    /// Nothing is left; no input has any effect.
+    Gone,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Answered; ICE and DTLS are under way.
+    Connecting { until: Instant },
+    Live,
+    /// The bot has ended, and its last words are still leaving.
+    Finishing { until: Instant, reason: LeaveReason },
+    /// `peerLeft` is on its way.
+    Goodbye { until: Instant },
+    /// The closing handshakes are on their way.
+    Closing { until: Instant },
+    Gone,
+}
+
+/// One session.
+pub struct Session {
+    peer: Peer,
+    phase: Phase,
+    /// Whether the caller has been connected, in this connection or an earlier one.
+    joined: bool,
+    lost: bool,
+    heard: Instant,
+    listener: Listener,
+    speaker: Speaker,
+    outbox: Outbox,
+    event: Option<Event>,
+    /// The bot has no more speech, as its last answer showed.
+    source_dry: bool,
+}
+
+impl Session {
+    /// Answers an offer: the session, and the answer's SDP.
+    ///
+    /// # Errors
+    /// As [`Peer::accept`].
+    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
+        let (peer, answer) = Peer::accept(offer, setup, now)?;
+        let device = peer.is_device();
+        let session = Session {
+            peer,
+            phase: Phase::Connecting {
+                until: now + CONNECT_WITHIN,
+            },
+            joined: false,
+            lost: false,
+            heard: now,
+            listener: Listener::new(),
+            speaker: Speaker::new(),
+            outbox: Outbox::new(device),
+            event: None,
+            source_dry: true,
+        };
+        Ok((session, answer))
+    }
+
+    /// Answers a further offer on the same connection.
+    ///
+    /// # Errors
+    /// As [`Peer::renegotiate`].
+    pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
+        self.peer.renegotiate(offer)
+    }
+
+    /// Answers an offer of a client that threw its connection away: a new connection under the same bot.
+    ///
+    /// # Errors
+    /// As [`Peer::accept`]; the old connection is kept then.
+    pub fn restart(&mut self, offer: &str, setup: &Setup<'_>, now: Instant) -> Result<String, OfferError> {
+        let (peer, answer) = Peer::accept(offer, setup, now)?;
+        // The client has forgotten the old connection, so there is nobody to say goodbye to.
+        self.peer = peer;
+        self.listener.handle_restart();
+        self.outbox.handle_close();
+        if let Phase::Connecting { .. } | Phase::Live = self.phase {
+            self.phase = Phase::Connecting {
+                until: now + CONNECT_WITHIN,
+            };
+        }
+        self.heard = now;
+        Ok(answer)
+    }
+
+    /// Takes the rates that the bot asks for, in Hz.
+    pub fn set_rates(&mut self, in_rate_hz: u32, out_rate_hz: u32) {
+        self.listener.set_rate(in_rate_hz);
+        self.speaker.set_rate(out_rate_hz);
+    }
+
+    pub fn is_device(&self) -> bool {
+        self.peer.is_device()
+    }
+
+    /// Returns the ufrag by which datagrams find this session.
+    pub fn local_ufrag(&mut self) -> String {
+        self.peer.local_ufrag()
+    }
+
+    pub fn add_remote_candidate(&mut self, text: &str) {
+        self.peer.add_remote_candidate(text);
+    }
+
+    /// Tells how long the peer has been silent.
+    pub fn silent_for(&self, now: Instant) -> std::time::Duration {
+        now.saturating_duration_since(self.heard)
+    }
+
+    pub fn handle_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], now: Instant) {
+        self.heard = now;
+        if std::mem::take(&mut self.lost) {
+            self.event = Some(Event::Resumed);
+        }
+        self.peer.handle_datagram(source, destination, contents, now);
+    }
+
+    /// Takes a text for the caller.
+    pub fn handle_message(&mut self, text: String, now: Instant) {
+        self.outbox.push(text);
+        self.send_messages(now);
+    }
+
+    /// Drops all speech that has not left.
+    pub fn handle_interruption(&mut self, now: Instant) {
+        self.speaker.handle_interruption(now);
+    }
+
+    /// Takes speech from the bot as far as there is room. `take` appends at most so many samples, at the bot's rate.
+    pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) {
+        if self.speaks() {
+            self.source_dry = !self.speaker.pull(take, now);
+            if self.speak(now) {
+                self.peer.handle_timeout(now);
+            }
+        }
+    }
+
+    /// The bot has ended: what it said last still leaves, then the session ends.
+    pub fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Live => {
+                self.source_dry = false;
+                self.phase = Phase::Finishing {
+                    until: now + FINISH_WITHIN,
+                    reason,
+                };
+            }
+            Phase::Connecting { .. } => self.end(reason, now),
+            _ => {}
+        }
+    }
+
+    /// The runner stops, or the session is replaced: it ends now, with a goodbye where somebody listens.
+    pub fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } => self.end(reason, now),
+            Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone => {}
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Connecting { until } if now >= until => {
+                let reason = if self.joined {
+                    LeaveReason::Vanished
+                } else {
+                    LeaveReason::NeverConnected
+                };
+                self.end(reason, now);
+            }
+            Phase::Live | Phase::Finishing { .. } => {
+                let silent = self.silent_for(now);
+                if silent >= PEER_FREED_AFTER {
+                    self.end(LeaveReason::Vanished, now);
+                } else if silent >= PEER_LOST_AFTER && !self.lost {
+                    self.lost = true;
+                    self.event = Some(Event::Lost);
+                }
+                if let Phase::Finishing { until, reason } = self.phase
+                    && (now >= until || (self.source_dry && self.speaker.is_silent()))
+                {
+                    self.end(reason, now);
+                }
+            }
+            Phase::Goodbye { until } => {
+                let delivered = self.outbox.is_empty() && self.peer.messages_in_flight() == 0;
+                if now >= until || delivered {
+                    self.close(now);
+                }
+            }
+            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            _ => {}
+        }
+        self.listener.handle_timeout(now);
+        self.speak(now);
+        self.peer.handle_timeout(now);
+        self.send_messages(now);
+    }
+
+    /// Queues the frames that are due, and tells whether there were any.
+    fn speak(&mut self, now: Instant) -> bool {
+        let mut spoke = false;
+        if self.speaks() {
+            while let Some(payload) = self.speaker.poll_packet(now) {
+                self.peer.send_audio(payload, now);
+                spoke = true;
+            }
+        }
+        spoke
+    }
+
+    fn speaks(&self) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Finishing { .. })
+    }
+
+    fn send_messages(&mut self, now: Instant) {
+        while let Some(text) = self.outbox.next(self.peer.messages_in_flight(), now) {
+            if !self.peer.send_message(text) {
+                break;
+            }
+            self.outbox.handle_sent(now);
+        }
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll_output(&mut self, now: Instant) -> Output<'_> {
+        if self.phase == Phase::Gone {
+            // The last event, why the session ended, is still owed to the bot.
+            return self.event.take().map_or(Output::Gone, Output::Event);
+        }
+        if let Some(event) = self.event.take() {
+            return Output::Event(event);
+        }
+        loop {
+            // PCM first: the borrow of a decoded frame must be the last thing this function does.
+            if self.listener.has_frame() {
+                let (pcm, rate_hz) = self.listener.take_frame();
+                return Output::Audio(pcm, rate_hz);
+            }
+            match self.peer.poll_output() {
+                rtc::Output::Timeout(at) => {
+                    if let Some(turn) = self.speaker.poll_turn() {
+                        return Output::Event(match turn {
+                            Turn::Started => Event::SpeechStarted,
+                            Turn::Stopped => Event::SpeechStopped,
+                        });
+                    }
+                    if matches!(self.phase, Phase::Closing { .. }) && !self.peer.is_alive() {
+                        self.phase = Phase::Gone;
+                        return self.event.take().map_or(Output::Gone, Output::Event);
+                    }
+                    return Output::Timeout(self.next_timeout(at));
+                }
+                rtc::Output::Transmit(transmit) => return Output::Transmit(transmit),
+                rtc::Output::Connected => {
+                    if let Some(event) = self.connected(now) {
+                        return Output::Event(event);
+                    }
+                }
+                rtc::Output::Audio(packet) => self.listener.handle_packet(&packet, now),
+                rtc::Output::ChannelOpen => {
+                    self.outbox.handle_open(now);
+                    self.send_messages(now);
+                }
+                rtc::Output::Message(text) => {
+                    if let Some(event) = incoming(text) {
+                        return Output::Event(event);
+                    }
+                }
+                rtc::Output::Left => self.peer_gone(LeaveReason::Left, now),
+                rtc::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
+            }
+            if let Some(event) = self.event.take() {
+                return Output::Event(event);
+            }
+        }
+    }
+
+    fn connected(&mut self, now: Instant) -> Option<Event> {
+        if let Phase::Connecting { .. } = self.phase {
+            self.phase = Phase::Live;
+        }
+        self.speaker.start(now);
+        if self.speak(now) {
+            self.peer.handle_timeout(now);
+        }
+        (!std::mem::replace(&mut self.joined, true)).then_some(Event::Joined)
+    }
+
+    /// The peer is not there any more: no goodbye, only what its end of the connection still expects.
+    fn peer_gone(&mut self, reason: LeaveReason, now: Instant) {
+        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
+            return;
+        }
+        if !matches!(self.phase, Phase::Goodbye { .. }) {
+            self.event = Some(Event::Left(reason));
+        }
+        self.close(now);
+    }
+
+    fn end(&mut self, reason: LeaveReason, now: Instant) {
+        self.event = Some(Event::Left(reason));
+        let listens = self.peer.has_channel() && !self.lost && !self.peer.is_device();
+        if !listens {
+            return self.close(now);
+        }
+        self.outbox.push(PEER_LEFT.to_owned());
+        self.send_messages(now);
+        self.phase = Phase::Goodbye {
+            until: now + GOODBYE_WITHIN,
+        };
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.peer.close();
+        self.phase = Phase::Closing {
+            until: now + CLOSE_WITHIN,
+        };
+    }
+
+    fn next_timeout(&self, peer: Instant) -> Instant {
+        let phase = match self.phase {
+            Phase::Connecting { until } | Phase::Goodbye { until } | Phase::Closing { until } => Some(until),
+            Phase::Finishing { until, .. } => Some(until),
+            Phase::Live if self.lost => Some(self.heard + PEER_FREED_AFTER),
+            Phase::Live => Some(self.heard + PEER_LOST_AFTER),
+            Phase::Gone => None,
+        };
+        let speaker = self.speaks().then(|| self.speaker.poll_timeout()).flatten();
+        [phase, speaker, self.listener.poll_timeout(), self.outbox.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .fold(peer, Instant::min)
+    }
+}
+
+/// Tells the client that the bot has left; without it, it would take the closed connection for a network failure.
+const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
+
+/// Sorts a text of the client: keep-alives and signalling are not the bot's.
+fn incoming(text: String) -> Option<Event> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        r#type: std::borrow::Cow<'a, str>,
+    }
+    if text.starts_with("ping") {
+        return None;
+    }
+    // Only a text that can be signalling is read twice.
+    let is_signalling = text.contains("signalling")
+        && serde_json::from_str::<Envelope<'_>>(&text).is_ok_and(|envelope| envelope.r#type == "signalling");
+    if is_signalling {
+        // `trackStatus` is all there is; a muted caller is not an error, and needs no answer.
+        log::debug!("signalling message read");
+        return None;
+    }
+    Some(Event::Message(text))
+}

@@ -1,0 +1,80 @@
+//! The one question that the demultiplexer asks of a STUN message: for which session is it?
+//!
+//! In: a datagram of any content. Out: the left half of its USERNAME attribute, which is the ufrag of the end that receives
+//! the connectivity check. Nothing else of STUN is read here; the message is checked by str0m.
+//! Source: RFC 8489 sections 5 and 14, RFC 8445 section 7.2.2.
+
+const HEADER_BYTES: usize = 20;
+const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
+const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
+const USERNAME: u16 = 0x0006;
+
+/// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to our own checks included.
+pub fn server_ufrag(datagram: &[u8]) -> Option<&str> {
+    if datagram.len() < HEADER_BYTES || datagram[..2] != BINDING_REQUEST || datagram[4..8] != MAGIC_COOKIE {
+        return None;
+    }
+    let mut attributes = &datagram[HEADER_BYTES..];
+    while let [kind_high, kind_low, length_high, length_low, rest @ ..] = attributes {
+        let length = usize::from(u16::from_be_bytes([*length_high, *length_low]));
+        let value = rest.get(..length)?;
+        if u16::from_be_bytes([*kind_high, *kind_low]) == USERNAME {
+            let name = std::str::from_utf8(value).ok()?;
+            return name.split_once(':').map(|(receiver, _sender)| receiver);
+        }
+        // Attributes are padded to four bytes.
+        attributes = rest.get(length.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut message = vec![0, 1, 0, 0];
+        message.extend(MAGIC_COOKIE);
+        message.extend([7; 12]);
+        for (kind, value) in attributes {
+            message.extend(kind.to_be_bytes());
+            message.extend((value.len() as u16).to_be_bytes());
+            message.extend(*value);
+            message.resize(message.len().next_multiple_of(4), 0);
+        }
+        let length = (message.len() - HEADER_BYTES) as u16;
+        message[2..4].copy_from_slice(&length.to_be_bytes());
+        message
+    }
+
+    /// The ufrag of the receiver is the left half, wherever the attribute stands.
+    #[test]
+    fn a_check_names_the_session_it_is_for() {
+        let message = request(&[(0x8022, b"agent"), (USERNAME, b"bot7:Ab3x")]);
+        assert_eq!(server_ufrag(&message), Some("bot7"));
+    }
+
+    /// Every prefix of a check, and every check with one byte changed, is answered without a panic.
+    #[test]
+    fn rubbish_names_no_session_and_never_panics() {
+        let message = request(&[(USERNAME, b"bot7:Ab3x")]);
+        for end in 0..message.len() - 1 {
+            assert_eq!(server_ufrag(&message[..end]).filter(|name| *name != "bot7"), None);
+        }
+        for at in 0..message.len() {
+            let mut changed = message.clone();
+            changed[at] ^= 0xff;
+            let _ = server_ufrag(&changed);
+        }
+        assert_eq!(server_ufrag(b""), None);
+        assert_eq!(server_ufrag(&request(&[(USERNAME, b"no colon")])), None);
+    }
+
+    /// Answers to our own checks have no user name that counts: they are found by their source address.
+    #[test]
+    fn only_requests_count() {
+        let mut message = request(&[(USERNAME, b"bot7:Ab3x")]);
+        message[0] = 1;
+        assert_eq!(server_ufrag(&message), None);
+    }
+}

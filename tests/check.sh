@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The one list of checks, for people and for the gate.
+#   tests/check.sh            everything that this machine has the tools for
+#   tests/check.sh STAGE...   only these: fmt lint doc test features fuzz size aiortc browser
+# A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+stages=${*:-fmt lint doc test features fuzz size aiortc browser}
+binary=target/release/edge-runner
+
+say() { printf '\n== %s\n' "$*"; }
+lacks() {
+    printf 'skipped: %s\n' "$*"
+    [ "${CI:-}" != true ] || exit 1
+}
+release() { [ -n "${built:-}" ] || cargo build --release --quiet; built=1; }
+
+for stage in $stages; do
+    say "$stage"
+    case $stage in
+    fmt) cargo fmt --check ;;
+    lint) cargo clippy --quiet --all-targets -- -D warnings ;;
+    doc) RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items ;;
+    test) cargo test --quiet ;;
+    features) cargo check --quiet --no-default-features ;;
+    fuzz) cargo check --quiet --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
+    size)
+        release
+        printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary
+        ;;
+    aiortc)
+        python=target/venv/bin/python
+        [ -x $python ] || python=python3
+        if $python -c 'import aiortc' 2>/dev/null; then
+            release
+            $python tests/peers/aiortc/run.py --binary $binary
+        else
+            lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
+        fi
+        ;;
+    browser)
+        if ! command -v chromium >/dev/null; then
+            lacks "chromium is not installed: apt-get install chromium espeak-ng sox"
+        elif [ ! -d tests/peers/browser/node_modules ]; then
+            lacks "the official client is not installed: npm ci --prefix tests/peers/browser"
+        else
+            release
+            node tests/peers/browser/run.mjs --binary $binary --out target/browser
+        fi
+        ;;
+    *)
+        printf 'unknown stage: %s\n' "$stage" >&2
+        exit 2
+        ;;
+    esac
+done
+say "all checks passed"
