@@ -1,0 +1,346 @@
+//! Proves that PCM survives the codec at every rate, that lost packets come back, and that rubbish is refused.
+
+use super::*;
+
+const FRAMES: usize = 50;
+
+/// A voice-like sound: harmonics of 150 Hz, each weaker than the one before, swelling five times a second.
+fn voice(rate_hz: u32, frame: usize) -> Vec<i16> {
+    let n = rate_hz as usize / 50;
+    (frame * n..(frame + 1) * n)
+        .map(|i| {
+            let t = i as f64 / f64::from(rate_hz);
+            let tone = |k: i32| (std::f64::consts::TAU * 150.0 * f64::from(k) * t).sin() / f64::from(k);
+            let swell = 0.6 - 0.4 * (std::f64::consts::TAU * 5.0 * t).cos();
+            ((1..12).map(tone).sum::<f64>() * swell * 5_000.0) as i16
+        })
+        .collect()
+}
+
+fn packets(rate_hz: u32, settings: EncoderSettings) -> Vec<Vec<u8>> {
+    let mut encoder = Encoder::new(rate_hz, settings).unwrap();
+    (0..FRAMES)
+        .map(|frame| {
+            let mut out = [0; OPUS_PACKET_BYTES_MAX];
+            let bytes = encoder.encode(&voice(rate_hz, frame), &mut out).unwrap();
+            out[..bytes].to_vec()
+        })
+        .collect()
+}
+
+fn hear(decoder: &mut Decoder, packets: &[Vec<u8>]) {
+    for packet in packets {
+        decoder.decode(packet).unwrap();
+    }
+}
+
+fn energy(pcm: &[i16]) -> f64 {
+    pcm.iter().map(|s| f64::from(*s) * f64::from(*s)).sum::<f64>() / pcm.len() as f64
+}
+
+/// Signal to noise in dB of `heard` against `said`, at the delay where the two fit best.
+fn snr_db(said: &[i16], heard: &[i16], rate_hz: u32) -> f64 {
+    let window = rate_hz as usize / 5;
+    let start = said.len() / 2;
+    (0..rate_hz as usize / 50)
+        .map(|delay| {
+            let noise: f64 = (start..start + window)
+                .map(|i| (f64::from(said[i]) - f64::from(heard[i + delay])).powi(2))
+                .sum::<f64>();
+            10.0 * (energy(&said[start..start + window]) * window as f64 / noise).log10()
+        })
+        .fold(f64::MIN, f64::max)
+}
+
+/// Joins packets of one frame each into one packet of code 3 with sizes (RFC 6716 section 3.2.5).
+fn join(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut joined = vec![packets[0][0] | 3, 0x80 | packets.len() as u8];
+    for packet in &packets[..packets.len() - 1] {
+        let size = packet.len() - 1;
+        assert!(size < 252);
+        joined.push(size as u8);
+    }
+    packets.iter().for_each(|packet| joined.extend(&packet[1..]));
+    joined
+}
+
+fn stereo_packets(left: i16, right: i16) -> Vec<Vec<u8>> {
+    let mut encoder = OpusEncoder::new(48_000, 2, Application::Audio).unwrap();
+    (0..FRAMES)
+        .map(|frame| {
+            let pcm: Vec<i16> = (0..960)
+                .flat_map(|i| {
+                    let t = (i + 960 * frame) as f64 / 48_000.0;
+                    let tone = (std::f64::consts::TAU * 440.0 * t).sin();
+                    [(tone * f64::from(left)) as i16, (tone * f64::from(right)) as i16]
+                })
+                .collect();
+            let mut out = vec![0; OPUS_PACKET_BYTES_MAX];
+            let bytes = encoder.encode_s16(&pcm, 960, &mut out).unwrap();
+            out.truncate(bytes);
+            out
+        })
+        .collect()
+}
+
+#[test]
+fn speech_survives_at_every_pair_of_rates() {
+    for sent_hz in ENCODER_RATES_HZ {
+        let packets = packets(sent_hz, EncoderSettings::default());
+        for heard_hz in DECODER_RATES_HZ {
+            let mut decoder = Decoder::new(heard_hz).unwrap();
+            let mut heard = Vec::new();
+            for packet in &packets {
+                let pcm = decoder.decode(packet).unwrap();
+                assert_eq!(pcm.len(), heard_hz as usize / 50);
+                heard.extend_from_slice(pcm);
+            }
+            let said: Vec<i16> = (0..FRAMES).flat_map(|frame| voice(heard_hz, frame)).collect();
+            let snr = snr_db(&said, &heard, heard_hz);
+            assert!(snr > 5.0, "{sent_hz} to {heard_hz} Hz: {snr:.1} dB");
+        }
+    }
+}
+
+#[test]
+fn packets_are_20_ms_mono_and_small() {
+    for rate_hz in ENCODER_RATES_HZ {
+        for bitrate_bps in [16_000, 24_000, 32_000] {
+            let packets = packets(
+                rate_hz,
+                EncoderSettings {
+                    bitrate_bps,
+                    ..Default::default()
+                },
+            );
+            for packet in &packets {
+                assert_eq!(packet_ticks(packet), Some(960));
+                assert_eq!(packet[0] & 4, 0, "mono");
+                assert!(packet.len() <= 400, "{} bytes", packet.len());
+            }
+            let mean_bps = packets.iter().map(Vec::len).sum::<usize>() * 8;
+            assert!(
+                mean_bps < bitrate_bps as usize * 3 / 2,
+                "{mean_bps} b/s for {bitrate_bps}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_lost_packet_comes_back_from_the_next_one() {
+    let settings = EncoderSettings {
+        expected_loss_percent: 20,
+        ..Default::default()
+    };
+    let packets = packets(16_000, settings);
+    let lost = FRAMES / 2;
+    assert!(has_fec(&packets[lost + 1]));
+    let decode_to = |frame: usize| {
+        let mut decoder = Decoder::new(16_000).unwrap();
+        hear(&mut decoder, &packets[..frame]);
+        decoder
+    };
+    let whole = decode_to(lost).decode(&packets[lost]).unwrap().to_vec();
+    let recovered = decode_to(lost).decode_fec(&packets[lost + 1]).unwrap().to_vec();
+    assert_eq!(recovered.len(), 320);
+    let off: f64 = whole
+        .iter()
+        .zip(&recovered)
+        .map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2))
+        .sum();
+    assert!(off / 320.0 < energy(&whole) / 2.0, "the copy resembles the packet");
+}
+
+#[test]
+fn without_expected_loss_there_is_no_copy() {
+    let settings = EncoderSettings {
+        expected_loss_percent: 0,
+        ..Default::default()
+    };
+    assert!(packets(16_000, settings).iter().all(|packet| !has_fec(packet)));
+}
+
+#[test]
+fn concealment_goes_on_as_long_as_the_last_packet() {
+    let mut decoder = Decoder::new(16_000).unwrap();
+    assert_eq!(decoder.conceal().unwrap(), [0; 320], "nothing was heard yet");
+    let packets = packets(16_000, EncoderSettings::default());
+    hear(&mut decoder, &packets);
+    let made_up = energy(decoder.conceal().unwrap());
+    assert!(made_up > 1e5, "the sound goes on: {made_up}");
+    decoder.decode(&join(&packets[..3])).unwrap();
+    assert_eq!(decoder.conceal().unwrap().len(), 960, "60 ms after a packet of 60 ms");
+}
+
+#[test]
+fn a_packet_may_hold_120_ms_and_not_more() {
+    let packets = packets(16_000, EncoderSettings::default());
+    let mut decoder = Decoder::new(48_000).unwrap();
+    assert_eq!(decoder.decode(&join(&packets[..6])).unwrap().len(), 5_760);
+    let seven = join(&packets[..7]);
+    assert_eq!(decoder.decode(&seven), Err(OpusError::Packet { bytes: seven.len() }));
+    assert_eq!(decoder.decode(&packets[7]).unwrap().len(), 960, "still usable");
+}
+
+#[test]
+fn stereo_is_mixed_down() {
+    let heard = |left, right| {
+        let mut decoder = Decoder::new(16_000).unwrap();
+        let packets = stereo_packets(left, right);
+        assert_eq!(packets[FRAMES - 1][0] & 4, 4, "stereo");
+        packets
+            .iter()
+            .map(|packet| energy(decoder.decode(packet).unwrap()))
+            .last()
+            .unwrap()
+            .sqrt()
+    };
+    let (both, one) = (heard(8_000, 7_000), heard(8_000, 0));
+    assert!((4_800.0..5_800.0).contains(&both), "mean of both: {both}");
+    assert!((2_400.0..3_200.0).contains(&one), "half of one: {one}");
+}
+
+#[test]
+fn rubbish_is_refused_and_does_no_harm() {
+    let mut decoder = Decoder::new(16_000).unwrap();
+    for bad in [
+        &[][..],
+        &[0xff],
+        &[0xff, 0x00],
+        &[0xff, 0x3f, 1, 2],
+        &[0x01, 1],
+        &[0x02, 9, 1],
+        &[0; 1_501],
+    ] {
+        assert!(
+            decoder.decode(bad).is_err(),
+            "{} bytes {:?}",
+            bad.len(),
+            &bad[..bad.len().min(4)]
+        );
+    }
+    // Whatever comes, the decoder answers with a whole number of 2.5 ms or an error, and still works afterwards.
+    let good = packets(16_000, EncoderSettings::default());
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    for round in 0..3_000_usize {
+        let mut packet = good[round % good.len()].clone();
+        match random() % 3 {
+            0 => packet = (0..random() % 80).map(|_| random() as u8).collect(),
+            1 => packet.truncate(random() as usize % packet.len()),
+            _ => {
+                for _ in 0..=random() % 4 {
+                    let at = random() as usize % packet.len();
+                    packet[at] ^= 1 << (random() % 8);
+                }
+            }
+        }
+        let _ = has_fec(&packet);
+        let result = if random() % 4 == 0 {
+            decoder.decode_fec(&packet)
+        } else {
+            decoder.decode(&packet)
+        };
+        if let Ok(pcm) = result {
+            assert!(!pcm.is_empty() && pcm.len() % 40 == 0);
+        }
+    }
+    assert_eq!(decoder.decode(&good[0]).unwrap().len(), 320);
+}
+
+#[test]
+fn misuse_is_an_error_that_says_what_is_wanted() {
+    let refused = OpusError::Rate {
+        rate_hz: 48_000,
+        allowed: &ENCODER_RATES_HZ,
+    };
+    assert_eq!(Encoder::new(48_000, EncoderSettings::default()).err(), Some(refused));
+    assert_eq!(
+        refused.to_string(),
+        "no Opus at 48000 Hz here, only [8000, 12000, 16000, 24000]"
+    );
+    let refused = OpusError::Rate {
+        rate_hz: 44_100,
+        allowed: &DECODER_RATES_HZ,
+    };
+    assert_eq!(Decoder::new(44_100).err(), Some(refused));
+    let settings = EncoderSettings {
+        complexity: 11,
+        ..Default::default()
+    };
+    assert_eq!(Encoder::new(8_000, settings).err(), Some(OpusError::Settings(settings)));
+    let mut encoder = Encoder::new(16_000, EncoderSettings::default()).unwrap();
+    let mut out = [0; OPUS_PACKET_BYTES_MAX];
+    assert_eq!(
+        encoder.encode(&[0; 319], &mut out),
+        Err(OpusError::FrameLength {
+            samples: 319,
+            wanted: 320
+        })
+    );
+    let short = &mut out[..OPUS_PACKET_BYTES_MAX - 1];
+    assert_eq!(
+        encoder.encode(&[0; 320], short),
+        Err(OpusError::OutputTooSmall {
+            bytes: OPUS_PACKET_BYTES_MAX - 1
+        })
+    );
+}
+
+#[test]
+fn durations_follow_the_table_of_configurations() {
+    // First byte, ticks of one frame: SILK, hybrid, CELT.
+    for (config, ticks) in [
+        (0, 480),
+        (3, 2_880),
+        (9, 960),
+        (12, 480),
+        (15, 960),
+        (16, 120),
+        (29, 240),
+        (31, 960),
+    ] {
+        assert_eq!(packet_ticks(&[config << 3, 0]), Some(ticks), "configuration {config}");
+        assert_eq!(
+            packet_ticks(&[config << 3 | 1, 0]),
+            Some(2 * ticks),
+            "configuration {config}, twice"
+        );
+    }
+    assert_eq!(packet_ticks(&[16 << 3 | 3, 48]), Some(5_760));
+    assert_eq!(packet_ticks(&[16 << 3 | 3, 49]), None);
+}
+
+#[test]
+fn digital_silence_stays_silent_after_speech() {
+    // `--embedded` depends on it: the device's microphone is shut while a sample is outside -1..1.
+    for rate_hz in ENCODER_RATES_HZ {
+        let mut encoder = Encoder::new(rate_hz, EncoderSettings::default()).unwrap();
+        let mut decoder = Decoder::new(16_000).unwrap();
+        let mut out = [0; OPUS_PACKET_BYTES_MAX];
+        let mut last_loud = 0;
+        for frame in 0..FRAMES + 200 {
+            let pcm = if frame < FRAMES {
+                voice(rate_hz, frame)
+            } else {
+                vec![0; rate_hz as usize / 50]
+            };
+            let bytes = encoder.encode(&pcm, &mut out).unwrap();
+            if decoder
+                .decode(&out[..bytes])
+                .unwrap()
+                .iter()
+                .any(|s| !(-1..=1).contains(s))
+            {
+                last_loud = frame;
+            }
+        }
+        assert!(last_loud < FRAMES + 5, "{rate_hz} Hz: sound until frame {last_loud}");
+    }
+}
