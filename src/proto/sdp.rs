@@ -29,5 +29,7 @@ fn split_attribute(attribute: &str) -> (&str, &str) {
 fn payload_type(value: &str) -> Option<u8> {
     let word = value.split(' ').next()?;
     // RFC 3550 section 5.1: seven bits. A leading `+` or `0` would be another spelling of the same number.
-    word.parse().ok().filter(|number: &u8| *number < 128 && number.to_string() == word)
+    word.parse()
+        .ok()
+        .filter(|number: &u8| *number < 128 && number.to_string() == word)
 }
