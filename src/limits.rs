@@ -206,3 +206,37 @@ pub const LOCAL_ADDRESSES_MAX: usize = 16;
 pub const DEVICE_LINE_BYTES_MAX: usize = 200;
 /// Bytes of the JSON body with an answer to a microcontroller, which reads 4096.
 pub const DEVICE_BODY_BYTES_MAX: usize = 4_000;
+
+// ---- audio: order of arrival
+
+/// Packets held back at most while an earlier one is missing; more than this in one gap is a burst, not a reordering.
+pub const JITTER_HELD_MAX: usize = 16;
+/// Shortest wait for a missing packet: one packet's time, so that a swap of neighbours costs nothing.
+pub const JITTER_WAIT_MIN: Duration = Duration::from_millis(20);
+/// Longest wait for a missing packet; a talk feels every millisecond of it.
+pub const JITTER_WAIT_MAX: Duration = Duration::from_millis(80);
+/// Frames made up for one gap at most; after 100 ms concealment is only noise.
+pub const CONCEALED_FRAMES_MAX: u32 = 5;
+/// How far behind a sequence number may be before it hints at a restarted sender (RFC 3550 appendix A.1).
+pub const RTP_MISORDER_MAX: u64 = 100;
+
+// ---- bots
+
+/// One utterance that the parrot keeps: 960 kB at 16 kHz, the largest thing a session can hold.
+pub const PARROT_UTTERANCE_MAX: Duration = Duration::from_secs(30);
+/// What the parrot keeps from before it noticed speech, so that the first syllable is whole.
+pub const PARROT_LEAD: Duration = Duration::from_millis(300);
+/// Speech in a row that starts an utterance; a click is shorter.
+pub const PARROT_ONSET: Duration = Duration::from_millis(60);
+/// Speech in a row that interrupts the parrot; what its own voice leaves in the caller's microphone is shorter.
+pub const PARROT_BARGE_IN: Duration = Duration::from_millis(240);
+/// Pause that ends an utterance: longer than one between words, short enough to feel like an answer.
+pub const PARROT_PAUSE: Duration = Duration::from_millis(700);
+/// What is repeated of that pause, so that the last sound fades.
+pub const PARROT_TAIL: Duration = Duration::from_millis(200);
+/// Speech that is worth repeating; a cough is shorter.
+pub const PARROT_SPOKEN_MIN: Duration = Duration::from_millis(150);
+/// Time without any audio that ends an utterance: the caller muted, or left.
+pub const PARROT_GAP: Duration = Duration::from_secs(1);
+/// Between two audio levels.
+pub const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);

@@ -5,4 +5,7 @@
 //! deadlines and fills pauses with digital silence -> [`opus`] gives packets. PCM is `i16` mono everywhere.
 //! Nothing here reads a clock: `now` enters with each input. Nothing grows without a cap of `limits`.
 
+pub mod listener;
+pub mod jitter;
 pub mod opus;
+pub mod speaker;
