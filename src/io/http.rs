@@ -12,13 +12,14 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, Version};
 use log::{debug, warn};
 use serde_json::json;
 
@@ -26,6 +27,7 @@ use crate::bot::SessionId;
 use crate::config::Config;
 use crate::io::webrtc::{Start, WebRtc};
 use crate::limits;
+use crate::page;
 use crate::proto::body::{self, Invalid, LogBudget};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::origin::{self, Origins, Preflight, Standing};
@@ -67,6 +69,30 @@ impl Engine for WebRtc {
     }
 }
 
+/// The time limits of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub idle: Duration,
+    pub head: Duration,
+    pub body: Duration,
+    pub answer: Duration,
+    pub stall: Duration,
+    pub linger: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Times {
+            idle: limits::HTTP_IDLE,
+            head: limits::HTTP_HEAD,
+            body: limits::HTTP_BODY,
+            answer: limits::HTTP_ANSWER,
+            stall: limits::HTTP_STALL,
+            linger: limits::HTTP_LINGER,
+        }
+    }
+}
+
 /// What every request is answered from.
 pub struct App<E = WebRtc> {
     config: Arc<Config>,
@@ -75,6 +101,7 @@ pub struct App<E = WebRtc> {
     status: Status,
     table: Arc<Mutex<Table>>,
     log_budget: Mutex<LogBudget>,
+    pub(super) times: Times,
 }
 
 impl<E: Engine> App<E> {
@@ -85,6 +112,7 @@ impl<E: Engine> App<E> {
             status: Status::new(&config),
             table: Arc::default(),
             log_budget: Mutex::default(),
+            times: Times::default(),
             engine,
             config,
         }
@@ -98,6 +126,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Every way in which a request is refused.
 enum Refusal {
+    /// HTTP/1.1 without `Host`, or with two.
+    Host,
     Route(route::Refusal),
     Origin,
     Preflight,
@@ -120,7 +150,7 @@ impl Refusal {
             Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Origin => StatusCode::FORBIDDEN,
-            Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
+            Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
             Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -139,6 +169,7 @@ impl Refusal {
 
     fn detail(&self) -> String {
         match self {
+            Refusal::Host => "HTTP/1.1 wants one Host header".to_owned(),
             Refusal::Route(refusal) => refusal.to_string(),
             Refusal::Origin => "this origin is not allowed; see --allowed-origins".to_owned(),
             Refusal::Preflight => "Disallowed CORS origin".to_owned(),
@@ -185,6 +216,7 @@ pub(super) async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, 
         .origins
         .judge(head.headers.get_all(header::ORIGIN).iter().map(HeaderValue::as_bytes));
     let answered = match standing {
+        _ if !has_host(&head) => Err(Refusal::Host),
         _ if is_preflight(&head.method, &head.headers) => preflight(standing, &head.headers),
         Standing::Refused if !route::is_navigation(head.method.as_str(), head.uri.path()) => Err(Refusal::Origin),
         _ => match route::route(head.method.as_str(), head.uri.path()) {
@@ -212,15 +244,15 @@ async fn dispatch<E: Engine>(
     match route {
         Route::Status => Ok(json_reply(StatusCode::OK, app.status.reply(app.engine.sessions()))),
         Route::ToPage => Ok(to_page()),
-        Route::Page(_) => Err(Refusal::Route(route::Refusal::NotFound)),
-        Route::Start => start(app, &read(headers, body).await?),
+        Route::Page(name) => file(&name, headers).ok_or(Refusal::Route(route::Refusal::NotFound)),
+        Route::Start => start(app, &read(app.times, headers, body).await?),
         Route::Offer(session) => {
-            let body = read(headers, body).await?;
+            let body = read(app.times, headers, body).await?;
             let offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
             take_offer(app, session.as_deref(), offer).await
         }
         Route::Candidates(session) => {
-            let body = read(headers, body).await?;
+            let body = read(app.times, headers, body).await?;
             let candidates = Candidates::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
             if let Some(id) = session
                 && !lock(&app.table).contains(&id, Instant::now())
@@ -317,7 +349,7 @@ fn fresh_id() -> SessionId {
 }
 
 /// Reads a JSON body within its caps of size and time.
-async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
+async fn read(times: Times, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
     if is_form(headers) {
         return Err(Refusal::Form);
     }
@@ -335,7 +367,7 @@ async fn read(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
     if declared > limits::HTTP_BODY_BYTES_MAX as u64 && headers.contains_key(header::EXPECT) {
         return Err(Refusal::TooLarge);
     }
-    match tokio::time::timeout(limits::HTTP_BODY, collect(body)).await {
+    match tokio::time::timeout(times.body, collect(body)).await {
         Ok(result) => result,
         Err(_) => Err(Refusal::TooSlow),
     }
@@ -374,6 +406,11 @@ fn is_form(headers: &HeaderMap) -> bool {
         .map_or(&b""[..], HeaderValue::as_bytes);
     let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") || kind.eq_ignore_ascii_case(b"multipart/form-data")
+}
+
+fn has_host(head: &Parts) -> bool {
+    let hosts = head.headers.get_all(header::HOST).iter().take(2).count();
+    hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
 }
 
 fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
@@ -426,7 +463,39 @@ fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
     reply
 }
 
-fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &hyper::http::request::Parts, peer: SocketAddr) {
+/// Finds a file of the page; a client that has it already gets no bytes.
+fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
+    let asset = page::asset(name)?;
+    let asked = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let mut reply = Reply::default();
+    let put = [
+        (header::ETAG, asset.etag),
+        // A page of another version must not stay behind in a browser: it asks, and mostly hears 304.
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::VARY, "Accept-Encoding"),
+        (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // `no-referrer` would also hide the origin of some requests, which a list of origins needs.
+        (header::REFERRER_POLICY, "same-origin"),
+    ];
+    for (name, value) in put {
+        reply.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    if asset.is_in(asked(header::IF_NONE_MATCH)) {
+        *reply.status_mut() = StatusCode::NOT_MODIFIED;
+        return Some(reply);
+    }
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+    *reply.body_mut() = if page::accepts_gzip(asked(header::ACCEPT_ENCODING)) {
+        reply.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        Full::new(Bytes::from_static(asset.gzip))
+    } else {
+        Full::new(asset.identity().into())
+    };
+    Some(reply)
+}
+
+fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: SocketAddr) {
     let (method, path, status) = (&head.method, head.uri.path(), refusal.status().as_u16());
     if let Refusal::Invalid { invalid, body } = refusal
         && lock(&app.log_budget).take(Instant::now())

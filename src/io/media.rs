@@ -50,11 +50,8 @@ struct Tally {
 /// Runs a session to its end.
 pub async fn run(mut life: Life) {
     let began = Instant::now();
-    log::info!(
-        "session started: webrtc{}, pc_id {}",
-        if life.session.is_device() { ", embedded" } else { "" },
-        life.registered.pc_id()
-    );
+    let device = if life.session.is_device() { ", embedded" } else { "" };
+    log::info!("session started: webrtc{device}");
     let mut tally = Tally::default();
     let outcome = talk(&mut life, &mut tally).await;
     let Life {
@@ -80,7 +77,7 @@ pub async fn run(mut life: Life) {
         began.elapsed().as_secs_f64(),
         tally.datagrams_in,
         tally.datagrams_out,
-        session.counts(),
+        session.heard(),
         tally.frames_in,
         dropped.frames_in,
     );
@@ -260,7 +257,7 @@ fn handle_request(life: &mut Life, tally: &Tally, request: Request) {
             let session = &mut life.session;
             let answer = life.engine.with_setup(|setup| session.restart(&offer, setup, now));
             if answer.is_ok() {
-                log::info!("connection restarted: pc_id {pc_id}");
+                log::info!("connection restarted by the client");
                 life.registered.rename(pc_id);
             }
             answered(life, answer, reply);

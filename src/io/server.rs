@@ -11,6 +11,8 @@
 )]
 
 mod connection;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io;
@@ -19,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use log::{debug, error, warn};
+use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
@@ -30,6 +33,8 @@ use crate::limits;
 
 /// How often a free port is looked for that both loopback addresses have.
 const FREE_PORT_ATTEMPTS: usize = 16;
+/// Connections that the system keeps waiting for an accept.
+const BACKLOG: i32 = 1024;
 
 /// The sockets that the server listens on.
 #[derive(Debug)]
@@ -99,11 +104,11 @@ impl std::error::Error for BindError {
 /// [`BindError`] with the first address that cannot be listened on.
 pub async fn bind(config: &Config) -> Result<Listeners, BindError> {
     match config.host {
-        Host::Address(ip) => listeners(vec![listen(ip, config.port).await?]),
+        Host::Address(ip) => listeners(vec![listen(ip, config.port)?]),
         Host::Localhost => {
             let mut attempt = 1;
             loop {
-                match bind_localhost(config.port).await {
+                match bind_localhost(config.port) {
                     // The port that was free on one address is taken on the other: another one may be free on both.
                     Err(error) if config.port == 0 && attempt < FREE_PORT_ATTEMPTS => {
                         debug!("{error}");
@@ -117,24 +122,36 @@ pub async fn bind(config: &Config) -> Result<Listeners, BindError> {
 }
 
 /// Listens on both loopback addresses, or on the one that exists.
-async fn bind_localhost(port: u16) -> Result<Listeners, BindError> {
+fn bind_localhost(port: u16) -> Result<Listeners, BindError> {
     let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
-    let first = match listen(v4, port).await {
-        Err(error) if is_missing(&error) => return listeners(vec![listen(v6, port).await?]),
+    let first = match listen(v4, port) {
+        Err(error) if is_missing(&error) => return listeners(vec![listen(v6, port)?]),
         first => first?,
     };
     let port = first.local_addr().map_or(port, |address| address.port());
-    match listen(v6, port).await {
+    match listen(v6, port) {
         Err(error) if is_missing(&error) => listeners(vec![first]),
         second => listeners(vec![first, second?]),
     }
 }
 
-async fn listen(ip: IpAddr, port: u16) -> Result<TcpListener, BindError> {
+fn listen(ip: IpAddr, port: u16) -> Result<TcpListener, BindError> {
     let address = SocketAddr::new(ip, port);
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| BindError { address, source })
+    open(address).map_err(|source| BindError { address, source })
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        // `::` means every interface of that family: candidates are offered of that family only.
+        socket.set_only_v6(true)?;
+    }
+    // A runner that was just ended leaves connections behind that would keep the port for a minute.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 /// Tells whether the machine lacks the address or its whole family.

@@ -147,7 +147,7 @@ impl Port {
                 }
             };
             let arrived = Instant::now();
-            let mut routes = self.routes();
+            let routes = self.routes();
             for (meta, part) in metas[..received].iter().zip(batch.chunks_exact(DATAGRAM_BATCH_BYTES)) {
                 let Some(ip) = meta.dst_ip else { continue };
                 let destination = SocketAddr::new(ip.to_canonical(), socket.port);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::bot::{self, Bot, Kind, RunnerArguments, SessionId, Shutdown, WebRtcArguments, WebRtcConnection};
-use crate::config::{Config, Host};
+use crate::config::Config;
 use crate::io::media::{self, Life};
 use crate::io::tasks::Live;
 use crate::io::udp::Port;
@@ -24,7 +24,7 @@ use crate::logging;
 use crate::proto::candidate::{self, Interface, LocalPolicy};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::rtc::{Common, OfferError, Setup};
-use crate::proto::session::{LeaveReason, Session};
+use crate::proto::session::Session;
 
 /// What a new session starts from.
 pub struct Start {

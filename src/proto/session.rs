@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::limits::{
     CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER,
 };
-use crate::proto::audio::listener::Listener;
+use crate::proto::audio::listener::{self, Listener};
 use crate::proto::audio::speaker::{Speaker, Turn};
 use crate::proto::outbox::Outbox;
 use crate::proto::rtc::{self, OfferError, Peer, Setup, Transmit};
@@ -184,6 +184,11 @@ impl Session {
         self.peer.add_remote_candidate(text);
     }
 
+    /// Returns what became of the caller's packets, for the log.
+    pub fn heard(&self) -> listener::Tally {
+        self.listener.tally()
+    }
+
     /// Tells how long the peer has been silent.
     pub fn silent_for(&self, now: Instant) -> std::time::Duration {
         now.saturating_duration_since(self.heard)
@@ -316,7 +321,7 @@ impl Session {
         }
         loop {
             // PCM first: the borrow of a decoded frame must be the last thing this function does.
-            if self.listener.has_frame() {
+            if self.listener.poll_frame() {
                 let (pcm, rate_hz) = self.listener.take_frame();
                 return Output::Audio(pcm, rate_hz);
             }

@@ -18,18 +18,18 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use log::debug;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::bot::Shutdown;
-use crate::io::http::{self, App, Engine};
+use crate::io::http::{self, App, Engine, Times};
 use crate::limits;
 
 /// Serves one connection until it ends.
@@ -44,32 +44,31 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         let app = &app;
         async move { Ok::<_, Infallible>(http::answer(app, request, peer).await) }
     });
-    let mut connection = pin!(
-        http1::Builder::new()
-            .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
-            .max_headers(limits::HTTP_HEADERS_MAX)
-            .pipeline_flush(true)
-            .half_close(true)
-            .writev(false)
-            .serve_connection(
-                Watched {
-                    stream: TokioIo::new(stream),
-                    doing: doing.clone()
-                },
-                service
-            )
-    );
-    let mut patience = Patience::new(Instant::now());
+    let mut connection = http1::Builder::new()
+        .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
+        .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
+        .max_headers(limits::HTTP_HEADERS_MAX)
+        .pipeline_flush(true)
+        .half_close(true)
+        .writev(false)
+        .serve_connection(
+            Watched {
+                stream: TokioIo::new(stream),
+                doing: doing.clone(),
+            },
+            service,
+        );
+    let mut patience = Patience::new(app.times, Instant::now());
     let mut timer = pin!(tokio::time::sleep_until(patience.deadline()));
     let mut stop = pin!(shutdown.wait());
     let mut stopping = false;
     let ended = poll_fn(|cx| {
-        if let Poll::Ready(result) = connection.as_mut().poll(cx) {
-            return Poll::Ready(result.map_err(|error| error.to_string()));
+        if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
+            return Poll::Ready(result.map_err(|error| End::Broken(error.to_string())));
         }
         if !stopping && stop.as_mut().poll(cx).is_ready() {
             stopping = true;
-            connection.as_mut().graceful_shutdown();
+            Pin::new(&mut connection).graceful_shutdown();
             cx.waker().wake_by_ref();
         }
         let mut now = None;
@@ -78,15 +77,50 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         }
         while timer.as_mut().poll(cx).is_ready() {
             if *now.get_or_insert_with(Instant::now) >= patience.deadline() {
-                return Poll::Ready(Err(format!("too slow ({:?})", patience.phase())));
+                return Poll::Ready(Err(End::TooSlow(patience.phase)));
             }
             timer.as_mut().reset(patience.deadline());
         }
         Poll::Pending
     });
-    if let Err(why) = ended.await {
-        debug!("{peer}: connection closed: {why}");
+    let ended = ended.await;
+    match &ended {
+        Ok(()) => {}
+        Err(End::Broken(why)) => debug!("{peer}: connection closed: {why}"),
+        Err(End::TooSlow(phase)) => debug!("{peer}: connection closed: too slow ({phase:?})"),
     }
+    if !matches!(ended, Err(End::TooSlow(_))) && !stopping {
+        linger(connection.into_parts().io.stream.into_inner(), app.times).await;
+    }
+}
+
+/// Why a connection ended that neither side wished to end.
+enum End {
+    /// What hyper says.
+    Broken(String),
+    TooSlow(Phase),
+}
+
+/// Waits for the client to close its side. Closing while it still sends would make its system throw our answer away, and
+/// a refusal is mostly sent before all of a body has come.
+async fn linger(mut stream: TcpStream, times: Times) {
+    let drained = async {
+        // An error means that the client is gone, and with it the reason to wait.
+        stream.shutdown().await?;
+        let mut left = limits::HTTP_DISCARD_BYTES_MAX;
+        while left > 0 {
+            stream.readable().await?;
+            match stream.try_read(&mut [0; 4096]) {
+                Ok(0) => break,
+                Ok(read) => left = left.saturating_sub(read),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    };
+    // Either end of it is fine.
+    let _: Result<io::Result<()>, _> = tokio::time::timeout(times.linger, drained).await;
 }
 
 /// What a connection is waiting for.
@@ -104,15 +138,6 @@ enum Phase {
 
 impl Phase {
     const ALL: [Phase; 4] = [Phase::Idle, Phase::Head, Phase::Answer, Phase::Stall];
-
-    fn limit(self) -> Duration {
-        match self {
-            Phase::Idle => limits::HTTP_IDLE,
-            Phase::Head => limits::HTTP_HEAD,
-            Phase::Answer => limits::HTTP_ANSWER,
-            Phase::Stall => limits::HTTP_STALL,
-        }
-    }
 }
 
 /// The phase of a connection and a count of its changes, so that two changes in one turn do not look like none.
@@ -139,6 +164,7 @@ impl Doing {
 /// Since when a connection has been in its phase, and until when it may stay there.
 #[derive(Debug)]
 struct Patience {
+    times: Times,
     seen: u32,
     phase: Phase,
     since: Instant,
@@ -146,8 +172,9 @@ struct Patience {
 
 impl Patience {
     /// Begins with a connection that has sent nothing.
-    fn new(now: Instant) -> Self {
+    fn new(times: Times, now: Instant) -> Self {
         Patience {
+            times,
             seen: 0,
             phase: Phase::Idle,
             since: now,
@@ -159,21 +186,19 @@ impl Patience {
     fn notice(&mut self, (seen, phase): (u32, Phase), now: impl FnOnce() -> Instant) -> bool {
         let changed = seen != self.seen;
         if changed {
-            *self = Patience {
-                seen,
-                phase,
-                since: now(),
-            };
+            (self.seen, self.phase, self.since) = (seen, phase, now());
         }
         changed
     }
 
-    fn phase(&self) -> Phase {
-        self.phase
-    }
-
     fn deadline(&self) -> Instant {
-        self.since + self.phase.limit()
+        self.since
+            + match self.phase {
+                Phase::Idle => self.times.idle,
+                Phase::Head => self.times.head,
+                Phase::Answer => self.times.answer,
+                Phase::Stall => self.times.stall,
+            }
     }
 }
 

@@ -1,0 +1,319 @@
+//! The server over real TCP, on ports that were free, with an engine that the test plays.
+//!
+//! Nothing here waits for time to pass: a limit that is to strike is set to nothing, and every exchange has an end of its
+//! own. `GUARD` only turns a hang into a failure.
+
+mod hostile;
+mod requests;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::bot::ShutdownTrigger;
+use crate::config::BuiltInBot;
+use crate::io::http::Times;
+use crate::io::webrtc::Start;
+use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
+
+const GUARD: Duration = Duration::from_secs(30);
+
+/// An engine that takes every offer, but for SDP that names a refusal, and keeps what it was given.
+#[derive(Default)]
+struct Fake {
+    live: Mutex<Vec<Start>>,
+    offers: Mutex<Vec<Offer>>,
+    candidates: Mutex<Vec<Candidates>>,
+}
+
+impl Fake {
+    /// Ends the session of that name, as a bot that returns does.
+    fn end(&self, session_id: &str) {
+        self.live.lock().expect("whole").retain(|start| &*start.session_id != session_id);
+    }
+
+    /// The name and body of the newest session.
+    fn newest(&self) -> (String, Value) {
+        let live = self.live.lock().expect("whole");
+        let start = live.last().expect("a session is live");
+        (start.session_id.to_string(), start.body.clone())
+    }
+}
+
+impl Engine for Arc<Fake> {
+    async fn offer(&self, offer: Offer, start: impl FnOnce() -> Start + Send) -> Result<Answer, OfferRefusal> {
+        let (sdp, known) = (offer.sdp.clone(), offer.pc_id.clone());
+        self.offers.lock().expect("whole").push(offer);
+        match sdp.as_str() {
+            "bad" => return Err(OfferRefusal::BadSdp("no m-line".into())),
+            "unknown" => return Err(OfferRefusal::UnknownConnection),
+            "full" => return Err(OfferRefusal::Full),
+            "stopping" => return Err(OfferRefusal::Stopping),
+            "no candidate" => return Err(OfferRefusal::NoCandidate("192.0.2.1 is none of 192.0.2.2".into())),
+            "too long" => return Err(OfferRefusal::AnswerTooLong("4097 of 4096 bytes".into())),
+            _ => {}
+        }
+        if let Some(pc_id) = known {
+            return Ok(Answer { sdp, pc_id });
+        }
+        let start = start();
+        let pc_id = format!("pc of {}", start.session_id);
+        self.live.lock().expect("whole").push(start);
+        Ok(Answer { sdp, pc_id })
+    }
+
+    async fn candidates(&self, candidates: Candidates) -> Result<(), OfferRefusal> {
+        if candidates.pc_id == "unknown" {
+            return Err(OfferRefusal::UnknownConnection);
+        }
+        self.candidates.lock().expect("whole").push(candidates);
+        Ok(())
+    }
+
+    fn sessions(&self) -> usize {
+        self.live.lock().expect("whole").len()
+    }
+}
+
+fn config() -> Config {
+    Config {
+        host: Host::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        port: 0,
+        rtc_port: None,
+        transport: None,
+        proxy: None,
+        allowed_origins: Vec::new(),
+        ice_servers: Vec::new(),
+        ice_addresses: Vec::new(),
+        embedded: None,
+        bot: BuiltInBot::Parrot,
+        sessions_max: 1,
+        workers: None,
+        verbosity: 0,
+    }
+}
+
+/// A running server.
+struct Runner {
+    address: SocketAddr,
+    engine: Arc<Fake>,
+    stop: ShutdownTrigger,
+    served: JoinHandle<()>,
+}
+
+impl Runner {
+    async fn start() -> Runner {
+        Runner::with(config(), Times::default()).await
+    }
+
+    async fn with(config: Config, times: Times) -> Runner {
+        let engine = Arc::new(Fake::default());
+        let listeners = bind(&config).await.expect("a free port");
+        let address = listeners.addresses()[0];
+        let mut app = App::new(Arc::new(config), engine.clone());
+        app.times = times;
+        let (stop, shutdown) = Shutdown::channel();
+        let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
+        Runner { address, engine, stop, served }
+    }
+
+    async fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.expect("the server listens");
+        Client { stream, read: Vec::new() }
+    }
+
+    /// Sends one request on a connection of its own; `head` is the request line and further header lines.
+    async fn ask(&self, head: &str, body: &str) -> Reply {
+        let mut client = self.client().await;
+        client.ask(head, body).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Reply {
+        self.ask(&format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"), &body.to_string()).await
+    }
+}
+
+/// One connection of a client that speaks bytes.
+struct Client {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+impl Client {
+    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.expect("the server reads");
+    }
+
+    async fn ask(&mut self, head: &str, body: &str) -> Reply {
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        self.send(format!("{head}\r\nHost: localhost\r\n{length}\r\n{body}")).await;
+        if head.starts_with("HEAD ") { self.head().await } else { self.reply().await }
+    }
+
+    /// Reads one reply, which must say how long it is.
+    async fn reply(&mut self) -> Reply {
+        let mut reply = self.head().await;
+        let bodyless = reply.status == 204 || reply.status == 304;
+        let length = match reply.header("content-length") {
+            Some(length) => length.parse().expect("a number"),
+            None if bodyless => 0,
+            None => panic!("no length: {reply:?}"),
+        };
+        assert_eq!(reply.header("transfer-encoding"), None);
+        while self.read.len() < length {
+            assert!(self.more().await, "the body ended early");
+        }
+        reply.body = self.read.drain(..length).collect();
+        reply
+    }
+
+    /// Reads one reply's head.
+    async fn head(&mut self) -> Reply {
+        loop {
+            if let Some(end) = self.read.windows(4).position(|four| four == b"\r\n\r\n") {
+                let head: Vec<u8> = self.read.drain(..end + 4).collect();
+                return Reply::parse(std::str::from_utf8(&head).expect("a head is text"));
+            }
+            assert!(self.more().await, "the head ended early");
+        }
+    }
+
+    /// Waits for the server to close the connection; returns what it sent before.
+    async fn rest(mut self) -> Vec<u8> {
+        while self.more().await {}
+        self.read
+    }
+
+    async fn more(&mut self) -> bool {
+        let read = tokio::time::timeout(GUARD, self.stream.read_buf(&mut self.read)).await.expect("no answer");
+        // A reset is an end too.
+        read.is_ok_and(|bytes| bytes > 0)
+    }
+}
+
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    fn parse(head: &str) -> Reply {
+        let mut lines = head.trim_end().split("\r\n");
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status line");
+        let headers = lines.map(|line| line.split_once(": ").expect("a header line"));
+        Reply {
+            status: status.parse().expect("a number"),
+            headers: headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect(),
+            body: Vec::new(),
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let value = values.next();
+        assert_eq!(values.next(), None, "{name} stands twice");
+        value
+    }
+
+    fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        serde_json::from_slice(&self.body).expect("a body in JSON")
+    }
+
+    /// The status and the `detail` of a refusal.
+    fn refusal(&self) -> (u16, String) {
+        (self.status, self.json()["detail"].as_str().expect("a detail").to_owned())
+    }
+}
+
+/// port 0 is one free port on every address, and a port in use is named with what to do.
+#[tokio::test]
+async fn localhost_is_both_loopback_addresses_on_one_port() {
+    let localhost = Config { host: Host::Localhost, ..config() };
+    let listeners = bind(&localhost).await.expect("a free port");
+    let addresses = listeners.addresses();
+    assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == listeners.port()));
+    assert_eq!(addresses[0].ip(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    assert!(listeners.port() != 0);
+
+    let taken = Config { port: listeners.port(), ..localhost };
+    let error = bind(&taken).await.expect_err("the port is taken");
+    let said = error.to_string();
+    assert!(said.contains(&format!("127.0.0.1:{}", listeners.port())) && said.contains("--port"), "{said}");
+
+    let elsewhere = Config { host: Host::Address("192.0.2.1".parse().expect("an address")), ..config() };
+    let error = bind(&elsewhere).await.expect_err("no interface has that address");
+    assert!(error.to_string().contains("no interface of this machine has the address 192.0.2.1"), "{error}");
+}
+
+/// An address that is not a loopback one is not served on `localhost`, and `::` leaves IPv4 to others.
+#[tokio::test]
+async fn an_address_of_one_family_is_served_on_that_family() {
+    let all = Config { host: Host::Address("::".parse().expect("an address")), ..config() };
+    // A machine without IPv6 has nothing to prove.
+    if let Ok(listeners) = bind(&all).await {
+        let v4 = Config { port: listeners.port(), ..config() };
+        bind(&v4).await.expect("the port is free on IPv4");
+    }
+}
+
+/// A process that is out of files must not spin.
+#[test]
+fn pauses_between_failed_accepts_double_up_to_a_limit() {
+    let mut pause = limits::ACCEPT_PAUSE_FIRST;
+    let mut pauses = vec![pause.as_millis()];
+    for _ in 0..8 {
+        pause = longer(pause);
+        pauses.push(pause.as_millis());
+    }
+    assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 1280]);
+    assert!(is_of_one_connection(&io::ErrorKind::ConnectionAborted.into()));
+    assert!(!is_of_one_connection(&io::Error::from_raw_os_error(24)));
+}
+
+/// At the cap, the next connection is not refused: it waits in the system's queue until another one ends.
+#[tokio::test]
+async fn connections_beyond_the_cap_wait() {
+    let runner = Runner::start().await;
+    let mut clients = Vec::new();
+    for _ in 0..limits::HTTP_CONNECTIONS_MAX {
+        let mut client = runner.client().await;
+        assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
+        clients.push(client);
+    }
+    let mut waiting = runner.client().await;
+    waiting.send("GET /status HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    // All who are in are still answered, and give the waiting one every chance to be.
+    for client in &mut clients {
+        assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
+    }
+    assert_eq!(waiting.stream.try_read(&mut [0]).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+    clients.pop();
+    assert_eq!(waiting.reply().await.status, 200);
+}
+
+/// A stop closes idle connections, refuses new ones, and does not wait for a client that never ends its request.
+#[tokio::test]
+async fn a_stop_ends_every_connection() {
+    let runner = Runner::start().await;
+    let mut idle = runner.client().await;
+    assert_eq!(idle.ask("GET /status HTTP/1.1", "").await.status, 200);
+    let mut busy = runner.client().await;
+    busy.send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{").await;
+    assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.status, 200, "the busy one was accepted before this one");
+    runner.stop.set();
+    assert_eq!(idle.rest().await, b"");
+    busy.send("}").await;
+    assert_eq!(busy.reply().await.status, 200, "a request in progress is answered");
+    assert_eq!(busy.rest().await, b"");
+    tokio::time::timeout(GUARD, runner.served).await.expect("the server ends").expect("without a panic");
+    assert!(TcpStream::connect(runner.address).await.is_err());
+}

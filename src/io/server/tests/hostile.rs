@@ -1,0 +1,281 @@
+//! What requests get that mean harm, or were made by a broken program: a clear refusal or a closed connection, and the
+//! server goes on.
+
+use serde_json::json;
+
+use super::*;
+
+async fn assert_alive(runner: &Runner) {
+    assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.status, 200);
+}
+
+/// Caps on bodies: one at the cap and one past it, with a declared length and without.
+#[tokio::test]
+async fn bodies_are_capped() {
+    let runner = Runner::start().await;
+    let body = |bytes: usize| {
+        let frame = json!({"x": ""}).to_string().len();
+        json!({"x": "x".repeat(bytes - frame)}).to_string()
+    };
+    let (full, over) = (body(limits::HTTP_BODY_BYTES_MAX), body(limits::HTTP_BODY_BYTES_MAX + 1));
+    assert_eq!(full.len(), limits::HTTP_BODY_BYTES_MAX);
+    assert_eq!(runner.ask("POST /start HTTP/1.1", &full).await.status, 200);
+    assert_eq!(runner.ask("POST /start HTTP/1.1", &over).await.refusal().0, 413);
+    let chunked = async |body: &str| {
+        let mut client = runner.client().await;
+        client.send("POST /start HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        for chunk in body.as_bytes().chunks(10_000) {
+            client.send(format!("{:x}\r\n", chunk.len())).await;
+            client.send(chunk).await;
+            client.send("\r\n").await;
+        }
+        client.send("0\r\n\r\n").await;
+        client.reply().await.status
+    };
+    assert_eq!(chunked(&full).await, 200);
+    assert_eq!(chunked(&over).await, 413);
+    // So much that nobody reads it to its end: the connection is closed after the refusal.
+    let mut client = runner.client().await;
+    client.send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n").await;
+    assert_eq!(client.reply().await.status, 413);
+    assert_eq!(client.rest().await, b"");
+}
+
+/// A client that asks for leave before it sends too much is refused before it does; others get their leave.
+#[tokio::test]
+async fn leave_to_send_is_given_and_refused() {
+    let runner = Runner::start().await;
+    let ask = |bytes: usize| {
+        format!("POST /start HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: {bytes}\r\n\r\n")
+    };
+    let mut client = runner.client().await;
+    client.send(ask(2)).await;
+    assert_eq!(client.head().await.status, 100);
+    client.send("{}").await;
+    assert_eq!(client.reply().await.status, 200);
+    let mut client = runner.client().await;
+    client.send(ask(limits::HTTP_BODY_BYTES_MAX + 1)).await;
+    assert_eq!(client.reply().await.status, 413);
+}
+
+/// Heads: long but honest ones pass; beyond the caps they do not.
+#[tokio::test]
+async fn heads_are_capped() {
+    let runner = Runner::start().await;
+    let head = |bytes: usize| {
+        let (start, end) = ("GET /status HTTP/1.1\r\nHost: h\r\nCookie: ", "\r\n\r\n");
+        format!("{start}{}{end}", "c".repeat(bytes - start.len() - end.len()))
+    };
+    let status = async |request: String| {
+        let mut client = runner.client().await;
+        client.send(request).await;
+        client.head().await.status
+    };
+    assert_eq!(status(head(10_000)).await, 200);
+    assert_eq!(status(head(limits::HTTP_HEAD_BYTES_MAX)).await, 200);
+    assert_eq!(status(head(limits::HTTP_HEAD_BYTES_MAX + 1)).await, 431);
+    assert_eq!(status(head(limits::HTTP_HEAD_BYTES_MAX * 4)).await, 431);
+    let lines = |n: usize| {
+        let lines: String = (0..n).map(|nth| format!("\r\nx-{nth}: 1")).collect();
+        format!("GET /status HTTP/1.1\r\nHost: h{lines}\r\n\r\n")
+    };
+    assert_eq!(status(lines(limits::HTTP_HEADERS_MAX - 1)).await, 200);
+    assert_eq!(status(lines(limits::HTTP_HEADERS_MAX)).await, 431);
+    assert_alive(&runner).await;
+}
+
+/// Bytes that are no HTTP, or only nearly.
+#[tokio::test]
+async fn rubbish_is_refused() {
+    let runner = Runner::start().await;
+    for rubbish in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
+        b"\0\0\0\0\0\0\0\0\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /status\r\n\r\n",
+        b"GET /sta tus HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost : h\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost: h\r\nx\0y: 1\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost: h\r\nx: a\0b\r\n\r\n",
+        b"POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        b"POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 1, 2\r\n\r\n",
+        b"POST /start HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let mut client = runner.client().await;
+        client.send(rubbish).await;
+        client.stream.shutdown().await.expect("it was open");
+        let rest = client.rest().await;
+        let said = String::from_utf8_lossy(&rest);
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{rubbish:?}: {said}");
+    }
+    assert_alive(&runner).await;
+}
+
+/// Strange but legal: bytes above ASCII in a path and in a header are no error of the connection.
+#[tokio::test]
+async fn bytes_that_are_no_utf8_are_refused_or_ignored() {
+    let runner = Runner::start().await;
+    for (request, status) in [
+        (&b"GET /status HTTP/1.1\r\nHost: h\r\nx: \xff\xfe\r\n\r\n"[..], 200),
+        (b"GET /status HTTP/1.1\r\nHost: h\r\nOrigin: \xff\xfe\r\n\r\n", 200),
+        (b"GET /client/%ff%fe HTTP/1.1\r\nHost: h\r\n\r\n", 404),
+        (b"GET /client/ HTTP/1.1\r\nHost: h\r\nIf-None-Match: \xff\r\nAccept-Encoding: \xff\r\n\r\n", 200),
+        (b"POST /start HTTP/1.1\r\nHost: h\r\nContent-Type: \xff\r\nContent-Length: 2\r\n\r\n{}", 200),
+        (b"POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n{\"a\":\xff\xfe}", 422),
+        (b"GET http://other/status HTTP/1.1\r\nHost: h\r\n\r\n", 200),
+        (b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", 404),
+        (b"BREW /status HTTP/1.1\r\nHost: h\r\n\r\n", 405),
+    ] {
+        let mut client = runner.client().await;
+        client.send(request).await;
+        assert_eq!(client.reply().await.status, status, "{}", String::from_utf8_lossy(request));
+    }
+}
+
+/// HTTP/1.1 wants one `Host`; HTTP/1.0 knew none.
+#[tokio::test]
+async fn hosts_are_counted() {
+    let runner = Runner::start().await;
+    for (request, status) in [
+        ("GET /status HTTP/1.1\r\n\r\n", 400),
+        ("GET /status HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+        ("GET /status HTTP/1.0\r\n\r\n", 200),
+        ("GET /status HTTP/1.0\r\nHost: a\r\n\r\n", 200),
+    ] {
+        let mut client = runner.client().await;
+        client.send(request).await;
+        assert_eq!(client.reply().await.status, status, "{request}");
+    }
+}
+
+/// A refusal that is sent before all of a body has come still reaches the client: the server reads on for a while.
+#[tokio::test]
+async fn an_early_refusal_reaches_a_client_that_is_still_sending() {
+    let runner = Runner::start().await;
+    for (request, status) in [
+        ("POST /none HTTP/1.1", 404),
+        ("POST /start HTTP/1.1\r\nContent-Type: multipart/form-data", 415),
+    ] {
+        let mut client = runner.client().await;
+        client.send(format!("{request}\r\nHost: h\r\nContent-Length: 500000\r\n\r\n")).await;
+        // The refusal is on its way, or there, before the first byte of the body.
+        client.stream.readable().await.expect("an answer");
+        for _ in 0..50 {
+            client.send([b'x'; 10_000]).await;
+        }
+        assert_eq!(client.reply().await.status, status, "{request}");
+        assert_eq!(client.rest().await, b"");
+    }
+}
+
+/// Two ideas of where a body ends are a way to smuggle a request in: what follows must not be taken for one.
+#[tokio::test]
+async fn a_body_with_two_lengths_smuggles_nothing() {
+    let runner = Runner::start().await;
+    let mut client = runner.client().await;
+    let inner = "GET /none HTTP/1.1\r\nHost: h\r\n\r\n";
+    let length = "0\r\n\r\n".len() + inner.len();
+    client
+        .send(format!(
+            "POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{inner}"
+        ))
+        .await;
+    client.stream.shutdown().await.expect("it was open");
+    let replies = client.rest().await;
+    let text = String::from_utf8_lossy(&replies);
+    assert!(!text.contains("404"), "{text}");
+    assert_alive(&runner).await;
+}
+
+/// Requests in one go are answered in order, bodies included.
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order() {
+    let runner = Runner::start().await;
+    let mut client = runner.client().await;
+    let one = "GET /none HTTP/1.1\r\nHost: h\r\n\r\nPOST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}\
+               GET /status HTTP/1.1\r\nHost: h\r\n\r\n";
+    client.send(one.repeat(50)).await;
+    for _ in 0..50 {
+        assert_eq!(client.reply().await.status, 404);
+        assert!(client.reply().await.json()["sessionId"].is_string());
+        assert_eq!(client.reply().await.json()["status"], "ready");
+    }
+}
+
+/// A client that has said all it will still gets its answer.
+#[tokio::test]
+async fn a_half_closed_connection_is_answered() {
+    let runner = Runner::start().await;
+    let mut client = runner.client().await;
+    client.send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}").await;
+    client.stream.shutdown().await.expect("it was open");
+    assert_eq!(client.reply().await.status, 200);
+    assert_eq!(client.rest().await, b"");
+    // One that ends in the middle gets nothing, or a refusal; never a session.
+    for cut in ["POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{", "POST /start HT", ""] {
+        let mut client = runner.client().await;
+        client.send(cut).await;
+        client.stream.shutdown().await.expect("it was open");
+        let rest = client.rest().await;
+        assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&rest));
+    }
+    assert_alive(&runner).await;
+}
+
+fn never() -> Times {
+    let never = Duration::from_secs(3600);
+    Times { idle: never, head: never, body: never, answer: never, stall: never, linger: never }
+}
+
+/// A client that sends nothing, or nothing more after an answer, is let go.
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let runner = Runner::with(config(), Times { idle: Duration::ZERO, ..never() }).await;
+    let client = runner.client().await;
+    assert_eq!(client.rest().await, b"");
+}
+
+/// A head that never ends is cut off, however its bytes trickle; one that ended is not.
+#[tokio::test]
+async fn a_slow_head_is_cut_off() {
+    let runner = Runner::with(config(), Times { head: Duration::ZERO, ..never() }).await;
+    let mut client = runner.client().await;
+    client.send("GET /sta").await;
+    assert_eq!(client.rest().await, b"");
+    let mut client = runner.client().await;
+    assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
+    assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
+    client.send("G").await;
+    assert_eq!(client.rest().await, b"");
+}
+
+/// A body that never ends is refused with words.
+#[tokio::test]
+async fn a_slow_body_is_refused() {
+    let runner = Runner::with(config(), Times { body: Duration::ZERO, ..never() }).await;
+    let mut client = runner.client().await;
+    client.send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{").await;
+    assert_eq!(client.reply().await.refusal().0, 408);
+    assert_eq!(client.rest().await, b"");
+}
+
+/// Whatever an answer waits for, the connection has an end.
+#[tokio::test]
+async fn an_answer_that_never_comes_ends_the_connection() {
+    let runner = Runner::with(config(), Times { answer: Duration::ZERO, ..never() }).await;
+    let mut client = runner.client().await;
+    client.send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{").await;
+    assert_eq!(client.rest().await, b"");
+}
+
+/// A client that asks and asks and never reads is let go: its answers fill the system's buffers, and there it ends.
+#[tokio::test]
+async fn a_client_that_does_not_read_is_let_go() {
+    let runner = Runner::with(config(), Times { stall: Duration::ZERO, ..never() }).await;
+    let mut client = runner.client().await;
+    let many = "GET /status HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
+    let asking = async { while client.stream.write_all(many.as_bytes()).await.is_ok() {} };
+    tokio::time::timeout(GUARD, asking).await.expect("the server lets go");
+    assert_alive(&runner).await;
+}

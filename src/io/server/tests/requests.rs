@@ -1,0 +1,339 @@
+//! What well-meant requests get: the endpoints, their replies and their refusals.
+
+use serde_json::json;
+
+use super::*;
+
+/// R-043, R-044, R-059, R-062: from `/start` to the bot, which starts with the offer and not before.
+#[tokio::test]
+async fn a_start_leads_to_a_session() {
+    let runner = Runner::start().await;
+    let started = runner.post("/start", json!({"transport": "webrtc", "body": {"lang": "en"}})).await;
+    assert_eq!(started.status, 200);
+    let reply = started.json();
+    assert_eq!(reply.as_object().map(|map| map.len()), Some(1), "a session id alone");
+    let id = reply["sessionId"].as_str().expect("a session id").to_owned();
+    assert_eq!(id.len(), 36);
+    assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.json()["sessions"], 0);
+
+    let offer = json!({"sdp": "v=0\r\n", "type": "offer", "pc_id": null, "restart_pc": false});
+    let path = format!("/sessions/{id}/api/offer");
+    let answered = runner.post(&path, offer.clone()).await;
+    assert_eq!(answered.status, 200);
+    assert_eq!(answered.json(), json!({"sdp": "v=0\r\n", "type": "answer", "pc_id": format!("pc of {id}")}));
+    assert_eq!(runner.engine.newest(), (id.clone(), json!({"lang": "en"})));
+    assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.json()["sessions"], 1);
+
+    // A second connection of the same id is a session of its own name.
+    assert_eq!(runner.post(&path, offer.clone()).await.status, 200);
+    let (second, body) = runner.engine.newest();
+    assert_ne!(second, id);
+    assert_eq!(body, json!({"lang": "en"}));
+    runner.engine.end(&id);
+    assert_eq!(runner.post(&path, offer.clone()).await.status, 200, "one still lives");
+    let (third, _) = runner.engine.newest();
+    runner.engine.end(&second);
+    runner.engine.end(&third);
+    let gone = runner.post(&path, offer).await.refusal();
+    assert_eq!(gone, (404, "Invalid or not-yet-ready session_id".into()), "a bot that hung up does not come back");
+}
+
+/// R-069: a renegotiation on a live session, and an offer that fails, leave the session as it was.
+#[tokio::test]
+async fn only_a_new_connection_uses_a_session_up() {
+    let runner = Runner::start().await;
+    let id = runner.post("/start", json!({})).await.json()["sessionId"].as_str().expect("an id").to_owned();
+    let path = format!("/sessions/{id}/api/offer");
+    assert_eq!(runner.post(&path, json!({"sdp": "full"})).await.status, 503);
+    assert_eq!(runner.post(&path, json!({"sdp": "bad"})).await.status, 400);
+    assert_eq!(runner.post(&path, json!({"nothing": 1})).await.status, 422);
+    let answered = runner.post(&path, json!({"sdp": "v=0"})).await.json();
+    assert_eq!(runner.engine.newest().0, id, "the session has its own name after all");
+    let again = json!({"sdp": "v=1", "pc_id": answered["pc_id"]});
+    assert_eq!(runner.post(&path, again.clone()).await.json()["pc_id"], answered["pc_id"]);
+    assert_eq!(runner.engine.sessions(), 1);
+    runner.engine.end(&id);
+    assert_eq!(runner.post(&path, again).await.status, 404);
+}
+
+/// Data for the bot, in order of preference: the offer's, then that of `/start`, then none.
+#[tokio::test]
+async fn data_of_the_offer_goes_before_data_of_the_start() {
+    let runner = Runner::start().await;
+    let id = runner.post("/start", json!({"body": {"from": "start"}})).await.json()["sessionId"].clone();
+    let path = format!("/sessions/{}/api/offer", id.as_str().expect("an id"));
+    for (offer, body) in [
+        (json!({"sdp": "", "requestData": {"from": "offer"}}), json!({"from": "offer"})),
+        (json!({"sdp": "", "request_data": [1], "requestData": {}}), json!([1])),
+        (json!({"sdp": "", "requestData": {}}), json!({"from": "start"})),
+    ] {
+        assert_eq!(runner.post(&path, offer).await.status, 200);
+        assert_eq!(runner.engine.newest().1, body);
+    }
+    assert_eq!(runner.post("/api/offer", json!({"sdp": "", "request_data": "x"})).await.status, 200);
+    assert_eq!(runner.engine.newest().1, json!("x"));
+    assert_eq!(runner.post("/api/offer", json!({"sdp": ""})).await.status, 200);
+    assert_eq!(runner.engine.newest().1, json!({}));
+}
+
+/// R-069: candidates reach the engine, with and without a session, and what is wrong with them reaches the client.
+#[tokio::test]
+async fn candidates_are_handed_on() {
+    let runner = Runner::start().await;
+    let patch = async |path: &str, body: Value| {
+        let head = format!("PATCH {path} HTTP/1.1\r\nContent-Type: application/json");
+        runner.ask(&head, &body.to_string()).await
+    };
+    let batch = json!({"pc_id": "P", "candidates": [{"candidate": "", "sdp_mid": "0", "sdp_mline_index": 0}]});
+    let taken = patch("/api/offer", batch.clone()).await;
+    assert_eq!((taken.status, taken.json()), (200, json!({"status": "success"})));
+    assert_eq!(runner.engine.candidates.lock().expect("whole").len(), 1);
+
+    let id = runner.post("/start", json!({})).await.json()["sessionId"].clone();
+    let path = format!("/sessions/{}/api/offer", id.as_str().expect("an id"));
+    assert_eq!(patch(&path, batch.clone()).await.status, 200);
+    assert_eq!(patch("/sessions/none/api/offer", batch).await.status, 404);
+    let unknown = patch("/api/offer", json!({"pc_id": "unknown", "candidates": []})).await;
+    assert_eq!(unknown.refusal(), (404, "Peer connection not found".into()));
+    let invalid = patch("/api/offer", json!({"pc_id": 1, "candidates": []})).await;
+    assert_eq!(invalid.status, 422);
+    assert_eq!(
+        invalid.json(),
+        json!({"detail": [
+            {"loc": ["body", "pc_id"], "msg": "Input should be a valid string", "type": "string_type"}
+        ]})
+    );
+}
+
+/// R-099: the one table from refusal to status, each with a `detail` that can be acted on.
+#[tokio::test]
+async fn every_refusal_of_an_offer_has_its_status() {
+    let runner = Runner::start().await;
+    for (sdp, status, word, retry) in [
+        ("bad", 400, "no m-line", None),
+        ("unknown", 404, "Peer connection not found", None),
+        ("full", 503, "try again later", Some("5")),
+        ("stopping", 503, "stopping", None),
+        ("no candidate", 500, "192.0.2.1 is none of 192.0.2.2", None),
+        ("too long", 500, "4097 of 4096 bytes", None),
+    ] {
+        let reply = runner.post("/api/offer", json!({"sdp": sdp})).await;
+        let (found, detail) = reply.refusal();
+        assert_eq!(found, status, "{sdp}");
+        assert!(detail.contains(word), "{detail}");
+        assert_eq!(reply.header("retry-after"), retry, "{sdp}");
+    }
+}
+
+/// R-067, R-096: refusals of `/start`.
+#[tokio::test]
+async fn a_start_that_makes_no_sense_is_refused() {
+    let runner = Runner::start().await;
+    let unknown = runner.post("/start", json!({"transport": "pigeon"})).await.refusal();
+    assert_eq!(unknown, (400, "transport `pigeon` is unknown; allowed: webrtc".into()));
+    let later = runner.post("/start", json!({"transport": "twilio"})).await.refusal();
+    assert_eq!(later, (400, "transport `telephony_a` is not in this build yet".into()));
+    let invalid = runner.post("/start", json!({"transport": 7})).await;
+    assert_eq!(invalid.status, 422);
+    assert_eq!(invalid.json()["detail"][0]["loc"], json!(["body", "transport"]));
+    assert_eq!(runner.ask("POST /start HTTP/1.1", "{").await.status, 422);
+    assert_eq!(runner.ask("POST /start HTTP/1.1", "").await.status, 200, "no body at all");
+    assert_eq!(runner.ask("POST /start?x=1 HTTP/1.1", "{}").await.status, 200, "a query is ignored");
+}
+
+/// R-059: starts that nobody uses have a cap of their own.
+#[tokio::test]
+async fn starts_that_nobody_uses_are_capped() {
+    let runner = Runner::start().await;
+    let mut client = runner.client().await;
+    for _ in 0..limits::REGISTERED_MAX {
+        assert_eq!(client.ask("POST /start HTTP/1.1", "{}").await.status, 200);
+    }
+    let full = client.ask("POST /start HTTP/1.1", "{}").await;
+    assert_eq!((full.refusal().0, full.header("retry-after")), (503, Some("5")));
+}
+
+/// R-040, R-101, and HEAD wherever GET goes: the same head, and no body.
+#[tokio::test]
+async fn redirects_and_heads() {
+    let runner = Runner::start().await;
+    for path in ["/", "/client", "/?x=1"] {
+        for method in ["GET", "HEAD"] {
+            let reply = runner.ask(&format!("{method} {path} HTTP/1.1"), "").await;
+            assert_eq!((reply.status, reply.header("location")), (307, Some("/client/")), "{method} {path}");
+        }
+    }
+    for path in ["/status", "/client/"] {
+        let mut client = runner.client().await;
+        let get = client.ask(&format!("GET {path} HTTP/1.1"), "").await;
+        let head = client.ask(&format!("HEAD {path} HTTP/1.1"), "").await;
+        assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
+        assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200, "no body follows a HEAD");
+    }
+}
+
+/// R-041: the page, compressed for those who take it, not sent twice to those who have it, and guarded by headers.
+#[tokio::test]
+async fn the_page_is_served() {
+    let runner = Runner::start().await;
+    let plain = runner.ask("GET /client/ HTTP/1.1", "").await;
+    assert_eq!((plain.status, plain.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!(plain.header("content-encoding"), None);
+    assert!(String::from_utf8_lossy(&plain.body).contains("<!doctype html>"));
+    for (name, value) in [
+        ("content-security-policy", crate::page::CONTENT_SECURITY_POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "same-origin"),
+        ("cache-control", "no-cache"),
+        ("vary", "Accept-Encoding"),
+    ] {
+        assert_eq!(plain.header(name), Some(value));
+    }
+    let packed = runner.ask("GET /client/ HTTP/1.1\r\nAccept-Encoding: gzip, br", "").await;
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert_eq!(packed.body[..3], [0x1f, 0x8b, 8]);
+
+    let tag = packed.header("etag").expect("a tag").to_owned();
+    let known = runner.ask(&format!("GET /client/ HTTP/1.1\r\nIf-None-Match: {tag}"), "").await;
+    assert_eq!((known.status, known.header("etag"), known.body.len()), (304, Some(tag.as_str()), 0));
+    for path in ["/client/none.js", "/client/../status", "/client/%2e%2e/status", "/client/mod.rs"] {
+        assert_eq!(runner.ask(&format!("GET {path} HTTP/1.1"), "").await.refusal().0, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_methods_and_later_paths_are_told_apart() {
+    let runner = Runner::start().await;
+    for (request, allow) in [
+        ("GET /start", "POST, OPTIONS"),
+        ("POST /", "GET, HEAD, OPTIONS"),
+        ("PUT /status", "GET, HEAD, OPTIONS"),
+        ("GET /api/offer", "POST, PATCH, OPTIONS"),
+        ("DELETE /sessions/x/api/offer", "POST, PATCH, OPTIONS"),
+    ] {
+        let reply = runner.ask(&format!("{request} HTTP/1.1"), "").await;
+        assert_eq!((reply.refusal().0, reply.header("allow")), (405, Some(allow)), "{request}");
+    }
+    let options = runner.ask("OPTIONS /start HTTP/1.1", "").await;
+    assert_eq!((options.status, options.header("allow")), (204, Some("POST, OPTIONS")));
+    let later = runner.ask("GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade", "").await;
+    assert_eq!(later.refusal(), (404, "/ws is not in this build yet".into()));
+    assert_eq!(runner.ask("GET /none HTTP/1.1", "").await.refusal().0, 404);
+}
+
+/// R-086: without a list every origin may read every answer, errors included.
+#[tokio::test]
+async fn pages_of_every_origin_may_read_answers_without_a_list() {
+    let runner = Runner::start().await;
+    for request in ["GET /status", "GET /none", "GET /start", "POST /start"] {
+        let reply = runner.ask(&format!("{request} HTTP/1.1\r\nOrigin: https://a.example"), "").await;
+        assert_eq!(reply.header("access-control-allow-origin"), Some("https://a.example"), "{request}");
+        assert_eq!(reply.header("access-control-allow-credentials"), Some("true"));
+        assert_eq!(reply.header("vary"), Some("Origin"));
+    }
+    let unnamed = runner.ask("GET /status HTTP/1.1", "").await;
+    assert_eq!(unnamed.header("access-control-allow-origin"), None);
+}
+
+const PREFLIGHT: &str = "OPTIONS /sessions/x/api/offer HTTP/1.1\r\nAccess-Control-Request-Method: PATCH";
+
+/// A preflight is answered for any path, with what it asked for.
+#[tokio::test]
+async fn preflights_are_answered() {
+    let runner = Runner::start().await;
+    let asked = format!(
+        "{PREFLIGHT}\r\nOrigin: https://a.example\r\nAccess-Control-Request-Headers: authorization,content-type\r\n\
+         Access-Control-Request-Private-Network: true"
+    );
+    let reply = runner.ask(&asked, "").await;
+    assert_eq!(reply.status, 200);
+    for (name, value) in [
+        ("access-control-allow-origin", "https://a.example"),
+        ("access-control-allow-credentials", "true"),
+        ("access-control-allow-headers", "authorization,content-type"),
+        ("access-control-allow-private-network", "true"),
+        ("access-control-max-age", "600"),
+        ("vary", "Origin"),
+    ] {
+        assert_eq!(reply.header(name), Some(value));
+    }
+    let methods = reply.header("access-control-allow-methods").expect("methods");
+    for method in ["GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"] {
+        assert!(methods.split(", ").any(|allowed| allowed == method), "{method}");
+    }
+    let plain = runner.ask(&format!("{PREFLIGHT}\r\nOrigin: https://a.example"), "").await;
+    assert_eq!(plain.header("access-control-allow-headers"), None);
+    assert_eq!(plain.header("access-control-allow-private-network"), None);
+}
+
+/// R-085: with a list, a missing or foreign origin is refused on everything but the page.
+#[tokio::test]
+async fn a_list_of_origins_closes_everything_but_the_page() {
+    let config = Config { allowed_origins: vec!["https://a.example".into()], ..config() };
+    let runner = Runner::with(config, Times::default()).await;
+    for origin in ["", "\r\nOrigin: https://b.example", "\r\nOrigin: https://a.example\r\nOrigin: https://a.example"] {
+        for request in ["GET /status", "POST /start", "POST /api/offer", "PATCH /api/offer", "GET /none", "OPTIONS /start"] {
+            let reply = runner.ask(&format!("{request} HTTP/1.1{origin}"), "").await;
+            assert_eq!(reply.refusal().0, 403, "{request}{origin}");
+            assert_eq!(reply.header("access-control-allow-origin"), None);
+        }
+        for (request, status) in [("GET /", 307), ("GET /client/", 200), ("HEAD /", 307), ("GET /client/none", 404)] {
+            let reply = runner.ask(&format!("{request} HTTP/1.1{origin}"), "").await;
+            assert_eq!(reply.status, status, "{request}{origin}");
+            assert_eq!(reply.header("access-control-allow-origin"), None);
+        }
+    }
+    assert_eq!(runner.ask("HEAD /status HTTP/1.1", "").await.status, 403);
+    let allowed = runner.ask("POST /start HTTP/1.1\r\nOrigin: HTTPS://A.example", "{}").await;
+    assert_eq!((allowed.status, allowed.header("access-control-allow-origin")), (200, Some("HTTPS://A.example")));
+
+    let preflight = runner.ask(&format!("{PREFLIGHT}\r\nOrigin: https://b.example"), "").await;
+    assert_eq!(preflight.refusal(), (400, "Disallowed CORS origin".into()));
+    assert_eq!(preflight.header("access-control-allow-origin"), None);
+    assert_eq!(runner.ask(&format!("{PREFLIGHT}\r\nOrigin: https://a.example"), "").await.status, 200);
+}
+
+/// What a body is said to be: JSON under any name, but no form and nothing compressed.
+#[tokio::test]
+async fn kinds_of_bodies() {
+    let runner = Runner::start().await;
+    for kind in ["application/json", "text/plain", "", "x/y; charset=utf-8", "application/json; charset=\"form\""] {
+        let reply = runner.ask(&format!("POST /start HTTP/1.1\r\nContent-Type: {kind}"), "{}").await;
+        assert_eq!(reply.status, 200, "{kind}");
+    }
+    for kind in ["application/x-www-form-urlencoded", "Multipart/Form-Data; boundary=x"] {
+        for path in ["/start", "/api/offer"] {
+            let reply = runner.ask(&format!("POST {path} HTTP/1.1\r\nContent-Type: {kind}"), "a=b").await;
+            assert_eq!(reply.refusal().0, 415, "{kind}");
+        }
+    }
+    assert_eq!(runner.ask("POST /start HTTP/1.1\r\nContent-Encoding: gzip", "{}").await.refusal().0, 415);
+    assert_eq!(runner.ask("POST /start HTTP/1.1\r\nContent-Encoding: identity", "{}").await.status, 200);
+}
+
+/// Old clients and single requests: no keep-alive where none was asked for.
+#[tokio::test]
+async fn connections_end_when_the_client_says_so() {
+    let runner = Runner::start().await;
+    for request in ["GET /status HTTP/1.0\r\n\r\n", "GET /status HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"] {
+        let mut client = runner.client().await;
+        client.send(request).await;
+        assert_eq!(client.reply().await.status, 200);
+        assert_eq!(client.rest().await, b"");
+    }
+    let mut client = runner.client().await;
+    for _ in 0..3 {
+        assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
+    }
+}
+
+/// The request of a microcontroller, byte for byte.
+#[tokio::test]
+async fn the_request_of_a_device_is_answered() {
+    let runner = Runner::start().await;
+    let body = "{\n\t\"sdp\":\t\"v=0\\r\\no=- 1 1 IN IP4 0.0.0.0\\r\\n\",\n\t\"type\":\t\"offer\"\n}";
+    let head = "POST /api/offer HTTP/1.1\r\nUser-Agent: ESP32 HTTP Client/1.0\r\nContent-Type: application/json";
+    let reply = runner.ask(head, body).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json()["sdp"], "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\n");
+}

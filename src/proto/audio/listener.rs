@@ -1,0 +1,142 @@
+//! What the caller says, from packets to PCM at the bot's rate: the order of `jitter`, the codec of `opus`.
+//!
+//! In: Opus packets with their RTP numbers, the rate that the bot asks for, and `now`. Out: frames of `i16` mono PCM, one per
+//! packet that arrived, was recovered or was made up. A packet that is no Opus is replaced by concealment and counted.
+//! Nothing is decoded before the bot has asked for audio.
+
+use std::fmt;
+use std::time::Instant;
+
+use crate::proto::audio::jitter::{self, Jitter};
+use crate::proto::audio::opus::Decoder;
+use crate::proto::rtc::AudioPacket;
+
+/// The hearing half of a session's audio.
+pub struct Listener {
+    jitter: Jitter,
+    decoder: Option<Decoder>,
+    pcm: Vec<i16>,
+    ready: bool,
+    unreadable: u64,
+}
+
+impl Listener {
+    pub fn new() -> Self {
+        Listener {
+            jitter: Jitter::new(),
+            decoder: None,
+            pcm: Vec::new(),
+            ready: false,
+            unreadable: 0,
+        }
+    }
+
+    /// Takes the rate of the PCM that the bot wants, in Hz.
+    pub fn set_rate(&mut self, rate_hz: u32) {
+        if self.decoder.as_ref().is_some_and(|decoder| decoder.rate_hz() == rate_hz) {
+            return;
+        }
+        match Decoder::new(rate_hz) {
+            Ok(decoder) => self.decoder = Some(decoder),
+            Err(error) => log::warn!("no audio at {rate_hz} Hz: {error}"),
+        }
+    }
+
+    /// The caller sends from a new connection, with new numbers.
+    pub fn handle_restart(&mut self) {
+        self.jitter.handle_restart();
+    }
+
+    pub fn handle_packet(&mut self, packet: &AudioPacket, now: Instant) {
+        if self.decoder.is_some() {
+            self.jitter
+                .handle_packet(packet.sequence, packet.timestamp, &packet.payload, now);
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.jitter.handle_timeout(now);
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.jitter.poll_timeout()
+    }
+
+    /// Makes the next frame, if there is one; [`Listener::take_frame`] hands it out.
+    pub fn poll_frame(&mut self) -> bool {
+        let Some(decoder) = &mut self.decoder else {
+            return false;
+        };
+        while !self.ready {
+            let decoded = match self.jitter.poll_output() {
+                None => return false,
+                Some(jitter::Output::Decode(packet)) => decoder.decode(packet),
+                Some(jitter::Output::DecodeFec(next)) => decoder.decode_fec(next),
+                Some(jitter::Output::Conceal) => decoder.conceal(),
+                // The bot counts what it gets; time that nobody spoke in is not part of it.
+                Some(jitter::Output::Gap { .. }) => continue,
+            };
+            let pcm = match decoded {
+                Ok(pcm) => pcm,
+                Err(error) => {
+                    log::debug!("audio packet: {error}");
+                    self.unreadable += 1;
+                    continue;
+                }
+            };
+            self.pcm.clear();
+            self.pcm.extend_from_slice(pcm);
+            self.ready = true;
+        }
+        true
+    }
+
+    /// Hands out the frame that [`Listener::poll_frame`] made, and its rate in Hz.
+    pub fn take_frame(&mut self) -> (&[i16], u32) {
+        self.ready = false;
+        let rate_hz = self.decoder.as_ref().map_or(0, Decoder::rate_hz);
+        (&self.pcm, rate_hz)
+    }
+
+    /// Returns what became of the caller's packets.
+    pub fn tally(&self) -> Tally {
+        Tally {
+            counters: *self.jitter.counters(),
+            unreadable: self.unreadable,
+        }
+    }
+}
+
+impl Default for Listener {
+    fn default() -> Self {
+        Listener::new()
+    }
+}
+
+/// What became of a caller's packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Tally {
+    pub counters: jitter::Counters,
+    /// Packets that were no Opus.
+    pub unreadable: u64,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counters = &self.counters;
+        write!(
+            f,
+            "audio: {} received, {} lost ({} recovered, {} concealed), {} late, jitter {} ms",
+            counters.received,
+            counters.lost,
+            counters.recovered,
+            counters.concealed,
+            counters.late,
+            counters.jitter.as_millis(),
+        )?;
+        if self.unreadable + counters.refused > 0 {
+            write!(f, ", {} unreadable", self.unreadable + counters.refused)?;
+        }
+        Ok(())
+    }
+}
