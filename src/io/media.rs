@@ -229,7 +229,7 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
 fn hear_bot(life: &mut Life) {
     let now = Instant::now();
     if let Some(audio) = life.link.audio() {
-        life.session.set_rates(audio.in_rate_hz, audio.out_rate_hz);
+        life.session.set_rates(audio.in_rate_hz, audio.out_rate_hz, now);
     }
     if life.link.take_interruption() {
         life.session.handle_interruption(now);

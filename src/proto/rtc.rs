@@ -142,6 +142,7 @@ pub struct Peer {
     audio: Option<(Mid, Pt)>,
     channel: Option<Messages>,
     sequence: u64,
+    /// RTP timestamp at tick 0.
     timestamp: u32,
     closing: bool,
 }
@@ -370,15 +371,16 @@ impl Peer {
         }
     }
 
-    /// Queues one Opus payload of 20 ms; it leaves with the next [`Peer::handle_timeout`]. Nothing leaves before the connection
+    /// Queues one Opus payload of 20 ms, at so many ticks of 48 kHz after the session's start; it leaves with the next [`Peer::handle_timeout`]. Nothing leaves before the connection
     /// is up.
-    pub fn send_audio(&mut self, payload: &[u8], now: Instant) {
+    pub fn send_audio(&mut self, payload: &[u8], ticks: u64, now: Instant) {
         let Some((mid, pt)) = self.audio else {
             return;
         };
-        let write = RtpWrite::new(pt, self.sequence.into(), self.timestamp, now, payload);
+        // RTP time is modulo 2^32, so the lower half of the ticks is all that counts.
+        let timestamp = self.timestamp.wrapping_add(ticks as u32);
+        let write = RtpWrite::new(pt, self.sequence.into(), timestamp, now, payload);
         self.sequence += 1;
-        self.timestamp = self.timestamp.wrapping_add(OPUS_TICKS_PER_PACKET);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.write_rtp(write);
         }
@@ -427,9 +429,6 @@ impl Peer {
         self.rtc.is_alive()
     }
 }
-
-/// RTP clock ticks in 20 ms of Opus (RFC 7587: always 48 kHz).
-const OPUS_TICKS_PER_PACKET: u32 = 960;
 
 /// Returns the header extensions that are negotiated: the media's name for browsers, and none for devices.
 fn extensions(device: bool) -> ExtensionMap {

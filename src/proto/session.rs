@@ -166,9 +166,9 @@ impl Session {
     }
 
     /// Takes the rates that the bot asks for, in Hz.
-    pub fn set_rates(&mut self, in_rate_hz: u32, out_rate_hz: u32) {
+    pub fn set_rates(&mut self, in_rate_hz: u32, out_rate_hz: u32, now: Instant) {
         self.listener.set_rate(in_rate_hz);
-        self.speaker.set_rate(out_rate_hz);
+        self.speaker.set_rate(out_rate_hz, now);
     }
 
     pub fn is_device(&self) -> bool {
@@ -289,8 +289,8 @@ impl Session {
     fn speak(&mut self, now: Instant) -> bool {
         let mut spoke = false;
         if self.speaks() {
-            while let Some(payload) = self.speaker.poll_packet(now) {
-                self.peer.send_audio(payload, now);
+            while let Some(packet) = self.speaker.poll_packet(now) {
+                self.peer.send_audio(packet.payload, packet.ticks, now);
                 spoke = true;
             }
         }

@@ -8,4 +8,5 @@
 pub mod listener;
 pub mod jitter;
 pub mod opus;
+pub mod pacer;
 pub mod speaker;
