@@ -91,6 +91,8 @@ pub const HTTP_IDLE: Duration = Duration::from_secs(75);
 pub const HTTP_STALL: Duration = Duration::from_secs(10);
 /// From the end of the head to the last byte of the answer, whatever happens.
 pub const HTTP_ANSWER: Duration = Duration::from_secs(30);
+/// How long a client may take to close its side once the runner closed its own.
+pub const HTTP_LINGER: Duration = Duration::from_secs(1);
 /// How long requests in progress may go on once the runner is stopping.
 pub const HTTP_GRACE: Duration = Duration::from_secs(1);
 /// First pause after a failed accept; it doubles with each failure in a row.
@@ -240,3 +242,10 @@ pub const PARROT_SPOKEN_MIN: Duration = Duration::from_millis(150);
 pub const PARROT_GAP: Duration = Duration::from_secs(1);
 /// Between two audio levels.
 pub const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);
+
+// ---- audio: pacing
+
+/// PCM that the pacer holds: the caller keeps the rest, where an interruption or a slow bot can still reach it.
+pub const PACER_QUEUE: Duration = Duration::from_millis(100);
+/// Pause after which the bot has stopped speaking; shorter ones are between words, or between chunks of a synthesiser.
+pub const SPEECH_HANGOVER: Duration = Duration::from_millis(350);

@@ -136,7 +136,10 @@ enum Refusal {
     TooLarge,
     TooSlow,
     Broken,
-    Invalid { invalid: Invalid, body: Bytes },
+    Invalid {
+        invalid: Invalid,
+        body: Bytes,
+    },
     Start(start::Refusal),
     Full(table::Full),
     Unknown(table::Unknown),
@@ -466,7 +469,12 @@ fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
 /// Finds a file of the page; a client that has it already gets no bytes.
 fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     let asset = page::asset(name)?;
-    let asked = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let asked = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+            .unwrap_or_default()
+    };
     let mut reply = Reply::default();
     let put = [
         (header::ETAG, asset.etag),
@@ -485,9 +493,13 @@ fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Some(reply);
     }
-    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+    reply
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
     *reply.body_mut() = if page::accepts_gzip(asked(header::ACCEPT_ENCODING)) {
-        reply.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        reply
+            .headers_mut()
+            .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         Full::new(Bytes::from_static(asset.gzip))
     } else {
         Full::new(asset.identity().into())

@@ -48,11 +48,9 @@ impl Origins {
     }
 
     fn contains(&self, origin: &[u8]) -> bool {
-        self.0.is_empty()
-            || self
-                .0
-                .iter()
-                .any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
+        let listed = |allowed: &String| allowed.as_bytes().eq_ignore_ascii_case(origin);
+        // No browser sends an origin beyond ASCII, so such a one is not repeated in an answer.
+        origin.is_ascii() && (self.0.is_empty() || self.0.iter().any(listed))
     }
 }
 
@@ -110,6 +108,7 @@ mod tests {
         );
         assert_eq!(judge(&all, &["null"]), Standing::Allowed(b"null"));
         assert_eq!(judge(&all, &["https://a", "https://b"]), Standing::Unnamed);
+        assert_eq!(judge(&all, &["https://\u{e9}.example"]), Standing::Unnamed);
     }
 
     /// with a list, a missing, a foreign and a doubled origin are refused.

@@ -48,7 +48,6 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
         .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
         .max_headers(limits::HTTP_HEADERS_MAX)
-        .pipeline_flush(true)
         .half_close(true)
         .writev(false)
         .serve_connection(

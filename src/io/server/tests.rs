@@ -35,7 +35,10 @@ struct Fake {
 impl Fake {
     /// Ends the session of that name, as a bot that returns does.
     fn end(&self, session_id: &str) {
-        self.live.lock().expect("whole").retain(|start| &*start.session_id != session_id);
+        self.live
+            .lock()
+            .expect("whole")
+            .retain(|start| &*start.session_id != session_id);
     }
 
     /// The name and body of the newest session.
@@ -120,12 +123,20 @@ impl Runner {
         app.times = times;
         let (stop, shutdown) = Shutdown::channel();
         let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
-        Runner { address, engine, stop, served }
+        Runner {
+            address,
+            engine,
+            stop,
+            served,
+        }
     }
 
     async fn client(&self) -> Client {
         let stream = TcpStream::connect(self.address).await.expect("the server listens");
-        Client { stream, read: Vec::new() }
+        Client {
+            stream,
+            read: Vec::new(),
+        }
     }
 
     /// Sends one request on a connection of its own; `head` is the request line and further header lines.
@@ -135,7 +146,11 @@ impl Runner {
     }
 
     async fn post(&self, path: &str, body: Value) -> Reply {
-        self.ask(&format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"), &body.to_string()).await
+        self.ask(
+            &format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"),
+            &body.to_string(),
+        )
+        .await
     }
 }
 
@@ -151,9 +166,18 @@ impl Client {
     }
 
     async fn ask(&mut self, head: &str, body: &str) -> Reply {
-        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        self.send(format!("{head}\r\nHost: localhost\r\n{length}\r\n{body}")).await;
-        if head.starts_with("HEAD ") { self.head().await } else { self.reply().await }
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
+        self.send(format!("{head}\r\nHost: localhost\r\n{length}\r\n{body}"))
+            .await;
+        if head.starts_with("HEAD ") {
+            self.head().await
+        } else {
+            self.reply().await
+        }
     }
 
     /// Reads one reply, which must say how long it is.
@@ -191,7 +215,9 @@ impl Client {
     }
 
     async fn more(&mut self) -> bool {
-        let read = tokio::time::timeout(GUARD, self.stream.read_buf(&mut self.read)).await.expect("no answer");
+        let read = tokio::time::timeout(GUARD, self.stream.read_buf(&mut self.read))
+            .await
+            .expect("no answer");
         // A reset is an end too.
         read.is_ok_and(|bytes| bytes > 0)
     }
@@ -207,17 +233,26 @@ struct Reply {
 impl Reply {
     fn parse(head: &str) -> Reply {
         let mut lines = head.trim_end().split("\r\n");
-        let status = lines.next().and_then(|line| line.split(' ').nth(1)).expect("a status line");
+        let status = lines
+            .next()
+            .and_then(|line| line.split(' ').nth(1))
+            .expect("a status line");
         let headers = lines.map(|line| line.split_once(": ").expect("a header line"));
         Reply {
             status: status.parse().expect("a number"),
-            headers: headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect(),
+            headers: headers
+                .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+                .collect(),
             body: Vec::new(),
         }
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        let mut values = self.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let mut values = self
+            .headers
+            .iter()
+            .filter(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str());
         let value = values.next();
         assert_eq!(values.next(), None, "{name} stands twice");
         value
@@ -230,37 +265,67 @@ impl Reply {
 
     /// The status and the `detail` of a refusal.
     fn refusal(&self) -> (u16, String) {
-        (self.status, self.json()["detail"].as_str().expect("a detail").to_owned())
+        (
+            self.status,
+            self.json()["detail"].as_str().expect("a detail").to_owned(),
+        )
     }
 }
 
 /// port 0 is one free port on every address, and a port in use is named with what to do.
 #[tokio::test]
 async fn localhost_is_both_loopback_addresses_on_one_port() {
-    let localhost = Config { host: Host::Localhost, ..config() };
+    let localhost = Config {
+        host: Host::Localhost,
+        ..config()
+    };
     let listeners = bind(&localhost).await.expect("a free port");
     let addresses = listeners.addresses();
-    assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == listeners.port()));
+    assert!(
+        addresses
+            .iter()
+            .all(|address| address.ip().is_loopback() && address.port() == listeners.port())
+    );
     assert_eq!(addresses[0].ip(), IpAddr::V4(Ipv4Addr::LOCALHOST));
     assert!(listeners.port() != 0);
 
-    let taken = Config { port: listeners.port(), ..localhost };
+    let taken = Config {
+        port: listeners.port(),
+        ..localhost
+    };
     let error = bind(&taken).await.expect_err("the port is taken");
     let said = error.to_string();
-    assert!(said.contains(&format!("127.0.0.1:{}", listeners.port())) && said.contains("--port"), "{said}");
+    assert!(
+        said.contains(&format!("127.0.0.1:{}", listeners.port())) && said.contains("--port"),
+        "{said}"
+    );
 
-    let elsewhere = Config { host: Host::Address("192.0.2.1".parse().expect("an address")), ..config() };
+    let elsewhere = Config {
+        host: Host::Address("192.0.2.1".parse().expect("an address")),
+        ..config()
+    };
     let error = bind(&elsewhere).await.expect_err("no interface has that address");
-    assert!(error.to_string().contains("no interface of this machine has the address 192.0.2.1"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("no interface of this machine has the address 192.0.2.1"),
+        "{error}"
+    );
 }
 
 /// An address that is not a loopback one is not served on `localhost`, and `::` leaves IPv4 to others.
 #[tokio::test]
 async fn an_address_of_one_family_is_served_on_that_family() {
-    let all = Config { host: Host::Address("::".parse().expect("an address")), ..config() };
+    let all = Config {
+        host: Host::Address("::".parse().expect("an address")),
+        ..config()
+    };
     // A machine without IPv6 has nothing to prove.
     if let Ok(listeners) = bind(&all).await {
-        let v4 = Config { port: listeners.port(), ..config() };
+        let v4 = Config {
+            port: listeners.port(),
+            ..config()
+        };
         bind(&v4).await.expect("the port is free on IPv4");
     }
 }
@@ -295,7 +360,10 @@ async fn connections_beyond_the_cap_wait() {
     for client in &mut clients {
         assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
     }
-    assert_eq!(waiting.stream.try_read(&mut [0]).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+    assert_eq!(
+        waiting.stream.try_read(&mut [0]).map_err(|error| error.kind()),
+        Err(io::ErrorKind::WouldBlock)
+    );
     clients.pop();
     assert_eq!(waiting.reply().await.status, 200);
 }
@@ -307,13 +375,21 @@ async fn a_stop_ends_every_connection() {
     let mut idle = runner.client().await;
     assert_eq!(idle.ask("GET /status HTTP/1.1", "").await.status, 200);
     let mut busy = runner.client().await;
-    busy.send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{").await;
-    assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.status, 200, "the busy one was accepted before this one");
+    busy.send("POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{")
+        .await;
+    assert_eq!(
+        runner.ask("GET /status HTTP/1.1", "").await.status,
+        200,
+        "the busy one was accepted before this one"
+    );
     runner.stop.set();
     assert_eq!(idle.rest().await, b"");
     busy.send("}").await;
     assert_eq!(busy.reply().await.status, 200, "a request in progress is answered");
     assert_eq!(busy.rest().await, b"");
-    tokio::time::timeout(GUARD, runner.served).await.expect("the server ends").expect("without a panic");
+    tokio::time::timeout(GUARD, runner.served)
+        .await
+        .expect("the server ends")
+        .expect("without a panic");
     assert!(TcpStream::connect(runner.address).await.is_err());
 }

@@ -8,7 +8,9 @@ use super::*;
 #[tokio::test]
 async fn a_start_leads_to_a_session() {
     let runner = Runner::start().await;
-    let started = runner.post("/start", json!({"transport": "webrtc", "body": {"lang": "en"}})).await;
+    let started = runner
+        .post("/start", json!({"transport": "webrtc", "body": {"lang": "en"}}))
+        .await;
     assert_eq!(started.status, 200);
     let reply = started.json();
     assert_eq!(reply.as_object().map(|map| map.len()), Some(1), "a session id alone");
@@ -20,7 +22,10 @@ async fn a_start_leads_to_a_session() {
     let path = format!("/sessions/{id}/api/offer");
     let answered = runner.post(&path, offer.clone()).await;
     assert_eq!(answered.status, 200);
-    assert_eq!(answered.json(), json!({"sdp": "v=0\r\n", "type": "answer", "pc_id": format!("pc of {id}")}));
+    assert_eq!(
+        answered.json(),
+        json!({"sdp": "v=0\r\n", "type": "answer", "pc_id": format!("pc of {id}")})
+    );
     assert_eq!(runner.engine.newest(), (id.clone(), json!({"lang": "en"})));
     assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.json()["sessions"], 1);
 
@@ -35,14 +40,21 @@ async fn a_start_leads_to_a_session() {
     runner.engine.end(&second);
     runner.engine.end(&third);
     let gone = runner.post(&path, offer).await.refusal();
-    assert_eq!(gone, (404, "Invalid or not-yet-ready session_id".into()), "a bot that hung up does not come back");
+    assert_eq!(
+        gone,
+        (404, "Invalid or not-yet-ready session_id".into()),
+        "a bot that hung up does not come back"
+    );
 }
 
 /// R-069: a renegotiation on a live session, and an offer that fails, leave the session as it was.
 #[tokio::test]
 async fn only_a_new_connection_uses_a_session_up() {
     let runner = Runner::start().await;
-    let id = runner.post("/start", json!({})).await.json()["sessionId"].as_str().expect("an id").to_owned();
+    let id = runner.post("/start", json!({})).await.json()["sessionId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let path = format!("/sessions/{id}/api/offer");
     assert_eq!(runner.post(&path, json!({"sdp": "full"})).await.status, 503);
     assert_eq!(runner.post(&path, json!({"sdp": "bad"})).await.status, 400);
@@ -50,7 +62,10 @@ async fn only_a_new_connection_uses_a_session_up() {
     let answered = runner.post(&path, json!({"sdp": "v=0"})).await.json();
     assert_eq!(runner.engine.newest().0, id, "the session has its own name after all");
     let again = json!({"sdp": "v=1", "pc_id": answered["pc_id"]});
-    assert_eq!(runner.post(&path, again.clone()).await.json()["pc_id"], answered["pc_id"]);
+    assert_eq!(
+        runner.post(&path, again.clone()).await.json()["pc_id"],
+        answered["pc_id"]
+    );
     assert_eq!(runner.engine.sessions(), 1);
     runner.engine.end(&id);
     assert_eq!(runner.post(&path, again).await.status, 404);
@@ -63,14 +78,23 @@ async fn data_of_the_offer_goes_before_data_of_the_start() {
     let id = runner.post("/start", json!({"body": {"from": "start"}})).await.json()["sessionId"].clone();
     let path = format!("/sessions/{}/api/offer", id.as_str().expect("an id"));
     for (offer, body) in [
-        (json!({"sdp": "", "requestData": {"from": "offer"}}), json!({"from": "offer"})),
+        (
+            json!({"sdp": "", "requestData": {"from": "offer"}}),
+            json!({"from": "offer"}),
+        ),
         (json!({"sdp": "", "request_data": [1], "requestData": {}}), json!([1])),
         (json!({"sdp": "", "requestData": {}}), json!({"from": "start"})),
     ] {
         assert_eq!(runner.post(&path, offer).await.status, 200);
         assert_eq!(runner.engine.newest().1, body);
     }
-    assert_eq!(runner.post("/api/offer", json!({"sdp": "", "request_data": "x"})).await.status, 200);
+    assert_eq!(
+        runner
+            .post("/api/offer", json!({"sdp": "", "request_data": "x"}))
+            .await
+            .status,
+        200
+    );
     assert_eq!(runner.engine.newest().1, json!("x"));
     assert_eq!(runner.post("/api/offer", json!({"sdp": ""})).await.status, 200);
     assert_eq!(runner.engine.newest().1, json!({}));
@@ -137,8 +161,16 @@ async fn a_start_that_makes_no_sense_is_refused() {
     assert_eq!(invalid.status, 422);
     assert_eq!(invalid.json()["detail"][0]["loc"], json!(["body", "transport"]));
     assert_eq!(runner.ask("POST /start HTTP/1.1", "{").await.status, 422);
-    assert_eq!(runner.ask("POST /start HTTP/1.1", "").await.status, 200, "no body at all");
-    assert_eq!(runner.ask("POST /start?x=1 HTTP/1.1", "{}").await.status, 200, "a query is ignored");
+    assert_eq!(
+        runner.ask("POST /start HTTP/1.1", "").await.status,
+        200,
+        "no body at all"
+    );
+    assert_eq!(
+        runner.ask("POST /start?x=1 HTTP/1.1", "{}").await.status,
+        200,
+        "a query is ignored"
+    );
 }
 
 /// R-059: starts that nobody uses have a cap of their own.
@@ -160,15 +192,26 @@ async fn redirects_and_heads() {
     for path in ["/", "/client", "/?x=1"] {
         for method in ["GET", "HEAD"] {
             let reply = runner.ask(&format!("{method} {path} HTTP/1.1"), "").await;
-            assert_eq!((reply.status, reply.header("location")), (307, Some("/client/")), "{method} {path}");
+            assert_eq!(
+                (reply.status, reply.header("location")),
+                (307, Some("/client/")),
+                "{method} {path}"
+            );
         }
     }
     for path in ["/status", "/client/"] {
         let mut client = runner.client().await;
         let get = client.ask(&format!("GET {path} HTTP/1.1"), "").await;
         let head = client.ask(&format!("HEAD {path} HTTP/1.1"), "").await;
-        assert_eq!((head.status, head.header("content-length")), (200, get.header("content-length")));
-        assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200, "no body follows a HEAD");
+        assert_eq!(
+            (head.status, head.header("content-length")),
+            (200, get.header("content-length"))
+        );
+        assert_eq!(
+            client.ask("GET /status HTTP/1.1", "").await.status,
+            200,
+            "no body follows a HEAD"
+        );
     }
 }
 
@@ -177,7 +220,10 @@ async fn redirects_and_heads() {
 async fn the_page_is_served() {
     let runner = Runner::start().await;
     let plain = runner.ask("GET /client/ HTTP/1.1", "").await;
-    assert_eq!((plain.status, plain.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!(
+        (plain.status, plain.header("content-type")),
+        (200, Some("text/html; charset=utf-8"))
+    );
     assert_eq!(plain.header("content-encoding"), None);
     assert!(String::from_utf8_lossy(&plain.body).contains("<!doctype html>"));
     for (name, value) in [
@@ -189,15 +235,31 @@ async fn the_page_is_served() {
     ] {
         assert_eq!(plain.header(name), Some(value));
     }
-    let packed = runner.ask("GET /client/ HTTP/1.1\r\nAccept-Encoding: gzip, br", "").await;
+    let packed = runner
+        .ask("GET /client/ HTTP/1.1\r\nAccept-Encoding: gzip, br", "")
+        .await;
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert_eq!(packed.body[..3], [0x1f, 0x8b, 8]);
 
     let tag = packed.header("etag").expect("a tag").to_owned();
-    let known = runner.ask(&format!("GET /client/ HTTP/1.1\r\nIf-None-Match: {tag}"), "").await;
-    assert_eq!((known.status, known.header("etag"), known.body.len()), (304, Some(tag.as_str()), 0));
-    for path in ["/client/none.js", "/client/../status", "/client/%2e%2e/status", "/client/mod.rs"] {
-        assert_eq!(runner.ask(&format!("GET {path} HTTP/1.1"), "").await.refusal().0, 404, "{path}");
+    let known = runner
+        .ask(&format!("GET /client/ HTTP/1.1\r\nIf-None-Match: {tag}"), "")
+        .await;
+    assert_eq!(
+        (known.status, known.header("etag"), known.body.len()),
+        (304, Some(tag.as_str()), 0)
+    );
+    for path in [
+        "/client/none.js",
+        "/client/../status",
+        "/client/%2e%2e/status",
+        "/client/mod.rs",
+    ] {
+        assert_eq!(
+            runner.ask(&format!("GET {path} HTTP/1.1"), "").await.refusal().0,
+            404,
+            "{path}"
+        );
     }
 }
 
@@ -212,11 +274,17 @@ async fn wrong_methods_and_later_paths_are_told_apart() {
         ("DELETE /sessions/x/api/offer", "POST, PATCH, OPTIONS"),
     ] {
         let reply = runner.ask(&format!("{request} HTTP/1.1"), "").await;
-        assert_eq!((reply.refusal().0, reply.header("allow")), (405, Some(allow)), "{request}");
+        assert_eq!(
+            (reply.refusal().0, reply.header("allow")),
+            (405, Some(allow)),
+            "{request}"
+        );
     }
     let options = runner.ask("OPTIONS /start HTTP/1.1", "").await;
     assert_eq!((options.status, options.header("allow")), (204, Some("POST, OPTIONS")));
-    let later = runner.ask("GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade", "").await;
+    let later = runner
+        .ask("GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade", "")
+        .await;
     assert_eq!(later.refusal(), (404, "/ws is not in this build yet".into()));
     assert_eq!(runner.ask("GET /none HTTP/1.1", "").await.refusal().0, 404);
 }
@@ -226,8 +294,14 @@ async fn wrong_methods_and_later_paths_are_told_apart() {
 async fn pages_of_every_origin_may_read_answers_without_a_list() {
     let runner = Runner::start().await;
     for request in ["GET /status", "GET /none", "GET /start", "POST /start"] {
-        let reply = runner.ask(&format!("{request} HTTP/1.1\r\nOrigin: https://a.example"), "").await;
-        assert_eq!(reply.header("access-control-allow-origin"), Some("https://a.example"), "{request}");
+        let reply = runner
+            .ask(&format!("{request} HTTP/1.1\r\nOrigin: https://a.example"), "")
+            .await;
+        assert_eq!(
+            reply.header("access-control-allow-origin"),
+            Some("https://a.example"),
+            "{request}"
+        );
         assert_eq!(reply.header("access-control-allow-credentials"), Some("true"));
         assert_eq!(reply.header("vary"), Some("Origin"));
     }
@@ -261,7 +335,9 @@ async fn preflights_are_answered() {
     for method in ["GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"] {
         assert!(methods.split(", ").any(|allowed| allowed == method), "{method}");
     }
-    let plain = runner.ask(&format!("{PREFLIGHT}\r\nOrigin: https://a.example"), "").await;
+    let plain = runner
+        .ask(&format!("{PREFLIGHT}\r\nOrigin: https://a.example"), "")
+        .await;
     assert_eq!(plain.header("access-control-allow-headers"), None);
     assert_eq!(plain.header("access-control-allow-private-network"), None);
 }
@@ -269,53 +345,111 @@ async fn preflights_are_answered() {
 /// R-085: with a list, a missing or foreign origin is refused on everything but the page.
 #[tokio::test]
 async fn a_list_of_origins_closes_everything_but_the_page() {
-    let config = Config { allowed_origins: vec!["https://a.example".into()], ..config() };
+    let config = Config {
+        allowed_origins: vec!["https://a.example".into()],
+        ..config()
+    };
     let runner = Runner::with(config, Times::default()).await;
-    for origin in ["", "\r\nOrigin: https://b.example", "\r\nOrigin: https://a.example\r\nOrigin: https://a.example"] {
-        for request in ["GET /status", "POST /start", "POST /api/offer", "PATCH /api/offer", "GET /none", "OPTIONS /start"] {
+    for origin in [
+        "",
+        "\r\nOrigin: https://b.example",
+        "\r\nOrigin: https://a.example\r\nOrigin: https://a.example",
+    ] {
+        for request in [
+            "GET /status",
+            "POST /start",
+            "POST /api/offer",
+            "PATCH /api/offer",
+            "GET /none",
+            "OPTIONS /start",
+        ] {
             let reply = runner.ask(&format!("{request} HTTP/1.1{origin}"), "").await;
             assert_eq!(reply.refusal().0, 403, "{request}{origin}");
             assert_eq!(reply.header("access-control-allow-origin"), None);
         }
-        for (request, status) in [("GET /", 307), ("GET /client/", 200), ("HEAD /", 307), ("GET /client/none", 404)] {
+        for (request, status) in [
+            ("GET /", 307),
+            ("GET /client/", 200),
+            ("HEAD /", 307),
+            ("GET /client/none", 404),
+        ] {
             let reply = runner.ask(&format!("{request} HTTP/1.1{origin}"), "").await;
             assert_eq!(reply.status, status, "{request}{origin}");
             assert_eq!(reply.header("access-control-allow-origin"), None);
         }
     }
     assert_eq!(runner.ask("HEAD /status HTTP/1.1", "").await.status, 403);
-    let allowed = runner.ask("POST /start HTTP/1.1\r\nOrigin: HTTPS://A.example", "{}").await;
-    assert_eq!((allowed.status, allowed.header("access-control-allow-origin")), (200, Some("HTTPS://A.example")));
+    let allowed = runner
+        .ask("POST /start HTTP/1.1\r\nOrigin: HTTPS://A.example", "{}")
+        .await;
+    assert_eq!(
+        (allowed.status, allowed.header("access-control-allow-origin")),
+        (200, Some("HTTPS://A.example"))
+    );
 
-    let preflight = runner.ask(&format!("{PREFLIGHT}\r\nOrigin: https://b.example"), "").await;
+    let preflight = runner
+        .ask(&format!("{PREFLIGHT}\r\nOrigin: https://b.example"), "")
+        .await;
     assert_eq!(preflight.refusal(), (400, "Disallowed CORS origin".into()));
     assert_eq!(preflight.header("access-control-allow-origin"), None);
-    assert_eq!(runner.ask(&format!("{PREFLIGHT}\r\nOrigin: https://a.example"), "").await.status, 200);
+    assert_eq!(
+        runner
+            .ask(&format!("{PREFLIGHT}\r\nOrigin: https://a.example"), "")
+            .await
+            .status,
+        200
+    );
 }
 
 /// What a body is said to be: JSON under any name, but no form and nothing compressed.
 #[tokio::test]
 async fn kinds_of_bodies() {
     let runner = Runner::start().await;
-    for kind in ["application/json", "text/plain", "", "x/y; charset=utf-8", "application/json; charset=\"form\""] {
-        let reply = runner.ask(&format!("POST /start HTTP/1.1\r\nContent-Type: {kind}"), "{}").await;
+    for kind in [
+        "application/json",
+        "text/plain",
+        "",
+        "x/y; charset=utf-8",
+        "application/json; charset=\"form\"",
+    ] {
+        let reply = runner
+            .ask(&format!("POST /start HTTP/1.1\r\nContent-Type: {kind}"), "{}")
+            .await;
         assert_eq!(reply.status, 200, "{kind}");
     }
     for kind in ["application/x-www-form-urlencoded", "Multipart/Form-Data; boundary=x"] {
         for path in ["/start", "/api/offer"] {
-            let reply = runner.ask(&format!("POST {path} HTTP/1.1\r\nContent-Type: {kind}"), "a=b").await;
+            let reply = runner
+                .ask(&format!("POST {path} HTTP/1.1\r\nContent-Type: {kind}"), "a=b")
+                .await;
             assert_eq!(reply.refusal().0, 415, "{kind}");
         }
     }
-    assert_eq!(runner.ask("POST /start HTTP/1.1\r\nContent-Encoding: gzip", "{}").await.refusal().0, 415);
-    assert_eq!(runner.ask("POST /start HTTP/1.1\r\nContent-Encoding: identity", "{}").await.status, 200);
+    assert_eq!(
+        runner
+            .ask("POST /start HTTP/1.1\r\nContent-Encoding: gzip", "{}")
+            .await
+            .refusal()
+            .0,
+        415
+    );
+    assert_eq!(
+        runner
+            .ask("POST /start HTTP/1.1\r\nContent-Encoding: identity", "{}")
+            .await
+            .status,
+        200
+    );
 }
 
 /// Old clients and single requests: no keep-alive where none was asked for.
 #[tokio::test]
 async fn connections_end_when_the_client_says_so() {
     let runner = Runner::start().await;
-    for request in ["GET /status HTTP/1.0\r\n\r\n", "GET /status HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"] {
+    for request in [
+        "GET /status HTTP/1.0\r\n\r\n",
+        "GET /status HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    ] {
         let mut client = runner.client().await;
         client.send(request).await;
         assert_eq!(client.reply().await.status, 200);
