@@ -1,0 +1,454 @@
+//! Proves cadence, order, interruption and the speaking events in virtual time, by cases and by random sources.
+
+use super::*;
+
+const HZ: u32 = 16_000;
+const FRAME: usize = 320;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What left: when after the start, and what. Sound is named by its first sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Silence,
+    Sound(i16),
+    Started,
+    Stopped,
+}
+
+struct Line {
+    pacer: Pacer,
+    start: Instant,
+    log: Vec<(Duration, Left)>,
+    /// PCM and timestamps of all frames.
+    pcm: Vec<i16>,
+    ticks: Vec<u64>,
+}
+
+impl Line {
+    fn new() -> Self {
+        let mut line = Self {
+            pacer: Pacer::new(HZ),
+            start: Instant::now(),
+            log: Vec::new(),
+            pcm: Vec::new(),
+            ticks: Vec::new(),
+        };
+        line.pacer.start(line.start);
+        line.drain(Duration::ZERO);
+        line
+    }
+
+    fn drain(&mut self, at: Duration) {
+        while let Some(output) = self.pacer.poll_output() {
+            self.log.push((
+                at,
+                match output {
+                    Output::SpeechStarted => Left::Started,
+                    Output::SpeechStopped => Left::Stopped,
+                    Output::Frame(frame) => {
+                        assert_eq!(frame.pcm.len(), FRAME);
+                        assert_eq!(frame.is_silent, frame.pcm.iter().all(|sample| *sample == 0));
+                        self.pcm.extend_from_slice(frame.pcm);
+                        self.ticks.push(frame.rtp_ticks);
+                        if frame.is_silent {
+                            Left::Silence
+                        } else {
+                            Left::Sound(frame.pcm[0])
+                        }
+                    }
+                },
+            ));
+        }
+    }
+
+    /// Lets time pass up to, and without, `until`; each wake-up comes `late`.
+    fn run(&mut self, until: Duration, mut late: impl FnMut() -> Duration) {
+        loop {
+            let at = self.pacer.poll_timeout().unwrap().0 - self.start + late();
+            if at >= until {
+                return;
+            }
+            self.pacer.handle_timeout(self.start + at);
+            self.drain(at);
+        }
+    }
+
+    fn run_to(&mut self, until_ms: u64) {
+        self.run(ms(until_ms), || Duration::ZERO);
+    }
+
+    fn audio(&mut self, pcm: &[i16], at: Duration) -> usize {
+        let taken = self.pacer.handle_audio(pcm, self.start + at);
+        self.drain(at);
+        taken
+    }
+
+    /// What left from `from_ms` on, in milliseconds.
+    fn since(&self, from_ms: u64) -> Vec<(u64, Left)> {
+        let log = self.log.iter().filter(|(at, _)| *at >= ms(from_ms));
+        log.map(|(at, left)| (at.as_millis() as u64, *left)).collect()
+    }
+
+    fn departures(&self) -> Vec<Duration> {
+        let frames = self
+            .log
+            .iter()
+            .filter(|(_, left)| matches!(left, Left::Silence | Left::Sound(_)));
+        frames.map(|(at, _)| *at).collect()
+    }
+
+    fn assert_cadence(&self, gap_max: Duration) {
+        let departures = self.departures();
+        for window in departures.windows(3) {
+            assert!(window[2] >= window[0] + PTIME, "three frames within 20 ms: {window:?}");
+        }
+        for window in departures.windows(2) {
+            assert!(
+                window[1] - window[0] <= gap_max,
+                "a gap of {:?} after {:?}",
+                window[1] - window[0],
+                window[0]
+            );
+        }
+    }
+}
+
+fn sound(value: i16, samples: usize) -> Vec<i16> {
+    vec![value; samples]
+}
+
+use Left::{Silence, Sound, Started, Stopped};
+
+#[test]
+fn silence_leaves_every_20_ms_from_the_start() {
+    let mut line = Line::new();
+    line.run_to(101);
+    assert_eq!(line.since(0), [0, 20, 40, 60, 80, 100].map(|at| (at, Silence)));
+    assert_eq!(line.ticks, [0, 960, 1_920, 2_880, 3_840, 4_800]);
+}
+
+#[test]
+fn nothing_leaves_before_the_start() {
+    let mut pacer = Pacer::new(HZ);
+    let now = Instant::now();
+    assert_eq!(pacer.handle_audio(&sound(1, FRAME), now), FRAME);
+    pacer.handle_timeout(now + ms(500));
+    assert_eq!(pacer.poll_output(), None);
+    assert_eq!(pacer.poll_timeout(), None);
+    pacer.start(now + ms(500));
+    assert_eq!(pacer.poll_output(), Some(Output::SpeechStarted));
+}
+
+#[test]
+fn speech_in_real_time_leaves_as_it_comes_whatever_its_phase() {
+    for phase in 0..20 {
+        let mut line = Line::new();
+        for n in 5..60 {
+            line.run_to(20 * n + phase);
+            line.audio(&sound(n as i16, FRAME), ms(20 * n + phase));
+        }
+        let spoken: Vec<_> = line
+            .since(100)
+            .into_iter()
+            .filter(|(_, left)| matches!(left, Sound(_)))
+            .collect();
+        let wanted: Vec<_> = (5..60).map(|n| (20 * n + phase, Sound(n as i16))).collect();
+        assert_eq!(spoken, wanted, "phase {phase}");
+        line.assert_cadence(ms(20));
+    }
+}
+
+#[test]
+fn a_burst_leaves_on_the_clock_and_is_bounded() {
+    let mut line = Line::new();
+    line.run_to(47);
+    let burst: Vec<i16> = (1..=12).flat_map(|n| sound(n, FRAME)).collect();
+    let taken = line.audio(&burst, ms(47));
+    assert_eq!(taken, FRAME * 5, "the queue holds 100 ms");
+    assert_eq!(line.pacer.room(), FRAME, "a frame left at once");
+    assert_eq!(line.pacer.queued(), ms(80));
+    line.run_to(200);
+    let wanted = [
+        (47, Started),
+        (47, Sound(1)),
+        (60, Sound(2)),
+        (80, Sound(3)),
+        (100, Sound(4)),
+        (120, Sound(5)),
+    ];
+    assert_eq!(line.since(47)[..6], wanted);
+    assert_eq!(
+        line.since(121)[..2],
+        [(160, Silence), (180, Silence)],
+        "one slot of grace"
+    );
+    line.assert_cadence(ms(40));
+}
+
+#[test]
+fn a_rest_shorter_than_a_frame_is_padded_when_speech_ends() {
+    let mut line = Line::new();
+    line.run_to(10);
+    line.audio(&sound(1, FRAME + 100), ms(10));
+    line.run_to(100);
+    assert_eq!(
+        line.since(10)[..4],
+        [(10, Started), (10, Sound(1)), (50, Sound(1)), (70, Silence)]
+    );
+    assert_eq!(
+        line.pcm[2 * FRAME..3 * FRAME],
+        [sound(1, 100), sound(0, FRAME - 100)].concat()
+    );
+}
+
+#[test]
+fn a_clip_shorter_than_a_frame_leaves_too() {
+    let mut line = Line::new();
+    line.run_to(50);
+    line.audio(&sound(1, 7), ms(50));
+    line.run_to(101);
+    // Not at 60: the rest of its frame might still come.
+    assert_eq!(
+        line.since(50)[..4],
+        [(60, Silence), (80, Started), (80, Sound(1)), (100, Silence)]
+    );
+}
+
+#[test]
+fn small_pieces_make_whole_frames() {
+    let mut line = Line::new();
+    for n in 0..40_u64 {
+        line.run_to(103 + 10 * n);
+        line.audio(&sound(1, FRAME / 2), ms(103 + 10 * n));
+    }
+    line.run_to(503);
+    let sounds: Vec<u64> = line
+        .since(0)
+        .iter()
+        .filter(|(_, left)| *left == Sound(1))
+        .map(|(at, _)| *at)
+        .collect();
+    assert_eq!(sounds, (0..20).map(|n| 113 + 20 * n).collect::<Vec<_>>());
+    assert_eq!(
+        line.pcm.iter().filter(|sample| **sample == 1).count(),
+        20 * FRAME,
+        "no padding inside"
+    );
+}
+
+#[test]
+fn a_late_piece_of_speech_is_waited_for_one_slot_and_not_longer() {
+    let mut line = Line::new();
+    line.run_to(60);
+    line.audio(&sound(1, FRAME), ms(60));
+    line.run_to(99);
+    line.audio(&sound(2, FRAME), ms(99));
+    line.run_to(145);
+    line.audio(&sound(3, FRAME), ms(145));
+    let wanted = [
+        (60, Started),
+        (60, Sound(1)),
+        (99, Sound(2)),
+        (139, Silence),
+        (145, Sound(3)),
+    ];
+    assert_eq!(line.since(60), wanted);
+}
+
+#[test]
+fn an_interruption_empties_the_queue_at_once() {
+    let mut line = Line::new();
+    line.run_to(30);
+    line.audio(&sound(1, FRAME * 5), ms(30));
+    line.run_to(70);
+    line.pacer.handle_interruption(line.start + ms(70));
+    line.drain(ms(70));
+    assert_eq!(line.pacer.queued(), Duration::ZERO);
+    line.run_to(120);
+    assert_eq!(
+        line.since(61),
+        [(70, Stopped), (100, Silence)],
+        "the slot at 80 was used at 60"
+    );
+    line.audio(&sound(2, FRAME), ms(120));
+    assert_eq!(
+        line.since(120),
+        [(120, Started), (120, Sound(2))],
+        "the next speech starts anew"
+    );
+    line.run_to(600);
+    line.pacer.handle_interruption(line.start + ms(600));
+    line.drain(ms(600));
+    let stops = line.log.iter().filter(|(_, left)| *left == Stopped).count();
+    assert_eq!(stops, 2, "an interruption of silence says nothing");
+}
+
+#[test]
+fn speaking_starts_and_stops_with_the_sound_that_leaves() {
+    let mut line = Line::new();
+    line.run_to(50);
+    // Digital silence at both ends of what the bot says is no speech.
+    line.audio(&sound(0, FRAME), ms(50));
+    line.run_to(70);
+    line.audio(&sound(5, FRAME), ms(70));
+    line.run_to(90);
+    line.audio(&sound(0, FRAME), ms(90));
+    line.run_to(300);
+    line.audio(&sound(6, FRAME), ms(300));
+    line.run_to(1_000);
+    let events: Vec<_> = line
+        .since(0)
+        .into_iter()
+        .filter(|(_, left)| matches!(left, Started | Stopped))
+        .collect();
+    assert_eq!(
+        events,
+        [(70, Started), (300 + SPEECH_HANGOVER.as_millis() as u64, Stopped)]
+    );
+    assert!(!line.pacer.is_speaking());
+}
+
+#[test]
+fn a_stalled_process_skips_slots_and_does_not_burst() {
+    let mut line = Line::new();
+    line.run_to(110);
+    line.audio(&sound(1, FRAME * 5), ms(110));
+    let mut stalled = false;
+    line.run(ms(900), || {
+        if std::mem::replace(&mut stalled, true) {
+            Duration::ZERO
+        } else {
+            ms(400)
+        }
+    });
+    let after: Vec<u64> = line
+        .since(130)
+        .iter()
+        .filter(|(_, left)| *left == Sound(1))
+        .map(|(at, _)| *at)
+        .collect();
+    assert_eq!(after, [520, 520, 540, 560], "the speech is kept");
+    line.assert_cadence(ms(420));
+    assert!(
+        (18..=20).contains(&line.pacer.counters().skipped),
+        "{:?}",
+        line.pacer.counters()
+    );
+    // When speech is over, the timestamps have caught up with the time that passed.
+    let (at, ticks) = (*line.departures().last().unwrap(), *line.ticks.last().unwrap());
+    assert_eq!(ticks / 960, at.as_millis() as u64 / 20);
+    assert!(line.ticks.windows(2).all(|pair| pair[1] > pair[0]));
+}
+
+#[test]
+fn timestamps_jump_in_silence_only() {
+    let mut line = Line::new();
+    line.run_to(60);
+    for (n, at) in [(1, 60), (2, 95), (3, 130), (4, 168)] {
+        line.run_to(at);
+        line.audio(&sound(n, FRAME), ms(at));
+    }
+    line.run_to(400);
+    let frames: Vec<Left> = line
+        .log
+        .iter()
+        .map(|(_, left)| *left)
+        .filter(|l| !matches!(l, Started | Stopped))
+        .collect();
+    for (pair, ticks) in frames.windows(2).zip(line.ticks.windows(2)) {
+        if let [Sound(_), Sound(_)] = pair {
+            assert_eq!(ticks[1] - ticks[0], 960);
+        }
+    }
+    assert_eq!(
+        *line.ticks.last().unwrap(),
+        960 * (line.departures().last().unwrap().as_millis() as u64 / 20)
+    );
+}
+
+/// A talk of an hour with a caller whose clock is 200 ppm off: nothing piles up and nothing is torn.
+#[test]
+fn a_source_with_another_clock_is_followed() {
+    for period_us in [19_996, 20_004] {
+        let mut line = Line::new();
+        let (mut delayed, mut worst) = (Duration::ZERO, Duration::ZERO);
+        let count: u32 = 3_600 * 50;
+        for n in 0..count {
+            let at = Duration::from_micros(3_000 + u64::from(n) * period_us);
+            line.run(at, || Duration::ZERO);
+            line.audio(&sound(1 + (n % 30_000) as i16, FRAME), at);
+            let waits = line.pacer.queue.len() >= FRAME;
+            let wait = if waits {
+                line.pacer.poll_timeout().unwrap().0 - (line.start + at)
+            } else {
+                Duration::ZERO
+            };
+            delayed += wait;
+            worst = worst.max(wait);
+            line.pcm.clear();
+        }
+        let silent = line.log.iter().skip(2).filter(|(_, left)| *left == Silence).count();
+        assert_eq!(silent, 0, "period {period_us} us");
+        assert!(
+            delayed / count < ms(1) && worst < ms(2),
+            "period {period_us} us: {worst:?}"
+        );
+        line.assert_cadence(ms(21));
+    }
+}
+
+/// Random sources, phases, interruptions and late wake-ups against what must hold whatever they do.
+#[test]
+fn any_source_keeps_the_cadence_and_loses_nothing() {
+    let mut seed = 0x1234_5678_9abc_def1_u64;
+    let mut random = move |n: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % n
+    };
+    for round in 0..120 {
+        let (piece_max, pause_max, late_max) = (1 + random(2_500), 1 + random(90), 1 + random(5_000));
+        let interrupts = round % 3 == 0;
+        let mut line = Line::new();
+        let (mut at, mut next, mut sent) = (Duration::ZERO, 1_i16, Vec::new());
+        while at < ms(6_000) {
+            at += Duration::from_micros(random(pause_max * 1_000));
+            let mut lateness = || Duration::from_micros(random(late_max));
+            line.run(at, &mut lateness);
+            let piece: Vec<i16> = (0..random(piece_max))
+                .map(|n| (next + n as i16).rem_euclid(30_000) + 1)
+                .collect();
+            let taken = line.audio(&piece, at);
+            assert!(line.pacer.queued() <= PACER_QUEUE);
+            next = (next + taken as i16).rem_euclid(30_000);
+            sent.extend_from_slice(&piece[..taken]);
+            if interrupts && random(50) == 0 {
+                sent.truncate(sent.len() - line.pacer.queue.len());
+                line.pacer.handle_interruption(line.start + at);
+                line.drain(at);
+            }
+        }
+        line.run(at + ms(1_000), || Duration::ZERO);
+        // Sound is never zero here, so whatever is zero is filling.
+        let heard: Vec<i16> = line.pcm.iter().copied().filter(|sample| *sample != 0).collect();
+        assert_eq!(heard, sent, "round {round}");
+        line.assert_cadence(ms(40) + Duration::from_micros(2 * late_max));
+        let (last, ticks) = (*line.departures().last().unwrap(), *line.ticks.last().unwrap());
+        let off = (ticks / 48) as i64 - last.as_millis() as i64;
+        assert!(off.abs() <= 40, "round {round}: timestamps are {off} ms off the time");
+        let mut speaking = false;
+        for (_, left) in &line.log {
+            match left {
+                Started => assert!(!std::mem::replace(&mut speaking, true)),
+                Stopped => assert!(std::mem::replace(&mut speaking, false)),
+                Sound(_) => assert!(speaking),
+                Silence => {}
+            }
+        }
+        assert!(!speaking);
+    }
+}
