@@ -280,8 +280,8 @@ fn whatever_the_bot_does_wakes_the_transport() {
 
     type Deed = fn(&Media);
     let deeds: [Deed; 3] = [
-        |media| drop(ready(media.send_audio(&[0]))),
-        |media| drop(media.send_message("x")),
+        |media| assert_eq!(ready(media.send_audio(&[0])), Some(Ok(()))),
+        |media| assert_eq!(media.send_message("x"), Ok(())),
         |media| media.interrupt(),
     ];
     for deed in deeds {
@@ -377,7 +377,7 @@ fn a_session_leaves_nothing_behind() {
     drop(next(&mut media));
     let held = next(&mut media);
     let voice = media.output().clone();
-    drop(ready(voice.send_audio(&[1; 100])));
+    assert_eq!(ready(voice.send_audio(&[1; 100])), Some(Ok(())));
     drop((link, media, voice));
     assert_eq!(shared.strong_count(), 1, "the frame that the bot still holds");
     drop(held);
