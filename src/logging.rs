@@ -43,6 +43,10 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
             builder.filter_level(others);
             builder.filter_module(env!("CARGO_CRATE_NAME"), ours);
             builder.filter_module(bot_crate, ours);
+            if verbosity < 3 {
+                // It calls every caller's ordinary goodbye an error.
+                builder.filter_module("sctp_proto", LevelFilter::Off);
+            }
         }
     }
     builder.target(env_logger::Target::Stderr);

@@ -84,7 +84,9 @@ pub async fn run(mut life: Life) {
     match outcome {
         Outcome::Returned => log::info!("session ended: {reason}; {counts}"),
         Outcome::Failed(why) => log::warn!("session ended: {reason}; {counts}; the bot failed: {why}"),
-        Outcome::Aborted => log::warn!("session ended: {reason}; {counts}; the bot did not end in time and was aborted"),
+        Outcome::Aborted => {
+            log::warn!("session ended: {reason}; {counts}; the bot did not end in time and was aborted")
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod webrtc;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::bot::{Bot, Shutdown};
 use crate::config::{Config, Listening};
@@ -27,6 +28,7 @@ use crate::io::tasks::Live;
 use crate::io::webrtc::WebRtc;
 use crate::limits::SHUTDOWN_GRACE;
 use crate::proto::crypto;
+use crate::proto::rtc::Common;
 
 /// Why a runner could not serve.
 #[derive(Debug)]
@@ -80,10 +82,20 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
         rtc_port: port.number(),
         addresses: webrtc::local_addresses(&config),
     };
-    let engine = WebRtc::new(config.clone(), bot, port, live.clone(), shutdown.clone());
+    let common = Arc::new(Common::new());
+    let engine = WebRtc::new(
+        config.clone(),
+        bot,
+        common.clone(),
+        port,
+        live.clone(),
+        shutdown.clone(),
+    );
     let app = Arc::new(App::new(config, engine));
     let mut server = tokio::spawn(server::serve(listeners, app, shutdown));
     announce(&listening);
+    // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
+    common.warm_up(Instant::now());
 
     let name = signals.next().await;
     log::info!("{name}: stopping, {} sessions live", live.count());

@@ -63,7 +63,7 @@ pub struct WebRtc(Arc<Inner>);
 struct Inner {
     config: Arc<Config>,
     bot: Bot,
-    common: Common,
+    common: Arc<Common>,
     port: Arc<Port>,
     live: Live,
     shutdown: Shutdown,
@@ -77,11 +77,18 @@ struct Connections {
 }
 
 impl WebRtc {
-    pub fn new(config: Arc<Config>, bot: Bot, port: Arc<Port>, live: Live, shutdown: Shutdown) -> Self {
+    pub fn new(
+        config: Arc<Config>,
+        bot: Bot,
+        common: Arc<Common>,
+        port: Arc<Port>,
+        live: Live,
+        shutdown: Shutdown,
+    ) -> Self {
         WebRtc(Arc::new(Inner {
             config,
             bot,
-            common: Common::new(),
+            common,
             port,
             live,
             shutdown,
@@ -118,7 +125,10 @@ impl WebRtc {
                         reply,
                     }
                 };
-                session.send(request).await.map_err(|_| OfferRefusal::UnknownConnection)?;
+                session
+                    .send(request)
+                    .await
+                    .map_err(|_| OfferRefusal::UnknownConnection)?;
                 answer.await.unwrap_or(Err(OfferRefusal::UnknownConnection))
             }
             // A bot that hung up must not come back.
@@ -132,7 +142,9 @@ impl WebRtc {
     /// # Errors
     /// [`OfferRefusal::UnknownConnection`].
     pub async fn candidates(&self, candidates: Candidates) -> Result<(), OfferRefusal> {
-        let session = self.connection(&candidates.pc_id).ok_or(OfferRefusal::UnknownConnection)?;
+        let session = self
+            .connection(&candidates.pc_id)
+            .ok_or(OfferRefusal::UnknownConnection)?;
         let lines = candidates.candidates.into_iter().map(|each| each.candidate).collect();
         session
             .send(Request::Candidates(lines))
@@ -158,19 +170,15 @@ impl WebRtc {
         }
     }
 
-    fn begin(
-        &self,
-        offer: &str,
-        data: Option<Value>,
-        start: impl FnOnce() -> Start,
-    ) -> Result<Answer, OfferRefusal> {
+    fn begin(&self, offer: &str, data: Option<Value>, start: impl FnOnce() -> Start) -> Result<Answer, OfferRefusal> {
         let inner = &self.0;
         let Some(place) = inner.live.enter() else {
             return Err(OfferRefusal::Full);
         };
         let now = Instant::now();
-        let (mut session, sdp) =
-            self.with_setup(|setup| Session::accept(offer, setup, now)).map_err(refusal)?;
+        let (mut session, sdp) = self
+            .with_setup(|setup| Session::accept(offer, setup, now))
+            .map_err(refusal)?;
         let start = start();
         let pc_id = new_pc_id();
         let mut inbox = inner.port.open();

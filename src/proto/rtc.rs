@@ -13,11 +13,13 @@ use std::time::Instant;
 
 use str0m::change::SdpOffer;
 use str0m::channel::ChannelId;
+
 use str0m::crypto::CryptoProvider;
+use str0m::crypto::dtls::DtlsCert;
 use str0m::media::{MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite};
-use str0m::{Candidate, Event, Input, Rtc};
+use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
 
 use crate::limits::{MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX};
 use crate::proto::candidate::{self, RemotePolicy};
@@ -37,6 +39,28 @@ impl Common {
             embedded_provider: Arc::new(crypto::embedded_provider()),
         }
     }
+
+    /// Makes a connection that goes nowhere: the self-tests of DTLS run once per process, and take longer than an answer.
+    pub fn warm_up(&self, now: Instant) {
+        if let Ok(cert) = crypto::certificate() {
+            drop(base_config(self.provider.clone(), cert.clone()).build(now));
+        }
+    }
+}
+
+/// What every connection has in common.
+fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcConfig {
+    Rtc::builder()
+        .set_crypto_provider(provider)
+        .set_dtls_cert(cert)
+        .set_rtp_mode(true)
+        .clear_codecs()
+        .enable_opus(true, false)
+        .set_sctp_max_message_size(MESSAGE_BYTES_MAX as u32)
+        .set_sctp_max_buffered_amount(SCTP_BUFFER_BYTES_MAX)
+        // Audio is never sent again, and a late packet is worth nothing: small buffers.
+        .set_send_buffer_audio(8)
+        .set_reordering_size_audio(1)
 }
 
 impl Default for Common {
@@ -167,17 +191,7 @@ impl Peer {
         } else {
             &setup.common.provider
         };
-        let mut config = Rtc::builder()
-            .set_crypto_provider(provider.clone())
-            .set_dtls_cert(cert.clone())
-            .set_rtp_mode(true)
-            .clear_codecs()
-            .enable_opus(true, false)
-            .set_extension_map(extensions(device))
-            .set_sctp_max_message_size(MESSAGE_BYTES_MAX as u32)
-            .set_sctp_max_buffered_amount(SCTP_BUFFER_BYTES_MAX);
-        // Audio is never sent again, and a late packet is worth nothing: small buffers.
-        config = config.set_send_buffer_audio(8).set_reordering_size_audio(1);
+        let config = base_config(provider.clone(), cert.clone()).set_extension_map(extensions(device));
         let mut peer = Peer {
             rtc: config.build(now),
             embedded: setup.embedded,
@@ -326,7 +340,10 @@ impl Peer {
         match event {
             Event::Connected => Some(Output::Connected),
             Event::MediaAdded(added) if added.kind == MediaKind::Audio && self.audio.is_none() => {
-                let pt = self.rtc.media(added.mid).and_then(|media| media.remote_pts().first().copied());
+                let pt = self
+                    .rtc
+                    .media(added.mid)
+                    .and_then(|media| media.remote_pts().first().copied());
                 self.audio = pt.map(|pt| (added.mid, pt));
                 None
             }

@@ -12,9 +12,7 @@ use std::time::Instant;
 
 use serde::Deserialize;
 
-use crate::limits::{
-    CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER,
-};
+use crate::limits::{CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER};
 use crate::proto::audio::listener::{self, Listener};
 use crate::proto::audio::speaker::{Speaker, Turn};
 use crate::proto::outbox::Outbox;
@@ -86,14 +84,23 @@ pub enum Output<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Answered; ICE and DTLS are under way.
-    Connecting { until: Instant },
+    Connecting {
+        until: Instant,
+    },
     Live,
     /// The bot has ended, and its last words are still leaving.
-    Finishing { until: Instant, reason: LeaveReason },
+    Finishing {
+        until: Instant,
+        reason: LeaveReason,
+    },
     /// `peerLeft` is on its way.
-    Goodbye { until: Instant },
+    Goodbye {
+        until: Instant,
+    },
     /// The closing handshakes are on their way.
-    Closing { until: Instant },
+    Closing {
+        until: Instant,
+    },
     Gone,
 }
 
