@@ -8,6 +8,7 @@
 
 mod answer;
 mod offer;
+mod section;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
 pub use offer::{PreparedOffer, SdpError, prepare_offer};
@@ -33,3 +34,16 @@ fn payload_type(value: &str) -> Option<u8> {
         .ok()
         .filter(|number: &u8| *number < 128 && number.to_string() == word)
 }
+
+/// Returns the part of a peer's text that an error repeats.
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+fn push_line(text: &mut String, parts: &[&str]) {
+    parts.iter().for_each(|part| text.push_str(part));
+    text.push_str("\r\n");
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::{payload_type, split_attribute, split_line};
+use super::section::{Media, Section, is_direction};
+use super::{push_line, shown, split_attribute, split_line};
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX, OFFER_CANDIDATES_MAX, OFFER_SDP_BYTES_MAX,
     SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
@@ -107,9 +108,13 @@ pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
                 });
             }
             ('m', _) => sections.push(Section::new(value)?),
-            ('a', _) if candidates.take(value) => {}
-            ('a', Some(section)) => section.attributes.push(value),
-            ('a', None) => session.attributes.push(value),
+            ('a', _) if value.is_empty() || candidates.take(value) => {}
+            ('a', section) => {
+                check_credentials(value)?;
+                section
+                    .map_or(&mut session.attributes, |section| &mut section.attributes)
+                    .push(value);
+            }
             ('o', None) => session.origin = session.origin.or(Some(value)),
             // Times, names, bandwidths and addresses say nothing that ICE does not replace, and out of order they end
             // str0m's reading without an error.
@@ -131,10 +136,14 @@ pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
             return Err(SdpError::Mid(shown(&section.mid)));
         }
     }
-    let answers_only = is_device.then(|| device_setup(&mut session, &mut sections)).flatten();
-    let mut text = session.write(&sections, answers_only)?;
+    let setup = if is_device {
+        device_setup(&mut session, &mut sections)
+    } else {
+        None
+    };
+    let mut text = session.write(&sections, setup);
     for section in &sections {
-        section.write(&mut text)?;
+        section.write(&mut text);
     }
     Ok(PreparedOffer {
         sdp: text,
@@ -197,23 +206,6 @@ impl Candidates {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Media {
-    Audio,
-    Video,
-    Application,
-}
-
-impl Media {
-    fn word(self) -> &'static str {
-        match self {
-            Media::Audio => "audio",
-            Media::Video => "video",
-            Media::Application => "application",
-        }
-    }
-}
-
 /// What stands before the first `m=` line.
 #[derive(Default)]
 struct Session<'a> {
@@ -229,22 +221,21 @@ impl Session<'_> {
         })
     }
 
-    fn write(&self, sections: &[Section<'_>], setup: Option<&str>) -> Result<String, SdpError> {
+    fn write(&self, sections: &[Section<'_>], setup: Option<&str>) -> String {
         let origin = self.origin.filter(|origin| is_origin(origin));
         let mut text = String::from("v=0\r\n");
         push_line(&mut text, &["o=", origin.unwrap_or("- 0 0 IN IP4 0.0.0.0")]);
         text.push_str("s=-\r\nt=0 0\r\n");
         push_line(&mut text, &["a=group:BUNDLE", &self.bundle(sections)]);
         for attribute in &self.attributes {
-            if is_plain(attribute) && !attribute.starts_with("group:") {
-                check_credentials(attribute)?;
+            if !attribute.starts_with("group:") {
                 push_line(&mut text, &["a=", attribute]);
             }
         }
         if let Some(setup) = setup {
             push_line(&mut text, &["a=setup:", setup]);
         }
-        Ok(text)
+        text
     }
 
     /// Returns the names of the bundled sections in the order of the sections, each after a space.
@@ -255,7 +246,7 @@ impl Session<'_> {
         let offered: Option<Vec<&str>> = self
             .attributes
             .iter()
-            .find_map(|attribute| attribute.strip_prefix("group:BUNDLE "))
+            .find_map(|attribute| attribute.strip_prefix("group:BUNDLE"))
             .map(|mids| mids.split(' ').collect());
         sections
             .iter()
@@ -265,156 +256,6 @@ impl Session<'_> {
             })
             .fold(String::new(), |text, section| text + " " + &section.mid)
     }
-}
-
-/// One `m=` line and the attributes below it.
-struct Section<'a> {
-    media: Media,
-    port: &'a str,
-    /// The profile was the one without feedback.
-    savp: bool,
-    formats: Vec<&'a str>,
-    attributes: Vec<&'a str>,
-    mid: String,
-    /// Set when the offer gives no direction.
-    direction: Option<&'a str>,
-}
-
-impl<'a> Section<'a> {
-    fn new(line: &'a str) -> Result<Self, SdpError> {
-        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
-        let (Some(media), Some(port), Some(profile)) = (words.next(), words.next(), words.next()) else {
-            return Err(SdpError::Section(shown(line)));
-        };
-        let unsupported = |what, word: &str| SdpError::Unsupported {
-            what,
-            word: shown(word),
-        };
-        let media = [Media::Audio, Media::Video, Media::Application]
-            .into_iter()
-            .find(|kind| kind.word() == media)
-            .ok_or_else(|| unsupported("media", media))?;
-        let known: &[&str] = match media {
-            Media::Audio | Media::Video => &["UDP/TLS/RTP/SAVPF", "RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVP"],
-            Media::Application => &["UDP/DTLS/SCTP", "DTLS/SCTP"],
-        };
-        if !known.contains(&profile) {
-            return Err(unsupported("profile", profile));
-        }
-        Ok(Section {
-            media,
-            port,
-            savp: profile.ends_with("/SAVP"),
-            formats: words.collect(),
-            attributes: Vec::new(),
-            mid: String::new(),
-            direction: None,
-        })
-    }
-
-    /// Leaves each attribute at most as often as str0m takes it, and only for payload types that have a codec.
-    fn tidy(&mut self, index: usize, default_direction: &'a str) -> Result<(), SdpError> {
-        let mid = self
-            .attributes
-            .iter()
-            .find_map(|attribute| attribute.strip_prefix("mid:"));
-        self.mid = mid.map_or_else(|| index.to_string(), str::to_owned);
-        let is_name = |mid: &str| mid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if self.mid.len() > SDP_MID_BYTES_MAX || !is_name(&self.mid) {
-            return Err(SdpError::Mid(shown(&self.mid)));
-        }
-        if self.media == Media::Application {
-            // Written by one browser in a trial; with it str0m skips the handshake that it otherwise does.
-            self.attributes
-                .retain(|attribute| is_plain(attribute) && !attribute.starts_with("sctp-init:"));
-        } else {
-            self.tidy_formats();
-            if self.formats.is_empty() && self.port != "0" {
-                return Err(SdpError::NoCodec { mid: self.mid.clone() });
-            }
-            if !self.attributes.iter().any(|attribute| is_direction(attribute)) {
-                self.direction = Some(default_direction);
-            }
-        }
-        let mut seen = HashSet::new();
-        self.attributes.retain(|attribute| {
-            let (name, value) = split_attribute(attribute);
-            match name {
-                "mid" => false,
-                "setup" => seen.insert("setup".to_owned()),
-                "rtpmap" => seen.insert(format!("rtpmap:{:?}", payload_type(value))),
-                _ if is_direction(attribute) => seen.insert("direction".to_owned()),
-                _ => true,
-            }
-        });
-        Ok(())
-    }
-
-    fn tidy_formats(&mut self) {
-        let mapped: HashSet<u8> = self
-            .attributes
-            .iter()
-            .filter_map(|attribute| attribute.strip_prefix("rtpmap:"))
-            .filter_map(mapped_payload_type)
-            .collect();
-        let mut kept = HashSet::new();
-        self.formats.retain(|format| {
-            payload_type(format)
-                .filter(|number| mapped.contains(number) || STATIC_PAYLOAD_TYPES.contains(number))
-                .is_some_and(|number| kept.insert(number))
-        });
-        self.attributes.retain(|attribute| {
-            let (name, value) = split_attribute(attribute);
-            let belongs = || payload_type(value).is_some_and(|number| kept.contains(&number));
-            is_plain(attribute)
-                && match name {
-                    "rtpmap" => belongs() && mapped_payload_type(value).is_some(),
-                    "fmtp" | "rtcp-fb" => belongs() || value.starts_with('*'),
-                    _ => true,
-                }
-        });
-    }
-
-    fn write(&self, text: &mut String) -> Result<(), SdpError> {
-        let profile = match self.media {
-            Media::Audio | Media::Video => " UDP/TLS/RTP/SAVPF ",
-            Media::Application => " UDP/DTLS/SCTP ",
-        };
-        push_line(
-            text,
-            &[
-                "m=",
-                self.media.word(),
-                " ",
-                self.port,
-                profile,
-                &self.formats.join(" "),
-            ],
-        );
-        text.push_str("c=IN IP4 0.0.0.0\r\n");
-        push_line(text, &["a=mid:", &self.mid]);
-        if let Some(direction) = self.direction {
-            push_line(text, &["a=", direction]);
-        }
-        for attribute in &self.attributes {
-            check_credentials(attribute)?;
-            push_line(text, &["a=", attribute]);
-        }
-        Ok(())
-    }
-}
-
-/// Payload types that str0m knows without an `a=rtpmap` line: PCMU, PCMA, G722, CN (RFC 3551 section 6).
-const STATIC_PAYLOAD_TYPES: [u8; 4] = [0, 8, 9, 13];
-
-/// Returns the payload type of an `rtpmap` value, `None` when the rest of the value does not name a codec.
-fn mapped_payload_type(value: &str) -> Option<u8> {
-    let (_, codec) = value.split_once(' ')?;
-    let mut parts = codec.split('/');
-    let name = parts.next()?;
-    let rate: u32 = parts.next()?.parse().ok()?;
-    let channels_read = parts.next().is_none_or(|channels| channels.parse::<u8>().is_ok());
-    (!name.is_empty() && rate > 0 && channels_read && parts.next().is_none()).then(|| payload_type(value))?
 }
 
 /// Takes the offers of DTLS roles out of a device's offer when they leave a choice, and returns the one to write instead.
@@ -453,20 +294,6 @@ fn check_credentials(attribute: &str) -> Result<(), SdpError> {
     Ok(())
 }
 
-/// Returns the part of a peer's text that an error repeats.
-fn shown(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
-fn is_direction(attribute: &str) -> bool {
-    matches!(attribute, "sendrecv" | "sendonly" | "recvonly" | "inactive")
-}
-
-/// An empty attribute would end str0m's reading.
-fn is_plain(attribute: &str) -> bool {
-    !attribute.is_empty()
-}
-
 /// Tells whether the value of an `o=` line has its six parts and an identifier that fits in 64 bits.
 fn is_origin(origin: &str) -> bool {
     let words: Vec<&str> = origin.split(' ').collect();
@@ -478,9 +305,4 @@ fn is_origin(origin: &str) -> bool {
 
 fn is_u64(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_digit()) && word.parse::<u64>().is_ok()
-}
-
-fn push_line(text: &mut String, parts: &[&str]) {
-    parts.iter().for_each(|part| text.push_str(part));
-    text.push_str("\r\n");
 }

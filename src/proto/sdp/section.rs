@@ -1,0 +1,174 @@
+//! One media section of an offer: an `m=` line and what stands below it, reduced to what str0m takes.
+//!
+//! In: the lines as offered. Out: the section with a name, one direction, one DTLS role, the feedback profile, and only those
+//! payload types that have a codec. Refused: media and transports that this runner has no answer for, since str0m would leave
+//! them and everything after them out of its answer; names that it would change. Source: RFC 8866 section 5.14, RFC 9143.
+
+use std::collections::HashSet;
+
+use super::{SdpError, payload_type, push_line, shown, split_attribute};
+use crate::limits::SDP_MID_BYTES_MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Media {
+    Audio,
+    Video,
+    Application,
+}
+
+impl Media {
+    fn word(self) -> &'static str {
+        match self {
+            Media::Audio => "audio",
+            Media::Video => "video",
+            Media::Application => "application",
+        }
+    }
+}
+
+/// One `m=` line and the attributes below it.
+pub struct Section<'a> {
+    pub media: Media,
+    pub port: &'a str,
+    /// The profile was the one without feedback.
+    pub savp: bool,
+    formats: Vec<&'a str>,
+    pub attributes: Vec<&'a str>,
+    pub mid: String,
+}
+
+impl<'a> Section<'a> {
+    pub fn new(line: &'a str) -> Result<Self, SdpError> {
+        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+        let (Some(media), Some(port), Some(profile)) = (words.next(), words.next(), words.next()) else {
+            return Err(SdpError::Section(shown(line)));
+        };
+        let unsupported = |what, word: &str| SdpError::Unsupported {
+            what,
+            word: shown(word),
+        };
+        let media = [Media::Audio, Media::Video, Media::Application]
+            .into_iter()
+            .find(|kind| kind.word() == media)
+            .ok_or_else(|| unsupported("media", media))?;
+        let known: &[&str] = match media {
+            Media::Audio | Media::Video => &["UDP/TLS/RTP/SAVPF", "RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVP"],
+            Media::Application => &["UDP/DTLS/SCTP", "DTLS/SCTP"],
+        };
+        if !known.contains(&profile) {
+            return Err(unsupported("profile", profile));
+        }
+        Ok(Section {
+            media,
+            port,
+            savp: profile.ends_with("/SAVP"),
+            formats: words.collect(),
+            attributes: Vec::new(),
+            mid: String::new(),
+        })
+    }
+
+    /// Leaves each attribute at most as often as str0m takes it, and only for payload types that have a codec.
+    pub fn tidy(&mut self, index: usize, default_direction: &'a str) -> Result<(), SdpError> {
+        let mid = self
+            .attributes
+            .iter()
+            .find_map(|attribute| attribute.strip_prefix("mid:").filter(|mid| !mid.is_empty()));
+        self.mid = mid.map_or_else(|| index.to_string(), str::to_owned);
+        let is_name = |mid: &str| mid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if self.mid.len() > SDP_MID_BYTES_MAX || !is_name(&self.mid) {
+            return Err(SdpError::Mid(shown(&self.mid)));
+        }
+        if self.media == Media::Application {
+            // Written by one browser in a trial; with it str0m skips the handshake that it otherwise does.
+            self.attributes.retain(|attribute| !attribute.starts_with("sctp-init:"));
+        } else {
+            self.tidy_formats();
+            if self.formats.is_empty() && self.port != "0" {
+                return Err(SdpError::NoCodec { mid: self.mid.clone() });
+            }
+            if !self.attributes.iter().any(|attribute| is_direction(attribute)) {
+                self.attributes.insert(0, default_direction);
+            }
+        }
+        let mut seen = HashSet::new();
+        self.attributes.retain(|attribute| {
+            let (name, value) = split_attribute(attribute);
+            match name {
+                "mid" => false,
+                "setup" => seen.insert(("setup", None)),
+                "rtpmap" => seen.insert(("rtpmap", payload_type(value))),
+                "ssrc" => is_ssrc(value),
+                _ if is_direction(attribute) => seen.insert(("direction", None)),
+                _ => true,
+            }
+        });
+        Ok(())
+    }
+
+    fn tidy_formats(&mut self) {
+        let mapped: HashSet<u8> = self
+            .attributes
+            .iter()
+            .filter_map(|attribute| attribute.strip_prefix("rtpmap:"))
+            .filter_map(mapped_payload_type)
+            .collect();
+        let mut kept = HashSet::new();
+        self.formats.retain(|format| {
+            payload_type(format)
+                .filter(|number| mapped.contains(number) || STATIC_PAYLOAD_TYPES.contains(number))
+                .is_some_and(|number| kept.insert(number))
+        });
+        self.attributes.retain(|attribute| {
+            let (name, value) = split_attribute(attribute);
+            let belongs = || payload_type(value).is_some_and(|number| kept.contains(&number));
+            match name {
+                "rtpmap" => belongs() && mapped_payload_type(value).is_some(),
+                "fmtp" | "rtcp-fb" => belongs() || value.starts_with('*'),
+                _ => true,
+            }
+        });
+    }
+
+    pub fn write(&self, text: &mut String) {
+        let profile = match self.media {
+            Media::Audio | Media::Video => " UDP/TLS/RTP/SAVPF ",
+            Media::Application => " UDP/DTLS/SCTP ",
+        };
+        let formats = self.formats.join(" ");
+        push_line(text, &["m=", self.media.word(), " ", self.port, profile, &formats]);
+        text.push_str("c=IN IP4 0.0.0.0\r\n");
+        push_line(text, &["a=mid:", &self.mid]);
+        for attribute in &self.attributes {
+            push_line(text, &["a=", attribute]);
+        }
+    }
+}
+
+/// Payload types that str0m knows without an `a=rtpmap` line: PCMU, PCMA, G722, CN (RFC 3551 section 6).
+const STATIC_PAYLOAD_TYPES: [u8; 4] = [0, 8, 9, 13];
+
+/// Returns the payload type of an `rtpmap` value, `None` when the rest of the value does not name a codec.
+fn mapped_payload_type(value: &str) -> Option<u8> {
+    let (_, codec) = value.split_once(' ')?;
+    let mut parts = codec.split('/');
+    let name = parts.next()?;
+    let rate: u32 = parts.next()?.parse().ok()?;
+    let channels_read = parts.next().is_none_or(|channels| channels.parse::<u8>().is_ok());
+    (!name.is_empty() && rate > 0 && channels_read && parts.next().is_none()).then(|| payload_type(value))?
+}
+
+/// Tells whether an `ssrc` value has a name and a value: str0m looks for the `:` between them even on the next lines.
+fn is_ssrc(value: &str) -> bool {
+    let Some((ssrc, (name, value))) = value
+        .split_once(' ')
+        .and_then(|(ssrc, attribute)| Some((ssrc, attribute.split_once(':')?)))
+    else {
+        return false;
+    };
+    ssrc.parse::<u32>().is_ok() && !name.is_empty() && !value.is_empty()
+}
+
+pub fn is_direction(attribute: &str) -> bool {
+    matches!(attribute, "sendrecv" | "sendonly" | "recvonly" | "inactive")
+}
