@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The one list of checks, for people and for the gate.
 #   tests/check.sh            everything that this machine has the tools for
-#   tests/check.sh STAGE...   only these: fmt lint doc test features fuzz size aiortc browser
+#   tests/check.sh STAGE...   only these: fmt lint doc test fuzz size aiortc browser
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-stages=${*:-fmt lint doc test features fuzz size aiortc browser}
+stages=${*:-fmt lint doc test fuzz size aiortc browser}
 binary=target/release/edge-runner
 
 say() { printf '\n== %s\n' "$*"; }
@@ -22,7 +22,6 @@ for stage in $stages; do
     lint) cargo clippy --quiet --all-targets -- -D warnings ;;
     doc) RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items ;;
     test) cargo test --quiet ;;
-    features) cargo check --quiet --no-default-features ;;
     fuzz) cargo check --quiet --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
     size)
         release
