@@ -1,34 +1,39 @@
-//! Requests and replies: what a [`Route`] needs is read, planned and done here, and every error gets its status here.
+//! Requests and replies: what a [`Route`] needs is read, planned and done here.
 //!
-//! In: hyper's requests. Out: replies with `Content-Length`, never chunked; errors as JSON `{"detail": ...}`, and CORS
-//! headers on errors too, or a page could not read them. The rules are in `proto`: which endpoint, which origin, what a body
-//! means. A refusal is one DEBUG line; a body of the wrong shape is one WARN line, since it is a client's bug.
-//! Refuses: bodies above their cap, slow ones, compressed ones, and forms.
+//! In: hyper's requests. Out: replies with `Content-Length`, never chunked, with CORS headers on errors too, or a page could
+//! not read them. The rules are in `proto`: which endpoint, which origin, what a body means; `read` collects bodies, and
+//! `refusal` gives every error its status. A refusal is one DEBUG line; a body of the wrong shape is one WARN line as well,
+//! since it is a client's bug.
 #![allow(
     clippy::disallowed_methods,
     reason = "this room is the shell: it stamps the time and draws random numbers"
 )]
+
+mod read;
+mod refusal;
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use log::{debug, warn};
 use serde_json::json;
 
+use self::read::read;
+use self::refusal::{Refusal, json_reply};
 use crate::bot::SessionId;
 use crate::config::Config;
 use crate::io::webrtc::{Start, WebRtc};
 use crate::limits;
 use crate::page;
-use crate::proto::body::{self, Invalid, LogBudget};
+use crate::proto::body::{self, LogBudget};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::origin::{self, Origins, Preflight, Standing};
 use crate::proto::route::{self, Route};
@@ -122,94 +127,6 @@ impl<E: Engine> App<E> {
 /// Takes a lock. Whoever panicked while holding it left the value whole: no change to it is made in two steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Every way in which a request is refused.
-enum Refusal {
-    /// HTTP/1.1 without `Host`, or with two.
-    Host,
-    Route(route::Refusal),
-    Origin,
-    Preflight,
-    Form,
-    Compressed,
-    TooLarge,
-    TooSlow,
-    Broken,
-    Invalid {
-        invalid: Invalid,
-        body: Bytes,
-    },
-    Start(start::Refusal),
-    Full(table::Full),
-    Unknown(table::Unknown),
-    Offer(OfferRefusal),
-}
-
-impl Refusal {
-    /// The one table from error to status.
-    fn status(&self) -> StatusCode {
-        match self {
-            Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
-            Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
-            Refusal::Origin => StatusCode::FORBIDDEN,
-            Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
-            Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Refusal::Invalid { .. } | Refusal::Start(start::Refusal::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
-            Refusal::Start(_) => StatusCode::BAD_REQUEST,
-            Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Unknown(_) => StatusCode::NOT_FOUND,
-            Refusal::Offer(refusal) => match refusal {
-                OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
-                OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
-                OfferRefusal::Full | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-                OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            },
-        }
-    }
-
-    fn detail(&self) -> String {
-        match self {
-            Refusal::Host => "HTTP/1.1 wants one Host header".to_owned(),
-            Refusal::Route(refusal) => refusal.to_string(),
-            Refusal::Origin => "this origin is not allowed; see --allowed-origins".to_owned(),
-            Refusal::Preflight => "Disallowed CORS origin".to_owned(),
-            Refusal::Form => "forms are not taken here; send JSON".to_owned(),
-            Refusal::Compressed => "compressed bodies are not taken here".to_owned(),
-            Refusal::TooLarge => format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES_MAX),
-            Refusal::TooSlow => format!("the body took longer than {} s", limits::HTTP_BODY.as_secs()),
-            Refusal::Broken => "the body ended early or is badly framed".to_owned(),
-            Refusal::Invalid { invalid, .. } => invalid.to_string(),
-            Refusal::Start(refusal) => refusal.to_string(),
-            Refusal::Full(refusal) => refusal.to_string(),
-            Refusal::Unknown(refusal) => refusal.to_string(),
-            Refusal::Offer(refusal) => refusal.to_string(),
-        }
-    }
-
-    fn reply(&self) -> Reply {
-        let detail = match self {
-            Refusal::Invalid { invalid, .. } => invalid.detail(),
-            other => json!(other.detail()),
-        };
-        let mut reply = json_reply(self.status(), json!({"detail": detail}).to_string());
-        match self {
-            Refusal::Route(route::Refusal::Method(allowed)) => {
-                reply
-                    .headers_mut()
-                    .insert(header::ALLOW, HeaderValue::from_static(allowed));
-            }
-            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full) => {
-                reply
-                    .headers_mut()
-                    .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
-            }
-            _ => {}
-        }
-        reply
-    }
 }
 
 /// Answers one request.
@@ -351,66 +268,6 @@ fn fresh_id() -> SessionId {
     table::session_id(random)
 }
 
-/// Reads a JSON body within its caps of size and time.
-async fn read(times: Times, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
-    if is_form(headers) {
-        return Err(Refusal::Form);
-    }
-    if headers
-        .get(header::CONTENT_ENCODING)
-        .is_some_and(|coding| coding != "identity")
-    {
-        return Err(Refusal::Compressed);
-    }
-    let declared = body.size_hint().exact().unwrap_or(0);
-    if declared > limits::HTTP_DISCARD_BYTES_MAX as u64 {
-        return Err(Refusal::TooLarge);
-    }
-    // A client that waits for leave to send is told before it does.
-    if declared > limits::HTTP_BODY_BYTES_MAX as u64 && headers.contains_key(header::EXPECT) {
-        return Err(Refusal::TooLarge);
-    }
-    match tokio::time::timeout(times.body, collect(body)).await {
-        Ok(result) => result,
-        Err(_) => Err(Refusal::TooSlow),
-    }
-}
-
-/// Collects a body. What is above the cap is read for a while and dropped, so that the client gets to read the answer.
-async fn collect(mut body: Incoming) -> Result<Bytes, Refusal> {
-    let mut whole = BytesMut::new();
-    let mut read_bytes = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| Refusal::Broken)?.into_data() else {
-            continue;
-        };
-        read_bytes += data.len();
-        if read_bytes > limits::HTTP_DISCARD_BYTES_MAX {
-            break;
-        }
-        if read_bytes <= limits::HTTP_BODY_BYTES_MAX {
-            if body.is_end_stream() && whole.is_empty() {
-                return Ok(data);
-            }
-            whole.extend_from_slice(&data);
-        }
-    }
-    if read_bytes > limits::HTTP_BODY_BYTES_MAX {
-        Err(Refusal::TooLarge)
-    } else {
-        Ok(whole.freeze())
-    }
-}
-
-/// Tells whether a body is a form: the one kind of body that a page may send anywhere without asking first.
-fn is_form(headers: &HeaderMap) -> bool {
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .map_or(&b""[..], HeaderValue::as_bytes);
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") || kind.eq_ignore_ascii_case(b"multipart/form-data")
-}
-
 fn has_host(head: &Parts) -> bool {
     let hosts = head.headers.get_all(header::HOST).iter().take(2).count();
     hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
@@ -454,15 +311,6 @@ fn to_page() -> Reply {
     reply
         .headers_mut()
         .insert(header::LOCATION, HeaderValue::from_static("/client/"));
-    reply
-}
-
-fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
-    let mut reply = Reply::new(Full::new(json.into()));
-    *reply.status_mut() = status;
-    reply
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     reply
 }
 

@@ -2,7 +2,7 @@
 //!
 //! In: the configuration's host and port, and the [`App`] that answers. Out: [`Listeners`], whose port is known before the
 //! first request, and then a future that serves until the runner stops. A failing accept pauses, a full house lets further
-//! connections wait in the system's queue, and every connection has time limits (`connection`).
+//! connections wait, and every connection has time limits (`connection`).
 //! Refuses: a port in use, with words that say what to do.
 #![allow(
     clippy::disallowed_methods,
@@ -20,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::{debug, error, warn};
+use log::{Level, debug, error, log};
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -190,11 +190,6 @@ async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Arc<Sem
     let mut connections = JoinSet::new();
     let mut pause = limits::ACCEPT_PAUSE_FIRST;
     loop {
-        let slot = tokio::select! {
-            biased;
-            () = shutdown.wait() => break,
-            slot = slots.clone().acquire_owned() => slot.expect("nobody closes the semaphore"),
-        };
         let accepted = tokio::select! {
             biased;
             () = shutdown.wait() => break,
@@ -207,6 +202,12 @@ async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Arc<Sem
         match accepted {
             Ok((stream, peer)) => {
                 pause = limits::ACCEPT_PAUSE_FIRST;
+                // With every slot taken this one waits here, and those after it in the system's queue.
+                let slot = tokio::select! {
+                    biased;
+                    () = shutdown.wait() => break,
+                    slot = slots.clone().acquire_owned() => slot.expect("nobody closes the semaphore"),
+                };
                 let (app, shutdown) = (app.clone(), shutdown.clone());
                 connections.spawn(async move {
                     connection::serve(stream, peer, app, shutdown).await;
@@ -215,7 +216,13 @@ async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Arc<Sem
             }
             Err(error) if is_of_one_connection(&error) => debug!("accept: {error}"),
             Err(error) => {
-                warn!("accept: {error}; pausing for {} ms", pause.as_millis());
+                // A trouble that stays is not told for ever.
+                let level = if pause < limits::ACCEPT_PAUSE_MAX {
+                    Level::Warn
+                } else {
+                    Level::Debug
+                };
+                log!(level, "accept: {error}; pausing for {} ms", pause.as_millis());
                 tokio::select! {
                     () = shutdown.wait() => break,
                     () = tokio::time::sleep(pause) => {}

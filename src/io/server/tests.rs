@@ -344,10 +344,14 @@ fn pauses_between_failed_accepts_double_up_to_a_limit() {
     assert!(!is_of_one_connection(&io::Error::from_raw_os_error(24)));
 }
 
-/// At the cap, the next connection is not refused: it waits in the system's queue until another one ends.
+/// At the cap, which all addresses share, the next connection is not refused: it waits until another one ends.
 #[tokio::test]
 async fn connections_beyond_the_cap_wait() {
-    let runner = Runner::start().await;
+    let localhost = Config {
+        host: Host::Localhost,
+        ..config()
+    };
+    let runner = Runner::with(localhost, Times::default()).await;
     let mut clients = Vec::new();
     for _ in 0..limits::HTTP_CONNECTIONS_MAX {
         let mut client = runner.client().await;

@@ -1,0 +1,116 @@
+//! What a request is refused with: every error of the server becomes a status and a `detail` here, and nowhere else.
+//!
+//! In: the refusals of `proto`, and those of reading a request. Out: answers in JSON, `{"detail": ...}`, since clients show
+//! the `detail` to people and trip over anything else. Source: checklist R-099.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::StatusCode;
+use hyper::header::{self, HeaderValue};
+use serde_json::json;
+
+use super::Reply;
+use crate::limits;
+use crate::proto::body::Invalid;
+use crate::proto::offer::OfferRefusal;
+use crate::proto::{route, start, table};
+
+/// Every way in which a request is refused.
+pub(super) enum Refusal {
+    /// HTTP/1.1 without `Host`, or with two.
+    Host,
+    Route(route::Refusal),
+    Origin,
+    Preflight,
+    Form,
+    Compressed,
+    TooLarge,
+    TooSlow,
+    Broken,
+    Invalid {
+        invalid: Invalid,
+        body: Bytes,
+    },
+    Start(start::Refusal),
+    Full(table::Full),
+    Unknown(table::Unknown),
+    Offer(OfferRefusal),
+}
+
+impl Refusal {
+    /// The one table from error to status.
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
+            Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Origin => StatusCode::FORBIDDEN,
+            Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
+            Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Refusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Refusal::Invalid { .. } | Refusal::Start(start::Refusal::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Refusal::Start(_) => StatusCode::BAD_REQUEST,
+            Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Unknown(_) => StatusCode::NOT_FOUND,
+            Refusal::Offer(refusal) => match refusal {
+                OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
+                OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
+                OfferRefusal::Full | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+                OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+        }
+    }
+
+    /// Returns what was wrong, in words that a caller can act on.
+    pub(super) fn detail(&self) -> String {
+        match self {
+            Refusal::Host => "HTTP/1.1 wants one Host header".to_owned(),
+            Refusal::Route(refusal) => refusal.to_string(),
+            Refusal::Origin => "this origin is not allowed; see --allowed-origins".to_owned(),
+            Refusal::Preflight => "Disallowed CORS origin".to_owned(),
+            Refusal::Form => "forms are not taken here; send JSON".to_owned(),
+            Refusal::Compressed => "compressed bodies are not taken here".to_owned(),
+            Refusal::TooLarge => format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES_MAX),
+            Refusal::TooSlow => format!("the body took longer than {} s", limits::HTTP_BODY.as_secs()),
+            Refusal::Broken => "the body ended early or is badly framed".to_owned(),
+            Refusal::Invalid { invalid, .. } => invalid.to_string(),
+            Refusal::Start(refusal) => refusal.to_string(),
+            Refusal::Full(refusal) => refusal.to_string(),
+            Refusal::Unknown(refusal) => refusal.to_string(),
+            Refusal::Offer(refusal) => refusal.to_string(),
+        }
+    }
+
+    /// Returns the answer.
+    pub(super) fn reply(&self) -> Reply {
+        let detail = match self {
+            Refusal::Invalid { invalid, .. } => invalid.detail(),
+            other => json!(other.detail()),
+        };
+        let mut reply = json_reply(self.status(), json!({"detail": detail}).to_string());
+        match self {
+            Refusal::Route(route::Refusal::Method(allowed)) => {
+                reply
+                    .headers_mut()
+                    .insert(header::ALLOW, HeaderValue::from_static(allowed));
+            }
+            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full) => {
+                reply
+                    .headers_mut()
+                    .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
+            }
+            _ => {}
+        }
+        reply
+    }
+}
+
+/// Makes an answer in JSON.
+pub(super) fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
+    let mut reply = Reply::new(Full::new(json.into()));
+    *reply.status_mut() = status;
+    reply
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
