@@ -1,0 +1,230 @@
+//! Turns, from frames that come every 20 ms of a clock that the test moves.
+
+use super::*;
+
+const RATE_HZ: u32 = 16_000;
+const FRAME: usize = 320;
+const FRAME_MS: u64 = 20;
+
+/// Takes everything loud for speech, so that a test says exactly where speech is.
+struct Loud;
+
+impl Ear for Loud {
+    fn hears_speech(&mut self, pcm: &[i16]) -> bool {
+        pcm.iter().any(|sample| *sample > 100)
+    }
+}
+
+/// A caller whose frames hold one value each: speech above 100, silence below.
+struct Call {
+    listener: Listener<Loud>,
+    now: Instant,
+    speaking: bool,
+}
+
+impl Call {
+    #[allow(clippy::disallowed_methods, reason = "the origin of the test's own clock")]
+    fn new() -> Self {
+        Call {
+            listener: Listener::new(Loud, RATE_HZ),
+            now: Instant::now(),
+            speaking: false,
+        }
+    }
+
+    /// Lets frames come, and returns the turns with the milliseconds at which each came.
+    fn hears(&mut self, sample: i16, ms: u64) -> Vec<(u64, Turn)> {
+        let mut turns = Vec::new();
+        for at in 1..=ms / FRAME_MS {
+            self.now += Duration::from_millis(FRAME_MS);
+            let turn = self.listener.handle_audio(&[sample; FRAME], self.speaking, self.now);
+            turns.extend(turn.map(|turn| (at * FRAME_MS, turn)));
+        }
+        turns
+    }
+
+    /// Lets a whole utterance come, and returns it.
+    fn utterance(&mut self, speech_ms: u64) -> Utterance {
+        self.hears(0, 1_000);
+        assert_eq!(self.hears(1_000, speech_ms)[0].1, Turn::Started);
+        match self.hears(0, 1_000).pop() {
+            Some((_, Turn::Ended(utterance))) => utterance,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn samples(ms: usize) -> usize {
+    ms * 16
+}
+
+#[test]
+fn an_utterance_has_its_first_syllable_and_ends_at_a_pause() {
+    let mut call = Call::new();
+    assert_eq!(call.hears(7, 5_000), []);
+    assert_eq!(call.listener.poll_timeout(), None);
+    assert_eq!(call.hears(1_000, 400), [(60, Turn::Started)]);
+    assert_eq!(call.hears(8, 680), [], "a pause between words");
+    assert_eq!(call.hears(2_000, 200), []);
+    let spoken_until = call.now;
+    let mut turns = call.hears(9, 700);
+    let Some((700, Turn::Ended(utterance))) = turns.pop() else {
+        panic!("{turns:?}");
+    };
+    assert_eq!(utterance.spoken, Duration::from_millis(400 + 680 + 200));
+    assert_eq!(utterance.spoken_until, spoken_until);
+    assert!(!utterance.cut);
+    let parts = [(7, 300), (1_000, 400), (8, 680), (2_000, 200), (9, 200)];
+    let expected: Vec<i16> = parts
+        .iter()
+        .flat_map(|(sample, ms)| vec![*sample; samples(*ms)])
+        .collect();
+    assert!(utterance.samples == expected, "{} samples", utterance.samples.len());
+    assert!(!call.listener.is_in_turn());
+}
+
+#[test]
+fn a_click_is_no_utterance() {
+    let mut call = Call::new();
+    for _ in 0..20 {
+        assert_eq!(call.hears(1_000, 40), []);
+        assert_eq!(call.hears(0, 20), []);
+    }
+}
+
+/// While the bot is heard, a quarter of a second of speech is wanted; nothing of it is lost then.
+#[test]
+fn a_barge_in_takes_longer_and_keeps_what_was_said() {
+    let mut call = Call::new();
+    call.speaking = true;
+    call.hears(7, 1_000);
+    assert_eq!(call.hears(1_000, 220), []);
+    assert_eq!(call.hears(0, 20), []);
+    assert_eq!(call.hears(2_000, 300), [(240, Turn::Started)]);
+    call.speaking = false;
+    let turns = call.hears(0, 700);
+    let [(700, Turn::Ended(utterance))] = &turns[..] else {
+        panic!("{turns:?}");
+    };
+    assert_eq!(utterance.spoken, Duration::from_millis(300));
+    let at = utterance.samples.iter().position(|sample| *sample == 2_000);
+    assert_eq!(at, Some(samples(300)));
+}
+
+/// The first frame that fills the cap ends the utterance; what follows in the same breath is no other one.
+#[test]
+fn an_utterance_is_cut_at_its_cap() {
+    let limit_ms = PARROT_UTTERANCE_MAX.as_millis() as u64;
+    let mut call = Call::new();
+    assert_eq!(call.hears(1_000, limit_ms - FRAME_MS), [(60, Turn::Started)]);
+    let turns = call.hears(1_000, FRAME_MS);
+    let [(_, Turn::Ended(utterance))] = &turns[..] else {
+        panic!("{turns:?}");
+    };
+    assert!(utterance.cut);
+    assert_eq!(utterance.samples.len(), samples(30_000));
+    assert_eq!(utterance.spoken, PARROT_UTTERANCE_MAX);
+
+    assert_eq!(call.hears(1_000, 60_000), [], "the same breath");
+    assert_eq!(call.hears(0, 20), []);
+    assert_eq!(call.hears(1_000, 100), [(60, Turn::Started)]);
+}
+
+#[test]
+fn an_utterance_just_below_the_cap_is_whole() {
+    let mut call = Call::new();
+    let turns = call.hears(1_000, 29_000);
+    assert_eq!(turns, [(60, Turn::Started)]);
+    let turns = call.hears(0, 700);
+    let [(700, Turn::Ended(utterance))] = &turns[..] else {
+        panic!("{turns:?}");
+    };
+    assert!(!utterance.cut);
+    assert_eq!(utterance.samples.len(), samples(29_200));
+}
+
+#[test]
+fn audio_that_stops_coming_ends_an_utterance() {
+    let mut call = Call::new();
+    call.hears(1_000, 500);
+    let due = call.now + PARROT_GAP;
+    assert_eq!(call.listener.poll_timeout(), Some(due));
+    assert_eq!(call.listener.handle_timeout(due - Duration::from_millis(1)), None);
+    match call.listener.handle_timeout(due) {
+        Some(Turn::Ended(utterance)) => assert_eq!(utterance.spoken, Duration::from_millis(500)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(call.listener.poll_timeout(), None);
+    assert_eq!(call.listener.handle_timeout(due), None);
+
+    // A timer that comes late changes nothing: the frame after the gap ends the utterance.
+    call.hears(1_000, 500);
+    call.now += PARROT_GAP;
+    assert!(matches!(call.hears(1_000, 20)[..], [(20, Turn::Ended(_))]));
+}
+
+#[test]
+fn what_was_heard_before_a_gap_is_no_lead() {
+    let mut call = Call::new();
+    call.hears(55, 1_000);
+    call.hears(1_000, 40);
+    call.now += PARROT_GAP;
+    assert_eq!(
+        call.hears(1_000, 60),
+        [(60, Turn::Started)],
+        "the onset counts from the gap on"
+    );
+    let Some((_, Turn::Ended(utterance))) = call.hears(0, 700).pop() else {
+        panic!("no end");
+    };
+    assert!(!utterance.samples.contains(&55));
+    assert_eq!(utterance.spoken, Duration::from_millis(60));
+}
+
+#[test]
+fn a_reset_forgets_and_says_whether_there_was_a_turn() {
+    let mut call = Call::new();
+    assert!(!call.listener.reset());
+    call.hears(1_000, 200);
+    assert!(call.listener.reset());
+    assert!(!call.listener.reset());
+    assert_eq!(call.hears(0, 2_000), []);
+    assert_eq!(call.utterance(200).spoken, Duration::from_millis(200));
+}
+
+#[test]
+fn frames_of_any_length_add_up_to_the_same_utterance() {
+    let mut said = vec![7; samples(500)];
+    said.extend(vec![1_000; samples(600)]);
+    said.extend(vec![8; samples(800)]);
+    for length in [1, 160, 333, 960, 1_920] {
+        let mut call = Call::new();
+        let mut ended = None;
+        for frame in said.chunks(length) {
+            call.now += Duration::from_micros(frame.len() as u64 * 125 / 2);
+            assert_eq!(call.listener.handle_audio(&[], false, call.now), None);
+            if let Some(Turn::Ended(utterance)) = call.listener.handle_audio(frame, false, call.now) {
+                ended = Some(utterance);
+            }
+        }
+        let utterance = ended.expect("an end");
+        let slack = Duration::from_micros(2 * length as u64 * 125 / 2);
+        let spoken = Duration::from_millis(600);
+        assert!(
+            utterance.spoken.abs_diff(spoken) <= slack,
+            "frames of {length}: {utterance:?}"
+        );
+        assert_eq!(
+            utterance.samples.iter().filter(|sample| **sample == 1_000).count(),
+            samples(600)
+        );
+    }
+}
+
+#[test]
+fn silence_costs_no_more_memory_than_the_lead() {
+    let mut call = Call::new();
+    call.hears(0, 120_000);
+    assert_eq!(call.listener.lead.len(), samples(540));
+    assert!(call.listener.lead.capacity() <= 4 * samples(540));
+}

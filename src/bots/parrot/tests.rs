@@ -1,0 +1,607 @@
+//! Whole calls with the parrot, in the time of the test: the transport is played frame by frame, and everything that the
+//! client hears and reads is looked at.
+
+use std::task::{Context, Waker};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::bot::media::{Event, LeaveReason};
+use crate::limits::{BOT_IDLE, PARROT_UTTERANCE_MAX};
+use crate::rtvi::tests::Caller;
+
+const FRAME: usize = 320;
+const FRAME_TIME: Duration = Duration::from_millis(20);
+/// Sample values that the ear of the tests takes for speech, and for none.
+const SPEECH: i16 = 4_000;
+const SILENCE: i16 = 3;
+
+struct Loud;
+
+impl Ear for Loud {
+    fn hears_speech(&mut self, pcm: &[i16]) -> bool {
+        pcm.iter().any(|sample| sample.abs() > 100)
+    }
+}
+
+/// A call: the transport on one side, the parrot on the other, one clock.
+struct Call {
+    caller: Caller,
+    parrot: Parrot<Loud>,
+    now: Instant,
+    began: Instant,
+    /// What left for the caller, silence left out.
+    heard: Vec<i16>,
+    audible: bool,
+    /// Everything that was sent, with its time.
+    read: Vec<(Duration, Value)>,
+    over: bool,
+}
+
+impl Call {
+    fn with(embedded: bool, body: Value, idle_timeout: Duration) -> Self {
+        let (caller, mut args) = Caller::new(embedded, body);
+        args.idle_timeout = idle_timeout;
+        let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a WebRTC session has media");
+        #[allow(clippy::disallowed_methods, reason = "the origin of the test's own clock")]
+        let began = Instant::now();
+        let mut call = Call {
+            caller,
+            parrot: Parrot::new(talk, &args, Loud, began),
+            now: began,
+            began,
+            heard: Vec::new(),
+            audible: false,
+            read: Vec::new(),
+            over: false,
+        };
+        call.caller.link.push(Event::Joined);
+        call.turn();
+        call
+    }
+
+    /// A call with a browser that has shaken hands, and without the greeting.
+    fn connected() -> Self {
+        let mut call = Call::with(false, json!({"greeting": false}), BOT_IDLE);
+        call.caller.send("client-ready", "1", json!({"version": "2.1.0"}));
+        call.turn();
+        call.read.clear();
+        call
+    }
+
+    /// Lets the parrot do everything that it can do at this moment.
+    fn turn(&mut self) {
+        if self.over {
+            return;
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            let event = match std::pin::pin!(self.parrot.talk.recv()).poll(&mut context) {
+                std::task::Poll::Ready(event) => event,
+                std::task::Poll::Pending => break,
+            };
+            let Some(event) = event else {
+                self.over = true;
+                break;
+            };
+            self.over |= self.parrot.handle_event(event, self.now).is_break();
+        }
+        if let Some(voice) = &mut self.parrot.voice
+            && voice.as_mut().poll(&mut context).is_ready()
+        {
+            self.parrot.voice = None;
+        }
+        if self.now >= self.parrot.poll_timeout() {
+            self.over |= self.parrot.handle_timeout(self.now).is_break();
+            assert!(
+                self.over || self.parrot.poll_timeout() > self.now,
+                "a deadline that does not move would spin"
+            );
+        }
+        let at = self.now - self.began;
+        self.read
+            .extend(self.caller.received().into_iter().map(|message| (at, message)));
+    }
+
+    /// Lets 20 ms pass: a frame comes, or none; a frame leaves.
+    fn tick(&mut self, frame: Option<[i16; FRAME]>) {
+        self.now += FRAME_TIME;
+        if let Some(frame) = frame {
+            self.caller.link.push_audio(&frame, RATE_HZ);
+        }
+        self.turn();
+        if self.caller.link.take_interruption() && self.audible {
+            self.audible = false;
+            self.caller.link.push(Event::SpeechStopped);
+        }
+        let taken = self.caller.link.take_audio(&mut self.heard, FRAME);
+        if (taken > 0) != self.audible {
+            self.audible = taken > 0;
+            let event = if self.audible {
+                Event::SpeechStarted
+            } else {
+                Event::SpeechStopped
+            };
+            self.caller.link.push(event);
+        }
+        self.turn();
+    }
+
+    fn hears(&mut self, sample: i16, ms: u64) {
+        for _ in 0..ms / 20 {
+            self.tick(Some([sample; FRAME]));
+        }
+    }
+
+    fn hears_nothing(&mut self, ms: u64) {
+        for _ in 0..ms / 20 {
+            self.tick(None);
+        }
+    }
+
+    /// Returns the types of what was sent since the last call, levels left out.
+    fn types(&mut self) -> Vec<String> {
+        let kind = |(_, message): (Duration, Value)| message["type"].as_str().expect("a type").to_owned();
+        self.read
+            .drain(..)
+            .map(kind)
+            .filter(|kind| !kind.ends_with("audio-level"))
+            .collect()
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        let is_shown = |message: &&Value| message["type"] == "bot-output";
+        let shown = self.read.iter().map(|(_, message)| message).filter(is_shown);
+        shown
+            .map(|message| message["data"]["text"].as_str().expect("text"))
+            .collect()
+    }
+}
+
+#[test]
+fn it_repeats_what_was_said_once_the_caller_pauses() {
+    let mut call = Call::connected();
+    call.hears(SILENCE, 500);
+    call.hears(SPEECH, 1_200);
+    call.hears(SILENCE, 2_600);
+    assert_eq!(call.texts(), ["You spoke for 1.2 s."]);
+    let metrics = call.read.iter().find(|(_, message)| message["type"] == "metrics");
+    let waited = metrics.expect("a measure").1["data"]["ttfb"][0]["value"]
+        .as_f64()
+        .expect("seconds");
+    assert!((0.70..0.75).contains(&waited), "{waited}: the pause and the next frame");
+    assert_eq!(
+        call.types(),
+        [
+            "user-started-speaking",
+            "user-stopped-speaking",
+            "bot-output",
+            "bot-started-speaking",
+            "metrics",
+            "bot-stopped-speaking",
+        ]
+    );
+    let parts = [(SILENCE, 300), (SPEECH, 1_200), (SILENCE, 200)];
+    let said: Vec<i16> = parts.iter().flat_map(|(sample, ms)| vec![*sample; ms * 16]).collect();
+    assert!(
+        call.heard == said,
+        "every sample, the first syllable included: {}",
+        call.heard.len()
+    );
+}
+
+#[test]
+fn it_holds_a_talk_of_many_turns() {
+    let mut call = Call::connected();
+    for turn in 1..=5 {
+        call.hears(SPEECH, 300 * turn);
+        call.hears(SILENCE, 900 + 300 * turn + 600);
+        let types = call.types();
+        assert_eq!(types.len(), 6, "turn {turn}: {types:?}");
+        assert!(call.parrot.playback.is_none() && call.parrot.voice.is_none());
+    }
+}
+
+#[test]
+fn it_stops_as_soon_as_the_caller_speaks_into_its_voice() {
+    let mut call = Call::connected();
+    call.hears(SPEECH, 5_000);
+    call.hears(SILENCE, 1_500);
+    assert!(call.audible);
+    call.types();
+    let heard = call.heard.len();
+    call.hears(200, 220);
+    assert!(call.audible, "less than a quarter of a second is no interruption");
+    call.hears(200, 40);
+    assert!(!call.audible);
+    assert_eq!(
+        call.heard.len(),
+        heard + 11 * FRAME,
+        "nothing is heard from the frame on that decided it"
+    );
+    assert_eq!(
+        call.types(),
+        ["user-started-speaking", "bot-interrupted", "bot-stopped-speaking"]
+    );
+
+    call.heard.clear();
+    call.hears(SILENCE, 1_500);
+    assert_eq!(
+        call.heard.iter().filter(|sample| **sample == 200).count(),
+        260 * 16,
+        "it listened meanwhile"
+    );
+    assert!(!call.heard.contains(&SPEECH), "what it was interrupted in is forgotten");
+}
+
+#[test]
+fn a_cough_is_told_and_not_repeated() {
+    let mut call = Call::connected();
+    call.hears(SPEECH, 100);
+    call.hears(SILENCE, 2_000);
+    assert_eq!(call.types(), ["user-started-speaking", "user-stopped-speaking"]);
+    assert!(call.heard.is_empty());
+}
+
+#[test]
+fn an_endless_utterance_is_answered_at_the_cap_and_not_again() {
+    let mut call = Call::connected();
+    let limit_ms = PARROT_UTTERANCE_MAX.as_millis() as u64;
+    call.hears(SPEECH, limit_ms + 100);
+    assert_eq!(call.texts(), ["You spoke for 30.0 s and more, which I cannot keep."]);
+    assert!(call.audible, "it does not wait for a pause that may never come");
+    call.types();
+    call.hears(SPEECH, limit_ms + 20_000);
+    assert_eq!(
+        call.types(),
+        ["bot-stopped-speaking"],
+        "the rest of that breath starts nothing"
+    );
+    assert_eq!(call.heard.len() as u64, limit_ms * 16);
+    call.hears(SILENCE, 100);
+    call.hears(SPEECH, 500);
+    assert_eq!(call.types(), ["user-started-speaking"]);
+}
+
+#[test]
+fn a_caller_who_mutes_in_mid_sentence_gets_an_answer() {
+    let mut call = Call::connected();
+    call.hears(SPEECH, 600);
+    call.hears_nothing(980);
+    assert_eq!(call.types(), ["user-started-speaking"]);
+    call.hears_nothing(2_000);
+    assert_eq!(
+        call.types(),
+        [
+            "user-stopped-speaking",
+            "bot-output",
+            "bot-started-speaking",
+            "metrics",
+            "bot-stopped-speaking"
+        ]
+    );
+    assert_eq!(call.heard, vec![SPEECH; 600 * 16]);
+}
+
+#[test]
+fn it_greets_with_two_notes_unless_it_is_told_not_to() {
+    let mut call = Call::with(false, json!({}), BOT_IDLE);
+    call.hears(SILENCE, 1_000);
+    assert_eq!(call.heard, sound::chime(RATE_HZ));
+    assert_eq!(call.types(), ["bot-started-speaking", "bot-stopped-speaking"]);
+    for body in [
+        json!({"greeting": "yes"}),
+        json!({"greeting": null}),
+        json!([1]),
+        json!(null),
+    ] {
+        let mut call = Call::with(false, body, BOT_IDLE);
+        call.hears(SILENCE, 100);
+        assert!(!call.heard.is_empty(), "whatever is no false is no reason to be mute");
+    }
+    let mut call = Call::with(false, json!({"greeting": false}), BOT_IDLE);
+    call.hears(SILENCE, 1_000);
+    assert!(call.heard.is_empty());
+    call.caller.send("client-ready", "1", json!({"version": "2.1.0"}));
+    call.turn();
+    assert_eq!(call.types(), ["bot-ready", "bot-output"]);
+}
+
+#[test]
+fn it_leaves_when_nobody_speaks_or_writes() {
+    let idle = BOT_IDLE.as_millis() as u64;
+    let mut call = Call::connected();
+    call.hears(SILENCE, idle - 20);
+    assert!(!call.over);
+    call.hears(SILENCE, 20);
+    assert!(call.over);
+    assert_eq!(call.texts(), ["Nobody spoke for 300 s. Goodbye."]);
+}
+
+#[test]
+fn whatever_the_caller_does_puts_the_idle_time_off() {
+    type Deed = fn(&mut Call);
+    let deeds: [Deed; 5] = [
+        |call| call.caller.send("send-text", "1", json!({"content": "hello"})),
+        |call| call.caller.send("client-message", "1", json!({"t": "x"})),
+        |call| call.caller.link.push(Event::Dtmf('5')),
+        |call| call.caller.link.push(Event::Resumed),
+        |call| call.hears(SPEECH, 100),
+    ];
+    for deed in deeds {
+        let mut call = Call::with(false, json!({"greeting": false}), Duration::from_secs(5));
+        call.hears(SILENCE, 4_900);
+        deed(&mut call);
+        call.hears(SILENCE, 4_900);
+        assert!(!call.over);
+        call.hears(SILENCE, 2_000);
+        assert!(call.over);
+    }
+}
+
+/// An utterance and an answer that both outlast a short idle time: the parrot neither leaves nor spins.
+#[test]
+fn it_does_not_leave_in_the_middle_of_a_talk() {
+    for embedded in [false, true] {
+        let mut call = Call::with(embedded, json!({"greeting": false}), Duration::from_secs(2));
+        call.hears(SPEECH, 8_000);
+        assert!(!call.over);
+        call.hears_nothing(1_000 + 8_000 + 1_900);
+        assert!(!call.over && !call.audible);
+        call.hears_nothing(200);
+        assert!(call.over);
+    }
+}
+
+#[test]
+fn text_and_messages_are_answered() {
+    let mut call = Call::connected();
+    call.caller
+        .send("send-text", "a", json!({"content": "hello", "options": {}}));
+    call.caller
+        .send("client-message", "b", json!({"t": "echo", "d": {"n": 7}}));
+    call.caller.send("client-message", "c", json!({"t": "other"}));
+    call.caller.send("dtmf", "d", json!({"buttons": ["4"]}));
+    call.turn();
+    assert_eq!(call.texts(), ["hello", "You pressed 4."]);
+    let answers: Vec<&Value> = call
+        .read
+        .iter()
+        .map(|(_, message)| message)
+        .filter(|m| m.get("id").is_some())
+        .collect();
+    assert_eq!(answers[0]["type"], "server-response");
+    assert_eq!(
+        (&answers[0]["id"], &answers[0]["data"]),
+        (&json!("b"), &json!({"t": "echo", "d": {"n": 7}}))
+    );
+    assert_eq!(
+        (&answers[1]["type"], &answers[1]["id"]),
+        (&json!("error-response"), &json!("c"))
+    );
+}
+
+#[test]
+fn text_interrupts_the_voice_unless_it_may_wait() {
+    for (options, interrupted) in [(json!({}), true), (json!({"run_immediately": false}), false)] {
+        let mut call = Call::connected();
+        call.hears(SPEECH, 3_000);
+        call.hears(SILENCE, 1_000);
+        assert!(call.audible);
+        call.caller
+            .send("send-text", "a", json!({"content": "stop", "options": options}));
+        call.hears(SILENCE, 40);
+        assert_eq!(call.audible, !interrupted);
+        assert_eq!(call.types().contains(&"bot-interrupted".to_owned()), interrupted);
+    }
+}
+
+#[test]
+fn a_lost_caller_is_waited_for_in_silence() {
+    let mut call = Call::connected();
+    call.hears(SPEECH, 3_000);
+    call.hears(SILENCE, 1_000);
+    call.types();
+    call.caller.link.push(Event::Lost);
+    call.hears_nothing(100);
+    assert_eq!(call.types(), ["bot-interrupted", "bot-stopped-speaking"]);
+    call.hears_nothing(5_000);
+    call.caller.link.push(Event::Resumed);
+    call.hears(SILENCE, 1_000);
+    assert_eq!(call.texts(), ["There you are again."]);
+
+    call.hears(SPEECH, 200);
+    call.types();
+    call.caller.link.push(Event::Lost);
+    call.hears_nothing(3_000);
+    assert_eq!(
+        call.types(),
+        ["user-stopped-speaking"],
+        "half a sentence is not repeated to nobody"
+    );
+}
+
+#[test]
+fn it_tells_how_loud_both_are_five_times_a_second() {
+    let mut call = Call::connected();
+    call.hears(SILENCE, 2_000);
+    let levels = |call: &mut Call, kind: &str| -> Vec<(Duration, f64)> {
+        let of_kind = call.read.iter().filter(|(_, message)| message["type"] == kind);
+        of_kind
+            .map(|(at, message)| (*at, message["data"]["value"].as_f64().expect("a number")))
+            .collect()
+    };
+    assert_eq!(
+        levels(&mut call, "user-audio-level"),
+        [],
+        "silence is told once, by saying nothing"
+    );
+    call.hears(SPEECH, 1_000);
+    // Of two alternating loudnesses, each interval tells the louder.
+    for _ in 0..25 {
+        call.hears(SPEECH, 20);
+        call.hears(2 * SPEECH, 20);
+    }
+    let user = levels(&mut call, "user-audio-level");
+    assert!(
+        (2..=4).contains(&user.len()),
+        "a level that does not change is not repeated: {user:?}"
+    );
+    assert!((user[0].1 - 0.696).abs() < 0.001, "{user:?}");
+    for pair in user.windows(2) {
+        assert!(pair[1].0 - pair[0].0 >= PARROT_LEVEL_INTERVAL);
+    }
+    call.read.clear();
+    call.hears_nothing(5_000);
+    let bot = levels(&mut call, "bot-audio-level");
+    assert!(bot.len() >= 3 && bot.iter().any(|(_, level)| *level > 0.6), "{bot:?}");
+    assert_eq!(bot.last().map(|(_, level)| *level), Some(0.0));
+}
+
+#[test]
+fn a_microcontroller_gets_speaking_events_and_nothing_else() {
+    let mut call = Call::with(true, json!({}), Duration::from_secs(60));
+    call.hears(SILENCE, 1_000);
+    call.hears(SPEECH, 1_000);
+    call.hears(SILENCE, 3_000);
+    assert_eq!(call.heard.len(), sound::chime(RATE_HZ).len() + (300 + 1_000 + 200) * 16);
+    assert!(call.read.len() <= 6, "{:?}", call.read);
+    assert_eq!(
+        call.types(),
+        [
+            "bot-started-speaking",
+            "bot-stopped-speaking",
+            "user-started-speaking",
+            "user-stopped-speaking",
+            "bot-started-speaking",
+            "bot-stopped-speaking",
+        ]
+    );
+}
+
+#[test]
+fn it_ends_when_the_caller_leaves_or_the_runner_stops() {
+    type End = fn(&Call);
+    let ends: [End; 3] = [
+        |call| call.caller.link.push(Event::Left(LeaveReason::Left)),
+        |call| call.caller.send("disconnect-bot", "1", json!({})),
+        |call| call.caller.stop.set(),
+    ];
+    for end in ends {
+        let mut call = Call::connected();
+        call.hears(SPEECH, 500);
+        end(&call);
+        call.turn();
+        assert!(call.over);
+    }
+}
+
+/// Ten minutes of a call in which anything happens at any time, from one seed: turns alternate, the caller's text is answered,
+/// nothing spins, and what the parrot keeps stays small.
+#[test]
+fn whatever_happens_turns_alternate_and_nothing_grows() {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = |below: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut call = Call::with(false, json!({}), BOT_IDLE);
+    let (mut sample, mut comes, mut texts) = (SILENCE, true, 0);
+    for _ in 0..30_000 {
+        match random(400) {
+            0..8 => sample = SPEECH,
+            8..20 => sample = SILENCE,
+            20 => comes = false,
+            21..24 => comes = true,
+            24 => call.caller.link.push(Event::Lost),
+            25 => call.caller.link.push(Event::Resumed),
+            26 => call.caller.send("client-ready", "1", json!({})),
+            27..30 => {
+                texts += 1;
+                let options = json!({"run_immediately": random(2) == 0});
+                call.caller
+                    .send("send-text", "1", json!({"content": "T", "options": options}));
+            }
+            30 => call.caller.send("dtmf", "1", json!({"buttons": vec!["1"; 40]})),
+            31 => call.caller.send("raw-audio", "1", json!({})),
+            32 => call.caller.link.push(Event::Message("\u{0}[".repeat(50))),
+            33 => call.caller.link.push(Event::SpeechStopped),
+            _ => {}
+        }
+        call.tick(comes.then_some([sample; FRAME]));
+        assert!(!call.over);
+        call.heard.clear();
+    }
+    let count = |kind: &str| call.read.iter().filter(|(_, message)| message["type"] == kind).count();
+    assert!(count("user-started-speaking") > 50 && count("bot-interrupted") > 20 && count("metrics") > 20);
+    assert_eq!(call.texts().iter().filter(|text| **text == "T").count(), texts);
+    let of_user = |message: &Value| match message["type"].as_str() {
+        Some("user-started-speaking") => Some(true),
+        Some("user-stopped-speaking") => Some(false),
+        _ => None,
+    };
+    let turns: Vec<bool> = call.read.iter().filter_map(|(_, message)| of_user(message)).collect();
+    assert!(
+        turns[0] && turns.windows(2).all(|pair| pair[0] != pair[1]),
+        "a turn started or ended twice"
+    );
+}
+
+/// The loop around it: the time that passes is tokio's, and it passes at once.
+#[tokio::test(start_paused = true)]
+async fn the_loop_repeats_and_leaves_when_nobody_speaks() {
+    let (caller, args) = Caller::new(false, json!({"greeting": false}));
+    let began = tokio::time::Instant::now();
+    let bot = async {
+        parrot(args).await.expect("a good end");
+        began.elapsed()
+    };
+    let call = async {
+        let mut heard = Vec::new();
+        let mut audible = false;
+        let mut ticks = tokio::time::interval(FRAME_TIME);
+        caller.link.push(Event::Joined);
+        for count in 0..250_u64 {
+            ticks.tick().await;
+            let sample = |at: usize| voice_like(count as usize * FRAME + at);
+            let frame: [i16; FRAME] = std::array::from_fn(sample);
+            let speaks = (50..100).contains(&count);
+            caller
+                .link
+                .push_audio(if speaks { &frame } else { &[0; FRAME] }, RATE_HZ);
+            let taken = caller.link.take_audio(&mut heard, FRAME);
+            if (taken > 0) != audible {
+                audible = taken > 0;
+                caller.link.push(if audible {
+                    Event::SpeechStarted
+                } else {
+                    Event::SpeechStopped
+                });
+            }
+        }
+        heard
+    };
+    let (lasted, heard) = tokio::join!(bot, call);
+    let said: Vec<i16> = (50 * FRAME..100 * FRAME).map(voice_like).collect();
+    let start = heard
+        .windows(64)
+        .position(|window| window == &said[..64])
+        .expect("the first syllable");
+    assert_eq!(heard[start..start + said.len()], said[..]);
+    let quiet = Duration::from_secs(5) - Duration::from_millis(2_000);
+    assert!(
+        lasted >= BOT_IDLE && lasted <= BOT_IDLE + Duration::from_secs(5) + quiet,
+        "{lasted:?}"
+    );
+}
+
+/// Something like a vowel at 16 kHz: a pitch of 150 Hz with harmonics, as loud as a near voice.
+fn voice_like(at: usize) -> i16 {
+    let phase = at as f32 * std::f32::consts::TAU * 150.0 / RATE_HZ as f32;
+    let wave: f32 = (1..=8)
+        .map(|harmonic| (phase * harmonic as f32).sin() / harmonic as f32)
+        .sum();
+    (wave * 5_000.0) as i16
+}
