@@ -1,0 +1,84 @@
+//! Packs the built-in page: every file of this folder that is not Rust becomes one gzip member in `OUT_DIR`, and `page.rs`
+//! there lists them for `mod.rs`. A file of the page needs no entry anywhere; its ending decides its content type.
+//!
+//! It fails the build on an ending that it does not know. Gzip is RFC 1952, around the DEFLATE of miniz_oxide; no time stamp
+//! goes in, so builds stay reproducible.
+
+#![allow(clippy::disallowed_methods)] // A build script is told where it works by its environment.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use miniz_oxide::deflate::compress_to_vec;
+
+/// The most thorough level of miniz_oxide.
+const LEVEL: u8 = 10;
+
+fn main() {
+    let var = |name| PathBuf::from(env::var(name).expect("cargo sets it for build scripts"));
+    let (folder, out) = (var("CARGO_MANIFEST_DIR").join("src/page"), var("OUT_DIR"));
+    println!("cargo::rerun-if-changed=src/page");
+
+    let mut table = String::from("static ASSETS: &[Asset] = &[\n");
+    for path in files(&folder) {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("names are UTF-8");
+        let identity = fs::read(&path).expect("a listed file can be read");
+        let crc = crc32(&identity);
+        fs::write(out.join(format!("{name}.gz")), gzip(&identity, crc)).expect("OUT_DIR can be written");
+        writeln!(
+            table,
+            "    Asset {{ name: {name:?}, content_type: {:?}, etag: {:?}, identity_bytes: {}, \
+             gzip: include_bytes!(concat!(env!(\"OUT_DIR\"), {:?})) }},",
+            content_type(name),
+            format!("W/\"{crc:08x}-{:x}\"", identity.len()),
+            identity.len(),
+            format!("/{name}.gz"),
+        )
+        .expect("writing to a string cannot fail");
+    }
+    table.push_str("];\n");
+    fs::write(out.join("page.rs"), table).expect("OUT_DIR can be written");
+}
+
+/// The page's files, sorted by name: a folder is listed in any order.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the page's folder is there")
+        .map(|entry| entry.expect("a folder can be listed").path())
+        .filter(|path| path.extension().is_some_and(|ending| ending != "rs"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => panic!("{name}: the page knows html, css, js and svg"),
+    }
+}
+
+fn gzip(identity: &[u8], crc: u32) -> Vec<u8> {
+    // Magic, DEFLATE, no flags, no time, best compression, unknown system.
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+    gzip.extend(compress_to_vec(identity, LEVEL));
+    gzip.extend(crc.to_le_bytes());
+    gzip.extend(u32::try_from(identity.len()).expect("a page is small").to_le_bytes());
+    gzip
+}
+
+/// CRC-32 of RFC 1952, section 8, bit by bit: it runs over some kilobytes, once per build.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0_u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    })
+}

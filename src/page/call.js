@@ -1,0 +1,192 @@
+// One WebRTC connection to a bot: offer, trickled candidates, the channel `chat`, renegotiation, and a new connection under
+// the same bot when the network fails. Every connector has this shape, so another transport is one more module and one
+// line in transports.js. In: `started`, the answer of /start; `track`, the microphone or null; calls on the result. Out:
+// on.open(first), on.audio(stream), on.message(object), on.trouble(attempt, most), on.closed(problem, reason), on.log(...).
+
+import { Failure, request } from './api.js';
+import * as words from './words.js';
+
+const TRICKLE_MS = 200;
+const PING_MS = 1000;
+const DISCONNECTED_MS = 5000;
+const RETRY_MS = 2000;
+const RESTARTS_MAX = 3;
+// ICE never fails for want of any usable candidate; the rest fails by itself before this.
+const OPEN_MS = 30000;
+
+export function webrtc({ started, track, muted, on }) {
+	const url = `sessions/${encodeURIComponent(started.sessionId)}/api/offer`;
+	const giveUp = new AbortController();
+	let pc, channel, sender, answered, offering, failure;
+	let pcId = null;
+	let waiting = [];
+	let timers = {};
+	let restarts = 0;
+	let opened = false;
+	let over = false;
+
+	// ---- one connection
+
+	function dial(restart) {
+		try {
+			pc = new RTCPeerConnection(started.iceConfig);
+		} catch (error) {
+			return end(words.noConnection(error));
+		}
+		const own = pc;
+		const mine = (handle) => (event) => { if (pc === own) handle(event); };
+		answered = false;
+		waiting = [];
+		// Without a microphone the section still goes both ways: a track may come later, without negotiation.
+		sender = pc.addTransceiver(track ?? 'audio', {
+			direction: 'sendrecv',
+			streams: track ? [new MediaStream([track])] : [],
+		}).sender;
+		pc.ontrack = mine((event) => on.audio(event.streams[0] ?? new MediaStream([event.track])));
+		pc.onicecandidate = mine(({ candidate }) => candidate && trickle(candidate));
+		pc.oniceconnectionstatechange = pc.onconnectionstatechange = mine(watch);
+		channel = pc.createDataChannel('chat');
+		channel.onopen = mine(isOpen);
+		channel.onmessage = mine(({ data }) => receive(data));
+		channel.onclose = mine(() => lost('the data channel was closed'));
+		offer(restart);
+	}
+
+	function isOpen() {
+		clearTimeout(timers.open);
+		restarts = 0;
+		tellTrack();
+		on.open(!opened);
+		opened = true;
+		timers.ping = setInterval(() => channel.readyState === 'open' && channel.send(`ping: ${Date.now()}`), PING_MS);
+	}
+
+	async function offer(restart) {
+		const own = pc;
+		offering = true;
+		try {
+			await pc.setLocalDescription();
+			const { sdp, type } = own.localDescription;
+			on.log('http', `offer${restart ? ' in place of the lost connection' : ''}`, { pc_id: pcId, sdp });
+			const answer = await request('POST', url, { sdp, type, pc_id: pcId, restart_pc: restart }, giveUp.signal, 30000);
+			if (pc !== own) return;
+			on.log('http', 'answer', answer);
+			await pc.setRemoteDescription({ type: 'answer', sdp: answer.sdp });
+			if (pc !== own) return;
+			pcId = answer.pc_id;
+			answered = true;
+			if (channel.readyState === 'connecting') timers.open = setTimeout(() => again(0, words.noPath()), OPEN_MS);
+			flush();
+		} catch (error) {
+			if (pc === own) refused(error);
+		} finally {
+			offering = false;
+		}
+	}
+
+	function refused(error) {
+		on.log('error', `offer: ${error.message}`);
+		const problem = words.runner('The offer', error instanceof Failure ? error : new Failure(-1, error.message));
+		// 404 in place of a lost connection: the bot is gone by now. Busy lines stay busy.
+		if (error.status === 404 && pcId) end(opened ? null : failure, 'the session is over');
+		else if ((error.status >= 400 && error.status < 500) || error.status === 503) end(problem);
+		else again(RETRY_MS, problem);
+	}
+
+	function trickle({ candidate, sdpMid, sdpMLineIndex }) {
+		waiting.push({ candidate, sdp_mid: sdpMid, sdp_mline_index: sdpMLineIndex });
+		timers.trickle ??= setTimeout(flush, TRICKLE_MS);
+	}
+
+	function flush() {
+		timers.trickle = clearTimeout(timers.trickle);
+		if (!answered || !waiting.length) return;
+		const candidates = waiting.splice(0);
+		on.log('http', `${candidates.length} candidates`, candidates);
+		// Most connections come up without them, so a refusal is only noted.
+		request('PATCH', url, { pc_id: pcId, candidates }, giveUp.signal)
+			.catch((error) => over || on.log('error', `candidates: ${error.message}`));
+	}
+
+	// ---- messages
+
+	function send(message) {
+		if (channel?.readyState !== 'open') return false;
+		channel.send(JSON.stringify(message));
+		return true;
+	}
+
+	function tellTrack() {
+		const enabled = Boolean(track) && !muted;
+		send({ type: 'signalling', message: { type: 'trackStatus', receiver_index: 0, enabled } });
+	}
+
+	function receive(data) {
+		let message;
+		try { message = JSON.parse(data); } catch { return on.log('error', 'a message that is not JSON', String(data)); }
+		if (message?.type !== 'signalling') return on.message(message);
+		const type = message.message?.type;
+		on.log('received', `signalling: ${type}`);
+		if (type === 'peerLeft') end(null, 'the bot left');
+		if (type === 'renegotiate' && !offering && pc.signalingState === 'stable') offer(false);
+	}
+
+	// ---- the network fails
+
+	function watch() {
+		const { iceConnectionState: ice, connectionState: whole } = pc;
+		on.log('call', `network ${ice}, connection ${whole}`);
+		if (ice === 'failed' || whole === 'failed') again(0, words.noPath());
+		else if (ice === 'disconnected') lost('the network is silent');
+		else if (channel.readyState !== 'closed') timers.lost = clearTimeout(timers.lost);
+	}
+
+	function lost(why) {
+		if (timers.lost) return;
+		on.log('call', `${why}; waiting for it to come back`);
+		timers.lost = setTimeout(() => again(0, words.noPath()), DISCONNECTED_MS);
+	}
+
+	function again(delayMs, problem) {
+		drop();
+		if (restarts >= RESTARTS_MAX) return end(problem);
+		failure = problem;
+		restarts += 1;
+		on.trouble(restarts, RESTARTS_MAX);
+		timers.again = setTimeout(() => dial(true), delayMs);
+	}
+
+	function drop() {
+		// Timers and intervals share their numbers, so one call clears both.
+		Object.values(timers).forEach(clearTimeout);
+		timers = {};
+		const [former, chat] = [pc, channel];
+		pc = channel = sender = null;
+		chat?.close();
+		former?.close();
+	}
+
+	function end(problem, reason) {
+		if (over) return;
+		over = true;
+		giveUp.abort();
+		drop();
+		on.closed(problem, reason);
+	}
+
+	return {
+		open: () => dial(false),
+		close: () => end(null, 'you hung up'),
+		send,
+		stats: () => pc?.getStats(),
+		async setTrack(next) {
+			track = next;
+			await sender?.replaceTrack(next);
+			tellTrack();
+		},
+		setMuted(next) {
+			muted = next;
+			tellTrack();
+		},
+	};
+}

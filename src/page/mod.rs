@@ -1,0 +1,265 @@
+//! The built-in page, embedded: one [`Asset`] per file, compressed by `build.rs` of this folder, with its content type.
+//!
+//! In: a file's name below `/client/`, and the two request headers that decide how it is sent. Out: bytes, either the gzip
+//! member as it is or, for the rare client that does not take gzip, the identity, inflated for that request. Unknown names
+//! are `None`; names are compared whole, so no path leads out of the page.
+
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+
+/// What the page may do, as the value of `Content-Security-Policy`. Scripts, styles and requests of this origin alone
+/// (`'self'` covers its WebSockets); nothing inline, no markup made from strings, no frame around it. `mediastream:` is
+/// for browsers that ask the policy about a stream in an `<audio>`.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; media-src mediastream:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// Header of a gzip member without optional fields, and its trailer (CRC-32 and length), in bytes: RFC 1952.
+const GZIP_HEADER_BYTES: usize = 10;
+const GZIP_TRAILER_BYTES: usize = 8;
+
+include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+/// One file of the page.
+#[derive(Debug)]
+pub struct Asset {
+    pub name: &'static str,
+    pub content_type: &'static str,
+    /// A weak entity tag with its quotes: it stands for both encodings.
+    pub etag: &'static str,
+    /// The length before compression.
+    pub identity_bytes: usize,
+    /// The file as one gzip member.
+    pub gzip: &'static [u8],
+}
+
+impl Asset {
+    /// Returns the file before compression.
+    pub fn identity(&self) -> Vec<u8> {
+        let deflate = &self.gzip[GZIP_HEADER_BYTES..self.gzip.len() - GZIP_TRAILER_BYTES];
+        decompress_to_vec_with_limit(deflate, self.identity_bytes).expect("the build compressed it")
+    }
+
+    /// Tells whether the client has this very file: `if_none_match` is the value of that header.
+    pub fn is_in(&self, if_none_match: &str) -> bool {
+        let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+        let own = opaque(self.etag);
+        if_none_match
+            .split(',')
+            .map(str::trim)
+            .any(|tag| tag == "*" || opaque(tag) == own)
+    }
+}
+
+/// Returns a file by its name below `/client/`; the empty name is the page itself.
+pub fn asset(name: &str) -> Option<&'static Asset> {
+    let name = if name.is_empty() { "index.html" } else { name };
+    ASSETS.iter().find(|asset| asset.name == name)
+}
+
+/// Tells whether a client takes gzip: `accept_encoding` is the value of that header (RFC 9110, section 12.5.3).
+pub fn accepts_gzip(accept_encoding: &str) -> bool {
+    let weight = |coding: &str| {
+        accept_encoding.split(',').find_map(|item| {
+            let mut parts = item.split(';').map(str::trim);
+            let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(coding));
+            let q = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+            named.then(|| q.map_or(Some(1.0), |q| q.parse::<f32>().ok()).unwrap_or(0.0))
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).is_some_and(|q| q > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str) -> String {
+        String::from_utf8(asset(name).expect("the page has it").identity()).expect("the page is text")
+    }
+
+    /// R-008, R-041: what the folder holds is what is served, byte for byte, with a type that browsers execute.
+    #[test]
+    fn every_file_is_embedded_as_it_is() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/page");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it can be listed").path();
+            let name = path.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+            if name.ends_with(".rs") {
+                assert!(asset(name).is_none(), "{name} is not part of the page");
+                continue;
+            }
+            let asset = asset(name).expect("every file is listed");
+            assert_eq!(asset.identity(), std::fs::read(&path).expect("readable"), "{name}");
+            assert_eq!(asset.identity().len(), asset.identity_bytes, "{name}");
+            let expected = match name.rsplit_once('.').expect("an ending").1 {
+                "js" => "text/javascript; charset=utf-8",
+                "svg" => "image/svg+xml",
+                ending => &format!("text/{ending}; charset=utf-8"),
+            };
+            assert_eq!(asset.content_type, expected, "{name}");
+            seen += 1;
+        }
+        assert_eq!(seen, ASSETS.len());
+    }
+
+    /// All files together before compression, in bytes: boards serve the page over slow links.
+    const PAGE_BYTES_MAX: usize = 60_000;
+
+    #[test]
+    fn the_page_stays_small() {
+        let total: usize = ASSETS.iter().map(|asset| asset.identity_bytes).sum();
+        assert!(
+            total < PAGE_BYTES_MAX,
+            "the page has {total} bytes, not below {PAGE_BYTES_MAX}"
+        );
+    }
+
+    /// RFC 1952: the trailer is what a browser checks after inflating.
+    #[test]
+    fn every_member_ends_in_its_check_sum_and_length() {
+        for asset in ASSETS {
+            let (_, trailer) = asset.gzip.split_at(asset.gzip.len() - GZIP_TRAILER_BYTES);
+            let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+            let identity = asset.identity();
+            // The other way to compute it: a remainder over the reflected polynomial, with a table per byte.
+            let table: Vec<u32> = (0..256_u32)
+                .map(|n| (0..8).fold(n, |c, _| if c & 1 == 1 { 0xedb8_8320 ^ (c >> 1) } else { c >> 1 }))
+                .collect();
+            let crc = identity
+                .iter()
+                .fold(u32::MAX, |crc, byte| table[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
+            assert_eq!(number(&trailer[..4]), !crc, "{}", asset.name);
+            assert_eq!(number(&trailer[4..]) as usize, identity.len(), "{}", asset.name);
+            assert_eq!(asset.gzip[..4], [0x1f, 0x8b, 8, 0], "{}", asset.name);
+        }
+    }
+
+    /// R-041: the empty name is the page; nothing else is guessed, and no path leads out.
+    #[test]
+    fn only_names_of_the_page_are_found() {
+        assert_eq!(asset("").map(|asset| asset.name), Some("index.html"));
+        for name in [
+            "/",
+            "index",
+            "INDEX.HTML",
+            "../mod.rs",
+            "mod.rs",
+            "build.rs",
+            "app.js/",
+            "app.js\0",
+            "a b",
+        ] {
+            assert!(asset(name).is_none(), "{name:?}");
+        }
+    }
+
+    /// The policy forbids inline code and other hosts, so a page that has any would be broken.
+    #[test]
+    fn the_page_obeys_its_own_policy() {
+        let page = text("index.html");
+        for forbidden in [
+            "<style",
+            " style=",
+            " onclick=",
+            " onload=",
+            "javascript:",
+            "http://",
+            "https://",
+            "src=\"data:",
+        ] {
+            assert!(!page.contains(forbidden), "index.html has {forbidden}");
+        }
+        assert_eq!(
+            page.matches("<script").count(),
+            page.matches("<script type=\"module\" src=").count()
+        );
+        for asset in ASSETS.iter().filter(|asset| asset.name.ends_with(".js")) {
+            let script = text(asset.name);
+            for forbidden in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "eval(",
+                "new Function",
+                "setAttribute('style",
+            ] {
+                assert!(!script.contains(forbidden), "{} has {forbidden}", asset.name);
+            }
+        }
+        assert!(!text("style.css").contains("url("));
+    }
+
+    /// Every name that a file of the page asks for is a file of the page: a missing module leaves the page dead.
+    #[test]
+    fn every_reference_within_the_page_leads_somewhere() {
+        let mut found = 0;
+        for from in ASSETS {
+            let text = text(from.name);
+            let quoted = |start: &str, end: char| -> Vec<String> {
+                let rest = text.split(start).skip(1);
+                rest.map(|rest| rest.split(end).next().unwrap_or_default().to_owned())
+                    .collect()
+            };
+            let names = match from.name.rsplit_once('.').expect("an ending").1 {
+                "js" => quoted(" from './", '\''),
+                "html" => [
+                    quoted("src=\"", '"'),
+                    quoted("<link rel=\"icon\" href=\"", '"'),
+                    quoted("<link rel=\"stylesheet\" href=\"", '"'),
+                ]
+                .concat(),
+                _ => Vec::new(),
+            };
+            for name in names {
+                assert!(asset(&name).is_some(), "{} asks for {name}", from.name);
+                found += 1;
+            }
+        }
+        assert!(
+            found >= ASSETS.len() - 1,
+            "each file but the first is asked for by another: {found}"
+        );
+    }
+
+    #[test]
+    fn gzip_goes_to_those_who_take_it() {
+        for takes in [
+            "gzip",
+            "GZIP",
+            "gzip, deflate, br, zstd",
+            "br;q=1.0, gzip;q=0.2",
+            "*",
+            "gzip; q=0.001",
+            "identity;q=0, *;q=0.5",
+        ] {
+            assert!(accepts_gzip(takes), "{takes}");
+        }
+        for refuses in [
+            "",
+            "identity",
+            "br",
+            "gzip;q=0",
+            "gzip; q=0.000, *",
+            "*;q=0",
+            "xgzip",
+            "gzip;q=much",
+        ] {
+            assert!(!accepts_gzip(refuses), "{refuses}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_known_in_either_form_and_in_a_list() {
+        let page = asset("").expect("the page is there");
+        let strong = page.etag.trim_start_matches("W/");
+        for known in [page.etag, strong, "*", &format!("\"other\", {strong}")] {
+            assert!(page.is_in(known), "{known}");
+        }
+        for unknown in ["", "\"other\"", strong.trim_matches('"')] {
+            assert!(!page.is_in(unknown), "{unknown}");
+        }
+        let style = asset("style.css").expect("the style is there");
+        assert_ne!(style.etag, page.etag);
+    }
+}

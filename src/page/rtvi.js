@@ -1,0 +1,59 @@
+// RTVI 2.1.0 over any connector: the handshake, what the user types, and the bot's messages as calls on `to`. Types that
+// nobody knows are harmless and only logged.
+
+const LABEL = 'rtvi-ai';
+const VERSION = '2.1.0';
+/** Many times a second: logged apart, or they would hide the rest. */
+const FREQUENT = ['user-audio-level', 'bot-audio-level', 'bot-tts-audio'];
+
+/** Eight hexadecimal digits; crypto.randomUUID is missing on pages that are not secure. */
+const newId = () => crypto.getRandomValues(new Uint32Array(1))[0].toString(16).padStart(8, '0');
+
+const asText = (value) => (typeof value === 'string' ? value : '');
+
+export function rtvi({ send, to, log }) {
+	let greeting = null;
+
+	function post(type, data) {
+		const id = newId();
+		const sent = send({ label: LABEL, type, data, id });
+		log(sent ? 'sent' : 'error', sent ? type : `${type}: not sent, the channel is closed`, data);
+		return sent && id;
+	}
+
+	function receive(message) {
+		if (message?.label !== LABEL || typeof message.type !== 'string') return log('error', 'not RTVI, ignored', message);
+		const { type, id } = message;
+		const data = message.data ?? {};
+		log(FREQUENT.includes(type) ? 'levels' : type.startsWith('error') ? 'error' : 'received', type, message.data);
+		const [, who, change] = /^(user|bot)-(started|stopped)-speaking$/.exec(type) ?? [];
+		if (who) return to.speaking(who, change === 'started');
+		switch (type) {
+			case 'bot-ready':
+				if (id !== greeting) log('error', 'bot-ready answers another client-ready');
+				return to.ready();
+			case 'user-mute-started': return to.held(true);
+			case 'user-mute-stopped': return to.held(false);
+			case 'user-transcription': return to.heard(asText(data.text), data.final === true);
+			case 'bot-output': return to.output(data);
+			case 'bot-transcription': return to.said(2, asText(data.text));
+			case 'bot-tts-text': return to.said(1, asText(data.text));
+			case 'bot-llm-text': return to.said(0, asText(data.text));
+			case 'bot-interrupted': return to.interrupted();
+			case 'server-message': return to.note('Message from the bot', message.data);
+			case 'error-response': return to.note('The bot refused a request', data.error ?? data, true);
+			case 'error': return to.error(asText(data.error) || 'no reason given', data.fatal === true);
+			default:
+		}
+	}
+
+	return {
+		receive,
+		/** Once per bot: a connection in place of a lost one belongs to a bot that knows us. */
+		greet(version = 'unknown') {
+			const about = { library: 'edge-runner-page', library_version: version, platform_details: { browser: navigator.userAgent } };
+			greeting ??= post('client-ready', { version: VERSION, about });
+		},
+		sendText: (content) => post('send-text', { content, options: {} }),
+	};
+}

@@ -1,0 +1,118 @@
+// The conversation as a list of turns. In: RTVI's texts, many of which say the same thing in different grain. Out: a bubble
+// per turn, and each finished text once to `announce`, for screen readers. Of the bot's texts the best source wins, by its
+// rank: bot-output (3, tells how far it was spoken), bot-transcription (2), bot-tts-text (1), bot-llm-text (0).
+
+import { atEnd, make } from './dom.js';
+
+const ITEMS_MAX = 300;
+const CHARS_MAX = 4000;
+const [LLM, TRANSCRIPTION, OUTPUT] = [0, 2, 3];
+
+/** Words come without their spaces. */
+const join = (before, piece) => before + (!before || /\s$/.test(before) || /^[\s.,;:!?…)]/.test(piece) ? '' : ' ') + piece;
+
+export function transcript(list, announce) {
+	let user, bot, best, segments;
+
+	function add(className, who) {
+		const body = make('p', 'words');
+		const time = make('time', '', new Date().toLocaleTimeString());
+		const item = make('li', className, make('p', 'who', who, time), body);
+		list.append(item);
+		if (list.children.length > ITEMS_MAX) list.firstElementChild.remove();
+		return { item, body, text: '', rank: -1 };
+	}
+
+	/** A new bot may send other kinds of text, and numbers its segments anew. */
+	function reset() {
+		list.replaceChildren();
+		user = bot = null;
+		best = LLM;
+		segments = new Map();
+	}
+
+	function closeBot() {
+		if (bot && bot.rank < TRANSCRIPTION) announce(`Bot: ${bot.text}`);
+		bot = null;
+	}
+
+	function heard(text, final) {
+		if (!user) closeBot();
+		user ??= add('user', 'You');
+		if (final) {
+			user.text = join(user.text, text).slice(-CHARS_MAX);
+			announce(`You: ${text}`);
+		}
+		user.open = !final;
+		user.body.replaceChildren(user.text, make('i', '', final ? '' : join(user.text, text).slice(user.text.length)));
+		// The final text may come when the bot has begun to answer: it belongs into the bubble above.
+		if (final && list.lastElementChild !== user.item) user = null;
+	}
+
+	function typed(text) {
+		closeBot();
+		user = null;
+		add('user', 'You, typed').body.append(text);
+	}
+
+	function turn(rank) {
+		best = rank;
+		if (!user?.open) user = null;
+		bot ??= add('bot', 'Bot');
+		if (bot.rank < rank) {
+			bot.body.replaceChildren();
+			Object.assign(bot, { rank, text: '' });
+		}
+	}
+
+	function said(rank, text) {
+		if (rank < best || !text) return;
+		turn(rank);
+		bot.text = (rank === LLM ? bot.text + text : join(bot.text, text)).slice(-CHARS_MAX);
+		bot.body.textContent = bot.text;
+		if (rank === TRANSCRIPTION) announce(`Bot: ${text}`);
+	}
+
+	/** One segment: what was spoken of it stands out from what is still to come. */
+	function output({ text, segment_id: id, spoken_status: state, spoken_progress: progress, will_be_spoken: aloud }) {
+		if (typeof text !== 'string' || !text) return;
+		let segment = segments.get(id);
+		if (!segment) {
+			if (bot?.body.childNodes.length > ITEMS_MAX) bot = null;
+			turn(OUTPUT);
+			segment = { done: make('span'), rest: make('span', 'soft') };
+			bot.body.append(bot.body.firstChild ? ' ' : '', segment.done, segment.rest);
+			if (id !== undefined) segments.set(id, segment);
+			if (segments.size > ITEMS_MAX) segments.delete(segments.keys().next().value);
+			announce(`Bot: ${text}`);
+		}
+		const whole = aloud === false || state === 'completed' || !progress;
+		const done = whole ? text : String(progress.accumulated_text ?? '');
+		segment.done.textContent = done.slice(0, CHARS_MAX);
+		segment.rest.textContent = whole ? '' : join(done, String(progress.remaining_text ?? '')).slice(done.length, CHARS_MAX);
+	}
+
+	function interrupted() {
+		bot?.body.append(make('small', '', 'interrupted'));
+		closeBot();
+	}
+
+	function note(title, detail, wrong) {
+		const text = typeof detail === 'string' ? detail : String(JSON.stringify(detail, null, 1));
+		add(wrong ? 'note wrong' : 'note', title).body.append(text.slice(0, CHARS_MAX));
+		announce(`${title}: ${text.slice(0, 200)}`);
+	}
+
+	const follow = (change) => (...args) => atEnd(list, () => change(...args));
+	reset();
+	return {
+		reset,
+		closeBot,
+		heard: follow(heard),
+		typed: follow(typed),
+		said: follow(said),
+		output: follow(output),
+		interrupted: follow(interrupted),
+		note: follow(note),
+	};
+}

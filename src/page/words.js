@@ -1,0 +1,99 @@
+// What went wrong, in words that a newcomer can act on. In: errors of the browser or the runner. Out: a problem, shown by
+// app.js: { title, text, steps: [[text, code...]], listen, retry, play }; the last three offer a button.
+
+export function insecurePage() {
+	const { hostname, origin, pathname, port } = location;
+	const far = port || '80';
+	const near = far < 1024 ? '7860' : far;
+	return {
+		title: 'This page cannot use the microphone',
+		text: `Browsers open it only for pages from this same machine (localhost) or over HTTPS. This one came from ${origin}.`,
+		steps: [
+			['On the machine that runs edge-runner, open', `http://localhost:${far}${pathname}`],
+			[
+				'From another machine, forward the port, then open localhost there',
+				`ssh -L ${near}:localhost:${far} user@${hostname.replace(/[[\]]/g, '')}`,
+				`http://localhost:${near}${pathname}`,
+			],
+			['Or use an https:// address, if the runner or a proxy in front of it has one.'],
+		],
+		listen: true,
+	};
+}
+
+/** The errors of getUserMedia, by their names in the standard. */
+export function microphone({ name, message }) {
+	const [title, text] = {
+		NotAllowedError: /system/i.test(message)
+			? ['The system keeps the microphone closed', 'Allow it for this browser in the privacy settings of the system.']
+			: ['The microphone was not allowed', 'Press the symbol beside the address, allow the microphone for this page, and try again.'],
+		NotFoundError: ['No microphone found', 'Plug one in or switch it on, and try again.'],
+		NotReadableError: ['The microphone is busy', 'Another program or tab may use it: close that one, or choose another microphone.'],
+	}[name === 'AbortError' ? 'NotReadableError' : name] ?? ['The microphone does not open', `The browser says “${message || name}”.`];
+	return { title, text, listen: true, retry: true };
+}
+
+/** A request that failed: `what` begins the title. */
+export function runner(what, { status, message, retryAfter }) {
+	if (!status) {
+		return {
+			title: 'The runner does not answer',
+			text: `Is edge-runner still running on ${location.host}, and is this device in the same network? (${message})`,
+			retry: true,
+		};
+	}
+	if (status < 0) {
+		return { title: 'The answer cannot be used', text: `Is it really edge-runner that answers at ${location.host}? (${message})` };
+	}
+	if (status === 503) {
+		const when = retryAfter ? `in ${retryAfter} s` : 'later';
+		return { title: 'All lines are busy', text: `The runner says “${message}”. Try again ${when}.`, retry: true };
+	}
+	const hint = {
+		403: 'Open the page from an origin that --allowed-origins lists.',
+		421: 'Open the page under another name of the runner, or add this one with --allowed-hosts.',
+		500: 'The log of the runner says more.',
+	}[status] ?? (what === 'The start' ? 'Check the start request in the session options.' : '');
+	return { title: `${what} was refused (${status})`, text: `The runner says “${message}”. ${hint}`, retry: status >= 500 };
+}
+
+export const noConnection = ({ message }) => ({
+	title: 'The browser refuses to connect',
+	text: `It says “${message}”. Is WebRTC switched on in it, and is --ice-servers of the runner right?`,
+});
+
+export const noPath = () => ({
+	title: 'No network path to the bot',
+	text: 'The page arrives, but the sound does not: it travels over UDP.',
+	steps: [
+		['Let UDP through firewalls to the runner, at the number of its HTTP port or that of --rtc-port.'],
+		['Switch off a VPN, and check that both are in the same network.'],
+		['If the runner is behind NAT or in a container, give it --ice-address or --ice-servers.'],
+	],
+	retry: true,
+});
+
+export const noSound = () => ({
+	title: 'The browser holds the sound back',
+	text: 'It waits for a click before it plays anything.',
+	play: true,
+});
+
+export const fatal = (why) => ({ title: 'The bot gave up', text: `It says “${why}”.`, retry: true });
+
+const OPEN = 'The text ends too early: a quote or a bracket is still open.';
+
+/** What is wrong with a text that is not JSON, as far as this browser tells where. */
+export function json(text, { message }) {
+	if (/end of|eof|untermin/i.test(message)) return OPEN;
+	const [, row, column] = /line (\d+) column (\d+)/.exec(message) ?? [];
+	if (!row) return `Not JSON yet: ${message}`;
+	const lines = text.split('\n').slice(0, row - 1);
+	const at = [...lines, ''].join('\n').length + Number(column) - 1;
+	const next = text[at];
+	const where = `Line ${row}, column ${column}`;
+	if (next === undefined) return OPEN;
+	if (/[}\]]/.test(next) && /,\s*$/.test(text.slice(0, at))) return `${where}: remove the comma before ${next}`;
+	if (/['_a-z]/i.test(next)) return `${where}: names and texts need double quotes.`;
+	return `${where}: ${next} is not expected here; is a comma or a colon missing?`;
+}
