@@ -237,7 +237,7 @@ pub const PARROT_PAUSE: Duration = Duration::from_millis(700);
 /// What is repeated of that pause, so that the last sound fades.
 pub const PARROT_TAIL: Duration = Duration::from_millis(200);
 /// Speech that is worth repeating; a cough is shorter.
-pub const PARROT_SPOKEN_MIN: Duration = Duration::from_millis(150);
+pub const PARROT_SPOKEN_MIN: Duration = Duration::from_millis(120);
 /// Time without any audio that ends an utterance: the caller muted, or left.
 pub const PARROT_GAP: Duration = Duration::from_secs(1);
 /// Between two audio levels.
