@@ -184,6 +184,13 @@ fn a_device_is_known_by_its_profile_or_its_semantic() {
     assert!(!is_device(CHROME) && !is_device(FIREFOX));
 }
 
+/// A trial of one browser's would have str0m skip a handshake that the other end then waits for.
+#[test]
+fn the_shortcut_of_a_trial_is_left_out() {
+    let offer = CHROME.replace("a=sctp-port:5000\n", "a=sctp-init:AQAAIA==\na=sctp-port:5000\n");
+    assert_eq!(prepare_offer(&offer).expect("fit").sdp, crlf(CHROME_PREPARED));
+}
+
 #[test]
 fn sections_are_told() {
     let chrome = prepare_offer(CHROME).expect("fit");
@@ -282,7 +289,7 @@ fn harmless_oddities_are_answered() {
             with("a=\u{fc}nknown:\u{1f399}"),
             with("a=ssrc:1\na=ssrc:2 cname"),
             with("a=extmap:300 urn:x\na=rid:\na=simulcast:send"),
-            with("a=sctp-init:AAAA"),
+            base.replace("a=mid:0\n", "a=mid:\n"),
             with("X-unknown\na"),
             format!("\n{base}\n\n"),
         ] {
@@ -487,8 +494,20 @@ fn an_answer_that_would_harm_a_device_is_not_sent() {
     assert_eq!(refused("opus", "PCMU"), DeviceAnswerError::NoOpus);
     assert_eq!(refused("m=audio", "m=video"), DeviceAnswerError::NoOpus);
     assert_eq!(refused("s=-", "s=\t"), DeviceAnswerError::Unreadable);
-    let far = refused(" 7860 typ host", " 7860 typ srflx raddr 192.0.2.10 rport 7860");
-    assert!(matches!(far, DeviceAnswerError::NoCandidate { .. }));
+    let foundation = |bytes: usize| STR0M.replace("fffeff7ea14b7dc8d908d0bf", &"f".repeat(bytes));
+    assert!(rewrite_answer_for_device(&foundation(31), HOST).is_ok());
+    assert!(
+        rewrite_answer_for_device(&foundation(32), HOST).is_err(),
+        "a device has room for 31"
+    );
+    for kind in [
+        "prflx",
+        "srflx raddr 192.0.2.10 rport 7860",
+        "host raddr 192.0.2.10 rport 7860",
+    ] {
+        let refusal = refused(" 7860 typ host", &format!(" 7860 typ {kind}"));
+        assert!(matches!(refusal, DeviceAnswerError::NoCandidate { .. }), "{kind}");
+    }
 }
 
 /// An SSRC of another section would win on the device, which takes the last one after `m=audio`.
