@@ -1,0 +1,58 @@
+//! Every input that once was, or could be, trouble goes through the entry functions of the fuzz targets, without a fuzzer.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+#[path = "fuzz/entries.rs"]
+mod entries;
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    assert!(files.len() >= 10, "{} has {} files", folder.display(), files.len());
+    files
+}
+
+/// Runs one entry over whole files, over each file cut short at many places, and over each with a byte changed there.
+fn replay(folder: &str, entry: fn(&[u8])) {
+    for path in files(folder) {
+        let bytes = fs::read(&path).expect("a readable file");
+        let step = (bytes.len() / 20).max(1);
+        let whole = |run: &dyn Fn()| {
+            let outcome = catch_unwind(AssertUnwindSafe(run));
+            assert!(outcome.is_ok(), "{} breaks a promise, see above", path.display());
+        };
+        whole(&|| entry(&bytes));
+        for at in (0..bytes.len()).step_by(step) {
+            whole(&|| entry(&bytes[..at]));
+            let mut changed = bytes.clone();
+            changed[at] = changed[at].wrapping_add(1 + (at % 7) as u8);
+            whole(&|| entry(&changed));
+        }
+    }
+}
+
+#[test]
+fn offers() {
+    replay("corpus/sdp_offer", entries::sdp_offer);
+    replay("data/sdp", entries::sdp_offer);
+}
+
+#[test]
+fn answers() {
+    replay("corpus/sdp_answer", entries::sdp_answer);
+    replay("data/sdp", entries::sdp_answer);
+}
+
+#[test]
+fn candidates() {
+    replay("corpus/candidate", entries::candidate);
+}
+
+#[test]
+fn offer_bodies() {
+    replay("corpus/offer_body", entries::offer_body);
+}

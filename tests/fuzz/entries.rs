@@ -1,0 +1,108 @@
+//! What must hold for any bytes of a peer, one function per fuzz target; the corpus is replayed through the same functions.
+//!
+//! In: bytes, as they could stand in a body. Each function panics when a promise is broken: a parser that panics, an output
+//! that the next parser refuses, a rewrite that a second pass changes again, a cap that does not hold.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use edge_runner::limits;
+use edge_runner::proto::candidate::{RemotePolicy, parse_remote};
+use edge_runner::proto::crypto;
+use edge_runner::proto::offer::{Candidates, Offer};
+use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
+use str0m::change::SdpOffer;
+use str0m::crypto::CryptoProvider;
+use str0m::{Candidate, Rtc};
+
+const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+
+/// An offer that was made fit loses no section in str0m, neither in reading nor in the answer.
+pub fn sdp_offer(bytes: &[u8]) {
+    let Ok(prepared) = prepare_offer(&String::from_utf8_lossy(bytes)) else {
+        return;
+    };
+    let again = prepare_offer(&prepared.sdp).expect("what is fit stays fit");
+    assert_eq!(again.sdp, prepared.sdp);
+    assert!(again.candidates.is_empty());
+    assert!(prepared.candidates.len() <= limits::OFFER_CANDIDATES_MAX);
+    for text in &prepared.candidates {
+        candidate(text.as_bytes());
+    }
+    let Ok(offer) = SdpOffer::from_sdp_string(&prepared.sdp) else {
+        return;
+    };
+    let sections = |sdp: &str| sdp.matches("\nm=").count();
+    assert_eq!(sections(&offer.to_sdp_string()), sections(&prepared.sdp));
+    let mut rtc = Rtc::builder()
+        .set_crypto_provider(provider())
+        .set_dtls_cert(crypto::certificate().expect("a certificate").clone())
+        .clear_codecs()
+        .enable_opus(true, false)
+        .build(Instant::now());
+    if let Ok(answer) = rtc.sdp_api().accept_offer(offer) {
+        let answer = answer.to_sdp_string();
+        assert_eq!(sections(&answer), sections(&prepared.sdp));
+        sdp_answer(answer.as_bytes());
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(crypto::provider())).clone()
+}
+
+/// An answer that may be sent has one candidate of the host, short lines, and stays as it is in a second pass.
+pub fn sdp_answer(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(device) = rewrite_answer_for_device(&text, HOST) {
+        assert_eq!(rewrite_answer_for_device(&device, HOST).as_ref(), Ok(&device));
+        assert!(device.ends_with("\r\n"));
+        for line in device.split("\r\n") {
+            assert!(line.len() <= limits::DEVICE_LINE_BYTES_MAX);
+            assert!(!line.starts_with("a=ice-lite") && !line.starts_with("a=extmap"));
+            assert!(!line.starts_with("a=fingerprint:") || line.starts_with("a=fingerprint:sha-256 "));
+        }
+        assert!(serde_json::json!(device).to_string().len() <= limits::DEVICE_BODY_BYTES_MAX);
+        let candidates: Vec<&str> = device
+            .split("\r\n")
+            .filter(|line| line.starts_with("a=candidate:"))
+            .collect();
+        assert_eq!(candidates.len(), 1);
+        assert_eq!(candidates[0].split_ascii_whitespace().nth(4), Some("192.0.2.10"));
+    }
+    if let Ok(browser) = keep_only_host_candidate(&text, HOST) {
+        assert_eq!(keep_only_host_candidate(&browser, HOST).as_ref(), Ok(&browser));
+    }
+}
+
+/// A candidate that is used reads well to str0m, as the same address, and is no longer than it was.
+pub fn candidate(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for loopback_offered in [false, true] {
+        let policy = RemotePolicy { loopback_offered };
+        if let Ok(usable) = parse_remote(&text, &policy) {
+            let read = Candidate::from_sdp_string(&usable.text).expect("str0m reads it");
+            assert_eq!(read.addr(), usable.addr);
+            assert!(usable.addr.port() != 0 && (loopback_offered || !usable.addr.ip().is_loopback()));
+            assert_eq!(parse_remote(&usable.text, &policy), Ok(usable));
+        }
+    }
+}
+
+/// A body that is taken has every string within its cap; an SDP in it is as hostile as any.
+pub fn offer_body(bytes: &[u8]) {
+    if let Ok(offer) = Offer::parse(bytes) {
+        assert!(offer.sdp.len() <= limits::OFFER_SDP_BYTES_MAX);
+        assert!(
+            offer
+                .pc_id
+                .is_none_or(|id| !id.is_empty() && id.len() <= limits::PC_ID_BYTES_MAX)
+        );
+        let _ = prepare_offer(&offer.sdp);
+    }
+    if let Ok(patch) = Candidates::parse(bytes) {
+        assert!(patch.candidates.len() <= limits::CANDIDATES_MAX);
+    }
+}
