@@ -38,8 +38,10 @@ pub const SESSIONS_MAX_DEFAULT: usize = 32;
 
 // ---- audio: codec, jitter, pacing
 
-/// Bytes of one encoded 20 ms packet at most: 16 times what 32 kb/s needs, and below every datagram limit.
-pub const OPUS_PACKET_BYTES_MAX: usize = 1_275;
+/// Bytes of one encoded 20 ms packet at most: five times what 32 kb/s needs, and below every datagram limit.
+pub const OPUS_PACKET_BYTES_MAX: usize = 400;
+/// Silent frames that are encoded before the last one's packet is sent again: a device's decoder has come to rest by then.
+pub const SILENT_FRAMES_ENCODED: u32 = 35;
 /// Bytes of one received Opus packet at most: what a datagram on an ordinary network can hold.
 pub const OPUS_RECEIVED_BYTES_MAX: usize = 1_500;
 
@@ -157,6 +159,10 @@ pub const REMOTE_CANDIDATES_MAX: usize = 32;
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of messages that one session holds for a peer that acknowledges slowly.
 pub const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
+/// Channels that a client may have open; it needs one.
+pub const CHANNELS_MAX: usize = 8;
+/// Addresses that a client may check from between two restarts of ICE: its candidates, and what networks make of them.
+pub const CHECKED_ADDRESSES_MAX: usize = 64;
 /// Bytes of one message to a device: it takes one SCTP chunk for a whole message.
 pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
 /// From a device's channel being open to the first message: what comes with the acknowledgement is lost.

@@ -137,7 +137,7 @@ impl Session {
             lost: false,
             heard: now,
             listener: Listener::new(),
-            speaker: Speaker::new(),
+            speaker: Speaker::new(device),
             outbox: Outbox::new(device),
             event: None,
             source_dry: true,
@@ -452,3 +452,6 @@ fn incoming(text: String) -> Option<Event> {
     }
     Some(Event::Message(text))
 }
+
+#[cfg(test)]
+mod tests;

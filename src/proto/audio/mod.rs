@@ -1,12 +1,15 @@
 //! Audio of a session, both ways, in pure steps that the media task strings together.
 //!
-//! In: RTP packets -> [`jitter`] puts them in order and says what to decode, recover or conceal -> [`opus`] gives PCM at
-//! the rate the bot asked for. Out: the bot's PCM of any length -> [`pacer`] cuts it into 20 ms frames against absolute
-//! deadlines and fills pauses with digital silence -> [`opus`] gives packets. PCM is `i16` mono everywhere.
+//! In ([`listener`]): RTP packets -> [`jitter`] puts them in order and says what to decode, recover or conceal -> [`opus`]
+//! gives PCM at the rate the bot asked for, through [`resample`]. Out ([`speaker`]): the bot's PCM of any length -> [`pacer`]
+//! cuts it into 20 ms frames against absolute deadlines and fills pauses with digital silence -> [`encoder`] gives packets.
+//! PCM is `i16` mono everywhere.
 //! Nothing here reads a clock: `now` enters with each input. Nothing grows without a cap of `limits`.
 
-pub mod listener;
+pub mod encoder;
 pub mod jitter;
+pub mod listener;
 pub mod opus;
 pub mod pacer;
+pub mod resample;
 pub mod speaker;

@@ -1,24 +1,25 @@
 //! Opus, mono: PCM in and packets out ([`Encoder`]), packets in and PCM out ([`Decoder`]).
 //!
-//! PCM is `i16` mono at 8, 12, 16 or 24 kHz (the decoder also 48 kHz), chosen per instance: the codec resamples inside, so
-//! a bot that works at one of these rates needs no resampler. The encoder takes exactly 20 ms and writes one packet, always in VOIP mode,
-//! with in-band FEC and never with DTX (a microcontroller keeps its microphone shut during DTX noise). The decoder takes
-//! any packet of RFC 6716, up to 120 ms and also stereo, which it mixes down.
+//! The encoder takes `i16` at 8, 12, 16 or 24 kHz, exactly 20 ms at a time, and writes one packet: VOIP mode, in-band FEC,
+//! and never DTX (a microcontroller keeps its microphone shut during DTX noise). The decoder takes any packet of RFC 6716,
+//! up to 120 ms and also stereo, which it mixes down, and gives `i16` at any rate of `limits::RATES_HZ`.
 //! Refused: other rates, other frame lengths, packets that do not parse. A refused packet leaves the decoder usable.
-//! Source: RFC 6716 (packets: section 3), RFC 7587 (RTP). The codec itself is the crate `opus-pure`.
+//! Source: RFC 6716 (packets: section 3), RFC 7587 (RTP). The codec itself is the crate `opus-pure`; two of its faults are
+//! kept out here, by the rates of the encoder and by the one rate at which the decoder runs.
 
 use std::fmt;
 
-use opus_pure::{Application, OpusDecoder, OpusEncoder, Signal};
+use opus_pure::{Application, Bandwidth, OpusDecoder, OpusEncoder, Signal};
 
-use crate::limits::{OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX};
-
-/// The rates at which the decoder gives PCM, in hertz.
-pub const DECODER_RATES_HZ: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
+use crate::limits::{OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ};
+use crate::proto::audio::resample::Resampler;
 
 /// The rates at which the encoder takes PCM, in hertz. Not 48 kHz: there the codec turns digital silence into noise of a
 /// few units for ever, which keeps a microcontroller's microphone shut.
 pub const ENCODER_RATES_HZ: [u32; 4] = [8_000, 12_000, 16_000, 24_000];
+
+/// The rate at which the codec decodes, in hertz. At a lower one it folds what lies above its band back into it.
+const DECODED_HZ: u32 = 48_000;
 
 /// RTP clock of Opus in hertz, whatever the PCM rate (RFC 7587 section 4.1).
 pub const RTP_CLOCK_HZ: u32 = 48_000;
@@ -41,7 +42,7 @@ impl Default for EncoderSettings {
     fn default() -> Self {
         Self {
             bitrate_bps: 28_000,
-            complexity: 5,
+            complexity: 3,
             expected_loss_percent: 10,
         }
     }
@@ -52,7 +53,9 @@ impl Default for EncoderSettings {
 #[non_exhaustive]
 pub enum OpusError {
     /// The codec has no such PCM rate.
-    Rate { rate_hz: u32, allowed: &'static [u32] },
+    EncoderRate { rate_hz: u32 },
+    /// The decoder gives no such rate.
+    DecoderRate { rate_hz: u32 },
     /// A setting is out of its range.
     Settings(EncoderSettings),
     /// The PCM handed to the encoder is not 20 ms long.
@@ -68,7 +71,8 @@ pub enum OpusError {
 impl fmt::Display for OpusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rate { rate_hz, allowed } => write!(f, "no Opus at {rate_hz} Hz here, only {allowed:?}"),
+            Self::EncoderRate { rate_hz } => write!(f, "no Opus from {rate_hz} Hz, only from {ENCODER_RATES_HZ:?}"),
+            Self::DecoderRate { rate_hz } => write!(f, "no Opus to {rate_hz} Hz, only to {RATES_HZ:?}"),
             Self::Settings(s) => write!(f, "Opus settings out of range: {s:?}"),
             Self::FrameLength { samples, wanted } => write!(f, "a frame has {samples} samples, 20 ms are {wanted}"),
             Self::OutputTooSmall { bytes } => {
@@ -95,10 +99,7 @@ impl Encoder {
     /// A rate outside [`ENCODER_RATES_HZ`], or settings out of range.
     pub fn new(rate_hz: u32, settings: EncoderSettings) -> Result<Self, OpusError> {
         if !ENCODER_RATES_HZ.contains(&rate_hz) {
-            return Err(OpusError::Rate {
-                rate_hz,
-                allowed: &ENCODER_RATES_HZ,
-            });
+            return Err(OpusError::EncoderRate { rate_hz });
         }
         let mut codec = OpusEncoder::new(rate_hz as i32, 1, Application::Voip).map_err(|_| OpusError::Codec)?;
         codec.signal_type = Some(Signal::Voice);
@@ -121,7 +122,7 @@ impl Encoder {
             complexity,
             expected_loss_percent,
         } = settings;
-        if !(6_000..=128_000).contains(&bitrate_bps) || complexity > 10 || expected_loss_percent > 100 {
+        if !(6_000..=64_000).contains(&bitrate_bps) || complexity > 10 || expected_loss_percent > 100 {
             return Err(OpusError::Settings(settings));
         }
         self.codec.bitrate_bps = bitrate_bps as i32;
@@ -129,6 +130,15 @@ impl Encoder {
         self.codec.use_inband_fec = expected_loss_percent > 0;
         self.codec.packet_loss_perc = i32::from(expected_loss_percent);
         Ok(())
+    }
+
+    /// Chooses whether nothing above 8 kHz is coded: what a microcontroller cannot play costs it decoding time.
+    pub fn set_wideband(&mut self, wideband: bool) {
+        self.codec.max_bandwidth = if wideband {
+            Bandwidth::Wideband
+        } else {
+            Bandwidth::Fullband
+        };
     }
 
     /// Samples in the 20 ms that [`encode`](Self::encode) takes.
@@ -161,7 +171,9 @@ impl Encoder {
 pub struct Decoder {
     codec: OpusDecoder,
     rate_hz: u32,
-    pcm: Vec<i16>,
+    resampler: Option<Resampler>,
+    decoded: Vec<i16>,
+    resampled: Vec<i16>,
     /// Duration of the last packet, hence the best guess for a lost one.
     packet_ticks: u32,
 }
@@ -170,19 +182,17 @@ impl Decoder {
     /// Makes a decoder that gives PCM at `rate_hz`.
     ///
     /// # Errors
-    /// A rate outside [`DECODER_RATES_HZ`].
+    /// A rate outside [`RATES_HZ`].
     pub fn new(rate_hz: u32) -> Result<Self, OpusError> {
-        if !DECODER_RATES_HZ.contains(&rate_hz) {
-            return Err(OpusError::Rate {
-                rate_hz,
-                allowed: &DECODER_RATES_HZ,
-            });
+        if !RATES_HZ.contains(&rate_hz) {
+            return Err(OpusError::DecoderRate { rate_hz });
         }
-        let codec = OpusDecoder::new(rate_hz as i32, 1).map_err(|_| OpusError::Codec)?;
         Ok(Self {
-            codec,
+            codec: OpusDecoder::new(DECODED_HZ as i32, 1).map_err(|_| OpusError::Codec)?,
             rate_hz,
-            pcm: Vec::new(),
+            resampler: (rate_hz != DECODED_HZ).then(|| Resampler::new(DECODED_HZ, rate_hz)),
+            decoded: Vec::new(),
+            resampled: Vec::new(),
             packet_ticks: RTP_CLOCK_HZ / 50,
         })
     }
@@ -201,10 +211,10 @@ impl Decoder {
         let ticks = packet_ticks(packet).ok_or(refused)?;
         let samples = self.prepare(ticks);
         self.codec
-            .decode_s16(packet, samples, &mut self.pcm)
+            .decode_s16(packet, samples, &mut self.decoded)
             .map_err(|_| refused)?;
         self.packet_ticks = ticks;
-        Ok(&self.pcm)
+        Ok(self.pcm())
     }
 
     /// Recovers the packet lost just before `next_packet` from the low-rate copy inside it, or conceals it when there
@@ -219,9 +229,9 @@ impl Decoder {
         packet_ticks(next_packet).ok_or(refused)?;
         let samples = self.prepare(self.packet_ticks);
         self.codec
-            .decode_fec_s16(next_packet, samples, &mut self.pcm)
+            .decode_fec_s16(next_packet, samples, &mut self.decoded)
             .map_err(|_| refused)?;
-        Ok(&self.pcm)
+        Ok(self.pcm())
     }
 
     /// Makes up audio for one lost packet, as long as the packet before it.
@@ -231,18 +241,36 @@ impl Decoder {
     pub fn conceal(&mut self) -> Result<&[i16], OpusError> {
         let samples = self.prepare(self.packet_ticks);
         self.codec
-            .decode_s16(&[], samples, &mut self.pcm)
+            .decode_s16(&[], samples, &mut self.decoded)
             .map_err(|_| OpusError::Codec)?;
-        Ok(&self.pcm)
+        Ok(self.pcm())
     }
 
-    /// Makes `pcm` a buffer of zeros for `ticks`: what the codec leaves out is silence, never an older frame.
+    /// Makes room for `ticks` of zeros: what the codec leaves out is silence, never an older frame.
     fn prepare(&mut self, ticks: u32) -> usize {
-        let samples = (ticks / (RTP_CLOCK_HZ / self.rate_hz)) as usize;
-        self.pcm.clear();
-        self.pcm.resize(samples, 0);
+        let samples = (ticks / (RTP_CLOCK_HZ / DECODED_HZ)) as usize;
+        self.decoded.clear();
+        self.decoded.resize(samples, 0);
         samples
     }
+
+    /// Gives what was decoded at the rate that was asked for.
+    fn pcm(&mut self) -> &[i16] {
+        let Some(resampler) = &mut self.resampler else {
+            return &self.decoded;
+        };
+        self.resampled.clear();
+        resampler.process(&self.decoded, &mut self.resampled);
+        &self.resampled
+    }
+}
+
+/// Returns the rate at which PCM of `rate_hz` is best encoded: the next one up, or the highest there is.
+pub fn encoder_rate_hz(rate_hz: u32) -> u32 {
+    ENCODER_RATES_HZ
+        .into_iter()
+        .find(|candidate| *candidate >= rate_hz)
+        .unwrap_or(24_000)
 }
 
 /// Duration of a packet in RTP clock ticks (48 kHz) from its first bytes, or `None` when it cannot be an Opus packet.

@@ -1,4 +1,5 @@
-//! What the bot says, from PCM of any length to Opus packets that leave on time: the clock of `pacer`, the codec of `opus`.
+//! What the bot says, from PCM of any length to Opus packets that leave on time: the clock of `pacer`, the codec of
+//! `encoder`, and `resample` between them where the codec does not know the bot's rate.
 //!
 //! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one Opus packet per 20 ms with its RTP timestamp,
 //! silence included, and the turns of speech as they leave. Nothing leaves before [`Speaker::start`].
@@ -6,9 +7,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::limits::OPUS_PACKET_BYTES_MAX;
-use crate::proto::audio::opus::{Encoder, EncoderSettings};
+use crate::proto::audio::encoder::SpeechEncoder;
+use crate::proto::audio::opus::{EncoderSettings, encoder_rate_hz};
 use crate::proto::audio::pacer::{self, Pacer};
+use crate::proto::audio::resample::Resampler;
 
 /// The rate at which silence is sent to a caller whose bot has not asked for audio yet.
 const RATE_HZ_BEFORE: u32 = 16_000;
@@ -29,29 +31,36 @@ pub struct Packet<'a> {
 
 /// The speaking half of a session's audio.
 pub struct Speaker {
-    pacer: Pacer,
-    encoder: Option<Encoder>,
+    /// Whether the caller decodes at 16 kHz: what it cannot hear is not coded.
+    device: bool,
     rate_hz: u32,
-    started: Option<Instant>,
+    /// Set where the bot's rate is not the codec's.
+    resampler: Option<Resampler>,
+    pacer: Pacer,
+    encoder: Option<SpeechEncoder>,
+    started: bool,
     /// Ticks that had passed when the rate was set.
     ticks_before: u64,
     ticks: u64,
-    pcm: Vec<i16>,
-    packet: [u8; OPUS_PACKET_BYTES_MAX],
+    /// Speech on its way into the pacer, at the bot's rate and at the codec's; both are kept for their memory.
+    taken: Vec<i16>,
+    resampled: Vec<i16>,
     turns: VecDeque<Turn>,
 }
 
 impl Speaker {
-    pub fn new() -> Self {
+    pub fn new(device: bool) -> Self {
         Speaker {
+            device,
+            rate_hz: RATE_HZ_BEFORE,
+            resampler: None,
             pacer: Pacer::new(RATE_HZ_BEFORE),
             encoder: None,
-            rate_hz: RATE_HZ_BEFORE,
-            started: None,
+            started: false,
             ticks_before: 0,
             ticks: 0,
-            pcm: Vec::new(),
-            packet: [0; OPUS_PACKET_BYTES_MAX],
+            taken: Vec::new(),
+            resampled: Vec::new(),
             turns: VecDeque::new(),
         }
     }
@@ -61,32 +70,46 @@ impl Speaker {
         if self.rate_hz == rate_hz {
             return;
         }
+        let codec_hz = encoder_rate_hz(rate_hz);
         self.rate_hz = rate_hz;
-        self.pacer = Pacer::new(rate_hz);
+        self.resampler = (codec_hz != rate_hz).then(|| Resampler::new(rate_hz, codec_hz));
+        self.pacer = Pacer::new(codec_hz);
         self.encoder = None;
         self.ticks_before = self.ticks;
-        if self.started.is_some() {
+        if self.started {
             self.pacer.start(now);
         }
     }
 
     /// The caller is connected: from here on a packet leaves every 20 ms.
     pub fn start(&mut self, now: Instant) {
-        self.started = Some(now);
+        self.started = true;
         self.pacer.start(now);
     }
 
     /// Drops all speech that has not left.
     pub fn handle_interruption(&mut self, now: Instant) {
         self.pacer.handle_interruption(now);
+        if let Some(resampler) = &mut self.resampler {
+            resampler.reset();
+        }
     }
 
     /// Lets `take` append at most so many samples as there is room for, and tells whether any came.
     pub fn pull(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
-        self.pcm.clear();
-        let taken = take(&mut self.pcm, self.pacer.room());
-        self.pacer.handle_audio(&self.pcm, now);
-        taken > 0
+        self.taken.clear();
+        let room = self.pacer.room() as u64 * u64::from(self.rate_hz) / u64::from(encoder_rate_hz(self.rate_hz));
+        let came = take(&mut self.taken, room as usize) > 0;
+        let speech = match &mut self.resampler {
+            Some(resampler) => {
+                self.resampled.clear();
+                resampler.process(&self.taken, &mut self.resampled);
+                &self.resampled
+            }
+            None => &self.taken,
+        };
+        self.pacer.handle_audio(speech, now);
+        came
     }
 
     /// Tells whether nothing is left to say.
@@ -96,29 +119,24 @@ impl Speaker {
 
     /// Returns the next packet that is due.
     pub fn poll_packet(&mut self, now: Instant) -> Option<Packet<'_>> {
-        self.started?;
         self.pacer.handle_timeout(now);
-        loop {
+        let frame = loop {
             match self.pacer.poll_output()? {
                 pacer::Output::SpeechStarted => self.turns.push_back(Turn::Started),
                 pacer::Output::SpeechStopped => self.turns.push_back(Turn::Stopped),
-                pacer::Output::Frame(frame) => {
-                    let ticks = self.ticks_before + frame.rtp_ticks;
-                    self.ticks = ticks + pacer::PTIME_TICKS;
-                    if self.encoder.is_none() {
-                        self.encoder = encoder(self.rate_hz);
-                    }
-                    let encoder = self.encoder.as_mut()?;
-                    match encoder.encode(frame.pcm, &mut self.packet) {
-                        Ok(bytes) => {
-                            return Some(Packet {
-                                payload: &self.packet[..bytes],
-                                ticks,
-                            });
-                        }
-                        Err(error) => log::debug!("encoding: {error}"),
-                    }
-                }
+                pacer::Output::Frame(frame) => break frame,
+            }
+        };
+        let ticks = self.ticks_before + frame.rtp_ticks;
+        self.ticks = ticks + pacer::PTIME_TICKS;
+        if self.encoder.is_none() {
+            self.encoder = encoder(encoder_rate_hz(self.rate_hz), self.device);
+        }
+        match self.encoder.as_mut()?.encode(frame.pcm, frame.is_silent) {
+            Ok(payload) => Some(Packet { payload, ticks }),
+            Err(error) => {
+                log::debug!("encoding: {error}");
+                None
             }
         }
     }
@@ -133,14 +151,8 @@ impl Speaker {
     }
 }
 
-impl Default for Speaker {
-    fn default() -> Self {
-        Speaker::new()
-    }
-}
-
-fn encoder(rate_hz: u32) -> Option<Encoder> {
-    Encoder::new(rate_hz, EncoderSettings::default())
+fn encoder(rate_hz: u32, device: bool) -> Option<SpeechEncoder> {
+    SpeechEncoder::new(rate_hz, EncoderSettings::default(), device)
         .inspect_err(|error| log::warn!("no audio at {rate_hz} Hz: {error}"))
         .ok()
 }

@@ -369,13 +369,13 @@ fn timestamps_jump_in_silence_only() {
     );
 }
 
-/// A talk of an hour with a caller whose clock is 200 ppm off: nothing piles up and nothing is torn.
+/// A talk of ten minutes with a caller whose clock is 500 ppm off: nothing piles up and nothing is torn.
 #[test]
 fn a_source_with_another_clock_is_followed() {
-    for period_us in [19_996, 20_004] {
+    for period_us in [19_990, 20_010] {
         let mut line = Line::new();
         let (mut delayed, mut worst) = (Duration::ZERO, Duration::ZERO);
-        let count: u32 = 3_600 * 50;
+        let count: u32 = 600 * 50;
         for n in 0..count {
             let at = Duration::from_micros(3_000 + u64::from(n) * period_us);
             line.run(at, || Duration::ZERO);
@@ -410,7 +410,7 @@ fn any_source_keeps_the_cadence_and_loses_nothing() {
             .wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % n
     };
-    for round in 0..120 {
+    for round in 0..40 {
         let (piece_max, pause_max, late_max) = (1 + random(2_500), 1 + random(90), 1 + random(5_000));
         let interrupts = round % 3 == 0;
         let mut line = Line::new();

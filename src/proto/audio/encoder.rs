@@ -1,0 +1,212 @@
+//! Encodes what a bot says, and spares itself its silence.
+//!
+//! In: 20 ms frames of `i16` mono PCM, and whether all of it is digital silence. Out: one Opus packet per frame, always.
+//! A bot is silent most of the time, and coding silence costs as much as coding speech. So after `SILENT_FRAMES_ENCODED`
+//! silent frames the codec is put away, with its memory, and the packet of the last one is sent again. It decodes to silence
+//! (every sample within -1 and 1) each time, and a codec that starts anew afterwards sounds like one that went on: with both
+//! ends at rest there is nothing left that they could disagree about. This is not DTX: a packet leaves every 20 ms.
+
+use crate::limits::{OPUS_PACKET_BYTES_MAX, SILENT_FRAMES_ENCODED};
+use crate::proto::audio::opus::{Encoder, EncoderSettings, OpusError};
+
+/// The encoder of one outgoing stream.
+pub struct SpeechEncoder {
+    rate_hz: u32,
+    settings: EncoderSettings,
+    wideband: bool,
+    /// Put away during a long silence.
+    codec: Option<Encoder>,
+    packet: [u8; OPUS_PACKET_BYTES_MAX],
+    bytes: usize,
+    /// Silent frames in a row.
+    silent: u32,
+}
+
+impl SpeechEncoder {
+    /// Makes an encoder for PCM at `rate_hz`, one of `opus::ENCODER_RATES_HZ`; `wideband` codes nothing above 8 kHz.
+    ///
+    /// # Errors
+    /// As [`Encoder::new`].
+    pub fn new(rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Self, OpusError> {
+        let codec = Some(codec(rate_hz, settings, wideband)?);
+        let packet = [0; OPUS_PACKET_BYTES_MAX];
+        Ok(Self {
+            rate_hz,
+            settings,
+            wideband,
+            codec,
+            packet,
+            bytes: 0,
+            silent: 0,
+        })
+    }
+
+    /// Encodes 20 ms; `is_silent` says that every sample is zero. The packet is valid until the next call.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode(&mut self, pcm: &[i16], is_silent: bool) -> Result<&[u8], OpusError> {
+        self.silent = if is_silent { self.silent.saturating_add(1) } else { 0 };
+        if self.silent > SILENT_FRAMES_ENCODED {
+            self.codec = None;
+        } else {
+            let codec = match &mut self.codec {
+                Some(codec) => codec,
+                None => self.codec.insert(codec(self.rate_hz, self.settings, self.wideband)?),
+            };
+            self.bytes = codec.encode(pcm, &mut self.packet)?;
+        }
+        Ok(&self.packet[..self.bytes])
+    }
+}
+
+fn codec(rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Encoder, OpusError> {
+    let mut codec = Encoder::new(rate_hz, settings)?;
+    codec.set_wideband(wideband);
+    Ok(codec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::audio::opus::{Decoder, ENCODER_RATES_HZ, packet_ticks};
+
+    const SPOKEN: u32 = 30;
+    const QUIET: u32 = 60;
+
+    /// Speech-like: harmonics that glide and swell, without a pause.
+    fn voice(rate_hz: u32, frame: u32) -> Vec<i16> {
+        let samples = rate_hz / 50;
+        (frame * samples..(frame + 1) * samples)
+            .map(|i| {
+                let t = f64::from(i) / f64::from(rate_hz);
+                let pitch = std::f64::consts::TAU * (140.0 * t + 6.0 * (2.0 * t).sin());
+                let tone = |k: i32| (pitch * f64::from(k)).sin() / f64::from(k);
+                ((1..14).map(tone).sum::<f64>() * (0.6 - 0.4 * (30.0 * t).cos()) * 5_000.0) as i16
+            })
+            .collect()
+    }
+
+    fn speech(rate_hz: u32, wideband: bool) -> SpeechEncoder {
+        SpeechEncoder::new(rate_hz, EncoderSettings::default(), wideband).unwrap()
+    }
+
+    fn loudest(pcm: &[i16]) -> u16 {
+        pcm.iter().map(|sample| sample.unsigned_abs()).max().unwrap()
+    }
+
+    /// Every rate, with and without the upper band, as heard by a device (16 kHz) and by a browser (48 kHz).
+    fn cases() -> impl Iterator<Item = (u32, bool, u32)> {
+        let rates = ENCODER_RATES_HZ
+            .into_iter()
+            .flat_map(|rate_hz| [(rate_hz, true), (rate_hz, false)]);
+        rates.flat_map(|(rate_hz, wideband)| [16_000, 48_000].map(|heard_hz| (rate_hz, wideband, heard_hz)))
+    }
+
+    #[test]
+    fn a_long_silence_is_one_packet_that_always_decodes_to_silence() {
+        for (rate_hz, wideband, heard_hz) in cases() {
+            let mut encoder = speech(rate_hz, wideband);
+            let mut decoder = Decoder::new(heard_hz).unwrap();
+            for frame in 0..SPOKEN {
+                decoder
+                    .decode(encoder.encode(&voice(rate_hz, frame), false).unwrap())
+                    .unwrap();
+            }
+            let silence = vec![0; rate_hz as usize / 50];
+            let mut last = Vec::new();
+            for frame in 0..150 {
+                let packet = encoder.encode(&silence, true).unwrap();
+                assert_eq!(packet_ticks(packet), Some(960), "a whole packet, never DTX");
+                assert!(packet.len() > 3);
+                let loudest = loudest(decoder.decode(packet).unwrap());
+                assert!(
+                    frame < 5 || loudest <= 1,
+                    "{rate_hz} to {heard_hz} Hz, frame {frame}: {loudest}"
+                );
+                if frame >= SILENT_FRAMES_ENCODED {
+                    assert_eq!(packet, last);
+                }
+                last = packet.to_vec();
+            }
+            assert!(encoder.codec.is_none(), "the codec's memory is free");
+        }
+    }
+
+    /// How far the first 60 ms after `onset` are off what was said, against how loud they are, in dB; at the best delay.
+    fn snr_db(said: &[i16], heard: &[i16], onset: usize, rate_hz: u32) -> f64 {
+        let ptime = rate_hz as usize / 50;
+        let range = onset..onset + 3 * ptime;
+        let power = |samples: &mut dyn Iterator<Item = f64>| samples.map(|x| x * x).sum::<f64>();
+        let signal = power(&mut said[range.clone()].iter().map(|x| f64::from(*x)));
+        let noise = (0..ptime)
+            .map(|delay| {
+                let heard = heard[range.start + delay..].iter();
+                power(
+                    &mut said[range.clone()]
+                        .iter()
+                        .zip(heard)
+                        .map(|(a, b)| f64::from(*a) - f64::from(*b)),
+                )
+            })
+            .fold(f64::MAX, f64::min);
+        10.0 * (signal / noise).log10()
+    }
+
+    #[test]
+    fn speech_after_a_long_silence_is_as_true_as_if_all_of_it_had_been_encoded() {
+        for (rate_hz, wideband, heard_hz) in cases() {
+            let mut encoder = speech(rate_hz, wideband);
+            let mut whole = codec(rate_hz, EncoderSettings::default(), wideband).unwrap();
+            let (mut decoder, mut reference) = (Decoder::new(heard_hz).unwrap(), Decoder::new(heard_hz).unwrap());
+            let (mut said, mut heard, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+            for frame in 0..SPOKEN + QUIET + 8 {
+                let is_silent = (SPOKEN..SPOKEN + QUIET).contains(&frame);
+                let say = |hz: u32| {
+                    if is_silent {
+                        vec![0; hz as usize / 50]
+                    } else {
+                        voice(hz, frame)
+                    }
+                };
+                let pcm = say(rate_hz);
+                said.extend(say(heard_hz));
+                heard.extend_from_slice(decoder.decode(encoder.encode(&pcm, is_silent).unwrap()).unwrap());
+                let mut packet = [0; OPUS_PACKET_BYTES_MAX];
+                let bytes = whole.encode(&pcm, &mut packet).unwrap();
+                wanted.extend_from_slice(reference.decode(&packet[..bytes]).unwrap());
+            }
+            let ptime = heard_hz as usize / 50;
+            let onset = (SPOKEN + QUIET) as usize * ptime;
+            let (got, best) = (
+                snr_db(&said, &heard, onset, heard_hz),
+                snr_db(&said, &wanted, onset, heard_hz),
+            );
+            assert!(
+                got > best - 0.5,
+                "{rate_hz} to {heard_hz} Hz: {got:.1} dB for {best:.1}"
+            );
+            let peaks = [&wanted, &heard].map(|pcm| f64::from(loudest(&pcm[onset..onset + 4 * ptime])));
+            assert!(peaks[1] < 1.15 * peaks[0], "{rate_hz} to {heard_hz} Hz: {peaks:?}");
+            assert!(loudest(&heard[onset - 2 * ptime..onset]) <= 1, "nothing before it");
+        }
+    }
+
+    #[test]
+    fn a_short_pause_is_encoded() {
+        let mut encoder = speech(16_000, true);
+        for round in 0..3 {
+            for frame in 0..SILENT_FRAMES_ENCODED {
+                encoder.encode(&[0; 320], true).unwrap();
+                assert!(encoder.codec.is_some(), "frame {frame} of round {round}");
+            }
+            encoder.encode(&voice(16_000, round), false).unwrap();
+        }
+    }
+
+    #[test]
+    fn errors_are_those_of_the_codec() {
+        assert!(SpeechEncoder::new(48_000, EncoderSettings::default(), false).is_err());
+        assert!(speech(16_000, false).encode(&[0; 319], true).is_err());
+    }
+}
