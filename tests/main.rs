@@ -1,0 +1,11 @@
+//! The one test binary: each module is named for a behaviour and meets the runner as its peers do, over HTTP and UDP.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the peers of these tests have sockets and clocks of their own"
+)]
+
+mod corpus;
+mod device;
+mod house;
+mod support;

@@ -1,0 +1,144 @@
+//! The offer of a microcontroller, byte for byte as its firmware writes it, and the request that carries it.
+//!
+//! In: what is particular to one device (credentials, fingerprint, address) and a [`Shape`]: the variants seen in the
+//! field. Out: SDP text and the JSON body, which has two keys only and is indented with tabs.
+
+use std::net::SocketAddr;
+
+/// How an offer differs from that of the current voice firmware.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub profile: &'static str,
+    pub codec: Codec,
+    pub candidate: Candidate,
+    /// Media sections named `audio` and `datachannel`; else `0` and `1`.
+    pub mids_are_words: bool,
+    pub data_channel: bool,
+    /// Credentials, fingerprint and role stand in each section; else once, above the first.
+    pub credentials_in_sections: bool,
+    pub line_end: &'static str,
+    pub ends_with_line_end: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    Opus,
+    Pcmu,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Candidate {
+    Real,
+    /// Its address is `0.0.0.0`.
+    Unspecified,
+    PortZero,
+    Absent,
+}
+
+impl Shape {
+    /// What the voice firmware sends.
+    pub const FIRMWARE: Self = Self {
+        profile: "UDP/TLS/RTP/SAVP",
+        codec: Codec::Opus,
+        candidate: Candidate::Real,
+        mids_are_words: true,
+        data_channel: true,
+        credentials_in_sections: false,
+        line_end: "\r\n",
+        ends_with_line_end: true,
+    };
+}
+
+/// What an offer tells about its sender.
+pub struct Sender<'a> {
+    pub ufrag: &'a str,
+    pub pwd: &'a str,
+    /// SHA-256 of the certificate, upper-case hexadecimal with colons.
+    pub fingerprint: &'a str,
+    pub addr: SocketAddr,
+}
+
+/// Writes the session description.
+pub fn sdp(shape: &Shape, sender: &Sender) -> String {
+    let (audio, channel) = if shape.mids_are_words {
+        ("audio", "datachannel")
+    } else {
+        ("0", "1")
+    };
+    let Sender {
+        ufrag,
+        pwd,
+        fingerprint,
+        addr,
+    } = sender;
+    let credentials = [
+        format!("a=ice-ufrag:{ufrag}"),
+        format!("a=ice-pwd:{pwd}"),
+        format!("a=fingerprint:sha-256 {fingerprint}"),
+        "a=setup:passive".to_owned(),
+    ];
+    let group = if shape.data_channel {
+        format!("{audio} {channel}")
+    } else {
+        audio.to_owned()
+    };
+    let (payload_type, codec, ssrc, cname) = match shape.codec {
+        Codec::Opus => (111, "opus/48000/2", 6, "webrtc-opus"),
+        Codec::Pcmu => (0, "PCMU/8000", 5, "webrtc-pcmu"),
+    };
+
+    let mut lines: Vec<String> = [
+        "v=0",
+        "o=- 1495799811084970 1495799811084970 IN IP4 0.0.0.0",
+        "s=-",
+        "t=0 0",
+    ]
+    .map(str::to_owned)
+    .into();
+    lines.push("a=msid-semantic: iot".into());
+    lines.push(format!("a=group:BUNDLE {group}"));
+    if !shape.credentials_in_sections {
+        lines.extend_from_slice(&credentials);
+    }
+    lines.push(format!("m=audio 9 {} {payload_type}", shape.profile));
+    lines.push("c=IN IP4 0.0.0.0".into());
+    if shape.credentials_in_sections {
+        lines.extend_from_slice(&credentials);
+    }
+    lines.push(format!("a=rtpmap:{payload_type} {codec}"));
+    lines.push(format!("a=ssrc:{ssrc} cname:{cname}"));
+    lines.push("a=sendrecv".into());
+    lines.push(format!("a=mid:{audio}"));
+    lines.push("a=rtcp-mux".into());
+    if shape.data_channel {
+        lines.push("m=application 50712 UDP/DTLS/SCTP webrtc-datachannel".into());
+        lines.push("c=IN IP4 0.0.0.0".into());
+        if shape.credentials_in_sections {
+            lines.extend_from_slice(&credentials);
+        }
+        lines.push(format!("a=mid:{channel}"));
+        lines.push("a=sctp-port:5000".into());
+        lines.push("a=max-message-size:262144".into());
+    }
+    let (ip, port) = match shape.candidate {
+        Candidate::Unspecified => ("0.0.0.0".to_owned(), addr.port()),
+        Candidate::PortZero => (addr.ip().to_string(), 0),
+        Candidate::Real | Candidate::Absent => (addr.ip().to_string(), addr.port()),
+    };
+    if shape.candidate != Candidate::Absent {
+        lines.push(format!("a=candidate:0 1 UDP 2125395455 {ip} {port} typ host"));
+    }
+    let mut text = lines.join(shape.line_end);
+    if shape.ends_with_line_end {
+        text.push_str(shape.line_end);
+    }
+    text
+}
+
+/// Writes the request body as the firmware's JSON printer does.
+pub fn body(sdp: &str) -> String {
+    format!(
+        "{{\n\t\"sdp\":\t{},\n\t\"type\":\t\"offer\"\n}}",
+        serde_json::Value::from(sdp)
+    )
+}

@@ -1,0 +1,380 @@
+//! The device's loop: one socket, one state, one datagram at a time.
+//!
+//! In: datagrams and the time. Out: datagrams, and the report. The order of tests on a datagram is the device's own: STUN,
+//! then (after the handshake) RTCP, DTLS, RTP.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+
+use super::answer::Answer;
+use super::dtls::{self, Server};
+use super::sctp::{self, Association};
+use super::srtp::Context;
+use super::stun::{self, Message};
+use super::{Options, Packet, Report, Shared, is_silent};
+use crate::support::sound::{FRAME, RATE_HZ};
+
+/// One look at the socket.
+const TURN: Duration = Duration::from_millis(2);
+/// A check is repeated every 100 turns of the device's loop, and given up after 1000.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1_100);
+const CHECKS_MAX: u32 = 10;
+const PTIME: Duration = Duration::from_millis(20);
+/// One tick of the device's scheduler passes before it acknowledges a message.
+const ACK_DELAY: Duration = Duration::from_millis(15);
+const DATAGRAM_BYTES_MAX: usize = 1_200;
+const PAYLOAD_TYPE: u8 = 111;
+const SSRC: u32 = 6;
+const TICKS: u32 = 960;
+/// More than any datagram on loopback.
+const BUFFER_BYTES: usize = 65_536;
+
+pub struct Peer {
+    socket: Arc<UdpSocket>,
+    answer: Answer,
+    options: Options,
+    checks: u32,
+    next_check: Instant,
+    /// From the first answered check on.
+    server: Option<Server>,
+    /// From the end of the handshake on.
+    live: Option<Live>,
+    heard_request: Instant,
+}
+
+struct Live {
+    since: Instant,
+    outgoing: Box<Context>,
+    incoming: Box<Context>,
+    association: Association,
+    acknowledge_at: Option<Instant>,
+    encoder: Encoder,
+    decoder: Decoder,
+    next_frame: Instant,
+    frames: u32,
+    muted: bool,
+}
+
+/// Turns until the test has seen enough or the device gives up.
+pub fn run(mut peer: Peer, shared: &Shared) {
+    peer.socket.set_read_timeout(Some(TURN)).expect("not zero");
+    let mut buffer = vec![0; BUFFER_BYTES];
+    while !shared.stop.load(Ordering::Relaxed) {
+        let received = peer.socket.recv_from(&mut buffer);
+        let now = Instant::now();
+        let mut report = shared.report.lock().expect("the test does not panic while it reads");
+        match received {
+            Ok((bytes, from)) => peer.handle_datagram(&buffer[..bytes], from, now, &mut report),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            // What an earlier datagram met at a closed port.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => panic!("receiving: {error}"),
+        }
+        peer.handle_timeout(now, &mut report);
+        shared.changed.notify_all();
+        if report.closed.is_some() {
+            return;
+        }
+    }
+}
+
+impl Peer {
+    pub fn new(socket: Arc<UdpSocket>, answer: Answer, options: Options, now: Instant) -> Self {
+        Self {
+            socket,
+            answer,
+            options,
+            checks: 0,
+            next_check: now,
+            server: None,
+            live: None,
+            heard_request: now,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, report: &mut Report) {
+        if self.server.is_none() && now >= self.next_check {
+            if self.checks == CHECKS_MAX {
+                report.closed = Some("no answer to any check".into());
+                return;
+            }
+            self.checks += 1;
+            self.next_check = now + CHECK_INTERVAL;
+            let (ufrag, _) = &self.options.credentials;
+            let request = stun::request(&self.answer.ufrag, ufrag, &self.answer.pwd);
+            self.send(&request, self.answer.remote);
+        }
+        self.speak(now, report);
+        if let Some(live) = &mut self.live
+            && live.acknowledge_at.is_some_and(|at| now >= at)
+        {
+            live.acknowledge_at = None;
+            if let Some(packet) = live.association.acknowledge() {
+                self.send_sctp(&[packet]);
+            }
+        }
+        if let Some(limit) = self.options.keep_alive
+            && self.live.is_some()
+            && now - self.heard_request > limit
+        {
+            report.closed = Some(format!("no binding request for {limit:?}"));
+        }
+    }
+
+    fn handle_datagram(&mut self, datagram: &[u8], from: SocketAddr, now: Instant, report: &mut Report) {
+        let at = self.live.as_ref().map(|live| now - live.since);
+        if let Some(at) = at {
+            report.datagrams.push(at);
+        }
+        if from != self.answer.remote {
+            report.violate(format!(
+                "a datagram from {from}, the candidate is {}",
+                self.answer.remote
+            ));
+        }
+        if datagram.len() > DATAGRAM_BYTES_MAX {
+            let bytes = datagram.len();
+            report.violate(format!("a datagram of {bytes} bytes, {DATAGRAM_BYTES_MAX} are safe"));
+        }
+        if stun::is_stun(datagram) {
+            self.handle_stun(datagram, from, now, report);
+        } else if let Some(live) = &mut self.live {
+            match datagram {
+                [_, 192..=223, ..] => {
+                    report.rtcp.push(now - live.since);
+                    if let Err(rule) = live.incoming.check_rtcp(datagram) {
+                        report.violate(rule);
+                    }
+                }
+                [20..=63, ..] => self.handle_dtls(datagram, now, report),
+                _ => live.handle_rtp(datagram, self.answer.ssrc, now, report),
+            }
+        } else if matches!(datagram, [20..=63, ..]) {
+            self.handle_dtls(datagram, now, report);
+        }
+    }
+
+    fn handle_stun(&mut self, datagram: &[u8], from: SocketAddr, now: Instant, report: &mut Report) {
+        let (ufrag, pwd) = &self.options.credentials;
+        match stun::read(datagram, pwd, &self.answer.pwd) {
+            Ok(Message::Request { transaction }) => {
+                let response = stun::response(&transaction, from, ufrag, &self.answer.ufrag, pwd);
+                self.send(&response, from);
+                self.heard_request = now;
+                report
+                    .binding_requests
+                    .extend(self.live.as_ref().map(|live| now - live.since));
+            }
+            Ok(Message::Response) => {
+                let (identity, promised) = (&self.options.identity, &self.answer.fingerprint);
+                self.server.get_or_insert_with(|| Server::new(identity, promised));
+            }
+            Ok(Message::Other) => {}
+            Err(violation) => report.violate(violation),
+        }
+    }
+
+    fn handle_dtls(&mut self, datagram: &[u8], now: Instant, report: &mut Report) {
+        // Before a check is answered there is nobody to hand it to; the runner repeats it.
+        if let Some(server) = &mut self.server {
+            server.handle_datagram(datagram);
+            self.drain_dtls(now, report);
+        }
+    }
+
+    fn drain_dtls(&mut self, now: Instant, report: &mut Report) {
+        let Some(server) = &mut self.server else { return };
+        for rule in std::mem::take(&mut server.violations) {
+            report.violate(rule);
+        }
+        let (datagrams, events) = (
+            std::mem::take(&mut server.datagrams),
+            std::mem::take(&mut server.events),
+        );
+        for datagram in datagrams {
+            self.send(&datagram, self.answer.remote);
+        }
+        for event in events {
+            match event {
+                dtls::Event::Keys { outgoing, incoming } => {
+                    self.live = Some(Live::new(outgoing, incoming, now));
+                    self.heard_request = now;
+                    report.connected = true;
+                    if self.options.shape.data_channel {
+                        self.send_sctp(&[Association::default().init()]);
+                    }
+                }
+                dtls::Event::Data(packet) => self.handle_sctp(&packet, now, report),
+                // A device does not look at it.
+                dtls::Event::Closed => {}
+            }
+        }
+    }
+
+    fn handle_sctp(&mut self, packet: &[u8], now: Instant, report: &mut Report) {
+        let Some(live) = &mut self.live else { return };
+        let turn = live.association.handle_packet(packet);
+        live.acknowledge_at.get_or_insert(now + ACK_DELAY);
+        for rule in turn.violations {
+            report.violate(rule);
+        }
+        let mut packets = turn.packets;
+        for event in turn.events {
+            match event {
+                sctp::Event::Connected => {}
+                sctp::Event::ChannelOpen => {
+                    report.channel_open = true;
+                    packets.extend(self.options.says.iter().map(|text| live.association.message(text)));
+                }
+                sctp::Event::Message(text) => report.messages.push((now - live.since, text)),
+                sctp::Event::Aborted => report.closed = Some("SCTP abort".into()),
+            }
+        }
+        self.send_sctp(&packets);
+    }
+
+    fn send_sctp(&mut self, packets: &[Vec<u8>]) {
+        let Some(server) = &mut self.server else { return };
+        for packet in packets {
+            server.send(packet);
+        }
+        for datagram in std::mem::take(&mut server.datagrams) {
+            self.send(&datagram, self.answer.remote);
+        }
+    }
+
+    /// Sends what is due of the microphone.
+    fn speak(&mut self, now: Instant, report: &mut Report) {
+        let Some(live) = &mut self.live else { return };
+        let mut packets = Vec::new();
+        while live.next_frame <= now {
+            live.next_frame += PTIME;
+            let shut = self.options.mutes_itself && live.muted;
+            let frame = if shut {
+                [0; FRAME]
+            } else {
+                self.options.speech.frame(live.frames as usize * FRAME)
+            };
+            packets.push(live.packet(&frame));
+        }
+        report.sent_packets += packets.len();
+        for packet in packets {
+            self.send(&packet, self.answer.remote);
+        }
+    }
+
+    fn send(&self, datagram: &[u8], to: SocketAddr) {
+        // Loss is allowed; a closed port shows up when receiving.
+        let _ = self.socket.send_to(datagram, to);
+    }
+}
+
+impl Live {
+    fn new(outgoing: Box<Context>, incoming: Box<Context>, now: Instant) -> Self {
+        let settings = EncoderSettings {
+            bitrate_bps: 30_000,
+            complexity: 0,
+            expected_loss_percent: 0,
+        };
+        Self {
+            since: now,
+            outgoing,
+            incoming,
+            association: Association::default(),
+            acknowledge_at: None,
+            encoder: Encoder::new(RATE_HZ, settings).expect("16 kHz is a rate of Opus"),
+            decoder: Decoder::new(RATE_HZ).expect("16 kHz is a rate of Opus"),
+            next_frame: now,
+            frames: 0,
+            muted: false,
+        }
+    }
+
+    /// The next packet of the microphone.
+    fn packet(&mut self, frame: &[i16; FRAME]) -> Vec<u8> {
+        let sequence = u16::try_from(self.frames & 0xffff).expect("16 bits").to_be_bytes();
+        let timestamp = self.frames.wrapping_mul(TICKS).to_be_bytes();
+        self.frames += 1;
+        let mut payload = [0; 1_275];
+        let bytes = self.encoder.encode(frame, &mut payload).expect("20 ms at 16 kHz");
+        let mut packet = [
+            &[0x80, PAYLOAD_TYPE][..],
+            &sequence,
+            &timestamp,
+            &SSRC.to_be_bytes(),
+            &payload[..bytes],
+        ]
+        .concat();
+        self.outgoing.protect(&mut packet);
+        packet
+    }
+
+    fn handle_rtp(&mut self, datagram: &[u8], ssrc: Option<u32>, now: Instant, report: &mut Report) {
+        let plain = match self.incoming.unprotect(datagram) {
+            Ok(plain) => plain,
+            Err(violation) => return report.violate(violation),
+        };
+        let (head, opus) = plain.split_at(12);
+        let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let packet = Packet {
+            at: now - self.since,
+            sequence: u16::from_be_bytes([head[2], head[3]]),
+            timestamp: word(4),
+        };
+        if head[0] != 0x80 {
+            report.violate(format!(
+                "RTP: version, padding, extension and CSRC count are {:#04x}, not 0x80",
+                head[0]
+            ));
+        }
+        if head[1] & 0x7f != PAYLOAD_TYPE {
+            report.violate(format!("RTP: payload type {}", head[1] & 0x7f));
+        }
+        if Some(word(8)) != ssrc {
+            report.violate(format!("RTP: SSRC {}, the answer said {ssrc:?}", word(8)));
+        }
+        if let Some(last) = report.audio.last() {
+            let gap = packet.sequence.wrapping_sub(last.sequence);
+            let ticks = packet.timestamp.wrapping_sub(last.timestamp);
+            // A sender that was late leaves slots out, which the timestamp tells; it never catches up in a burst.
+            if gap != 1 || ticks == 0 || ticks % TICKS != 0 {
+                report.violate(format!(
+                    "RTP: sequence number {gap} and timestamp {ticks} after the last packet"
+                ));
+            }
+        }
+        match opus_ticks(opus) {
+            Some(TICKS) => {}
+            ticks => report.violate(format!("RTP: an Opus packet of {ticks:?} ticks, {TICKS} are wanted")),
+        }
+        report.audio.push(packet);
+        match self.decoder.decode(opus) {
+            Ok(pcm) => {
+                self.muted = !is_silent(pcm);
+                report.pcm.extend_from_slice(pcm);
+            }
+            Err(_) => report.decode_errors += 1,
+        }
+    }
+}
+
+/// Length of a packet at 48 kHz by its first bytes (RFC 6716 section 3.1).
+fn opus_ticks(packet: &[u8]) -> Option<u32> {
+    let toc = packet.first()?;
+    let frame = match toc >> 3 {
+        config @ 0..=11 => [480, 960, 1_920, 2_880][usize::from(config & 3)],
+        config @ 12..=15 => [480, 960][usize::from(config & 1)],
+        config => [120, 240, 480, 960][usize::from(config & 3)],
+    };
+    let frames = match toc & 3 {
+        0 => 1,
+        1 | 2 => 2,
+        _ => u32::from(packet.get(1)? & 0x3f),
+    };
+    Some(frame * frames)
+}

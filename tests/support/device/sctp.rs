@@ -1,0 +1,252 @@
+//! The few hundred lines of SCTP that a microcontroller has, with their shortcomings.
+//!
+//! In: decrypted packets. Out: packets to encrypt, events, and violations: what this implementation would misread or
+//! lose. It sends one INIT and repeats nothing; it reads the first DATA chunk of a packet only; every chunk is a message;
+//! it acknowledges whatever came as if all before it had come, with a window of 2 bytes; everything of its own goes
+//! unordered on stream 0. Sources: RFC 9260 (chunks), RFC 8831 and 8832 (channels), and the device's behaviour.
+
+use serde_json::Value;
+
+const INIT: u8 = 1;
+const INIT_ACK: u8 = 2;
+const SACK: u8 = 3;
+const ABORT: u8 = 6;
+const COOKIE_ECHO: u8 = 10;
+const COOKIE_ACK: u8 = 11;
+const DATA: u8 = 0;
+
+const PORT: [u8; 2] = 5000_u16.to_be_bytes();
+const TAG: [u8; 4] = 0x1234_5678_u32.to_be_bytes();
+const FIRST_TSN: u32 = 1234;
+/// What the INIT promises, before the first acknowledgement says otherwise.
+const WINDOW_AT_FIRST: [u8; 4] = 0x0010_0000_u32.to_be_bytes();
+const WINDOW: [u8; 4] = 2_u32.to_be_bytes();
+const COOKIE_PARAMETER: u16 = 7;
+const HEADER_BYTES: usize = 12;
+const DATA_HEADER_BYTES: usize = 16;
+
+const PPID_CONTROL: u32 = 50;
+const PPID_TEXT: u32 = 51;
+const CHANNEL_ACK: u8 = 2;
+const CHANNEL_OPEN: u8 = 3;
+/// The stream of the one channel.
+const STREAM: u16 = 0;
+const UNORDERED_WHOLE: u8 = 0x07;
+const WHOLE: u8 = 0x03;
+const MESSAGE_BYTES_MAX: usize = 1_000;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The association is up: the device opens its channel.
+    Connected,
+    /// The runner confirmed the channel.
+    ChannelOpen,
+    Message(String),
+    Aborted,
+}
+
+/// What one packet led to.
+#[derive(Debug, Default)]
+pub struct Turn {
+    pub packets: Vec<Vec<u8>>,
+    pub events: Vec<Event>,
+    pub violations: Vec<String>,
+}
+
+#[derive(Default)]
+pub struct Association {
+    remote_tag: [u8; 4],
+    sent_chunks: u32,
+    sent_messages: u16,
+    connected: bool,
+    /// The chunk that is not acknowledged yet.
+    unacknowledged: Option<[u8; 4]>,
+}
+
+impl Association {
+    /// The one INIT, sent right after the handshake.
+    pub fn init(&self) -> Vec<u8> {
+        let tsn = FIRST_TSN.to_be_bytes();
+        let value = [&TAG[..], &WINDOW_AT_FIRST, &[0xff; 4], &tsn].concat();
+        packet([0; 4], &[&chunk(INIT, 0, &value)])
+    }
+
+    /// A text message on the channel.
+    pub fn message(&mut self, text: &str) -> Vec<u8> {
+        self.data(PPID_TEXT, text.as_bytes())
+    }
+
+    /// Acknowledges the last chunk, a while after it came, as a slow device does.
+    pub fn acknowledge(&mut self) -> Option<Vec<u8>> {
+        let tsn = self.unacknowledged.take()?;
+        let value = [&tsn[..], &WINDOW, &[0; 4]].concat();
+        Some(packet(self.remote_tag, &[&chunk(SACK, 0, &value)]))
+    }
+
+    pub fn handle_packet(&mut self, bytes: &[u8]) -> Turn {
+        let mut turn = Turn::default();
+        if bytes.len() < HEADER_BYTES || checksum(bytes) != bytes[8..12] {
+            turn.violations.push("SCTP packet with a wrong CRC32c".into());
+            return turn;
+        }
+        let mut data_chunks = 0;
+        for (kind, flags, value) in chunks(&bytes[HEADER_BYTES..]) {
+            match kind {
+                DATA if data_chunks == 0 => {
+                    data_chunks += 1;
+                    self.handle_data(flags, value, &mut turn);
+                }
+                DATA => turn
+                    .violations
+                    .push("a second DATA chunk in one packet, which is lost".into()),
+                INIT_ACK => self.handle_init_ack(value, &mut turn),
+                COOKIE_ACK if !self.connected => {
+                    self.connected = true;
+                    turn.events.push(Event::Connected);
+                    turn.packets.push(self.open());
+                }
+                SACK | COOKIE_ACK => {}
+                ABORT => turn.events.push(Event::Aborted),
+                INIT | COOKIE_ECHO => turn.violations.push(format!(
+                    "SCTP chunk {kind}: the runner must leave the first step to the device, whose own answer is garbled"
+                )),
+                other => turn
+                    .violations
+                    .push(format!("SCTP chunk {other}, which is never answered")),
+            }
+        }
+        turn
+    }
+
+    fn handle_init_ack(&mut self, value: &[u8], turn: &mut Turn) {
+        let Some((fixed, parameters)) = value.split_at_checked(16) else {
+            turn.violations.push("a short INIT ACK".into());
+            return;
+        };
+        self.remote_tag.copy_from_slice(&fixed[..4]);
+        let mut rest = parameters;
+        while rest.len() >= 4 {
+            let kind = u16::from_be_bytes([rest[0], rest[1]]);
+            let length = usize::from(u16::from_be_bytes([rest[2], rest[3]])).max(4);
+            if kind == COOKIE_PARAMETER && length <= rest.len() {
+                let echo = chunk(COOKIE_ECHO, 0, &rest[4..length]);
+                turn.packets.push(packet(self.remote_tag, &[&echo]));
+                return;
+            }
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        turn.violations.push("an INIT ACK without a cookie".into());
+    }
+
+    fn handle_data(&mut self, flags: u8, value: &[u8], turn: &mut Turn) {
+        let Some((head, content)) = value.split_at_checked(DATA_HEADER_BYTES - 4) else {
+            turn.violations.push("a short DATA chunk".into());
+            return;
+        };
+        let tsn: [u8; 4] = head[..4].try_into().expect("four bytes");
+        let stream = u16::from_be_bytes([head[4], head[5]]);
+        let ppid = u32::from_be_bytes(head[8..12].try_into().expect("four bytes"));
+        if self.unacknowledged.is_some_and(|waiting| waiting != tsn) {
+            turn.violations
+                .push("a second chunk before the first was acknowledged".into());
+        }
+        self.unacknowledged = Some(tsn);
+        if stream != STREAM {
+            turn.violations.push(format!("data on stream {stream}"));
+        }
+        if flags & WHOLE != WHOLE {
+            turn.violations.push(format!(
+                "a message in pieces: flags {flags:#04x}, {} bytes",
+                content.len()
+            ));
+        }
+        match (ppid, content.first()) {
+            (PPID_CONTROL, Some(&CHANNEL_ACK)) => turn.events.push(Event::ChannelOpen),
+            (PPID_CONTROL, Some(&CHANNEL_OPEN)) => turn.violations.push("the runner opens a channel of its own".into()),
+            (PPID_TEXT, _) => {
+                turn.violations.extend(check_message(content));
+                turn.events
+                    .push(Event::Message(String::from_utf8_lossy(content).into_owned()));
+            }
+            _ => turn
+                .violations
+                .push(format!("a message with PPID {ppid}, which is dropped")),
+        }
+    }
+
+    /// Asks for the channel: reliable and ordered, without a protocol.
+    fn open(&mut self) -> Vec<u8> {
+        let label = b"rtvi-ai";
+        let length = u16::try_from(label.len()).expect("short").to_be_bytes();
+        let fixed = [CHANNEL_OPEN, 0, 0, 0, 0, 0, 0, 0];
+        self.data(PPID_CONTROL, &[&fixed[..], &length, &[0, 0], label].concat())
+    }
+
+    fn data(&mut self, ppid: u32, content: &[u8]) -> Vec<u8> {
+        let tsn = (FIRST_TSN + self.sent_chunks).to_be_bytes();
+        let sequence = self.sent_messages.to_be_bytes();
+        self.sent_chunks += 1;
+        self.sent_messages += 1;
+        let head = [&tsn[..], &STREAM.to_be_bytes(), &sequence, &ppid.to_be_bytes()].concat();
+        packet(
+            self.remote_tag,
+            &[&chunk(DATA, UNORDERED_WHOLE, &[&head, content].concat())],
+        )
+    }
+}
+
+/// What the firmware's message handler needs, or crashes for want of.
+fn check_message(content: &[u8]) -> Vec<String> {
+    let mut violations = Vec::new();
+    if content.len() > MESSAGE_BYTES_MAX {
+        violations.push(format!(
+            "a message of {} bytes, {MESSAGE_BYTES_MAX} are safe",
+            content.len()
+        ));
+    }
+    let json: Value = serde_json::from_slice(content).unwrap_or_default();
+    match json["type"].as_str() {
+        None => violations.push(format!(
+            "a message without a string `type`: {}",
+            String::from_utf8_lossy(content)
+        )),
+        Some("bot-tts-text") if !json["data"]["text"].is_string() => {
+            violations.push("bot-tts-text without a string `data.text`".into());
+        }
+        Some(_) => {}
+    }
+    violations
+}
+
+/// Type, flags and value of each chunk.
+fn chunks(mut rest: &[u8]) -> Vec<(u8, u8, &[u8])> {
+    let mut found = Vec::new();
+    while rest.len() >= 4 {
+        let length = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+        let Some(value) = rest.get(4..length) else { break };
+        found.push((rest[0], rest[1], value));
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    found
+}
+
+fn chunk(kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).expect("below the MTU").to_be_bytes();
+    let mut bytes = [&[kind, flags][..], &length, value].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn packet(tag: [u8; 4], chunks: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = [&PORT[..], &PORT, &tag, &[0; 4], &chunks.concat()].concat();
+    let check = checksum(&bytes);
+    bytes[8..12].copy_from_slice(&check);
+    bytes
+}
+
+/// CRC32c over the packet with the checksum field at zero, as it stands in the packet.
+fn checksum(bytes: &[u8]) -> [u8; 4] {
+    let mut blank = bytes.to_vec();
+    blank[8..12].fill(0);
+    super::crc(&blank, 0x82f6_3b78).to_le_bytes()
+}

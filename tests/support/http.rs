@@ -1,0 +1,86 @@
+//! The smallest HTTP/1.1 client: one request, one connection, standard library only.
+//!
+//! In: an address, a request. Out: the reply as it came, with the few facts a strict client checks: status, header
+//! lines, whether the body was chunked, and its bytes. It gives up after [`PATIENCE`], which no test relies on.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// The whole exchange of a microcontroller ends after this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(n, _)| n == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e} in reply {}: {}", self.status, self.text()))
+    }
+}
+
+/// Sends one request; `headers` are whole lines without the line end. Adds `Host`, `Connection` and the length.
+pub fn request(addr: SocketAddr, method: &str, target: &str, headers: &[&str], body: &[u8]) -> io::Result<Reply> {
+    let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n");
+    for line in headers {
+        head.push_str(line);
+        head.push_str("\r\n");
+    }
+    if !body.is_empty() || method != "GET" {
+        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    head.push_str("\r\n");
+    exchange(addr, &[head.as_bytes(), body].concat())
+}
+
+pub fn get(addr: SocketAddr, target: &str) -> Reply {
+    request(addr, "GET", target, &[], b"").expect("the runner answers")
+}
+
+/// Writes `bytes` as they are and reads until the peer closes.
+pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
+    let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(bytes)?;
+    let mut raw = Vec::new();
+    stream.read_to_end(&mut raw)?;
+    parse(&raw).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, String::from_utf8_lossy(&raw).into_owned()))
+}
+
+fn parse(raw: &[u8]) -> Option<Reply> {
+    let end = raw.windows(4).position(|w| w == b"\r\n\r\n")?;
+    let mut lines = std::str::from_utf8(&raw[..end]).ok()?.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let headers: Vec<(String, String)> = lines
+        .map(|line| {
+            line.split_once(':')
+                .map(|(n, v)| (n.to_lowercase(), v.trim().to_owned()))
+        })
+        .collect::<Option<_>>()?;
+    let mut reply = Reply {
+        status,
+        headers,
+        body: raw[end + 4..].to_vec(),
+    };
+    if let Some(length) = reply.header("content-length") {
+        reply.body.truncate(length.parse().ok()?);
+    }
+    Some(reply)
+}

@@ -1,0 +1,224 @@
+//! [`TestRunner`]: the real binary on free ports, for the time of one test.
+//!
+//! In: the options after `--port 0 --rtc-port 0`. Out: the address it listens on, as it says on standard output, and its
+//! log. It is killed when dropped, so a failing test leaves nothing behind. It starts in a folder of its own and without
+//! the runner's variables, so that the developer's settings do not reach it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::http;
+
+/// How long a test waits for something that must happen, on the slowest and busiest machine it may run on.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct TestRunner {
+    child: Child,
+    pub addr: SocketAddr,
+    log: Arc<Mutex<Vec<String>>>,
+    folder: PathBuf,
+}
+
+/// What a run that was to end by itself left behind.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl TestRunner {
+    /// Starts the binary and waits until it listens.
+    pub fn start(args: &[&str]) -> Self {
+        let folder = folder();
+        let mut child = command(&folder)
+            .args(["--port", "0", "--rtc-port", "0"])
+            .args(args)
+            .spawn()
+            .expect("the binary was built for this test");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let kept = log.clone();
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                kept.lock().expect("no holder panics").push(line);
+            }
+        });
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (said, heard) = mpsc::channel();
+        thread::spawn(move || {
+            // Read to the end: a full pipe would stop the runner.
+            for line in stdout.lines().map_while(Result::ok) {
+                if let Some((_, url)) = line.split_once("listening on http://") {
+                    let _ = said.send(url.trim().to_owned());
+                }
+            }
+        });
+        let mut runner = Self {
+            child,
+            addr: ([127, 0, 0, 1], 0).into(),
+            log,
+            folder,
+        };
+        match heard.recv_timeout(PATIENCE) {
+            Ok(url) => runner.addr = ipv4(&url),
+            Err(RecvTimeoutError::Timeout) => panic!("the runner never said where it listens: {}", runner.log()),
+            Err(RecvTimeoutError::Disconnected) => panic!("the runner ended at start: {}", runner.log()),
+        }
+        runner
+    }
+
+    /// Runs the binary with `args` alone until it ends by itself.
+    pub fn run(args: &[&str]) -> Ended {
+        let folder = folder();
+        let mut child = command(&folder)
+            .args(args)
+            .spawn()
+            .expect("the binary was built for this test");
+        let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+        let stdout = thread::spawn(move || {
+            let mut text = String::new();
+            out.read_to_string(&mut text).map(|_| text)
+        });
+        let stderr = thread::spawn(move || {
+            let mut text = String::new();
+            err.read_to_string(&mut text).map(|_| text)
+        });
+        let status = wait(&mut child);
+        if status.is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&folder);
+        let text = |reader: thread::JoinHandle<std::io::Result<String>>| {
+            reader
+                .join()
+                .expect("a reader does not panic")
+                .expect("output is UTF-8")
+        };
+        let ended = Ended {
+            code: status.and_then(|s| s.code()),
+            stdout: text(stdout),
+            stderr: text(stderr),
+        };
+        assert!(
+            status.is_some(),
+            "the runner was to end by itself with {args:?}: {ended:?}"
+        );
+        ended
+    }
+
+    /// Live sessions as `/status` tells them.
+    pub fn sessions(&self) -> u64 {
+        let status = http::get(self.addr, "/status").json();
+        status["sessions"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no sessions in {status}"))
+    }
+
+    /// Waits until as many sessions live as asked for, or fails the test.
+    pub fn wait_for_sessions(&self, wanted: u64) {
+        let start = Instant::now();
+        loop {
+            let live = self.sessions();
+            if live == wanted {
+                return;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{live} sessions live, {wanted} wanted; log:\n{}",
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Everything it wrote to standard error.
+    pub fn log(&self) -> String {
+        self.log.lock().expect("no holder panics").join("\n")
+    }
+
+    /// Sends a signal by its name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        // The shell has `kill` built in; the standard library cannot send signals and some images lack the program.
+        let command = format!("kill -{name} {}", self.child.id());
+        let status = Command::new("sh")
+            .args(["-c", &command])
+            .status()
+            .expect("there is a shell");
+        assert!(status.success(), "signal {name} was not delivered");
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        wait(&mut self.child).unwrap_or_else(|| panic!("the runner did not end; log:\n{}", self.log()))
+    }
+}
+
+impl Drop for TestRunner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("---- log of the runner\n{}", self.log());
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn command(folder: &PathBuf) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_edge-runner"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("RUNNER_") || text.starts_with("PIPECAT_") || text == "RUST_LOG" {
+            command.env_remove(&name);
+        }
+    }
+    command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A fresh, empty folder.
+fn folder() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!(
+        "runner-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    );
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).expect("the build's folder is writable");
+    path
+}
+
+fn ipv4(url: &str) -> SocketAddr {
+    let authority = url.trim_end_matches('/');
+    let mut found = authority
+        .to_socket_addrs()
+        .unwrap_or_else(|e| panic!("{e}: {authority}"));
+    found
+        .find(SocketAddr::is_ipv4)
+        .unwrap_or_else(|| panic!("no IPv4 address in {authority}"))
+}
+
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait().expect("the child is ours") {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
