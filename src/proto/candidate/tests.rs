@@ -1,0 +1,295 @@
+//! Which candidates of a peer are used and why not, and what machines of all kinds offer.
+
+use super::*;
+use str0m::Candidate;
+
+const NO_LOOPBACK: RemotePolicy = RemotePolicy {
+    loopback_offered: false,
+};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn ips(text: &[&str]) -> Vec<IpAddr> {
+    text.iter().copied().map(ip).collect()
+}
+
+/// What is used reads well to str0m, and means the same to it.
+#[test]
+fn usable_candidates_come_out_in_one_spelling() {
+    let normal = "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host";
+    for (text, expected) in [
+        (normal, normal),
+        ("candidate:1 1 UDP 2122194687 192.0.2.2 36127 typ host", normal),
+        ("1 1 udp 2122194687 192.0.2.2 36127 typ host", normal),
+        ("a=candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host\r\n", normal),
+        ("  candidate:1  1 udp  2122194687 192.0.2.2 36127 typ host ", normal),
+        ("candidate:1 1 udp 2122194687 ::ffff:192.0.2.2 36127 typ host", normal),
+        (
+            "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host generation 0 network-id 1",
+            normal,
+        ),
+        (
+            "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host generation",
+            normal,
+        ),
+        (
+            "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host generation 0 ufrag NuVJ network-id 1",
+            "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host ufrag NuVJ",
+        ),
+        (
+            "candidate:7 1 udp 1686052607 203.0.113.5 41775 typ srflx raddr 0.0.0.0 rport 0",
+            "candidate:7 1 udp 1686052607 203.0.113.5 41775 typ srflx",
+        ),
+        (
+            "candidate:8 1 udp 41885439 203.0.113.6 50000 typ relay raddr fe80::1%eth0 rport x",
+            "candidate:8 1 udp 41885439 203.0.113.6 50000 typ relay",
+        ),
+        (
+            "candidate:9 1 udp 2122262783 2001:DB8:0::21 54401 typ host",
+            "candidate:9 1 udp 2122262783 2001:db8::21 54401 typ host",
+        ),
+        (
+            "candidate:9 1 udp 1 fd12::1 1 typ prflx",
+            "candidate:9 1 udp 1 fd12::1 1 typ prflx",
+        ),
+        (
+            "candidate:9 1 udp 0 10.0.0.1 53 typ host",
+            "candidate:9 1 udp 1 10.0.0.1 53 typ host",
+        ),
+        (
+            "candidate:9 1 udp 4294967295 10.0.0.1 65535 typ host",
+            "candidate:9 1 udp 2147483647 10.0.0.1 65535 typ host",
+        ),
+    ] {
+        let usable = parse_remote(text, &NO_LOOPBACK).unwrap_or_else(|why| panic!("{text}: {why}"));
+        assert_eq!(usable.text, expected);
+        let read = Candidate::from_sdp_string(&usable.text).expect("str0m reads it");
+        assert_eq!(read.addr(), usable.addr);
+        assert_eq!(parse_remote(&usable.text, &NO_LOOPBACK), Ok(usable));
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_ignored_with_a_reason() {
+    let with = |address: &str| format!("candidate:1 1 udp 1 {address} 9000 typ host");
+    for (text, why) in [
+        (String::new(), Ignored::EndOfCandidates),
+        (" \r\n".into(), Ignored::EndOfCandidates),
+        ("a=end-of-candidates".into(), Ignored::EndOfCandidates),
+        ("candidate:".into(), Ignored::EndOfCandidates),
+        ("candidate:1 1 udp 1 192.0.2.1 9000 typ".into(), Ignored::Malformed),
+        (
+            "candidate:1 1 udp 1 192.0.2.1 9000 type host".into(),
+            Ignored::Malformed,
+        ),
+        (
+            "candidate:1 1 udp 1 192.0.2.1 9000 typ guest".into(),
+            Ignored::Malformed,
+        ),
+        ("candidate:1 1 udp x 192.0.2.1 9000 typ host".into(), Ignored::Malformed),
+        (
+            "candidate:1 1 udp 4294967296 192.0.2.1 9000 typ host".into(),
+            Ignored::Malformed,
+        ),
+        (
+            "candidate:1 1 udp 1 192.0.2.1 65536 typ host".into(),
+            Ignored::Malformed,
+        ),
+        (
+            "candidate:1 -1 udp 1 192.0.2.1 9000 typ host".into(),
+            Ignored::Malformed,
+        ),
+        (
+            format!("candidate:{} 1 udp 1 192.0.2.1 9 typ host", "f".repeat(33)),
+            Ignored::Malformed,
+        ),
+        (
+            "candidate:\u{7f} 1 udp 1 192.0.2.1 9000 typ host".into(),
+            Ignored::Malformed,
+        ),
+        ("candidate:1 2 udp 1 192.0.2.1 9000 typ host".into(), Ignored::Component),
+        (
+            "candidate:1 1 tcp 1 192.0.2.1 9 typ host tcptype active".into(),
+            Ignored::Transport,
+        ),
+        (
+            "candidate:1 1 ssltcp 1 192.0.2.1 443 typ host".into(),
+            Ignored::Transport,
+        ),
+        ("candidate:1 1 udp 1 192.0.2.1 0 typ host".into(), Ignored::Port),
+        (with("6d1f2c84-3b0a-4e57.local"), Ignored::Mdns),
+        (with("PRINTER.LOCAL."), Ignored::Mdns),
+        (with("metadata.example.com"), Ignored::Name),
+        (with("192.0.2.256"), Ignored::Malformed),
+        (with("[2001:db8::1]"), Ignored::Malformed),
+        (with("fe80::1%eth0"), Ignored::Malformed),
+        (with("0.0.0.0"), Ignored::Address(ip("0.0.0.0"))),
+        (with("0.1.2.3"), Ignored::Address(ip("0.1.2.3"))),
+        (with("255.255.255.255"), Ignored::Address(ip("255.255.255.255"))),
+        (with("224.0.0.251"), Ignored::Address(ip("224.0.0.251"))),
+        (with("::"), Ignored::Address(ip("::"))),
+        (with("::ffff:224.0.0.1"), Ignored::Address(ip("224.0.0.1"))),
+        (with("ff02::fb"), Ignored::Address(ip("ff02::fb"))),
+        (with("fe80::1"), Ignored::Address(ip("fe80::1"))),
+        (with("127.0.0.2"), Ignored::Loopback(ip("127.0.0.2"))),
+        (with("::1"), Ignored::Loopback(ip("::1"))),
+        (with("::ffff:127.0.0.1"), Ignored::Loopback(ip("127.0.0.1"))),
+    ] {
+        assert_eq!(parse_remote(&text, &NO_LOOPBACK), Err(why), "{text}");
+        assert!(!why.to_string().is_empty());
+    }
+}
+
+/// loopback candidates count only when the runner itself offers loopback.
+#[test]
+fn loopback_is_used_where_it_is_offered() {
+    let policy = RemotePolicy { loopback_offered: true };
+    for address in ["127.0.0.1", "::1"] {
+        let usable = parse_remote(&format!("candidate:1 1 udp 1 {address} 9000 typ host"), &policy);
+        assert_eq!(usable.expect("usable").addr, SocketAddr::new(ip(address), 9000));
+    }
+}
+
+#[test]
+fn a_candidate_is_read_up_to_its_cap() {
+    let text = |bytes: usize| format!("{:bytes$}", "candidate:1 1 udp 1 192.0.2.1 9000 typ host x");
+    assert!(parse_remote(&text(CANDIDATE_BYTES_MAX), &NO_LOOPBACK).is_ok());
+    assert_eq!(
+        parse_remote(&text(CANDIDATE_BYTES_MAX + 1), &NO_LOOPBACK),
+        Err(Ignored::TooLong)
+    );
+    let ufrag = |bytes: usize| format!("candidate:1 1 udp 1 192.0.2.1 9 typ host ufrag {}", "u".repeat(bytes));
+    let kept = |bytes| parse_remote(&ufrag(bytes), &NO_LOOPBACK).expect("usable").text == ufrag(bytes);
+    assert!(kept(ICE_UFRAG_BYTES_MAX) && !kept(ICE_UFRAG_BYTES_MAX + 1));
+}
+
+fn interfaces(list: &[(&str, &str)]) -> Vec<Interface> {
+    let interface = |(name, address): &(&str, &str)| Interface {
+        name: (*name).to_owned(),
+        addr: ip(address),
+    };
+    list.iter().map(interface).collect()
+}
+
+fn busy_machine() -> Vec<Interface> {
+    interfaces(&[
+        ("lo", "127.0.0.1"),
+        ("lo", "::1"),
+        ("tailscale0", "100.64.3.2"),
+        ("docker0", "172.17.0.1"),
+        ("br-0123456789ab", "172.18.0.1"),
+        ("veth12ab", "fe80::5"),
+        ("wlan0", "2001:db8::20"),
+        ("wlan0", "fd00::20"),
+        ("wlan0", "fe80::20"),
+        ("wg0", "fd99::2"),
+        ("br-lan", "192.168.1.20"),
+        ("eth0", "169.254.7.7"),
+        ("eth0", "::ffff:192.168.1.21"),
+        ("eth0", "192.168.1.20"),
+    ])
+}
+
+fn offered(list: &[Interface], host: Host, extra: &[IpAddr]) -> Vec<IpAddr> {
+    let policy = LocalPolicy {
+        host,
+        embedded: None,
+        extra,
+    };
+    local_addresses(list, policy)
+}
+
+const ALL: [&str; 6] = [
+    "192.168.1.20",
+    "192.168.1.21",
+    "100.64.3.2",
+    "2001:db8::20",
+    "fd00::20",
+    "fd99::2",
+];
+
+/// IPv4 first, neighbours before tunnels, loopback last; what serves containers or needs a link's name is left out.
+#[test]
+fn localhost_offers_every_interface_and_then_loopback() {
+    let mut expected = ALL.to_vec();
+    expected.extend(["127.0.0.1", "::1"]);
+    assert_eq!(offered(&busy_machine(), Host::Localhost, &[]), ips(&expected));
+    let mut expected = ALL.to_vec();
+    expected.push("127.0.0.1");
+    assert_eq!(
+        offered(&busy_machine(), Host::Address(ip("127.0.0.1")), &[]),
+        ips(&expected)
+    );
+    assert_eq!(offered(&[], Host::Localhost, &[]), ips(&["127.0.0.1"]));
+}
+
+#[test]
+fn an_unspecified_host_offers_the_interfaces_of_its_family() {
+    assert_eq!(
+        offered(&busy_machine(), Host::Address(ip("0.0.0.0")), &[]),
+        ips(&ALL[..3])
+    );
+    assert_eq!(offered(&busy_machine(), Host::Address(ip("::")), &[]), ips(&ALL[3..]));
+}
+
+#[test]
+fn a_specific_host_is_offered_alone() {
+    let address = ip("192.168.1.21");
+    assert_eq!(offered(&busy_machine(), Host::Address(address), &[]), [address]);
+    assert_eq!(
+        offered(&[], Host::Address(ip("203.0.113.9")), &[]),
+        ips(&["203.0.113.9"])
+    );
+}
+
+/// nothing stands beside the address of `--embedded`, whatever else is known.
+#[test]
+fn embedded_offers_its_one_address() {
+    for address in [Ipv4Addr::new(192, 168, 1, 20), Ipv4Addr::LOCALHOST] {
+        let policy = LocalPolicy {
+            host: Host::Address(address.into()),
+            embedded: Some(address),
+            extra: &ips(&["203.0.113.9"]),
+        };
+        assert_eq!(local_addresses(&busy_machine(), policy), [IpAddr::V4(address)]);
+    }
+}
+
+#[test]
+fn further_addresses_come_first_and_once() {
+    let extra = ips(&["203.0.113.9", "100.64.3.2", "203.0.113.9"]);
+    let expected = ips(&["203.0.113.9", "100.64.3.2", "192.168.1.20", "192.168.1.21"]);
+    assert_eq!(offered(&busy_machine(), Host::Address(ip("0.0.0.0")), &extra), expected);
+    let extra = ips(&["127.0.0.1"]);
+    assert_eq!(offered(&[], Host::Localhost, &extra), extra);
+}
+
+/// A runner in a strange place offers what there is rather than nothing.
+#[test]
+fn a_machine_with_nothing_better_offers_the_rest() {
+    let containers = interfaces(&[("lo", "127.0.0.1"), ("docker0", "172.17.0.1"), ("vnet1", "10.1.1.1")]);
+    let any = Host::Address(ip("0.0.0.0"));
+    assert_eq!(offered(&containers, any, &[]), ips(&["172.17.0.1", "10.1.1.1"]));
+    let alone = interfaces(&[("lo", "::1"), ("lo", "127.0.0.1"), ("eth0", "169.254.1.1")]);
+    assert_eq!(offered(&alone, any, &[]), ips(&["127.0.0.1", "::1"]));
+}
+
+/// The cap takes from the interfaces, never loopback: the browser on the same machine needs it.
+#[test]
+fn the_number_of_addresses_has_a_cap() {
+    let many: Vec<Interface> = (0..=u8::MAX)
+        .map(|n| Interface {
+            name: "eth0".into(),
+            addr: ip(&format!("10.0.0.{n}")),
+        })
+        .collect();
+    let found = offered(&many, Host::Localhost, &[]);
+    assert_eq!(found.len(), LOCAL_ADDRESSES_MAX);
+    assert_eq!(found.last(), Some(&ip("127.0.0.1")));
+    let found = offered(&many[..LOCAL_ADDRESSES_MAX], Host::Address(ip("0.0.0.0")), &[]);
+    assert_eq!(found.len(), LOCAL_ADDRESSES_MAX);
+    let found = offered(&many, Host::Address(ip("0.0.0.0")), &[]);
+    assert_eq!(found.len(), LOCAL_ADDRESSES_MAX);
+}
