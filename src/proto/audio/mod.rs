@@ -13,3 +13,4 @@ pub mod opus;
 pub mod pacer;
 pub mod resample;
 pub mod speaker;
+pub mod vad;
