@@ -209,7 +209,7 @@ fn a_profile_elsewhere_is_left_alone() {
     assert!(prepared.contains("a=note:UDP/TLS/RTP/SAVP 111\r\n"));
 }
 
-/// The variants that devices were seen to send: each is answered, and the answer is safe for a device.
+/// the variants that devices were seen to send; each is answered, and the answer is safe for a device.
 #[test]
 fn every_variant_of_a_device_gets_a_safe_answer() {
     let no_channel = DEVICE.split("m=application").next().expect("a part").to_owned();
@@ -424,7 +424,7 @@ fn answers_become_what_the_golden_files_say() {
     }
 }
 
-/// Addresses are compared as addresses: neither a prefix nor a foundation nor a priority is one.
+/// addresses are compared as addresses, neither a prefix nor a foundation nor a priority is one.
 #[test]
 fn an_address_that_starts_like_the_hosts_is_another() {
     let answer = STR0M
@@ -449,7 +449,7 @@ fn an_address_that_starts_like_the_hosts_is_another() {
     assert!(none.to_string().contains("10.0.0.2"), "{none}");
 }
 
-/// With many interfaces a device gets one candidate, and a browser all of the host's.
+/// with many interfaces a device gets one candidate, and a browser all of the host's.
 #[test]
 fn one_candidate_is_left_of_many() {
     let line = |n: usize| format!("a=candidate:{n} 1 udp 1 192.0.2.{} 7860 typ host\r\n", n % 12);
