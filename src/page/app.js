@@ -194,7 +194,7 @@ async function lookForRunner() {
 	} catch (error) {
 		if (pill.dataset.ok !== 'false') log('error', `/status: ${error.message}`);
 		runner = null;
-		pill.textContent = 'The runner does not answer';
+		pill.textContent = 'No answer';
 	}
 	pill.dataset.ok = Boolean(runner);
 	options.setStatus(runner);
