@@ -21,6 +21,9 @@ pub const ENCODER_RATES_HZ: [u32; 4] = [8_000, 12_000, 16_000, 24_000];
 /// The rate at which the codec decodes, in hertz. At a lower one it folds what lies above its band back into it.
 const DECODED_HZ: u32 = 48_000;
 
+/// The rate at which it may decode as long as nothing lies above: a third of the cost, and no change of the rate behind it.
+const DECODED_NARROW_HZ: u32 = 16_000;
+
 /// RTP clock of Opus in hertz, whatever the PCM rate (RFC 7587 section 4.1).
 pub const RTP_CLOCK_HZ: u32 = 48_000;
 
@@ -170,6 +173,8 @@ impl Encoder {
 /// Decodes a stream of Opus packets to mono PCM, and fills in for packets that were lost.
 pub struct Decoder {
     codec: OpusDecoder,
+    /// The rate at which `codec` decodes, and the one that was asked for.
+    codec_hz: u32,
     rate_hz: u32,
     resampler: Option<Resampler>,
     decoded: Vec<i16>,
@@ -187,10 +192,17 @@ impl Decoder {
         if !RATES_HZ.contains(&rate_hz) {
             return Err(OpusError::DecoderRate { rate_hz });
         }
+        // A microcontroller, and much else, sends nothing above 8 kHz.
+        let codec_hz = if rate_hz == DECODED_NARROW_HZ {
+            DECODED_NARROW_HZ
+        } else {
+            DECODED_HZ
+        };
         Ok(Self {
-            codec: OpusDecoder::new(DECODED_HZ as i32, 1).map_err(|_| OpusError::Codec)?,
+            codec: OpusDecoder::new(codec_hz as i32, 1).map_err(|_| OpusError::Codec)?,
+            codec_hz,
             rate_hz,
-            resampler: (rate_hz != DECODED_HZ).then(|| Resampler::new(DECODED_HZ, rate_hz)),
+            resampler: (rate_hz != codec_hz).then(|| Resampler::new(codec_hz, rate_hz)),
             decoded: Vec::new(),
             resampled: Vec::new(),
             packet_ticks: RTP_CLOCK_HZ / 50,
@@ -209,6 +221,9 @@ impl Decoder {
     pub fn decode(&mut self, packet: &[u8]) -> Result<&[i16], OpusError> {
         let refused = OpusError::Packet { bytes: packet.len() };
         let ticks = packet_ticks(packet).ok_or(refused)?;
+        if self.codec_hz < DECODED_HZ && is_wide(packet) {
+            self.widen()?;
+        }
         let samples = self.prepare(ticks);
         self.codec
             .decode_s16(packet, samples, &mut self.decoded)
@@ -246,9 +261,17 @@ impl Decoder {
         Ok(self.pcm())
     }
 
+    /// Goes on with the rate that holds every packet. What the codec remembers is lost, once in a session.
+    fn widen(&mut self) -> Result<(), OpusError> {
+        self.codec = OpusDecoder::new(DECODED_HZ as i32, 1).map_err(|_| OpusError::Codec)?;
+        self.codec_hz = DECODED_HZ;
+        self.resampler = Some(Resampler::new(DECODED_HZ, self.rate_hz));
+        Ok(())
+    }
+
     /// Makes room for `ticks` of zeros: what the codec leaves out is silence, never an older frame.
     fn prepare(&mut self, ticks: u32) -> usize {
-        let samples = (ticks / (RTP_CLOCK_HZ / DECODED_HZ)) as usize;
+        let samples = (ticks / (RTP_CLOCK_HZ / self.codec_hz)) as usize;
         self.decoded.clear();
         self.decoded.resize(samples, 0);
         samples
@@ -309,6 +332,11 @@ pub fn has_fec(packet: &[u8]) -> bool {
     let middle = header & (0x80 >> activity_bits) != 0;
     let side = toc & 4 != 0 && header & (0x80 >> (2 * activity_bits + 1)) != 0;
     middle || side
+}
+
+/// Tells whether a packet codes anything above 8 kHz (RFC 6716 table 2: hybrid, and CELT of the two upper bands).
+fn is_wide(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|toc| matches!(toc >> 3, 12..16 | 24..32))
 }
 
 /// Ticks of one frame by the configuration in the packet's first byte (RFC 6716 table 2).

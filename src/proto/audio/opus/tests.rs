@@ -308,6 +308,26 @@ fn what_lies_above_the_band_does_not_come_back_below() {
 }
 
 #[test]
+fn a_stream_may_widen_at_any_time() {
+    let narrow = packets(16_000, EncoderSettings::default());
+    let wide = packets(24_000, EncoderSettings::default());
+    assert!(!is_wide(&narrow[FRAMES - 1]) && is_wide(&wide[FRAMES - 1]));
+    let mut decoder = Decoder::new(16_000).unwrap();
+    hear(&mut decoder, &narrow);
+    let said: Vec<i16> = (0..FRAMES).flat_map(|frame| voice(16_000, frame)).collect();
+    let mut heard = Vec::new();
+    for packet in wide.iter().chain(&narrow) {
+        heard.extend_from_slice(decoder.decode(packet).unwrap());
+    }
+    assert_eq!(heard.len(), 2 * said.len());
+    for part in [&heard[..said.len()], &heard[said.len()..]] {
+        let snr = snr_db(&said, part, 16_000);
+        assert!(snr > 5.0, "{snr:.1} dB");
+    }
+    assert_eq!(decoder.conceal().unwrap().len(), 320);
+}
+
+#[test]
 fn wideband_codes_nothing_above_8_khz() {
     for (wideband, hybrid) in [(true, false), (false, true)] {
         let mut encoder = Encoder::new(24_000, EncoderSettings::default()).unwrap();
