@@ -5,7 +5,6 @@
 //! has spoken or written for the idle time. It transcribes nothing and claims nothing: it says how long you spoke.
 //! The body of `/start` may hold `{"greeting": false}`. PCM is 16 kHz both ways.
 
-mod ear;
 mod listener;
 mod sound;
 
@@ -19,8 +18,8 @@ use tokio::time::sleep_until;
 
 use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::limits::{PARROT_LEVEL_INTERVAL, PARROT_SPOKEN_MIN};
+use crate::proto::audio::vad::Vad;
 use crate::rtvi::{ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
-use ear::EnergyEar;
 use listener::{Ear, Listener, Turn, Utterance};
 
 /// What speech needs, and what costs least.
@@ -32,7 +31,7 @@ const RATE_HZ: u32 = 16_000;
 /// [`crate::bot::MissingField`] in a session without media.
 pub async fn parrot(mut args: RunnerArguments) -> Result<(), BotError> {
     let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ))?;
-    let mut parrot = Parrot::new(talk, &args, EnergyEar::new(), now());
+    let mut parrot = Parrot::new(talk, &args, Vad::new(RATE_HZ), now());
     loop {
         let deadline = parrot.poll_timeout().into();
         let turn = tokio::select! {
@@ -50,6 +49,12 @@ pub async fn parrot(mut args: RunnerArguments) -> Result<(), BotError> {
         if turn.is_break() {
             return Ok(());
         }
+    }
+}
+
+impl Ear for Vad {
+    fn hears_speech(&mut self, pcm: &[i16]) -> bool {
+        Vad::hears_speech(self, pcm)
     }
 }
 

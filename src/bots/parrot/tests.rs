@@ -549,28 +549,25 @@ fn whatever_happens_turns_alternate_and_nothing_grows() {
     );
 }
 
-/// The loop around it: the time that passes is tokio's, and it passes at once.
+/// The loop around it, with the real ear and a real voice: the time that passes is tokio's, and it passes at once.
 #[tokio::test(start_paused = true)]
-async fn the_loop_repeats_and_leaves_when_nobody_speaks() {
+async fn the_loop_repeats_two_sentences_and_leaves_when_nobody_speaks() {
     let (caller, args) = Caller::new(false, json!({"greeting": false}));
     let began = tokio::time::Instant::now();
     let bot = async {
         parrot(args).await.expect("a good end");
         began.elapsed()
     };
+    let said = sentences();
     let call = async {
-        let mut heard = Vec::new();
+        let room = |ms: usize| [3_i16, -3].repeat(ms * 8);
         let mut audible = false;
+        let mut heard = Vec::new();
         let mut ticks = tokio::time::interval(FRAME_TIME);
         caller.link.push(Event::Joined);
-        for count in 0..250_u64 {
+        for frame in [room(1_000), said.clone(), room(5_000)].concat().chunks(FRAME) {
             ticks.tick().await;
-            let sample = |at: usize| voice_like(count as usize * FRAME + at);
-            let frame: [i16; FRAME] = std::array::from_fn(sample);
-            let speaks = (50..100).contains(&count);
-            caller
-                .link
-                .push_audio(if speaks { &frame } else { &[0; FRAME] }, RATE_HZ);
+            caller.link.push_audio(frame, RATE_HZ);
             let taken = caller.link.take_audio(&mut heard, FRAME);
             if (taken > 0) != audible {
                 audible = taken > 0;
@@ -584,24 +581,23 @@ async fn the_loop_repeats_and_leaves_when_nobody_speaks() {
         heard
     };
     let (lasted, heard) = tokio::join!(bot, call);
-    let said: Vec<i16> = (50 * FRAME..100 * FRAME).map(voice_like).collect();
     let start = heard
         .windows(64)
         .position(|window| window == &said[..64])
         .expect("the first syllable");
+    assert!(start <= 300 * 16, "and no more than the lead before it");
     assert_eq!(heard[start..start + said.len()], said[..]);
-    let quiet = Duration::from_secs(5) - Duration::from_millis(2_000);
-    assert!(
-        lasted >= BOT_IDLE && lasted <= BOT_IDLE + Duration::from_secs(5) + quiet,
-        "{lasted:?}"
-    );
+    // One second of room, 2.5 of voice, 0.7 of pause, and its own voice of 3.0: from there the idle time counts.
+    let quiet_from = lasted - BOT_IDLE;
+    let expected = Duration::from_millis(6_900)..Duration::from_millis(7_400);
+    assert!(expected.contains(&quiet_from), "{quiet_from:?}");
 }
 
-/// Something like a vowel at 16 kHz: a pitch of 150 Hz with harmonics, as loud as a near voice.
-fn voice_like(at: usize) -> i16 {
-    let phase = at as f32 * std::f32::consts::TAU * 150.0 / RATE_HZ as f32;
-    let wave: f32 = (1..=8)
-        .map(|harmonic| (phase * harmonic as f32).sin() / harmonic as f32)
-        .sum();
-    (wave * 5_000.0) as i16
+/// Two sentences, 16 kHz; see `tests/data/audio/README.md`.
+fn sentences() -> Vec<i16> {
+    let bytes = include_bytes!("../../../tests/data/audio/speech.raw");
+    bytes
+        .chunks_exact(2)
+        .map(|sample| i16::from_le_bytes([sample[0], sample[1]]))
+        .collect()
 }
