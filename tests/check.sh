@@ -22,7 +22,7 @@ for stage in $stages; do
     lint) cargo clippy --quiet --all-targets -- -D warnings ;;
     doc) RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items ;;
     test) cargo test --quiet ;;
-    fuzz) cargo check --quiet --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
+    fuzz) cargo check --quiet --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
     size)
         release
         printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary
