@@ -98,7 +98,9 @@ impl Speaker {
     /// Lets `take` append at most so many samples as there is room for, and tells whether any came.
     pub fn pull(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
         self.taken.clear();
-        let room = self.pacer.room() as u64 * u64::from(self.rate_hz) / u64::from(encoder_rate_hz(self.rate_hz));
+        // One sample less than there is room for: a piece may come out one sample longer than its share.
+        let room = self.pacer.room().saturating_sub(usize::from(self.resampler.is_some())) as u64;
+        let room = room * u64::from(self.rate_hz) / u64::from(encoder_rate_hz(self.rate_hz));
         let came = take(&mut self.taken, room as usize) > 0;
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -155,4 +157,127 @@ fn encoder(rate_hz: u32, device: bool) -> Option<SpeechEncoder> {
     SpeechEncoder::new(rate_hz, EncoderSettings::default(), device)
         .inspect_err(|error| log::warn!("no audio at {rate_hz} Hz: {error}"))
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::audio::opus::Decoder;
+    use std::time::Duration;
+
+    /// Runs a speaker up to, and without, `until`; gives its packets with their timestamps.
+    fn run(speaker: &mut Speaker, pcm: &mut &[i16], from: Instant, until: Instant) -> Vec<(Vec<u8>, u64)> {
+        let mut packets = Vec::new();
+        let mut now = from;
+        while now < until {
+            let take = |into: &mut Vec<i16>, samples_max: usize| {
+                let (head, tail) = pcm.split_at(samples_max.min(pcm.len()));
+                into.extend_from_slice(head);
+                *pcm = tail;
+                head.len()
+            };
+            speaker.pull(take, now);
+            while let Some(packet) = speaker.poll_packet(now) {
+                packets.push((packet.payload.to_vec(), packet.ticks));
+            }
+            now = speaker.poll_timeout().unwrap();
+        }
+        packets
+    }
+
+    #[test]
+    fn a_bot_may_speak_at_any_rate() {
+        for rate_hz in [8_000, 9_999, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000] {
+            let start = Instant::now();
+            let mut speaker = Speaker::new(false);
+            speaker.set_rate(rate_hz, start);
+            speaker.start(start);
+            let tone = |n: u32| (std::f64::consts::TAU * 440.0 * f64::from(n) / f64::from(rate_hz)).sin() * 8_000.0;
+            let pcm: Vec<i16> = (0..rate_hz).map(|n| tone(n) as i16).collect();
+            let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(1_500));
+            let mut decoder = Decoder::new(16_000).unwrap();
+            let mut heard = Vec::new();
+            for (packet, _) in &packets {
+                heard.extend_from_slice(decoder.decode(packet).unwrap());
+            }
+            let loud: Vec<usize> = (0..heard.len()).filter(|n| heard[*n].unsigned_abs() > 3_000).collect();
+            let spoken = loud[loud.len() - 1] - loud[0];
+            assert!(
+                spoken.abs_diff(16_000) < 200,
+                "{rate_hz} Hz: a second lasted {spoken} samples of 16,000"
+            );
+            let middle = &heard[loud[0] + 4_000..loud[0] + 12_000];
+            let rises = middle.windows(2).filter(|pair| pair[0] < 0 && pair[1] >= 0).count();
+            assert!(
+                (219..=221).contains(&rises),
+                "{rate_hz} Hz: {rises} periods in half a second of 440 Hz"
+            );
+            let turns = [speaker.poll_turn(), speaker.poll_turn(), speaker.poll_turn()];
+            assert_eq!(turns, [Some(Turn::Started), Some(Turn::Stopped), None]);
+            assert!(speaker.is_silent());
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_rate_keeps_the_clock() {
+        let start = Instant::now();
+        let mut speaker = Speaker::new(false);
+        assert!(speaker.poll_packet(start).is_none(), "nothing before the start");
+        speaker.start(start);
+        let until = start + Duration::from_millis(95);
+        let mut packets = run(&mut speaker, &mut &[][..], start, until);
+        speaker.set_rate(24_000, until);
+        packets.extend(run(
+            &mut speaker,
+            &mut &[][..],
+            until,
+            start + Duration::from_millis(200),
+        ));
+        assert!(
+            packets
+                .windows(2)
+                .all(|pair| pair[1].1 == pair[0].1 + pacer::PTIME_TICKS)
+        );
+        assert!(packets.len() >= 10);
+    }
+
+    #[test]
+    fn an_interruption_leaves_nothing_behind() {
+        for rate_hz in [16_000, 44_100] {
+            let start = Instant::now();
+            let mut speaker = Speaker::new(false);
+            speaker.set_rate(rate_hz, start);
+            speaker.start(start);
+            let pcm: Vec<i16> = (0..rate_hz).map(|n| if n % 40 < 20 { 9_000 } else { -9_000 }).collect();
+            let until = start + Duration::from_millis(300);
+            run(&mut speaker, &mut &pcm[..], start, until);
+            speaker.handle_interruption(until);
+            assert!(speaker.is_silent());
+            let mut rest = Vec::new();
+            if let Some(resampler) = &mut speaker.resampler {
+                resampler.process(&[0; 500], &mut rest);
+            }
+            assert!(rest.iter().all(|sample| *sample == 0), "nothing in the filter either");
+            assert_eq!([speaker.poll_turn(), speaker.poll_turn()], [Some(Turn::Started), None]);
+            speaker.poll_packet(until);
+            assert_eq!(speaker.poll_turn(), Some(Turn::Stopped));
+        }
+    }
+
+    #[test]
+    fn a_device_gets_nothing_that_it_cannot_play() {
+        let start = Instant::now();
+        let pcm: Vec<i16> = (0..24_000_i32)
+            .map(|n| ((n * 7_919) % 20_000 - 10_000) as i16)
+            .collect();
+        for device in [false, true] {
+            let mut speaker = Speaker::new(device);
+            speaker.set_rate(24_000, start);
+            speaker.start(start);
+            let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(900));
+            // Configurations 12 and up are hybrid and CELT (RFC 6716 table 2).
+            let beyond = packets.iter().filter(|(packet, _)| packet[0] >> 3 >= 12).count();
+            assert_eq!(beyond > 0, !device);
+        }
+    }
 }
