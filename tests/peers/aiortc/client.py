@@ -1,0 +1,166 @@
+"""One aiortc peer as the stock web client behaves: /start, offer, channel `chat`, RTVI, pings; a tone for a microphone."""
+
+import array
+import asyncio
+import fractions
+import json
+import math
+import time
+
+import aioice.ice
+import aiortc
+import av
+
+# The checks stay on loopback, which aioice would leave out.
+aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: ["127.0.0.1"]
+
+RATE = 48_000
+FRAME = RATE // 50
+
+
+class Tone(aiortc.MediaStreamTrack):
+    """20 ms frames of a sine on an even clock."""
+
+    kind = "audio"
+
+    def __init__(self, hz):
+        super().__init__()
+        self.hz, self.sent, self.start = hz, 0, None
+
+    async def recv(self):
+        self.start = self.start or time.monotonic()
+        await asyncio.sleep(max(0, self.start + self.sent * 0.02 - time.monotonic()))
+        first = self.sent * FRAME
+        turn = 2 * math.pi * self.hz / RATE
+        samples = array.array("h", (int(8000 * math.sin(turn * (first + i))) for i in range(FRAME)))
+        frame = av.AudioFrame(format="s16", layout="mono", samples=FRAME)
+        frame.planes[0].update(samples.tobytes())
+        frame.sample_rate, frame.pts, frame.time_base = RATE, first, fractions.Fraction(1, RATE)
+        self.sent += 1
+        return frame
+
+
+class Client:
+    def __init__(self, runner, hz=440, relay=None, trickle=False):
+        self.runner, self.hz, self.relay, self.trickle = runner, hz, relay, trickle
+        self.path, self.pc_id, self.pc, self.channel = None, None, None, None
+        self.heard = array.array("h")
+        self.frames, self.messages = 0, []
+        self.tasks = []
+
+    async def start(self):
+        status, reply = await self.runner.fetch("POST", "/start", {"transport": "webrtc"})
+        assert status == 200, (status, reply)
+        self.path = f"/sessions/{reply['sessionId']}/api/offer"
+
+    async def connect(self, restart=False):
+        """A new peer connection; with `restart` in place of the one before, under the same bot."""
+        if self.path is None:
+            await self.start()
+        old, self.pc = self.pc, aiortc.RTCPeerConnection(aiortc.RTCConfiguration(iceServers=[]))
+        self.pc.addTrack(Tone(self.hz))
+        self.channel = self.pc.createDataChannel("chat")
+        self.channel.on("message", self.messages.append)
+        self.pc.on("track", self.on_track)
+        await self.offer(restart)
+        await self.until(lambda: self.pc.connectionState == "connected" and self.channel.readyState == "open", "connected")
+        self.tasks.append(asyncio.create_task(self.ping(self.channel)))
+        if old:
+            await old.close()
+
+    async def offer(self, restart=False):
+        """Sends an offer for the connection as it is, the first one or a renegotiation."""
+        await self.pc.setLocalDescription(await self.pc.createOffer())
+        sdp = self.pc.localDescription.sdp
+        if self.relay or self.trickle:
+            from relay import without_candidates
+            bare = without_candidates(sdp)
+        body = {"sdp": bare if self.relay or self.trickle else sdp, "type": "offer", "pc_id": self.pc_id, "restart_pc": restart}
+        status, reply = await self.runner.fetch("POST", self.path, body)
+        assert status == 200, (status, reply)
+        self.pc_id = reply["pc_id"]
+        answer = reply["sdp"]
+        if self.relay:
+            answer = await self.relay.answer(answer)
+        await self.pc.setRemoteDescription(aiortc.RTCSessionDescription(answer, reply["type"]))
+        if self.trickle:
+            await self.send_candidates(sdp)
+
+    async def send_candidates(self, sdp):
+        lines = [line[2:] for line in sdp.splitlines() if line.startswith("a=candidate:")]
+        # A hidden address and the end mark are what browsers send besides.
+        lines += ["candidate:9 1 udp 2122194687 0a1b2c3d-0000-4000-8000-000000000000.local 50000 typ host", ""]
+        body = {"pc_id": self.pc_id, "candidates": [
+            {"candidate": line, "sdp_mid": "0", "sdp_mline_index": 0} for line in lines]}
+        status, reply = await self.runner.fetch("PATCH", self.path, body)
+        assert (status, reply) == (200, {"status": "success"}), (status, reply)
+
+    def on_track(self, track):
+        self.tasks.append(asyncio.create_task(self.listen(track)))
+
+    async def listen(self, track):
+        while True:
+            try:
+                frame = await track.recv()
+            except aiortc.mediastreams.MediaStreamError:
+                return
+            self.frames += 1
+            samples = array.array("h", bytes(frame.planes[0])[: frame.samples * 2 * len(frame.layout.channels)])
+            # The decoder gives two equal channels.
+            self.heard.extend(samples[:: len(frame.layout.channels)])
+
+    async def ping(self, channel):
+        while channel.readyState == "open":
+            channel.send(f"ping: {int(time.time() * 1000)}")
+            await asyncio.sleep(1)
+
+    def send(self, message):
+        self.channel.send(json.dumps(message))
+
+    def message(self, kind, **fields):
+        """The first message of that type whose fields have these values."""
+        for text in self.messages:
+            found = json.loads(text)
+            if found.get("type") == kind and all(found.get(k) == v for k, v in fields.items()):
+                return found
+        return None
+
+    async def until(self, condition, what, limit_s=30):
+        start = time.monotonic()
+        while not (result := condition()):
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"not within {limit_s} s: {what}")
+            await asyncio.sleep(0.02)
+        return result
+
+    async def listen_for(self, seconds):
+        """What comes in the next seconds."""
+        self.heard = array.array("h")
+        self.frames = 0
+        await self.until(lambda: len(self.heard) >= seconds * RATE, f"{seconds} s of audio", seconds * 4 + 20)
+        return self.heard
+
+    async def close(self):
+        for task in self.tasks:
+            task.cancel()
+        if self.pc:
+            await self.pc.close()
+        if self.relay:
+            self.relay.close()
+
+
+def tone_share(samples, hz):
+    """The share of the energy at `hz`: the median over windows of 100 ms that are not silent; 0 when all are."""
+    window, shares = RATE // 10, []
+    turn = 2 * math.pi * hz / RATE
+    factor = 2 * math.cos(turn)
+    for at in range(0, len(samples) - window + 1, window):
+        part = samples[at:at + window]
+        power = sum(s * s for s in part) / window
+        if power < 100:
+            continue
+        one = two = 0.0
+        for s in part:
+            one, two = s + factor * one - two, one
+        shares.append(2 * (one * one + two * two - factor * one * two) / window**2 / power)
+    return sorted(shares)[len(shares) // 2] if shares else 0.0

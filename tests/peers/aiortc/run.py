@@ -1,0 +1,226 @@
+"""A second peer implementation, aiortc, against the runner. Prints a line per check; exits with 1 when one failed.
+
+    run.py [--binary PATH] [CHECK...]      with what requirements.txt names
+"""
+
+import argparse
+import asyncio
+import json
+import pathlib
+import sys
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from client import Client, tone_share
+from relay import Relay
+from runner import BINARY, Runner
+
+# A vanished peer is freed within this time, and a moment for the check itself.
+FREED_S = 35 + 3
+# A clean leave is noticed at once; the rest is the busy machine's.
+NOTICED_S = 3
+
+
+async def tone(runner):
+    """440 Hz in, 440 Hz back; leaving in good order frees the session at once"""
+    client = Client(runner)
+    await client.connect()
+    share = tone_share(await client.listen_for(3), client.hz)
+    assert share > 0.9, f"share of the tone {share:.2f}"
+    await client.close()
+    took = await runner.wait_for_sessions(0, NOTICED_S)
+    return f"share {share:.3f}, freed after {took:.2f} s"
+
+
+async def trickle(runner):
+    """an offer without candidates, then PATCH with real, .local and empty ones"""
+    client = Client(runner, trickle=True)
+    await client.connect()
+    share = tone_share(await client.listen_for(2), client.hz)
+    await client.close()
+    assert share > 0.9, f"share of the tone {share:.2f}"
+    return f"share {share:.3f}"
+
+
+async def eight(runner):
+    """eight sessions at once, each hears its own tone only"""
+    clients = [Client(runner, hz=300 + 170 * n) for n in range(8)]
+    try:
+        await asyncio.gather(*(client.connect() for client in clients))
+        assert await runner.sessions() == 8
+        heard = await asyncio.gather(*(client.listen_for(3) for client in clients))
+        shares = [tone_share(pcm, client.hz) for client, pcm in zip(clients, heard)]
+        others = [tone_share(pcm, clients[n - 1].hz) for n, pcm in enumerate(heard)]
+        assert min(shares) > 0.9 and max(others) < 0.05, f"own {shares}, other {others}"
+        return f"lowest share {min(shares):.3f}"
+    finally:
+        await asyncio.gather(*(client.close() for client in clients))
+
+
+async def rtvi(runner):
+    """client-ready gets bot-ready with its id, a message its answer; unknown types are refused, rubbish does no harm"""
+    client = Client(runner)
+    try:
+        await client.connect()
+        for n in range(3):
+            client.send({"type": "signalling", "message": {"type": "trackStatus", "receiver_index": n, "enabled": n == 0}})
+        about = {"library": "aiortc check"}
+        client.send({"label": "rtvi-ai", "type": "client-ready", "id": "d2d923ea", "data": {"version": "2.1.0", "about": about}})
+        ready = await client.until(lambda: client.message("bot-ready", id="d2d923ea"), "bot-ready")
+        assert ready["data"]["version"].split(".")[0] == "2", ready
+        client.send({"label": "rtvi-ai", "type": "no-such-thing", "id": "00000001", "data": {}})
+        refused = await client.until(lambda: client.message("error-response", id="00000001"), "error-response")
+        assert refused["data"]["error"] == "Unsupported type no-such-thing", refused
+        client.send({"label": "rtvi-ai", "type": "client-message", "id": "00000002", "data": {"t": "any", "d": {"n": [7, None]}}})
+        answer = await client.until(lambda: client.message("server-response", id="00000002"), "server-response")
+        assert answer["data"] == {"t": "any", "d": {"n": [7, None]}}, answer
+        for rubbish in ("", "ping", "{", "[]", "null", "\x00", '{"label":7}', "ping: " + "9" * 5000):
+            client.channel.send(rubbish)
+        client.channel.send(b"\x00\xff\xfe")
+        client.send({"label": "rtvi-ai", "type": "client-ready", "id": "d2d923eb", "data": {"version": "3.0.0", "about": about}})
+        await client.until(lambda: client.message("bot-ready", id="d2d923eb"), "a second bot-ready")
+        assert client.message("error-response", id="d2d923eb"), client.messages
+        assert not [text for text in client.messages if text.startswith("p")], client.messages
+        return json.dumps(ready["data"])
+    finally:
+        await client.close()
+
+
+async def renegotiation(runner):
+    """a second offer on the same connection keeps bot, pc_id and sound"""
+    client = Client(runner)
+    try:
+        await client.connect()
+        pc_id = client.pc_id
+        await client.offer()
+        assert client.pc_id == pc_id, "another pc_id"
+        share = tone_share(await client.listen_for(2), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        assert await runner.sessions() == 1
+        assert client.channel.readyState == "open"
+        return f"share {share:.3f}"
+    finally:
+        await client.close()
+
+
+async def restart(runner):
+    """restart_pc with a known pc_id puts a new connection under the same bot; an unknown one is 404"""
+    client = Client(runner)
+    try:
+        await client.connect()
+        first = client.pc_id
+        await client.listen_for(1)
+        await client.connect(restart=True)
+        share = tone_share(await client.listen_for(3), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        assert await runner.sessions() == 1, "the bot was not kept"
+        client.send({"label": "rtvi-ai", "type": "client-ready", "id": "0000000a", "data": {"version": "2.1.0"}})
+        await client.until(lambda: client.message("bot-ready", id="0000000a"), "the bot on the new channel")
+        body = {"sdp": client.pc.localDescription.sdp, "type": "offer", "pc_id": "gone", "restart_pc": True}
+        status, reply = await runner.fetch("POST", "/api/offer", body)
+        assert status == 404 and reply["detail"], (status, reply)
+        return f"share {share:.3f}, pc_id {'new' if client.pc_id != first else 'kept'}"
+    finally:
+        await client.close()
+
+
+async def farewell(runner):
+    """a runner that is told to end says peerLeft first, and is gone within 3 s"""
+    client = Client(runner)
+    try:
+        await client.connect()
+        runner.process.terminate()
+        start = time.monotonic()
+        code = await asyncio.to_thread(runner.process.wait, 10)
+        took = time.monotonic() - start
+        assert code == 0, f"exit code {code}"
+        assert client.message("signalling", message={"type": "peerLeft"}), client.messages
+        # A moment more than the promise, for a busy machine.
+        assert took < 4, f"took {took:.1f} s"
+        return f"ended after {took:.2f} s"
+    finally:
+        await client.close()
+
+
+async def vanish(runner):
+    """a peer that goes silent without a word is freed in time"""
+    relay = Relay()
+    client = Client(runner, relay=relay)
+    try:
+        await client.connect()
+        share = tone_share(await client.listen_for(1), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        relay.silent = True
+        took = await runner.wait_for_sessions(0, FREED_S)
+        return f"freed after {took:.1f} s"
+    finally:
+        await client.close()
+
+
+async def never(runner):
+    """an offer whose peer never connects is freed in time"""
+    client = Client(runner)
+    await client.start()
+    import aiortc
+    from relay import without_candidates
+    pc = aiortc.RTCPeerConnection()
+    pc.addTransceiver("audio")
+    await pc.setLocalDescription(await pc.createOffer())
+    body = {"sdp": without_candidates(pc.localDescription.sdp), "type": "offer"}
+    status, reply = await runner.fetch("POST", client.path, body)
+    assert status == 200, (status, reply)
+    took = await runner.wait_for_sessions(0, 15 + 3)
+    await pc.close()
+    return f"freed after {took:.1f} s"
+
+
+async def loss(runner):
+    """20 % loss both ways through a seeded relay: it connects, and the tone is there"""
+    relay = Relay(loss=0.2, seed=20)
+    # Nine periods fit a frame: where one is missing the next continues in phase.
+    client = Client(runner, hz=450, relay=relay)
+    try:
+        await client.connect()
+        heard = await client.listen_for(8)
+        share = tone_share(heard, client.hz)
+        shares = {way: relay.lost[way] / (relay.lost[way] + relay.passed[way]) for way in relay.lost}
+        assert share > 0.6, f"share of the tone {share:.2f}"
+        assert await runner.sessions() == 1
+        client.send({"label": "rtvi-ai", "type": "client-ready", "id": "0000000b", "data": {"version": "2.1.0"}})
+        await client.until(lambda: client.message("bot-ready", id="0000000b"), "bot-ready")
+        return f"share {share:.3f}, lost {shares['up']:.0%} up, {shares['down']:.0%} down"
+    finally:
+        await client.close()
+
+
+CHECKS = [tone, trickle, rtvi, renegotiation, restart, eight, loss, farewell, vanish, never]
+
+
+async def main(binary, names):
+    failed = 0
+    for check in CHECKS:
+        if names and check.__name__ not in names:
+            continue
+        runner = Runner(binary, "--bot", "echo")
+        try:
+            said = await check(runner)
+            print(f"PASS {check.__name__}: {check.__doc__} ({said})", flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAIL {check.__name__}: {check.__doc__}: {error!r}", flush=True)
+            traceback.print_exc()
+            print(runner.log_text(), file=sys.stderr)
+        finally:
+            runner.stop()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.__name__ for check in CHECKS))
+    given = parser.parse_args()
+    # The runner starts in a folder of its own.
+    sys.exit(asyncio.run(main(given.binary.resolve(), given.checks)))

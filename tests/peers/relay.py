@@ -1,0 +1,78 @@
+"""A UDP relay between a peer and the runner that loses datagrams by a seeded throw of dice.
+
+The peer's answer is rewritten so that the relay is the only candidate, and its offer so that it has none: then all
+media passes here. Loss is decided for each direction by its own generator, so a run can be repeated.
+"""
+
+import asyncio
+import random
+import re
+
+CANDIDATE = re.compile(r"a=candidate:(\S+) 1 udp (\d+) (\S+) (\d+) typ host.*", re.IGNORECASE)
+
+
+def without_candidates(sdp):
+    """The offer with no address of its sender."""
+    lines = [line for line in sdp.splitlines() if not line.startswith(("a=candidate:", "a=end-of-candidates"))]
+    return "\r\n".join(lines) + "\r\n"
+
+
+class Relay:
+    """One peer's path. `loss` is a share, 0 to 1; `silent` swallows everything."""
+
+    def __init__(self, loss=0.0, seed=1):
+        self.loss = loss
+        self.silent = False
+        self.passed = {"up": 0, "down": 0}
+        self.lost = {"up": 0, "down": 0}
+        self._dice = {"up": random.Random(seed), "down": random.Random(seed + 1)}
+        self._peer = None
+        self._front = self._back = None
+
+    async def answer(self, sdp):
+        """Opens the relay towards the first usable candidate of `sdp` and gives the description the peer is to see."""
+        loop = asyncio.get_running_loop()
+        found = [match for line in sdp.splitlines() if (match := CANDIDATE.match(line))]
+        target = next(((m[3], int(m[4])) for m in found if m[3] == "127.0.0.1"), None)
+        if target is None:
+            raise ValueError("the answer has no candidate on loopback")
+        self._front, _ = await loop.create_datagram_endpoint(lambda: Side(self, "up"), local_addr=("127.0.0.1", 0))
+        self._back, _ = await loop.create_datagram_endpoint(lambda: Side(self, "down"), remote_addr=target)
+        port = self._front.get_extra_info("sockname")[1]
+        own = f"a=candidate:1 1 udp 2130706431 127.0.0.1 {port} typ host"
+        lines, section_has = [], False
+        for line in sdp.splitlines():
+            section_has = section_has and not line.startswith("m=")
+            if line.startswith("a=candidate:"):
+                if section_has:
+                    continue
+                line, section_has = own, True
+            lines.append(line)
+        return "\r\n".join(lines) + "\r\n"
+
+    def forward(self, way, data, sender):
+        if self.silent or self._dice[way].random() < self.loss:
+            self.lost[way] += 1
+            return
+        self.passed[way] += 1
+        if way == "up":
+            self._peer = sender
+            self._back.sendto(data)
+        elif self._peer:
+            self._front.sendto(data, self._peer)
+
+    def close(self):
+        for side in (self._front, self._back):
+            if side:
+                side.close()
+
+
+class Side(asyncio.DatagramProtocol):
+    def __init__(self, relay, way):
+        self.relay, self.way = relay, way
+
+    def datagram_received(self, data, addr):
+        self.relay.forward(self.way, data, addr)
+
+    def error_received(self, error):
+        """What an earlier datagram met at a closed port; loss like any other."""

@@ -1,0 +1,64 @@
+"""Starts the runner for a check and speaks HTTP with it; nothing but the standard library."""
+
+import asyncio
+import json
+import pathlib
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Where cargo puts it when it is not told otherwise.
+BINARY = ROOT / "target" / "debug" / "edge-runner"
+
+
+class Runner:
+    def __init__(self, binary, *args):
+        self.folder = tempfile.TemporaryDirectory()
+        self.log = open(pathlib.Path(self.folder.name) / "log", "w+")
+        self.process = subprocess.Popen(
+            [binary, "--port", "0", "--rtc-port", "0", *args],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder.name, text=True)
+        for line in self.process.stdout:
+            if "listening on http://" in line:
+                self.url = line.split("listening on ")[1].strip().rstrip("/")
+                return
+        raise RuntimeError("the runner ended at start: " + self.log_text())
+
+    def log_text(self):
+        self.log.flush()
+        self.log.seek(0)
+        return self.log.read()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+        self.folder.cleanup()
+
+    def call(self, method, path, body=None):
+        """Status and JSON of the reply."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as reply:
+                return reply.status, json.loads(reply.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    async def fetch(self, method, path, body=None):
+        return await asyncio.to_thread(self.call, method, path, body)
+
+    async def sessions(self):
+        return (await self.fetch("GET", "/status"))[1]["sessions"]
+
+    async def wait_for_sessions(self, wanted, limit_s):
+        """Seconds it took, or an error."""
+        start = time.monotonic()
+        while (live := await self.sessions()) != wanted:
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"{live} sessions after {limit_s} s, {wanted} wanted")
+            await asyncio.sleep(0.05)
+        return time.monotonic() - start
