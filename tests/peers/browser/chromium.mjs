@@ -1,0 +1,102 @@
+// Chromium with a microphone that speaks from a file, in a fresh profile, able to reach nothing but this machine.
+
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const WORDS = 'Hello there, can you hear me?';
+// Long enough for the parrot to hear that the sentence is over and to repeat it before the file begins again.
+const PAUSE_S = 6;
+
+/** A sentence and a pause, as the WAV file that the fake microphone repeats. */
+function speech(folder) {
+	const path = join(folder, 'speech.wav');
+	execFileSync('espeak-ng', ['-w', path, WORDS]);
+	const spoken = readFileSync(path);
+	// 44 bytes of header, then 16-bit samples; the header states both lengths.
+	const bytesPerSecond = spoken.readUInt32LE(28);
+	const wav = Buffer.concat([spoken, Buffer.alloc(bytesPerSecond * PAUSE_S)]);
+	wav.writeUInt32LE(wav.length - 8, 4);
+	wav.writeUInt32LE(wav.length - 44, 40);
+	writeFileSync(path, wav);
+	return path;
+}
+
+/** Opens a browser, hands it to `use`, and leaves nothing behind. */
+export async function withBrowser(use) {
+	const folder = mkdtempSync(join(tmpdir(), 'chromium-'));
+	const context = await chromium.launchPersistentContext(join(folder, 'profile'), {
+		executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+		headless: true,
+		args: [
+			'--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+			'--disable-component-update', '--disable-sync', '--autoplay-policy=no-user-gesture-required',
+			'--use-fake-ui-for-media-stream', '--use-fake-device-for-media-stream',
+			`--use-file-for-fake-audio-capture=${speech(folder)}`,
+			// Names of the checks are this machine; any other name does not exist.
+			'--host-resolver-rules=MAP *.test.local 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1',
+		],
+	});
+	await context.addInitScript(watchConnections);
+	try {
+		return await use(context);
+	} finally {
+		await context.close();
+		rmSync(folder, { recursive: true, force: true });
+	}
+}
+
+/** In the page: keeps every peer connection, so that what was received can be asked of the browser itself. */
+function watchConnections() {
+	const Native = globalThis.RTCPeerConnection;
+	if (!Native) return;
+	const all = [];
+	globalThis.RTCPeerConnection = class extends Native {
+		constructor(...args) {
+			super(...args);
+			all.push(this);
+		}
+	};
+	// What the official client leaves undone on its second connection: it stops the microphone that both share, and does
+	// not announce the track of the bot. Only what is played is decoded.
+	globalThis.completeNewest = async () => {
+		const { sender, receiver } = all.at(-1).getTransceivers().find(({ mid }) => mid === '0');
+		const microphone = await navigator.mediaDevices.getUserMedia({ audio: true });
+		await sender.replaceTrack(microphone.getAudioTracks()[0]);
+		const audio = document.createElement('audio');
+		audio.srcObject = new MediaStream([receiver.track]);
+		document.body.append(audio);
+		await audio.play();
+	};
+	globalThis.received = async () => {
+		const pc = all.at(-1);
+		const sum = { connections: all.length, state: pc?.connectionState, packets: 0, energy: 0, concealed: 0, sent: 0 };
+		for (const report of (await pc?.getStats())?.values() ?? []) {
+			if (report.type === 'inbound-rtp' && report.kind === 'audio') {
+				sum.packets += report.packetsReceived;
+				sum.energy += report.totalAudioEnergy ?? 0;
+				sum.concealed += report.concealedSamples ?? 0;
+			}
+			if (report.type === 'media-source' && report.kind === 'audio') sum.sent += report.totalAudioEnergy ?? 0;
+		}
+		return sum;
+	};
+}
+
+/** Collects what a page must not do: errors, warnings, violations of its policy. */
+export function watch(page) {
+	const faults = [];
+	page.on('console', (message) => {
+		if (['error', 'warning'].includes(message.type())) faults.push(`${message.type()}: ${message.text()}`);
+	});
+	page.on('pageerror', (error) => faults.push(`thrown: ${error.stack}`));
+	page.on('requestfailed', (request) => faults.push(`request failed: ${request.url()} ${request.failure()?.errorText}`));
+	return faults;
+}
+
+export const received = (page) => page.evaluate(() => globalThis.received());
+
+/** Energy of one spoken sentence is far above this, that of silence and of comfort noise far below. */
+export const HEARD = 0.01;

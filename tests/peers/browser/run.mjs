@@ -1,0 +1,51 @@
+// A real browser against the runner: the built-in page and the official client. A line per check; exits with 1 when one
+// failed.
+//
+//   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD]
+//
+// Needs Chromium and espeak-ng of the system, and `npm ci` in this folder. Screenshots go to FOLDER.
+
+import { mkdirSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { withBrowser } from './chromium.mjs';
+import * as client from './client.mjs';
+import * as page from './page.mjs';
+import { Runner } from './runner.mjs';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+const { values } = parseArgs({
+	options: {
+		binary: { type: 'string', default: join(root, 'target/debug/edge-runner') },
+		out: { type: 'string', default: join(root, 'target/browser') },
+		only: { type: 'string', default: '' },
+	},
+});
+const out = resolve(values.out);
+mkdirSync(out, { recursive: true });
+let failed = 0;
+
+async function run(name, check, runnerArgs, extra) {
+	if (!name.includes(values.only)) return;
+	const runner = await Runner.start(resolve(values.binary), ...runnerArgs);
+	try {
+		const said = await withBrowser((context) => check(context, runner, extra));
+		console.log(`PASS ${name}${said ? ` (${said})` : ''}`);
+	} catch (error) {
+		failed += 1;
+		console.log(`FAIL ${name}: ${error.message}`);
+		console.error(error.stack, `\n${runner.log.join('\n')}`);
+	} finally {
+		await runner.stop();
+	}
+}
+
+for (const [name, check] of Object.entries(page.checks)) await run(name, check, ['--bot', 'parrot'], out);
+const origin = await client.serveClient();
+for (const [name, check] of Object.entries(client.checks)) await run(name, check, ['--bot', 'echo'], origin.url);
+// A server for microcontrollers serves browsers too.
+const [[name, check]] = Object.entries(client.checks);
+await run(`${name}, with --embedded`, check, ['--bot', 'echo', '--embedded', '--host', '127.0.0.1'], origin.url);
+origin.close();
+process.exit(failed ? 1 : 0);
