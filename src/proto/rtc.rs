@@ -21,7 +21,9 @@ use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite};
 use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
 
-use crate::limits::{MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX};
+use crate::limits::{
+    CHANNELS_MAX, CHECKED_ADDRESSES_MAX, MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX,
+};
 use crate::proto::candidate::{self, RemotePolicy};
 use crate::proto::crypto;
 use crate::proto::sdp::{self, PreparedOffer};
@@ -106,9 +108,13 @@ impl Transmit {
 
     /// Tells whether this is a connectivity check, whose answer will come from the destination.
     pub fn is_check(&self) -> bool {
-        // STUN binding request, RFC 8489 section 5.
-        self.contents.starts_with(&[0x00, 0x01])
+        is_check(&self.contents)
     }
+}
+
+/// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.
+fn is_check(contents: &[u8]) -> bool {
+    contents.starts_with(&[0x00, 0x01])
 }
 
 /// One Opus payload of the peer.
@@ -163,7 +169,10 @@ pub struct Peer {
     device: bool,
     loopback_offered: bool,
     remote_candidates: usize,
+    /// Where the peer has checked from.
+    checked: Vec<SocketAddr>,
     audio: Option<(Mid, Pt)>,
+    channels: Vec<ChannelId>,
     channel: Option<Messages>,
     sequence: u64,
     /// RTP timestamp at tick 0.
@@ -198,7 +207,9 @@ impl Peer {
             device,
             loopback_offered: setup.local.iter().any(|address| address.ip().is_loopback()),
             remote_candidates: 0,
+            checked: Vec::new(),
             audio: None,
+            channels: Vec::new(),
             channel: None,
             // The upper half stays free: a stream must start with a roll-over counter of 0.
             sequence: setup.seed & 0x7fff,
@@ -231,6 +242,7 @@ impl Peer {
     }
 
     fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, OfferError> {
+        let ufrag = self.local_ufrag();
         let offer = SdpOffer::from_sdp_string(&prepared.sdp)
             .map_err(|error| OfferError::Bad(format!("the offer's SDP cannot be read: {error}")))?;
         let answer = self
@@ -239,6 +251,11 @@ impl Peer {
             .accept_offer(offer)
             .map_err(|error| OfferError::Bad(format!("the offer cannot be answered: {error}")))?
             .to_sdp_string();
+        if self.local_ufrag() != ufrag {
+            // ICE restarted, and forgot the peer's candidates.
+            self.remote_candidates = 0;
+            self.checked.clear();
+        }
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
         }
@@ -284,18 +301,39 @@ impl Peer {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
-    /// Takes a datagram; one that is not this connection's, or not readable, has no effect.
-    pub fn handle_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], now: Instant) {
+    /// Takes a datagram. One that is not this connection's, or not readable, has no effect; `false` tells so.
+    pub fn handle_datagram(
+        &mut self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        contents: &[u8],
+        now: Instant,
+    ) -> bool {
         let Ok(receive) = Receive::new(Protocol::Udp, source, destination, contents) else {
-            return;
+            return false;
         };
         let input = Input::Receive(now, receive);
-        if !self.rtc.accepts(&input) {
-            return;
+        if !self.rtc.accepts(&input) || !self.knows(source, contents) {
+            return false;
         }
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
+        true
+    }
+
+    /// Tells whether a check may come from this address: each new one becomes a candidate that str0m keeps.
+    fn knows(&mut self, source: SocketAddr, contents: &[u8]) -> bool {
+        if !is_check(contents) || self.checked.contains(&source) {
+            return true;
+        }
+        let room = self.checked.len() < CHECKED_ADDRESSES_MAX;
+        if room {
+            self.checked.push(source);
+        } else {
+            log::debug!("check ignored: the peer has {CHECKED_ADDRESSES_MAX} addresses already");
+        }
+        room
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -357,7 +395,13 @@ impl Peer {
                     })
                 })
             }
+            Event::ChannelOpen(id, _) if self.channels.len() == CHANNELS_MAX => {
+                log::debug!("channel closed: {CHANNELS_MAX} are open");
+                self.rtc.direct_api().close_data_channel(id);
+                None
+            }
             Event::ChannelOpen(id, label) => {
+                self.channels.push(id);
                 let is_chat = label == "chat";
                 let first = self.channel.is_none();
                 if first || (is_chat && self.channel.as_ref().is_some_and(|messages| !messages.is_chat)) {
@@ -377,6 +421,7 @@ impl Peer {
                 None
             }
             Event::ChannelClose(id) => {
+                self.channels.retain(|open| *open != id);
                 let was_ours = self.channel.as_ref().is_some_and(|messages| messages.id == id);
                 if was_ours {
                     self.channel = None;
