@@ -251,6 +251,11 @@ impl Peer {
             .accept_offer(offer)
             .map_err(|error| OfferError::Bad(format!("the offer cannot be answered: {error}")))?
             .to_sdp_string();
+        // A later offer may stop its audio; a talk cannot begin without.
+        if self.audio.is_none() && !has_audio(&answer) {
+            let why = "the offer has no audio with Opus, which is all that is spoken here";
+            return Err(OfferError::Bad(why.to_owned()));
+        }
         if self.local_ufrag() != ufrag {
             // ICE restarted, and forgot the peer's candidates.
             self.remote_candidates = 0;
@@ -499,6 +504,12 @@ fn extensions(device: bool) -> ExtensionMap {
         map.set(4, Extension::RtpMid);
     }
     map
+}
+
+/// Tells whether an answer takes audio; a section without a codec in common, or stopped by its sender, has port 0.
+fn has_audio(answer: &str) -> bool {
+    let mut sections = answer.lines().filter_map(|line| line.strip_prefix("m=audio "));
+    sections.any(|section| !section.starts_with("0 "))
 }
 
 fn prepare(offer: &str) -> Result<PreparedOffer, OfferError> {
