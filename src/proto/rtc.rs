@@ -19,7 +19,7 @@ use str0m::crypto::dtls::DtlsCert;
 use str0m::media::{MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite};
-use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
+use str0m::{Candidate, Event, Input, Rtc, RtcConfig, RtcError};
 
 use crate::limits::{
     CHANNELS_MAX, CHECKED_ADDRESSES_MAX, MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX,
@@ -352,6 +352,12 @@ impl Peer {
         loop {
             let output = match self.rtc.poll_output() {
                 Ok(output) => output,
+                // The peer said goodbye before SCTP was up, and str0m lost the event over its own farewell.
+                Err(RtcError::Sctp(error)) => {
+                    log::debug!("closing: {error}");
+                    self.rtc.disconnect();
+                    return Output::Left;
+                }
                 Err(error) => {
                     log::debug!("connection: {error}");
                     if self.rtc.is_alive() {
@@ -487,7 +493,9 @@ impl Peer {
     pub fn close(&mut self) {
         self.closing = true;
         if let Err(error) = self.rtc.close() {
+            // SCTP is not up yet and cannot take its leave; the peer notices the silence.
             log::debug!("closing: {error}");
+            self.rtc.disconnect();
         }
     }
 
