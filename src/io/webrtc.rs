@@ -298,6 +298,8 @@ pub(crate) fn refusal(error: OfferError) -> OfferRefusal {
         OfferError::Bad(why) => OfferRefusal::BadSdp(why),
         OfferError::NoCandidate(why) => OfferRefusal::NoCandidate(why),
         OfferError::Answer(why) => OfferRefusal::AnswerTooLong(why),
+        // The client takes this refusal as final, and does not bring a bot back that hung up.
+        OfferError::Ended => OfferRefusal::UnknownConnection,
     }
 }
 

@@ -152,12 +152,15 @@ pub enum OfferError {
     NoCandidate(String),
     /// The answer breaks a rule of the device.
     Answer(String),
+    /// The session is ending.
+    Ended,
 }
 
 impl fmt::Display for OfferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OfferError::Bad(why) | OfferError::NoCandidate(why) | OfferError::Answer(why) => f.write_str(why),
+            OfferError::Ended => f.write_str("the session is ending"),
         }
     }
 }

@@ -148,16 +148,22 @@ impl Session {
     /// Answers a further offer on the same connection.
     ///
     /// # Errors
-    /// As [`Peer::renegotiate`].
+    /// As [`Peer::renegotiate`], and [`OfferError::Ended`].
     pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
+        if self.is_ending() {
+            return Err(OfferError::Ended);
+        }
         self.peer.renegotiate(offer)
     }
 
     /// Answers an offer of a client that threw its connection away: a new connection under the same bot.
     ///
     /// # Errors
-    /// As [`Peer::accept`]; the old connection is kept then.
+    /// As [`Peer::accept`], and [`OfferError::Ended`]; the old connection is kept then.
     pub fn restart(&mut self, offer: &str, setup: &Setup<'_>, now: Instant) -> Result<String, OfferError> {
+        if self.is_ending() {
+            return Err(OfferError::Ended);
+        }
         let (peer, answer) = Peer::accept(offer, setup, now)?;
         // The client has forgotten the old connection, so there is nobody to say goodbye to.
         self.peer = peer;
@@ -194,6 +200,11 @@ impl Session {
     /// Returns what became of the caller's packets, for the log.
     pub fn heard(&self) -> listener::Tally {
         self.listener.tally()
+    }
+
+    /// Tells whether goodbye is being said; a client that comes back then must not be given hope.
+    fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone)
     }
 
     /// Tells how long the peer has been silent.
