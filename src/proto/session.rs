@@ -213,11 +213,14 @@ impl Session {
     }
 
     pub fn handle_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], now: Instant) {
+        // Strangers, and the connection before a restart, do not keep a session alive.
+        if !self.peer.handle_datagram(source, destination, contents, now) {
+            return;
+        }
         self.heard = now;
-        if std::mem::take(&mut self.lost) {
+        if !self.is_ending() && std::mem::take(&mut self.lost) {
             self.event = Some(Event::Resumed);
         }
-        self.peer.handle_datagram(source, destination, contents, now);
     }
 
     /// Takes a text for the caller.
