@@ -12,7 +12,8 @@ use std::time::Instant;
 use serde::Deserialize;
 
 use crate::limits::{
-    DEVICE_CHANNEL_SETTLE, DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, MESSAGE_BYTES_MAX, MESSAGES_OUT_MAX,
+    DEVICE_CHANNEL_SETTLE, DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, MESSAGE_BYTES_MAX,
+    MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
 };
 
 /// The queue of one session.
@@ -22,6 +23,8 @@ pub struct Outbox {
     sent: Option<Instant>,
     urgent: VecDeque<String>,
     ordinary: VecDeque<String>,
+    /// How many bytes of text wait.
+    bytes: usize,
     dropped: u64,
 }
 
@@ -43,6 +46,7 @@ impl Outbox {
             sent: None,
             urgent: VecDeque::new(),
             ordinary: VecDeque::new(),
+            bytes: 0,
             dropped: 0,
         }
     }
@@ -69,11 +73,12 @@ impl Outbox {
             self.dropped += 1;
             return;
         }
-        let class = if self.device {
-            classify(&text)
-        } else {
-            Class::Ordinary
-        };
+        if text.is_empty() {
+            // SCTP cannot carry it: it would take a number in the order and never come, and all that follows would wait.
+            log::debug!("message dropped: it is empty");
+            return;
+        }
+        let class = if self.device { classify(&text) } else { Class::Ordinary };
         let queue = match class {
             Class::Urgent => &mut self.urgent,
             Class::Ordinary => &mut self.ordinary,
@@ -84,10 +89,12 @@ impl Outbox {
                 return;
             }
         };
+        self.bytes += text.len();
         queue.push_back(text);
-        if self.urgent.len() + self.ordinary.len() > MESSAGES_OUT_MAX {
+        while self.urgent.len() + self.ordinary.len() > MESSAGES_OUT_MAX || self.bytes > MESSAGES_OUT_BYTES_MAX {
             let oldest = self.ordinary.pop_front().or_else(|| self.urgent.pop_front());
-            self.dropped += u64::from(oldest.is_some());
+            self.bytes -= oldest.map_or(0, |text| text.len());
+            self.dropped += 1;
         }
     }
 
@@ -103,9 +110,8 @@ impl Outbox {
     /// The text of [`Outbox::next`] is on its way.
     pub fn handle_sent(&mut self, now: Instant) {
         self.sent = Some(now);
-        if self.urgent.pop_front().is_none() {
-            self.ordinary.pop_front();
-        }
+        let text = self.urgent.pop_front().or_else(|| self.ordinary.pop_front());
+        self.bytes -= text.map_or(0, |text| text.len());
     }
 
     /// Returns when a waiting text may be sent; `None` when there is none, or no channel.
