@@ -237,7 +237,7 @@ fn hear_bot(life: &mut Life) {
         life.session.handle_interruption(now);
     }
     while let Some(text) = life.link.take_message() {
-        life.session.handle_message(text, now);
+        life.session.handle_message(text);
     }
     pull_speech(life);
 }

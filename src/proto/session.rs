@@ -224,23 +224,21 @@ impl Session {
     }
 
     /// Takes a text for the caller.
-    pub fn handle_message(&mut self, text: String, now: Instant) {
+    pub fn handle_message(&mut self, text: String) {
         self.outbox.push(text);
-        self.send_messages(now);
     }
 
     /// Drops all speech that has not left.
     pub fn handle_interruption(&mut self, now: Instant) {
         self.speaker.handle_interruption(now);
+        self.speak(now);
     }
 
     /// Takes speech from the bot as far as there is room. `take` appends at most so many samples, at the bot's rate.
     pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) {
         if self.speaks() {
             self.source_dry = !self.speaker.pull(take, now);
-            if self.speak(now) {
-                self.peer.handle_timeout(now);
-            }
+            self.speak(now);
         }
     }
 
@@ -291,57 +289,61 @@ impl Session {
                     self.end(reason, now);
                 }
             }
-            Phase::Goodbye { until } => {
-                let delivered = self.outbox.is_empty() && self.peer.messages_in_flight() == 0;
-                if now >= until || delivered {
-                    self.close(now);
-                }
-            }
+            Phase::Goodbye { until } if now >= until => self.close(now),
             Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
             _ => {}
         }
         self.listener.handle_timeout(now);
-        self.speak(now);
+        self.queue_frames(now);
         self.peer.handle_timeout(now);
-        self.send_messages(now);
     }
 
-    /// Queues the frames that are due, and tells whether there were any.
-    fn speak(&mut self, now: Instant) -> bool {
-        let mut spoke = false;
+    /// Lets the frames that are due leave.
+    fn speak(&mut self, now: Instant) {
+        if self.queue_frames(now) {
+            self.peer.handle_timeout(now);
+        }
+    }
+
+    /// Hands the connection the frames that are due, and tells whether there were any.
+    fn queue_frames(&mut self, now: Instant) -> bool {
+        let mut any = false;
         if self.speaks() {
             while let Some(packet) = self.speaker.poll_packet(now) {
                 self.peer.send_audio(packet.payload, packet.ticks, now);
-                spoke = true;
+                any = true;
             }
         }
-        spoke
+        any
     }
 
     fn speaks(&self) -> bool {
         matches!(self.phase, Phase::Live | Phase::Finishing { .. })
     }
 
-    fn send_messages(&mut self, now: Instant) {
+    /// Hands the channel what it takes now, and tells whether that was anything.
+    fn send_messages(&mut self, now: Instant) -> bool {
+        let mut sent = false;
         while let Some(text) = self.outbox.next(self.peer.messages_in_flight(), now) {
             if !self.peer.send_message(text) {
                 break;
             }
             self.outbox.handle_sent(now);
+            sent = true;
         }
+        sent
     }
 
     /// Returns the next thing to do.
     pub fn poll_output(&mut self, now: Instant) -> Output<'_> {
-        if self.phase == Phase::Gone {
-            // The last event, why the session ended, is still owed to the bot.
-            return self.event.take().map_or(Output::Gone, Output::Event);
-        }
-        if let Some(event) = self.event.take() {
-            return Output::Event(event);
-        }
         loop {
-            // PCM first: the borrow of a decoded frame must be the last thing this function does.
+            if let Some(event) = self.event.take() {
+                return Output::Event(event);
+            }
+            if self.phase == Phase::Gone {
+                return Output::Gone;
+            }
+            // A decoded frame is borrowed, so handing it out is the last thing that this function does.
             if self.listener.poll_frame() {
                 let (pcm, rate_hz) = self.listener.take_frame();
                 return Output::Audio(pcm, rate_hz);
@@ -354,46 +356,49 @@ impl Session {
                             Turn::Stopped => Event::SpeechStopped,
                         });
                     }
-                    if matches!(self.phase, Phase::Closing { .. }) && !self.peer.is_alive() {
-                        self.phase = Phase::Gone;
-                        return self.event.take().map_or(Output::Gone, Output::Event);
+                    if !self.go_on(now) {
+                        return Output::Timeout(self.next_timeout(at, now));
                     }
-                    return Output::Timeout(self.next_timeout(at));
                 }
                 rtc::Output::Transmit(transmit) => return Output::Transmit(transmit),
-                rtc::Output::Connected => {
-                    if let Some(event) = self.connected(now) {
-                        return Output::Event(event);
-                    }
-                }
+                rtc::Output::Connected => self.connected(now),
                 rtc::Output::Audio(packet) => self.listener.handle_packet(&packet, now),
-                rtc::Output::ChannelOpen => {
-                    self.outbox.handle_open(now);
-                    self.send_messages(now);
-                }
-                rtc::Output::Message(text) => {
-                    if let Some(event) = incoming(text) {
-                        return Output::Event(event);
-                    }
-                }
+                rtc::Output::ChannelOpen => self.outbox.handle_open(now),
+                rtc::Output::Message(text) => self.event = incoming(text),
                 rtc::Output::Left => self.peer_gone(LeaveReason::Left, now),
                 rtc::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
-            }
-            if let Some(event) = self.event.take() {
-                return Output::Event(event);
             }
         }
     }
 
-    fn connected(&mut self, now: Instant) -> Option<Event> {
+    /// Does what a connection that has nothing more to give lets the session do, and tells whether more output follows.
+    ///
+    /// Acknowledgements come with datagrams, so this is where waiting messages find room, and a goodbye its end.
+    fn go_on(&mut self, now: Instant) -> bool {
+        if self.send_messages(now) {
+            return true;
+        }
+        let delivered = self.outbox.is_empty() && self.peer.messages_in_flight() == 0;
+        match self.phase {
+            Phase::Goodbye { .. } if delivered => self.close(now),
+            Phase::Closing { .. } if !self.peer.is_alive() => self.phase = Phase::Gone,
+            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } if !self.peer.is_alive() => {
+                self.peer_gone(LeaveReason::Failed, now);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn connected(&mut self, now: Instant) {
         if let Phase::Connecting { .. } = self.phase {
             self.phase = Phase::Live;
         }
         self.speaker.start(now);
-        if self.speak(now) {
-            self.peer.handle_timeout(now);
+        self.speak(now);
+        if !std::mem::replace(&mut self.joined, true) {
+            self.event = Some(Event::Joined);
         }
-        (!std::mem::replace(&mut self.joined, true)).then_some(Event::Joined)
     }
 
     /// The peer is not there any more: no goodbye, only what its end of the connection still expects.
@@ -414,7 +419,6 @@ impl Session {
             return self.close(now);
         }
         self.outbox.push(PEER_LEFT.to_owned());
-        self.send_messages(now);
         self.phase = Phase::Goodbye {
             until: now + GOODBYE_WITHIN,
         };
@@ -427,7 +431,7 @@ impl Session {
         };
     }
 
-    fn next_timeout(&self, peer: Instant) -> Instant {
+    fn next_timeout(&self, peer: Instant, now: Instant) -> Instant {
         let phase = match self.phase {
             Phase::Connecting { until } | Phase::Goodbye { until } | Phase::Closing { until } => Some(until),
             Phase::Finishing { until, .. } => Some(until),
@@ -436,7 +440,9 @@ impl Session {
             Phase::Gone => None,
         };
         let speaker = self.speaks().then(|| self.speaker.poll_timeout()).flatten();
-        [phase, speaker, self.listener.poll_timeout(), self.outbox.poll_timeout()]
+        // A message that is due and did not leave waits for the peer, not for the clock.
+        let message = self.outbox.poll_timeout().filter(|at| *at > now);
+        [phase, speaker, self.listener.poll_timeout(), message]
             .into_iter()
             .flatten()
             .fold(peer, Instant::min)
