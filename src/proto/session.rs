@@ -118,6 +118,8 @@ pub struct Session {
     event: Option<Event>,
     /// The bot has no more speech, as its last answer showed.
     source_dry: bool,
+    /// The bot's turn is on, or was until a moment ago.
+    speaking: bool,
 }
 
 impl Session {
@@ -141,6 +143,7 @@ impl Session {
             outbox: Outbox::new(device),
             event: None,
             source_dry: true,
+            speaking: false,
         };
         Ok((session, answer))
     }
@@ -283,8 +286,10 @@ impl Session {
                     self.lost = true;
                     self.event = Some(Event::Lost);
                 }
+                // A client that is told goodbye stops playing what it still holds, so the turn must be over at its end, too.
+                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
                 if let Phase::Finishing { until, reason } = self.phase
-                    && (now >= until || (self.source_dry && self.speaker.is_silent()))
+                    && (now >= until || said)
                 {
                     self.end(reason, now);
                 }
@@ -351,6 +356,7 @@ impl Session {
             match self.peer.poll_output() {
                 rtc::Output::Timeout(at) => {
                     if let Some(turn) = self.speaker.poll_turn() {
+                        self.speaking = turn == Turn::Started;
                         return Output::Event(match turn {
                             Turn::Started => Event::SpeechStarted,
                             Turn::Stopped => Event::SpeechStopped,
