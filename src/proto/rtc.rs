@@ -42,6 +42,12 @@ impl Common {
         }
     }
 
+    /// Returns how many connections hold a provider.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        Arc::strong_count(&self.provider) + Arc::strong_count(&self.embedded_provider) - 2
+    }
+
     /// Makes a connection that goes nowhere: the self-tests of DTLS run once per process, and take longer than an answer.
     pub fn warm_up(&self, now: Instant) {
         if let Ok(cert) = crypto::certificate() {

@@ -1,0 +1,12 @@
+//! Whole lives of a session against a str0m client, in virtual time.
+
+mod audio;
+mod client;
+mod device;
+mod hostile;
+mod leaving;
+mod messages;
+mod offers;
+mod pair;
+mod restart;
+mod tap;

@@ -1,0 +1,164 @@
+//! Sound both ways: that it flows, at which rate, and when it stops.
+
+use std::time::Duration;
+
+use super::super::*;
+use super::pair::{Pair, Tone, ms, secs, share};
+use crate::proto::audio::opus::Decoder;
+
+const A4: f64 = 440.0;
+
+/// The first packets leave with the connection, before the bot asked for audio, and 50 come in every second from then on:
+/// the client shows the bot's track only when the first one arrives.
+#[test]
+fn silence_flows_from_the_moment_the_connection_is_up() {
+    let mut pair = Pair::connected();
+    let joined = pair.times(&Event::Joined);
+    assert_eq!(joined.len(), 1);
+    let first = pair.client.heard.first().expect("a packet").at;
+    assert!(
+        first <= joined[0] + ms(30),
+        "joined at {joined:?}, first packet at {first:?}"
+    );
+    pair.run(secs(5));
+    for second in 1..5 {
+        let packets = pair.client.heard_between(secs(second), secs(second + 1));
+        assert!((49..=51).contains(&packets), "{packets} packets in second {second}");
+    }
+    let steps = pair.client.heard.windows(2);
+    assert!(
+        steps
+            .into_iter()
+            .all(|two| { two[1].sequence == two[0].sequence + 1 && two[1].timestamp == two[0].timestamp + 960 })
+    );
+    assert!(
+        pair.client
+            .pcm_since(Duration::ZERO)
+            .iter()
+            .all(|sample| sample.abs() <= 1)
+    );
+    assert_eq!(pair.bot.frames, 0, "a bot that asked for nothing gets nothing");
+}
+
+/// A tone of the caller reaches the bot as PCM at the rate it asked for, one frame per packet.
+#[test]
+fn the_bot_hears_the_caller_at_the_rate_it_asked_for() {
+    for rate_hz in [8_000, 16_000, 24_000, 48_000] {
+        let mut pair = Pair::connected();
+        pair.open_audio(rate_hz, 16_000);
+        pair.client.speak(A4, pair.now);
+        pair.run(secs(2));
+        assert_eq!(pair.bot.rate_hz, rate_hz);
+        assert!((98..=100).contains(&pair.bot.frames), "{} frames", pair.bot.frames);
+        assert_eq!(pair.bot.pcm.len() as u64, pair.bot.frames * u64::from(rate_hz / 50));
+        let tail = &pair.bot.pcm[pair.bot.pcm.len() / 2..];
+        assert!(share(tail, A4, rate_hz) > 0.9, "{}", share(tail, A4, rate_hz));
+        let tally = pair.session.heard();
+        assert_eq!((tally.counters.lost, tally.unreadable), (0, 0));
+    }
+}
+
+/// PCM of the bot reaches the caller's ear in real time, between the two events of a turn.
+#[test]
+fn the_caller_hears_the_bot_at_any_rate() {
+    for rate_hz in [8_000, 16_000, 24_000] {
+        let mut pair = Pair::connected();
+        pair.open_audio(16_000, rate_hz);
+        let began = pair.time();
+        pair.say(&Tone::new(A4, rate_hz).take(rate_hz as usize));
+        pair.run(secs(2));
+        let pcm = pair.client.pcm_since(began);
+        let middle = &pcm[48_000 / 4..48_000 * 3 / 4];
+        assert!(share(middle, A4, 48_000) > 0.9, "{}", share(middle, A4, 48_000));
+        let (started, stopped) = (pair.times(&Event::SpeechStarted), pair.times(&Event::SpeechStopped));
+        assert_eq!((started.len(), stopped.len()), (1, 1), "{:?}", pair.bot.events);
+        assert!(started[0] - began <= ms(20));
+        let spoke = stopped[0] - started[0];
+        assert!((secs(1)..ms(1_500)).contains(&spoke), "{spoke:?}");
+    }
+}
+
+/// An interruption empties what waits: at most two more packets of speech leave, what the bot said is over at once, and
+/// silence goes on without a gap.
+#[test]
+fn an_interruption_is_heard_at_once() {
+    let mut pair = Pair::connected();
+    pair.open_audio(16_000, 16_000);
+    pair.bot.endless = Some(Tone::new(A4, 16_000));
+    pair.run(secs(1));
+    let interrupted = pair.time();
+    pair.interrupt();
+    pair.run(secs(1));
+    let mut decoder = Decoder::new(48_000).expect("a decoder");
+    let loud = pair.client.heard.iter().filter(|packet| {
+        let pcm = decoder.decode(&packet.payload).expect("an Opus packet");
+        packet.at > interrupted + ms(5) && pcm.iter().any(|sample| sample.unsigned_abs() > 1_000)
+    });
+    assert!(loud.count() <= 2);
+    let stopped = pair.times(&Event::SpeechStopped);
+    assert!(
+        stopped.len() == 1 && stopped[0] <= interrupted + ms(20),
+        "{stopped:?} after {interrupted:?}"
+    );
+    let after = pair.client.heard_between(interrupted, interrupted + ms(900));
+    assert!((44..=46).contains(&after), "{after} packets in 900 ms");
+}
+
+/// A fifth of all datagrams is lost each way, and some overtake others: the talk goes on, what was lost is counted and mostly
+/// filled, messages arrive all the same, and nothing piles up.
+#[test]
+fn a_bad_network_is_no_end() {
+    let mut pair = Pair::connected();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(A4, pair.now);
+    for way in [&mut pair.up, &mut pair.down] {
+        way.loss_percent = 20;
+        way.spread = ms(25);
+    }
+    let (frames, began) = (pair.bot.frames, pair.time());
+    for number in 0..20 {
+        pair.send(&format!("down {number}"));
+        pair.client.send(&format!("up {number}"));
+        pair.run(ms(500));
+    }
+    assert!(!pair.saw(&Event::Lost), "{:?}", pair.bot.events);
+    assert_eq!(pair.left(), None);
+    let heard = pair.client.heard_between(began, began + secs(10));
+    assert!(
+        (330..=470).contains(&heard),
+        "{heard} of 500 packets reached the client"
+    );
+    let frames = pair.bot.frames - frames;
+    assert!((450..=500).contains(&frames), "{frames} of 500 frames reached the bot");
+    let counters = pair.session.heard().counters;
+    assert!((50..=150).contains(&counters.lost), "{counters:?}");
+    assert!(counters.concealed + counters.recovered > 0, "{counters:?}");
+    assert!(share(&pair.bot.pcm, A4, 16_000) > 0.5);
+    // On a network that is good again, what is still under way arrives within seconds.
+    for way in [&mut pair.up, &mut pair.down] {
+        way.loss_percent = 0;
+    }
+    pair.run(secs(10));
+    let expected = |way: &str| -> Vec<String> { (0..20).map(|number| format!("{way} {number}")).collect() };
+    assert_eq!(pair.client.texts(), expected("down"));
+    assert_eq!(pair.texts(), expected("up"));
+    assert!(pair.session.outbox.is_empty());
+    assert_eq!(pair.session.peer.messages_in_flight(), 0);
+}
+
+/// A caller who mutes stops sending altogether, and is there all the same.
+#[test]
+fn a_muted_caller_is_neither_lost_nor_gone() {
+    let mut pair = Pair::connected();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(A4, pair.now);
+    pair.run(secs(1));
+    pair.client.mute();
+    pair.run(secs(60));
+    assert!(!pair.saw(&Event::Lost), "{:?}", pair.bot.events);
+    assert_eq!(pair.left(), None);
+    let frames = pair.bot.frames;
+    pair.client.speak(A4, pair.now);
+    pair.run(secs(1));
+    assert!(pair.bot.frames - frames >= 45, "{} frames", pair.bot.frames - frames);
+}

@@ -1,0 +1,332 @@
+//! The caller of these tests: str0m's `Rtc` in its RTP mode, with a microphone that plays a tone and a book of what it heard.
+//!
+//! Its DTLS is tapped, so that a test sees the SCTP packets of the session in the clear, and can put its own in place of the
+//! client's.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use str0m::change::{SdpAnswer, SdpApi, SdpPendingOffer};
+use str0m::channel::ChannelId;
+use str0m::media::{Direction, MediaKind, Mid};
+use str0m::net::{Protocol, Receive};
+use str0m::rtp::RtpWrite;
+use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
+
+use super::pair::{Tone, ms};
+use super::tap::{Tap, Wires};
+use crate::limits::{MESSAGE_BYTES_MAX, OPUS_PACKET_BYTES_MAX};
+use crate::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use crate::proto::crypto;
+
+/// One RTP packet of the session.
+pub struct Packet {
+    pub at: Duration,
+    pub sequence: u64,
+    pub timestamp: u64,
+    pub payload: Arc<[u8]>,
+}
+
+/// A channel as the client sees it.
+pub struct Channel {
+    pub id: ChannelId,
+    pub label: String,
+    pub closed: bool,
+}
+
+struct Microphone {
+    tone: Tone,
+    encoder: Encoder,
+    muted: bool,
+    next: Instant,
+    sequence: u64,
+    ticks: u32,
+}
+
+pub struct Client {
+    pub rtc: Rtc,
+    pub start: Instant,
+    pub address: SocketAddr,
+    pub connected: bool,
+    pub closed: Option<Duration>,
+    pub heard: Vec<Packet>,
+    pub read: Vec<(Duration, Vec<u8>)>,
+    /// Where the messages came on.
+    pub read_on: Vec<ChannelId>,
+    pub channels: Vec<Channel>,
+    /// The SCTP packets of both directions, in the clear.
+    pub wires: Arc<Mutex<Wires>>,
+    pub mid: Option<Mid>,
+    labels: Vec<String>,
+    videos: usize,
+    microphone: Option<Microphone>,
+    pending: Option<SdpPendingOffer>,
+    wake: Instant,
+}
+
+/// Settings like those of a browser that offers nothing but what this runner speaks.
+pub fn config() -> RtcConfig {
+    Rtc::builder()
+        .clear_codecs()
+        .enable_opus(true, false)
+        .set_sctp_max_message_size(MESSAGE_BYTES_MAX as u32)
+        .set_sctp_max_buffered_amount(2 * MESSAGE_BYTES_MAX)
+}
+
+impl Client {
+    pub fn new(address: &str) -> Self {
+        Client::at(address, Instant::now())
+    }
+
+    pub fn at(address: &str, start: Instant) -> Self {
+        Client::with(config(), address, start)
+    }
+
+    pub fn with(config: RtcConfig, address: &str, start: Instant) -> Self {
+        let (provider, wires) = Tap::provider();
+        let cert = crypto::certificate().expect("a certificate").clone();
+        let mut rtc = config
+            .set_crypto_provider(Arc::new(provider))
+            .set_dtls_cert(cert)
+            .set_rtp_mode(true)
+            .build(start);
+        let address = address.parse().expect("an address");
+        rtc.add_local_candidate(Candidate::host(address, Protocol::Udp).expect("a candidate"));
+        Client {
+            rtc,
+            start,
+            address,
+            connected: false,
+            closed: None,
+            heard: Vec::new(),
+            read: Vec::new(),
+            read_on: Vec::new(),
+            channels: Vec::new(),
+            wires,
+            mid: None,
+            labels: vec!["chat".to_owned()],
+            videos: 0,
+            microphone: None,
+            pending: None,
+            wake: start,
+        }
+    }
+
+    /// Opens channels of these names with its first offer, in place of `chat`.
+    pub fn labels(mut self, labels: &[&str]) -> Self {
+        self.labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        self
+    }
+
+    /// Offers so many sections of video after the audio.
+    pub fn videos(mut self, videos: usize) -> Self {
+        self.videos = videos;
+        self
+    }
+
+    /// Makes the first offer: audio, video, then the channels.
+    pub fn offer(&mut self) -> String {
+        let (labels, videos) = (std::mem::take(&mut self.labels), self.videos);
+        let mut mid = None;
+        let offer = self.change(|api| {
+            mid = Some(api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None));
+            for _ in 0..videos {
+                api.add_media(MediaKind::Video, Direction::SendRecv, None, None, None);
+            }
+            for label in labels {
+                api.add_channel(label);
+            }
+        });
+        self.mid = mid;
+        offer
+    }
+
+    /// Makes an offer with these changes.
+    pub fn change(&mut self, change: impl FnOnce(&mut SdpApi<'_>)) -> String {
+        let mut api = self.rtc.sdp_api();
+        change(&mut api);
+        let (offer, pending) = api.apply().expect("something to offer");
+        self.pending = Some(pending);
+        offer.to_sdp_string()
+    }
+
+    /// Opens one more channel; that needs no offer.
+    pub fn open(&mut self, label: String) {
+        let mut api = self.rtc.sdp_api();
+        api.add_channel(label);
+        assert!(api.apply().is_none(), "nothing to offer");
+    }
+
+    pub fn accept(&mut self, answer: &str) {
+        let answer = SdpAnswer::from_sdp_string(answer).expect("an answer");
+        let pending = self.pending.take().expect("an offer");
+        self.rtc
+            .sdp_api()
+            .accept_answer(pending, answer)
+            .expect("an answer that fits");
+    }
+
+    /// From here on a packet leaves every 20 ms.
+    pub fn speak(&mut self, hz: f64, now: Instant) {
+        if let Some(microphone) = &mut self.microphone {
+            microphone.muted = false;
+            return;
+        }
+        const RATE_HZ: u32 = 16_000;
+        self.microphone = Some(Microphone {
+            tone: Tone::new(hz, RATE_HZ),
+            encoder: Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder"),
+            muted: false,
+            next: now,
+            sequence: 100,
+            ticks: 0,
+        });
+    }
+
+    /// Sends no packets; their timestamps go on.
+    pub fn mute(&mut self) {
+        if let Some(microphone) = &mut self.microphone {
+            microphone.muted = true;
+        }
+    }
+
+    pub fn open_channel(&self) -> Option<ChannelId> {
+        self.channels
+            .iter()
+            .find(|channel| !channel.closed)
+            .map(|channel| channel.id)
+    }
+
+    pub fn channel(&self, label: &str) -> ChannelId {
+        let mut channels = self.channels.iter();
+        channels
+            .find(|channel| channel.label == label)
+            .expect("an open channel")
+            .id
+    }
+
+    pub fn send(&mut self, text: &str) {
+        let id = self.open_channel().expect("an open channel");
+        self.write(id, false, text.as_bytes());
+    }
+
+    pub fn write(&mut self, id: ChannelId, binary: bool, bytes: &[u8]) {
+        let mut channel = self.rtc.channel(id).expect("an open channel");
+        assert!(
+            channel.write(binary, bytes).expect("a message that may be sent"),
+            "room for a message"
+        );
+    }
+
+    /// Returns the texts read so far.
+    pub fn texts(&self) -> Vec<String> {
+        let texts = self
+            .read
+            .iter()
+            .map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned());
+        texts.collect()
+    }
+
+    /// Decodes what was heard from `from` on, at 48 kHz.
+    pub fn pcm_since(&self, from: Duration) -> Vec<i16> {
+        let mut decoder = Decoder::new(48_000).expect("a decoder");
+        let mut pcm = Vec::new();
+        for packet in self.heard.iter().filter(|packet| packet.at >= from) {
+            pcm.extend_from_slice(decoder.decode(&packet.payload).expect("an Opus packet"));
+        }
+        pcm
+    }
+
+    /// Returns how many packets were heard in a span.
+    pub fn heard_between(&self, from: Duration, to: Duration) -> usize {
+        self.heard
+            .iter()
+            .filter(|packet| (from..to).contains(&packet.at))
+            .count()
+    }
+
+    pub fn wake(&self) -> Instant {
+        self.microphone
+            .as_ref()
+            .map_or(self.wake, |microphone| microphone.next.min(self.wake))
+    }
+
+    pub fn handle_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], now: Instant) {
+        let Ok(receive) = Receive::new(Protocol::Udp, source, destination, contents) else {
+            return;
+        };
+        let input = Input::Receive(now, receive);
+        if self.rtc.accepts(&input) {
+            let _ = self.rtc.handle_input(input);
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let (Some(microphone), Some(mid)) = (&mut self.microphone, self.mid)
+            && now >= microphone.next
+        {
+            microphone.next += ms(20);
+            microphone.ticks = microphone.ticks.wrapping_add(960);
+            if self.connected && !microphone.muted {
+                let mut out = [0; OPUS_PACKET_BYTES_MAX];
+                let pcm = microphone.tone.take(microphone.encoder.frame_samples());
+                let bytes = microphone.encoder.encode(&pcm, &mut out).expect("a packet");
+                let pt = self.rtc.media(mid).expect("negotiated").remote_pts()[0];
+                let (sequence, ticks) = (microphone.sequence, microphone.ticks);
+                microphone.sequence += 1;
+                let mut api = self.rtc.direct_api();
+                let stream = api.stream_tx_by_mid(mid, None).expect("audio is sent");
+                stream.write_rtp(RtpWrite::new(pt, sequence.into(), ticks, now, &out[..bytes]));
+            }
+        }
+        let _ = self.rtc.handle_input(Input::Timeout(now));
+    }
+
+    /// Returns what leaves: destination and contents.
+    pub fn drain(&mut self, now: Instant) -> Vec<(SocketAddr, Vec<u8>)> {
+        let at = now - self.start;
+        let mut leaving = Vec::new();
+        loop {
+            match self.rtc.poll_output() {
+                Ok(Output::Timeout(wake)) => {
+                    self.wake = wake;
+                    return leaving;
+                }
+                Ok(Output::Transmit(transmit)) => leaving.push((transmit.destination, transmit.contents.into())),
+                Ok(Output::Event(event)) => self.event(event, at),
+                Err(error) => log::debug!("client: {error}"),
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event, at: Duration) {
+        match event {
+            Event::Connected => self.connected = true,
+            Event::RtpPacket(packet) => self.heard.push(Packet {
+                at,
+                sequence: *packet.seq_no,
+                timestamp: packet.time.numer(),
+                payload: packet.payload,
+            }),
+            Event::ChannelOpen(id, label) => self.channels.push(Channel {
+                id,
+                label,
+                closed: false,
+            }),
+            Event::ChannelClose(id) => {
+                for channel in self.channels.iter_mut().filter(|channel| channel.id == id) {
+                    channel.closed = true;
+                }
+            }
+            Event::ChannelData(data) => {
+                self.read_on.push(data.id);
+                self.read.push((at, data.data));
+            }
+            Event::Closed => {
+                self.closed.get_or_insert(at);
+            }
+            _ => {}
+        }
+    }
+}

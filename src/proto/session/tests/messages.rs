@@ -1,0 +1,206 @@
+//! Texts both ways: which channel carries them, which reach the bot, and what waits where.
+
+use super::super::*;
+use super::client::Client;
+use super::pair::{Pair, ms, secs};
+use crate::limits::{MESSAGE_BYTES_MAX, MESSAGES_OUT_MAX};
+
+/// Messages go to the channel called `chat`, also when another was open before it; the other one still speaks.
+#[test]
+fn the_channel_called_chat_is_preferred() {
+    let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&["stats"]), |offer| offer);
+    pair.connect();
+    let stats = pair.client.channel("stats");
+    pair.client.open("chat".to_owned());
+    assert!(pair.run_until(secs(2), |pair| pair.client.channels.len() == 2));
+    pair.run(ms(50));
+    let chat = pair.client.channel("chat");
+    pair.client.write(stats, false, b"on stats");
+    pair.client.write(chat, false, b"on chat");
+    pair.send("to the client");
+    pair.run(ms(100));
+    assert_eq!(pair.texts(), ["on stats", "on chat"]);
+    assert_eq!(pair.client.texts(), ["to the client"]);
+    assert_eq!(pair.client.read_on, [chat]);
+    // Only the channel that messages go to stands for the client.
+    pair.client.rtc.direct_api().close_data_channel(stats);
+    pair.run(ms(500));
+    assert_eq!(pair.left(), None);
+    pair.client.rtc.direct_api().close_data_channel(chat);
+    pair.run(ms(500));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Left));
+}
+
+/// A client that names its only channel otherwise is spoken to on that.
+#[test]
+fn any_label_will_do() {
+    for label in ["rtvi-ai", "", "чат"] {
+        let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&[label]), |offer| offer);
+        pair.connect();
+        pair.send("hello");
+        pair.client.send("hello yourself");
+        pair.run(ms(100));
+        assert_eq!(pair.client.texts(), ["hello"], "{label}");
+        assert_eq!(pair.texts(), ["hello yourself"], "{label}");
+    }
+}
+
+/// Keep-alives and signalling are not for the bot; everything else that is text is, word for word.
+#[test]
+fn the_bot_gets_texts_and_no_housekeeping() {
+    let mut pair = Pair::connected();
+    for housekeeping in [
+        "ping: 1795253681729",
+        "ping",
+        r#"{"type":"signalling","message":{"type":"trackStatus","receiver_index":0,"enabled":true}}"#,
+        r#"{"message":null,"type":"\u0073ignalling","x":"signalling"}"#,
+    ] {
+        pair.client.send(housekeeping);
+    }
+    let texts = [
+        r#"{"label":"rtvi-ai","type":"client-ready","data":{},"id":"d2d923ea"}"#,
+        r#"{"label":"rtvi-ai","type":"client-message","data":{"t":"signalling"}}"#,
+        r#"{"type":["signalling"]}"#,
+        "signalling",
+        " ping",
+        "\u{0}\u{1F600}",
+    ];
+    for text in texts {
+        pair.client.send(text);
+    }
+    pair.run(ms(200));
+    assert_eq!(pair.texts(), texts);
+}
+
+/// Binary messages and bytes that are no UTF-8 are ignored, and what follows them is not.
+#[test]
+fn what_is_no_text_is_ignored() {
+    let mut pair = Pair::connected();
+    let id = pair.client.open_channel().expect("a channel");
+    pair.client.write(id, true, b"binary");
+    pair.client.write(id, false, &[b'a', 0xff, b'b']);
+    pair.client.write(id, false, &[0xed, 0xa0, 0x80]);
+    pair.client.write(id, false, b"text");
+    pair.run(ms(200));
+    assert_eq!(pair.texts(), ["text"]);
+    assert_eq!(pair.left(), None);
+}
+
+/// An empty text is one to the bot. Towards the client it would stop everything behind it, so it stays here.
+#[test]
+fn an_empty_text_stops_nothing() {
+    let mut pair = Pair::connected();
+    // Until no acknowledgement stands before the message in its packet.
+    pair.run(secs(1));
+    pair.client.wires.lock().expect("whole").empty = true;
+    pair.client.send("0");
+    pair.client.send("not empty");
+    pair.send("");
+    pair.send("not empty either");
+    pair.run(ms(200));
+    assert_eq!(pair.texts(), ["", "not empty"]);
+    assert_eq!(pair.client.texts(), ["not empty either"]);
+}
+
+/// What the bot says before there is a channel waits for it, in order; of too much, the newest is kept.
+#[test]
+fn messages_wait_for_the_channel() {
+    let mut pair = Pair::new();
+    for number in 0..MESSAGES_OUT_MAX + 2 {
+        pair.send(&number.to_string());
+    }
+    pair.connect();
+    pair.send("last");
+    pair.run(ms(200));
+    let expected = (2..MESSAGES_OUT_MAX + 2)
+        .map(|number| number.to_string())
+        .chain(["last".to_owned()]);
+    assert_eq!(pair.client.texts(), expected.collect::<Vec<_>>());
+}
+
+/// The longest message arrives whole, either way; one byte more is not sent, and what follows it is.
+#[test]
+fn a_message_has_an_end() {
+    let mut pair = Pair::connected();
+    let longest = "x".repeat(MESSAGE_BYTES_MAX);
+    pair.send(&longest);
+    pair.send(&"x".repeat(MESSAGE_BYTES_MAX + 1));
+    pair.send("after");
+    pair.run(secs(3));
+    assert_eq!(pair.client.texts(), [longest.as_str(), "after"]);
+    let id = pair.client.open_channel().expect("a channel");
+    for part in [longest.as_str(), "after"] {
+        let written = pair.client.rtc.channel(id).expect("open").write(false, part.as_bytes());
+        if !written.expect("allowed") {
+            pair.run(secs(3));
+            pair.client.write(id, false, part.as_bytes());
+        }
+        pair.run(secs(3));
+    }
+    assert_eq!(pair.texts(), [longest.as_str(), "after"]);
+}
+
+/// A client that acknowledges nothing costs what the queues hold and no more, and no processor time: the harness counts the
+/// turns in which a deadline had already passed. What was kept arrives once it is back.
+#[test]
+fn a_client_that_acknowledges_nothing_costs_little() {
+    let mut pair = Pair::connected();
+    pair.up.cut = true;
+    let long = "y".repeat(MESSAGE_BYTES_MAX / 2);
+    for number in 0..40 {
+        pair.send(&format!("{number:02}{long}"));
+        pair.run(ms(50));
+    }
+    let dropped = pair.session.outbox.dropped();
+    // Two in the channel's buffer, eight of 128 KiB in the queue, less what their numbers take.
+    assert!((40 - 4 - 8..40).contains(&dropped), "{dropped} of 40 dropped");
+    pair.run(secs(2));
+    pair.up.cut = false;
+    pair.run(secs(40));
+    let texts = pair.client.texts();
+    assert!(
+        texts.last().is_some_and(|text| text.starts_with("39")),
+        "{}",
+        texts.len()
+    );
+    assert!((8..40).contains(&texts.len()), "{} of 40 arrived", texts.len());
+    let numbers: Vec<&str> = texts.iter().map(|text| &text[..2]).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    assert!(pair.session.outbox.is_empty());
+}
+
+/// A goodbye waits for a client that is slow, but not for ever, and idles meanwhile.
+#[test]
+fn a_goodbye_behind_much_that_is_unread_does_not_wait_for_ever() {
+    let mut pair = Pair::connected();
+    pair.up.cut = true;
+    let long = "z".repeat(MESSAGE_BYTES_MAX);
+    for _ in 0..4 {
+        pair.send(&long);
+    }
+    let ended = pair.time();
+    pair.bot_ends();
+    pair.run(secs(2));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::BotEnded));
+    assert!(pair.gone.expect("gone") - ended < secs(1));
+}
+
+/// A client that opens channel after channel keeps the first ones, and costs no memory for the rest.
+#[test]
+fn channels_are_bounded() {
+    let mut pair = Pair::connected();
+    for number in 0..200 {
+        pair.client.open(format!("{number} {}", "l".repeat(1_000)));
+        pair.run(ms(20));
+    }
+    pair.run(secs(2));
+    let open = pair.client.channels.iter().filter(|channel| !channel.closed).count();
+    assert!(open <= crate::limits::CHANNELS_MAX, "{open} channels are open");
+    assert_eq!(pair.left(), None);
+    let id = pair.client.channel("chat");
+    pair.client.write(id, false, b"still here");
+    pair.send("and so am I");
+    pair.run(ms(200));
+    assert_eq!(pair.texts(), ["still here"]);
+    assert_eq!(pair.client.texts(), ["and so am I"]);
+}

@@ -1,0 +1,449 @@
+//! The two ends of a call in virtual time: a str0m client and a [`Session`], joined by a link that delays and loses.
+//!
+//! [`Pair::run`] does for the session what `io::media` does: it hands it datagrams, deadlines and the bot's speech, drains it
+//! after each, and keeps everything that came out. Nothing sleeps, and no socket is opened; the time is a number that the
+//! test moves. Losses are drawn from a seed, so that a failure comes again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::f64::consts::TAU;
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use super::super::*;
+use super::client::Client;
+use crate::proto::rtc::Common;
+
+pub const RUNNER: &str = "192.0.2.1:7860";
+
+/// What every session of these tests shares.
+pub static COMMON: LazyLock<Common> = LazyLock::new(Common::new);
+
+pub fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Random numbers that are the same in every run (xorshift64*).
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// A sine of a quarter of full scale.
+pub struct Tone {
+    pub hz: f64,
+    pub rate_hz: u32,
+    at: u64,
+}
+
+impl Tone {
+    pub fn new(hz: f64, rate_hz: u32) -> Self {
+        Tone { hz, rate_hz, at: 0 }
+    }
+
+    pub fn take(&mut self, samples: usize) -> Vec<i16> {
+        let from = self.at;
+        self.at += samples as u64;
+        (from..self.at)
+            .map(|at| (8_000.0 * (TAU * self.hz * at as f64 / f64::from(self.rate_hz)).sin()) as i16)
+            .collect()
+    }
+}
+
+/// Returns the share of the energy of `pcm` that lies at `hz` (Goertzel), 0 to 1.
+pub fn share(pcm: &[i16], hz: f64, rate_hz: u32) -> f64 {
+    let step = TAU * hz / f64::from(rate_hz);
+    let (mut re, mut im, mut energy) = (0.0, 0.0, 0.0);
+    for (at, sample) in pcm.iter().enumerate() {
+        let value = f64::from(*sample);
+        re += value * (step * at as f64).cos();
+        im += value * (step * at as f64).sin();
+        energy += value * value;
+    }
+    if energy < pcm.len() as f64 {
+        return 0.0;
+    }
+    2.0 * (re * re + im * im) / (energy * pcm.len() as f64)
+}
+
+/// What the link does to datagrams of one direction.
+#[derive(Clone, Copy)]
+pub struct Way {
+    pub delay: Duration,
+    /// Added to some of them, so that they overtake each other.
+    pub spread: Duration,
+    pub loss_percent: usize,
+    pub cut: bool,
+}
+
+/// A datagram under way.
+struct Flight {
+    to_session: bool,
+    source: SocketAddr,
+    destination: SocketAddr,
+    contents: Vec<u8>,
+}
+
+/// The bot's side: what it saw, and what it wants to say.
+pub struct Bot {
+    pub events: Vec<(Duration, Event)>,
+    /// Everything heard, at [`Bot::rate_hz`].
+    pub pcm: Vec<i16>,
+    pub frames: u64,
+    pub rate_hz: u32,
+    /// What it says, as long as it has not fallen silent.
+    pub speech: VecDeque<i16>,
+    pub endless: Option<Tone>,
+}
+
+/// A call.
+pub struct Pair {
+    pub start: Instant,
+    pub now: Instant,
+    pub session: Session,
+    pub client: Client,
+    pub bot: Bot,
+    pub up: Way,
+    pub down: Way,
+    /// Tells which datagrams the network carries at all; the first argument is whether they go up.
+    pub pass: fn(bool, &[u8]) -> bool,
+    pub gone: Option<Duration>,
+    /// Every datagram that left the session, lost ones included.
+    pub sent: Vec<(Duration, Vec<u8>)>,
+    pub keep_sent: bool,
+    /// Every datagram that left the client.
+    pub launched: Vec<Vec<u8>>,
+    pub keep_launched: bool,
+    /// How many connectivity checks the session has answered.
+    pub answers: usize,
+    wake: Instant,
+    flights: BTreeMap<(Instant, u64), Flight>,
+    flown: u64,
+    rng: Rng,
+    /// Turns of the loop in which the clock did not move; a session that asks for times that have passed spins.
+    idle_turns: u32,
+}
+
+pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setup<'_> {
+    Setup {
+        common: &COMMON,
+        local,
+        embedded,
+        seed: 0x1234_5678_9abc_def0,
+    }
+}
+
+pub fn runner() -> SocketAddr {
+    RUNNER.parse().expect("an address")
+}
+
+impl Pair {
+    /// Joins a client that offers audio and a channel called `chat` with a session that answers.
+    pub fn new() -> Self {
+        Pair::with(Client::new("192.0.2.9:5000"), |offer| offer)
+    }
+
+    pub fn with(client: Client, change: impl FnOnce(String) -> String) -> Self {
+        Pair::embedded(client, None, change)
+    }
+
+    pub fn embedded(
+        mut client: Client,
+        embedded: Option<std::net::Ipv4Addr>,
+        change: impl FnOnce(String) -> String,
+    ) -> Self {
+        let start = client.start;
+        let offer = change(client.offer());
+        let (session, answer) =
+            Session::accept(&offer, &setup(embedded, &[runner()]), start).expect("an offer that can be answered");
+        client.accept(&answer);
+        Pair::joined(client, session)
+    }
+
+    /// Joins a client and a session that have each other's descriptions.
+    pub fn joined(client: Client, session: Session) -> Self {
+        let start = client.start;
+        let way = Way {
+            delay: ms(5),
+            spread: Duration::ZERO,
+            loss_percent: 0,
+            cut: false,
+        };
+        Pair {
+            start,
+            now: start,
+            session,
+            client,
+            bot: Bot {
+                events: Vec::new(),
+                pcm: Vec::new(),
+                frames: 0,
+                rate_hz: 0,
+                speech: VecDeque::new(),
+                endless: None,
+            },
+            up: way,
+            down: way,
+            pass: |_, _| true,
+            gone: None,
+            sent: Vec::new(),
+            keep_sent: false,
+            launched: Vec::new(),
+            keep_launched: false,
+            answers: 0,
+            wake: start,
+            flights: BTreeMap::new(),
+            flown: 0,
+            rng: Rng(7),
+            idle_turns: 0,
+        }
+    }
+
+    /// Runs until the bot has joined and the client's channel is open.
+    pub fn connected() -> Self {
+        let mut pair = Pair::new();
+        pair.connect();
+        pair
+    }
+
+    pub fn connect(&mut self) {
+        let up = self.run_until(secs(10), |pair| {
+            pair.client.connected && pair.client.open_channel().is_some()
+        });
+        assert!(up, "connected within 10 s: {:?}", self.bot.events);
+        // The session learns of it half a round trip later.
+        self.run(ms(50));
+    }
+
+    /// Returns the time since the call began.
+    pub fn time(&self) -> Duration {
+        self.now - self.start
+    }
+
+    /// Lets so much time pass.
+    pub fn run(&mut self, time: Duration) {
+        self.run_until(time, |_| false);
+    }
+
+    /// Lets time pass until `done`, at most so much; tells whether it is.
+    pub fn run_until(&mut self, time: Duration, done: impl Fn(&Pair) -> bool) -> bool {
+        let end = self.now + time;
+        self.flush();
+        loop {
+            if done(self) {
+                return true;
+            }
+            let flight = self.flights.keys().next().map(|(at, _)| *at);
+            let session = self.gone.is_none().then_some(self.wake);
+            let next = [flight, session, Some(self.client.wake())]
+                .into_iter()
+                .flatten()
+                .min()
+                .expect("the client always has a time");
+            if next > end {
+                self.now = end;
+                return false;
+            }
+            self.idle_turns = if next > self.now { 0 } else { self.idle_turns + 1 };
+            assert!(self.idle_turns < 10_000, "the session spins: {:?}", self.session.phase);
+            self.now = self.now.max(next);
+            self.turn();
+        }
+    }
+
+    /// Does what is due: one datagram, or the deadlines of both ends.
+    fn turn(&mut self) {
+        if let Some(entry) = self.flights.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let flight = entry.remove();
+            if flight.to_session {
+                self.session
+                    .handle_datagram(flight.source, flight.destination, &flight.contents, self.now);
+            } else {
+                self.client
+                    .handle_datagram(flight.source, flight.destination, &flight.contents, self.now);
+            }
+        } else {
+            if self.client.wake() <= self.now {
+                self.client.handle_timeout(self.now);
+            }
+            if self.gone.is_none() && self.wake <= self.now {
+                self.session.handle_timeout(self.now);
+                self.drain();
+                self.pull_speech();
+            }
+        }
+        self.flush();
+    }
+
+    /// Tells the session of the rates that the bot wants, as opening the media does.
+    pub fn open_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32) {
+        self.session.set_rates(in_rate_hz, out_rate_hz, self.now);
+        self.flush();
+    }
+
+    pub fn say(&mut self, pcm: &[i16]) {
+        self.bot.speech.extend(pcm);
+        self.pull_speech();
+        self.flush();
+    }
+
+    pub fn send(&mut self, text: &str) {
+        self.session.handle_message(text.to_owned());
+        self.flush();
+    }
+
+    pub fn interrupt(&mut self) {
+        self.bot.speech.clear();
+        self.bot.endless = None;
+        self.session.handle_interruption(self.now);
+        self.flush();
+    }
+
+    pub fn bot_ends(&mut self) {
+        self.session.handle_bot_end(LeaveReason::BotEnded, self.now);
+        self.flush();
+    }
+
+    /// The client throws its connection away and comes with another one, whose offer this is.
+    pub fn restart(&mut self, client: Client, offer: &str) -> Client {
+        let now = self.now;
+        let answer = self.act(|session, _| session.restart(offer, &setup(None, &[runner()]), now));
+        let old = std::mem::replace(&mut self.client, client);
+        self.client.accept(&answer.expect("an offer that can be answered"));
+        self.flush();
+        old
+    }
+
+    /// Does something to the session by hand, then drains it.
+    pub fn act<T>(&mut self, act: impl FnOnce(&mut Session, Instant) -> T) -> T {
+        let done = act(&mut self.session, self.now);
+        self.flush();
+        done
+    }
+
+    fn pull_speech(&mut self) {
+        let Bot { speech, endless, .. } = &mut self.bot;
+        let take = |into: &mut Vec<i16>, samples_max: usize| {
+            if let Some(tone) = endless {
+                speech.extend(tone.take(samples_max.saturating_sub(speech.len())));
+            }
+            let take = speech.len().min(samples_max);
+            into.extend(speech.drain(..take));
+            take
+        };
+        self.session.pull_speech(take, self.now);
+    }
+
+    /// Drains both ends.
+    pub fn flush(&mut self) {
+        self.drain();
+        for (destination, contents) in self.client.drain(self.now) {
+            let source = self.client.address;
+            if self.keep_launched {
+                self.launched.push(contents.clone());
+            }
+            self.launch(true, source, destination, contents);
+        }
+    }
+
+    fn drain(&mut self) {
+        let at = self.time();
+        for _ in 0..10_000 {
+            match self.session.poll_output(self.now) {
+                Output::Timeout(wake) => {
+                    self.wake = wake;
+                    return;
+                }
+                Output::Gone => {
+                    self.gone.get_or_insert(at);
+                    return;
+                }
+                Output::Transmit(mut transmit) => {
+                    let (source, destination) = (transmit.source, transmit.destination);
+                    self.answers += usize::from(transmit.proves_destination());
+                    let contents = transmit.contents().to_vec();
+                    if self.keep_sent {
+                        self.sent.push((at, contents.clone()));
+                    }
+                    self.launch(false, source, destination, contents);
+                }
+                Output::Audio(pcm, rate_hz) => {
+                    self.bot.frames += 1;
+                    self.bot.rate_hz = rate_hz;
+                    self.bot.pcm.extend_from_slice(pcm);
+                }
+                Output::Event(event) => self.bot.events.push((at, event)),
+            }
+        }
+        panic!("the session's output has no end");
+    }
+
+    fn launch(&mut self, to_session: bool, source: SocketAddr, destination: SocketAddr, contents: Vec<u8>) {
+        let way = if to_session { self.up } else { self.down };
+        if way.cut || !(self.pass)(to_session, &contents) || self.rng.below(100) < way.loss_percent {
+            return;
+        }
+        // A third of the datagrams takes longer.
+        let spread = if self.rng.below(3) == 0 {
+            way.spread
+        } else {
+            Duration::ZERO
+        };
+        self.flown += 1;
+        self.flights.insert(
+            (self.now + way.delay + spread, self.flown),
+            Flight {
+                to_session,
+                source,
+                destination,
+                contents,
+            },
+        );
+    }
+
+    /// Returns when the bot saw the event, each time.
+    pub fn times(&self, wanted: &Event) -> Vec<Duration> {
+        let seen = self.bot.events.iter().filter(|(_, event)| event == wanted);
+        seen.map(|(at, _)| *at).collect()
+    }
+
+    pub fn saw(&self, wanted: &Event) -> bool {
+        !self.times(wanted).is_empty()
+    }
+
+    /// Returns the reason that the bot was told, and when.
+    pub fn left(&self) -> Option<(LeaveReason, Duration)> {
+        let mut reasons = self.bot.events.iter().filter_map(|(at, event)| match event {
+            Event::Left(reason) => Some((*reason, *at)),
+            _ => None,
+        });
+        let reason = reasons.next();
+        assert_eq!(reasons.next(), None, "a session ends once");
+        reason
+    }
+
+    /// Returns the texts that reached the bot.
+    pub fn texts(&self) -> Vec<&str> {
+        let texts = self.bot.events.iter().filter_map(|(_, event)| match event {
+            Event::Message(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+}
