@@ -25,7 +25,14 @@ fn src() -> PathBuf {
 fn proto_is_pure() {
     for path in sources(&src().join("proto")) {
         let text = fs::read_to_string(&path).expect("a source file is text");
-        for word in ["tokio", "hyper", "crate::io", "crate::bot", "crate::cli", "std::net::UdpSocket"] {
+        for word in [
+            "tokio",
+            "hyper",
+            "crate::io",
+            "crate::bot",
+            "crate::cli",
+            "std::net::UdpSocket",
+        ] {
             assert!(!text.contains(word), "{} names {word}", path.display());
         }
     }
