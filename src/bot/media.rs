@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-pub use crate::proto::session::LeaveReason;
 use crate::limits::{
-    AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
-    RATES_HZ,
+    AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX,
+    MESSAGES_OUT_MAX, RATES_HZ,
 };
+pub use crate::proto::session::LeaveReason;
 
 /// The rates of PCM that a bot asks for, in Hz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,12 +105,7 @@ impl Deref for AudioFrame {
 impl fmt::Debug for AudioFrame {
     /// Speech never reaches a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "AudioFrame({} samples at {} Hz)",
-            self.samples.len(),
-            self.rate_hz
-        )
+        write!(f, "AudioFrame({} samples at {} Hz)", self.samples.len(), self.rate_hz)
     }
 }
 
@@ -479,10 +474,7 @@ impl Inbound {
 
     /// Removes the oldest frame and returns its memory.
     fn take_oldest_frame(&mut self) -> Vec<i16> {
-        let oldest = self
-            .events
-            .iter()
-            .position(|event| matches!(event, Event::Audio(_)));
+        let oldest = self.events.iter().position(|event| matches!(event, Event::Audio(_)));
         let frame = oldest.and_then(|oldest| self.events.remove(oldest));
         match frame {
             Some(Event::Audio(mut frame)) => {

@@ -69,10 +69,8 @@ impl RunnerArguments {
             Kind::WebRtc(webrtc) => webrtc.media.take(),
             _ => None,
         };
-        seat.map(|media| media.open(audio)).ok_or(MissingField {
-            kind,
-            field: "media",
-        })
+        seat.map(|media| media.open(audio))
+            .ok_or(MissingField { kind, field: "media" })
     }
 
     /// Returns the WebRTC connection, which local WebRTC sessions have.
@@ -199,11 +197,7 @@ pub struct MissingField {
 
 impl fmt::Display for MissingField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not part of {} arguments",
-            self.field, self.kind
-        )
+        write!(f, "`{}` is not part of {} arguments", self.field, self.kind)
     }
 }
 
@@ -257,11 +251,7 @@ impl ShutdownTrigger {
 }
 
 /// A bot, erased once: what the runner keeps and calls for every session.
-pub type Bot = Arc<
-    dyn Fn(RunnerArguments) -> Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>>
-        + Send
-        + Sync,
->;
+pub type Bot = Arc<dyn Fn(RunnerArguments) -> Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>> + Send + Sync>;
 
 /// Erases the type of a bot function.
 pub fn erase<F, Fut>(bot: F) -> Bot

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::sleep_until;
 
-use crate::bot::media::Link;
+use crate::bot::media::{Link, MediaError};
 use crate::bot::{self, BotError, Shutdown};
 use crate::io::tasks::Place;
 use crate::io::udp::Inbox;
@@ -101,6 +101,8 @@ impl Outcome {
     fn of(result: Result<Result<(), BotError>, JoinError>) -> Self {
         match result {
             Ok(Ok(())) => Outcome::Returned,
+            // A bot that was speaking when the caller left: that is how a talk ends, not how a bot fails.
+            Ok(Err(error)) if error.is::<MediaError>() => Outcome::Returned,
             Ok(Err(error)) => Outcome::Failed(error.to_string()),
             Err(error) if error.is_panic() => Outcome::Failed(panic_words(error)),
             Err(_) => Outcome::Aborted,

@@ -2,8 +2,8 @@
 //!
 //! In: texts, and when the channel opened. Out: the next text that may be sent, and when to ask again. A device reads the
 //! first chunk of a packet only, loses what comes faster than it polls, and crashes on a message without a string `type`:
-//! it gets one message at a time, at most 1000 bytes, five a second, speaking events and errors before the rest, and none
-//! of the messages that only decorate. The queue is bounded; what has to go is counted.
+//! it gets one message at a time, at most 1000 bytes, five a second, speaking events and errors before the rest, and what
+//! only decorates while nothing else waits. The queue is bounded; what has to go is counted.
 //! Source: the embedded fact sheet, section 8.
 
 use std::collections::VecDeque;
@@ -82,7 +82,9 @@ impl Outbox {
         let queue = match class {
             Class::Urgent => &mut self.urgent,
             Class::Ordinary => &mut self.ordinary,
-            Class::Decoration => return,
+            // It is worth a place only while nothing else wants it.
+            Class::Decoration if !self.is_empty() => return,
+            Class::Decoration => &mut self.ordinary,
             Class::Unreadable => {
                 log::warn!("message dropped: a device takes JSON objects with a string `type` only");
                 self.dropped += 1;
@@ -124,7 +126,10 @@ impl Outbox {
             return Some(opened);
         }
         let settled = opened + DEVICE_CHANNEL_SETTLE;
-        Some(self.sent.map_or(settled, |sent| settled.max(sent + DEVICE_MESSAGE_INTERVAL)))
+        Some(
+            self.sent
+                .map_or(settled, |sent| settled.max(sent + DEVICE_MESSAGE_INTERVAL)),
+        )
     }
 
     pub fn is_empty(&self) -> bool {
@@ -225,9 +230,22 @@ mod tests {
         assert!(outbox.next(0, later).is_some());
     }
 
-    /// Speaking events overtake texts, decoration never leaves, and what would crash the device is dropped.
+    /// A bot that insists on levels gets them through, as long as the device has nothing better to read.
     #[test]
-    fn a_device_gets_control_first_and_no_decoration() {
+    fn decoration_leaves_while_nothing_else_waits() {
+        let start = Instant::now();
+        let mut outbox = Outbox::new(true);
+        outbox.handle_open(start);
+        outbox.push(message("user-audio-level"));
+        outbox.push(message("bot-audio-level"));
+        let sent = drain(&mut outbox, start, Duration::from_secs(1));
+        assert_eq!(sent.len(), 1);
+        assert_eq!(sent[0].1, message("user-audio-level"));
+    }
+
+    /// Speaking events overtake texts, decoration gives way to them, and what would crash the device is dropped.
+    #[test]
+    fn a_device_gets_control_first_and_decoration_last() {
         let start = Instant::now();
         let mut outbox = Outbox::new(true);
         outbox.handle_open(start);
@@ -240,10 +258,7 @@ mod tests {
         outbox.push(r#"{"type":"user-transcription","data":{"final":false}}"#.into());
         let sent = drain(&mut outbox, start, Duration::from_secs(3));
         let texts: Vec<_> = sent.iter().map(|(_, text)| text.as_str()).collect();
-        assert_eq!(
-            texts,
-            [message("bot-started-speaking"), message("bot-transcription")]
-        );
+        assert_eq!(texts, [message("bot-started-speaking"), message("bot-transcription")]);
         assert_eq!(outbox.dropped(), 3);
     }
 

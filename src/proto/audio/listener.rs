@@ -33,7 +33,11 @@ impl Listener {
 
     /// Takes the rate of the PCM that the bot wants, in Hz.
     pub fn set_rate(&mut self, rate_hz: u32) {
-        if self.decoder.as_ref().is_some_and(|decoder| decoder.rate_hz() == rate_hz) {
+        if self
+            .decoder
+            .as_ref()
+            .is_some_and(|decoder| decoder.rate_hz() == rate_hz)
+        {
             return;
         }
         match Decoder::new(rate_hz) {
