@@ -155,6 +155,8 @@ pub const RTVI_EVENTS_WAITING_MAX: usize = 32;
 
 /// Candidates of one peer that are tried: a laptop with VPNs has about ten.
 pub const REMOTE_CANDIDATES_MAX: usize = 32;
+/// Handshake records that wait for ICE: a ClientHello with post-quantum keys takes two, and one may come again.
+pub const EARLY_RECORDS_MAX: usize = 4;
 /// Bytes of one message, either way: what the reference announces, and what browsers keep to.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of messages that one session holds for a peer that acknowledges slowly.

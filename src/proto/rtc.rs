@@ -22,7 +22,8 @@ use str0m::rtp::{Extension, ExtensionMap, RtpWrite};
 use str0m::{Candidate, Event, Input, Rtc, RtcConfig, RtcError};
 
 use crate::limits::{
-    CHANNELS_MAX, CHECKED_ADDRESSES_MAX, MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX,
+    CHANNELS_MAX, CHECKED_ADDRESSES_MAX, EARLY_RECORDS_MAX, MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX,
+    SCTP_BUFFER_BYTES_MAX,
 };
 use crate::proto::candidate::{self, RemotePolicy};
 use crate::proto::crypto;
@@ -187,6 +188,17 @@ pub struct Peer {
     /// RTP timestamp at tick 0.
     timestamp: u32,
     closing: bool,
+    early: Vec<Early>,
+    /// The time of the last input.
+    now: Instant,
+}
+
+/// A handshake record that came before this end's own check was answered. str0m refuses it, and the peer would send it again
+/// only after a second.
+struct Early {
+    source: SocketAddr,
+    destination: SocketAddr,
+    contents: Vec<u8>,
 }
 
 /// The data channel that messages go to: the first that the client opens, or the one called `chat`.
@@ -224,6 +236,8 @@ impl Peer {
             sequence: setup.seed & 0x7fff,
             timestamp: (setup.seed >> 32) as u32,
             closing: false,
+            early: Vec::new(),
+            now,
         };
         for address in setup.local {
             match Candidate::host(*address, Protocol::Udp) {
@@ -326,13 +340,49 @@ impl Peer {
         let Ok(receive) = Receive::new(Protocol::Udp, source, destination, contents) else {
             return false;
         };
+        self.now = now;
         let input = Input::Receive(now, receive);
-        if !self.rtc.accepts(&input) || !self.knows(source, contents) {
+        if !self.rtc.accepts(&input) {
+            self.keep_early(source, destination, contents);
+            return false;
+        }
+        if !self.knows(source, contents) {
             return false;
         }
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
+        true
+    }
+
+    /// Keeps a handshake record until its sender has proven itself.
+    fn keep_early(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
+        // DTLS by its first byte, RFC 7983.
+        let is_record = contents.first().is_some_and(|first| (20..64).contains(first));
+        if is_record && self.early.len() < EARLY_RECORDS_MAX {
+            self.early.push(Early {
+                source,
+                destination,
+                contents: contents.to_vec(),
+            });
+        }
+    }
+
+    /// Takes the oldest record that came early, if its sender has proven itself by now; tells whether it did.
+    fn handle_early(&mut self) -> bool {
+        let Some(early) = self.early.first() else {
+            return false;
+        };
+        if let Ok(receive) = Receive::new(Protocol::Udp, early.source, early.destination, &early.contents) {
+            let input = Input::Receive(self.now, receive);
+            if !self.rtc.accepts(&input) {
+                return false;
+            }
+            if let Err(error) = self.rtc.handle_input(input) {
+                log::debug!("datagram refused: {error}");
+            }
+        }
+        self.early.remove(0);
         true
     }
 
@@ -351,6 +401,7 @@ impl Peer {
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         if let Err(error) = self.rtc.handle_input(Input::Timeout(now)) {
             log::debug!("timeout: {error}");
         }
@@ -376,6 +427,7 @@ impl Peer {
                 }
             };
             match output {
+                str0m::Output::Timeout(_) if self.handle_early() => {}
                 str0m::Output::Timeout(at) => return Output::Timeout(at),
                 str0m::Output::Transmit(transmit) => {
                     return Output::Transmit(Transmit {
@@ -532,3 +584,6 @@ fn has_audio(answer: &str) -> bool {
 fn prepare(offer: &str) -> Result<PreparedOffer, OfferError> {
     sdp::prepare_offer(offer).map_err(|error| OfferError::Bad(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;
