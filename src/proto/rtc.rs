@@ -287,6 +287,7 @@ impl Peer {
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
         }
+        let answer = sdp::name_rejected_formats(&answer, &prepared.sdp);
         match self.embedded {
             Some(host) if self.device => sdp::rewrite_answer_for_device(&answer, host),
             Some(host) => sdp::keep_only_host_candidate(&answer, host),
@@ -355,35 +356,41 @@ impl Peer {
         true
     }
 
-    /// Keeps a handshake record until its sender has proven itself.
+    /// Keeps a handshake record until its sender has proven itself; of too many, the newest.
     fn keep_early(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
         // DTLS by its first byte, RFC 7983.
         let is_record = contents.first().is_some_and(|first| (20..64).contains(first));
-        if is_record && self.early.len() < EARLY_RECORDS_MAX {
-            self.early.push(Early {
-                source,
-                destination,
-                contents: contents.to_vec(),
-            });
+        if !is_record || self.rtc.is_connected() {
+            return;
         }
+        if self.early.len() == EARLY_RECORDS_MAX {
+            self.early.remove(0);
+        }
+        self.early.push(Early {
+            source,
+            destination,
+            contents: contents.to_vec(),
+        });
     }
 
-    /// Takes the oldest record that came early, if its sender has proven itself by now; tells whether it did.
+    /// Takes the oldest early record whose sender has proven itself by now; tells whether there was one.
     fn handle_early(&mut self) -> bool {
-        let Some(early) = self.early.first() else {
-            return false;
-        };
-        if let Ok(receive) = Receive::new(Protocol::Udp, early.source, early.destination, &early.contents) {
+        for at in 0..self.early.len() {
+            let early = &self.early[at];
+            let Ok(receive) = Receive::new(Protocol::Udp, early.source, early.destination, &early.contents) else {
+                continue;
+            };
             let input = Input::Receive(self.now, receive);
-            if !self.rtc.accepts(&input) {
-                return false;
-            }
-            if let Err(error) = self.rtc.handle_input(input) {
-                log::debug!("datagram refused: {error}");
+            // A stranger's record must not stand in the way of the client's.
+            if self.rtc.accepts(&input) {
+                if let Err(error) = self.rtc.handle_input(input) {
+                    log::debug!("datagram refused: {error}");
+                }
+                self.early.remove(at);
+                return true;
             }
         }
-        self.early.remove(0);
-        true
+        false
     }
 
     /// Tells whether a check may come from this address: each new one becomes a candidate that str0m keeps.
@@ -448,7 +455,10 @@ impl Peer {
 
     fn event(&mut self, event: Event) -> Option<Output> {
         match event {
-            Event::Connected => Some(Output::Connected),
+            Event::Connected => {
+                self.early = Vec::new();
+                Some(Output::Connected)
+            }
             Event::MediaAdded(added) if added.kind == MediaKind::Audio && self.audio.is_none() => {
                 let pt = self
                     .rtc

@@ -10,7 +10,7 @@ mod answer;
 mod offer;
 mod section;
 
-pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
+pub use answer::{DeviceAnswerError, keep_only_host_candidate, name_rejected_formats, rewrite_answer_for_device};
 pub use offer::{PreparedOffer, SdpError, prepare_offer};
 
 /// Splits a line into the letter before `=` and the value after it.

@@ -550,3 +550,32 @@ fn a_device_answer_is_taken_up_to_its_caps() {
         Err(DeviceAnswerError::LongBody { bytes })
     );
 }
+
+/// A browser's video sections are declined by a format that it offered, each with its name; the rest of the answer stays.
+#[test]
+fn a_rejected_section_names_an_offered_format() {
+    let (_, answer) = answer(CHROME);
+    let prepared = prepare_offer(CHROME).expect("the offer is fit");
+    let named = name_rejected_formats(&answer, &prepared.sdp);
+    let rejected: Vec<&str> = named.lines().filter(|line| line.starts_with("m=video 0 ")).collect();
+    assert_eq!(rejected.len(), prepared.sdp.matches("\nm=video").count());
+    for media in &rejected {
+        let format = media.rsplit(' ').next().expect("a section has a format");
+        assert_ne!(format, "0");
+        assert!(
+            named.contains(&format!("\r\na=rtpmap:{format} ")),
+            "{format} has no name"
+        );
+    }
+    let other = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with("m=video"));
+        lines
+            .filter(|line| !line.starts_with("a=rtpmap"))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(other(&named), other(&answer));
+    assert_eq!(name_rejected_formats(&named, &prepared.sdp), named);
+    // An answer and an offer that do not belong together change nothing but line ends.
+    assert_eq!(name_rejected_formats("m=video 0 a 0\n", ""), "m=video 0 a 0\r\n");
+}

@@ -96,7 +96,8 @@ fn no_datagram_of_a_stranger_ends_a_talk() {
     assert_eq!(pair.times(&Event::Joined).len(), 1);
 }
 
-/// The same while the connection is being made: whatever comes between the client's own datagrams, it connects.
+/// The same while the connection is being made: whatever comes between the client's own datagrams, it connects, and without
+/// the wait that a handshake takes which has to be sent again.
 #[test]
 fn no_datagram_of_a_stranger_keeps_a_client_out() {
     let (_, sent) = call();
