@@ -356,11 +356,12 @@ impl Peer {
         true
     }
 
-    /// Keeps a handshake record until its sender has proven itself; of too many, the newest.
+    /// Keeps a handshake record until its sender has proven itself; of too many, the newest. Who has not even checked is a
+    /// stranger.
     fn keep_early(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
         // DTLS by its first byte, RFC 7983.
         let is_record = contents.first().is_some_and(|first| (20..64).contains(first));
-        if !is_record || self.rtc.is_connected() {
+        if !is_record || !self.checked.contains(&source) || self.rtc.is_connected() {
             return;
         }
         if self.early.len() == EARLY_RECORDS_MAX {
@@ -381,7 +382,7 @@ impl Peer {
                 continue;
             };
             let input = Input::Receive(self.now, receive);
-            // A stranger's record must not stand in the way of the client's.
+            // The client may have come by several paths, and one of them may be dead.
             if self.rtc.accepts(&input) {
                 if let Err(error) = self.rtc.handle_input(input) {
                     log::debug!("datagram refused: {error}");

@@ -116,6 +116,8 @@ fn no_datagram_of_a_stranger_keeps_a_client_out() {
             pair.run(ms(2));
         }
         pair.connect();
+        let joined = pair.times(&Event::Joined)[0];
+        assert!(joined < ms(200), "{joined:?}");
     }
 }
 
