@@ -39,7 +39,7 @@ pub enum ToClient<'a> {
     UserTranscription {
         text: &'a str,
         user_id: &'a str,
-        /// See [`super::timestamp`].
+        /// Made by `proto::rtvi::timestamp`.
         timestamp: &'a str,
         r#final: bool,
     },
