@@ -4,8 +4,6 @@
 //! runner's, hands it to the session, and does what the session answers. It ends when nothing of the session is left, its
 //! bot included.
 
-#![allow(clippy::disallowed_methods)] // The clock lives on this floor.
-
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -15,7 +13,7 @@ use tokio::time::sleep_until;
 
 use crate::bot::media::{Link, MediaError};
 use crate::bot::{self, BotError, Shutdown};
-use crate::io::tasks::Place;
+use crate::io::tasks::{self, Place};
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, DEVICE_SILENT_AFTER};
@@ -49,7 +47,7 @@ struct Tally {
 
 /// Runs a session to its end.
 pub async fn run(mut life: Life) {
-    let began = Instant::now();
+    let began = tasks::now();
     let device = if life.session.is_device() { ", embedded" } else { "" };
     log::info!("session started: webrtc{device}");
     let mut tally = Tally::default();
@@ -74,7 +72,7 @@ pub async fn run(mut life: Life) {
     let reason = tally.reason.unwrap_or(LeaveReason::Failed);
     let counts = format!(
         "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
-        began.elapsed().as_secs_f64(),
+        (tasks::now() - began).as_secs_f64(),
         tally.datagrams_in,
         tally.datagrams_out,
         session.heard(),
@@ -128,7 +126,7 @@ fn panic_words(error: JoinError) -> String {
 
 /// The loop. Returns how the bot ended, if it did before the session.
 async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
-    let timer = sleep_until(Instant::now().into());
+    let timer = sleep_until(tasks::now().into());
     tokio::pin!(timer);
     let mut outcome = None;
     let mut stopping = false;
@@ -150,19 +148,19 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
             }
             () = life.link.notified() => hear_bot(life),
             () = &mut timer => {
-                life.session.handle_timeout(Instant::now());
+                life.session.handle_timeout(tasks::now());
                 pull_speech(life);
             }
             Some(request) = life.requests.recv() => handle_request(life, tally, request),
             ended = &mut life.bot, if outcome.is_none() => {
                 let ended = Outcome::of(ended);
                 hear_bot(life);
-                life.session.handle_bot_end(ended.reason(), Instant::now());
+                life.session.handle_bot_end(ended.reason(), tasks::now());
                 outcome = Some(ended);
             }
             () = life.shutdown.wait(), if !stopping => {
                 stopping = true;
-                life.session.handle_end(LeaveReason::Shutdown, Instant::now());
+                life.session.handle_end(LeaveReason::Shutdown, tasks::now());
             }
         }
     }
@@ -171,7 +169,7 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
 
 /// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
 fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
-    let now = Instant::now();
+    let now = tasks::now();
     loop {
         match life.session.poll_output(now) {
             Output::Timeout(at) => return Some(at),
@@ -231,7 +229,7 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
 
 /// Takes everything that the bot has for the session.
 fn hear_bot(life: &mut Life) {
-    let now = Instant::now();
+    let now = tasks::now();
     if let Some(audio) = life.link.audio() {
         life.session.set_rates(audio.in_rate_hz, audio.out_rate_hz, now);
     }
@@ -247,11 +245,11 @@ fn hear_bot(life: &mut Life) {
 fn pull_speech(life: &mut Life) {
     let link = &life.link;
     life.session
-        .pull_speech(|into, samples_max| link.take_audio(into, samples_max), Instant::now());
+        .pull_speech(|into, samples_max| link.take_audio(into, samples_max), tasks::now());
 }
 
 fn handle_request(life: &mut Life, tally: &Tally, request: Request) {
-    let now = Instant::now();
+    let now = tasks::now();
     match request {
         Request::Renegotiate { offer, reply } => {
             let answer = life.session.renegotiate(&offer);

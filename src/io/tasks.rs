@@ -1,12 +1,18 @@
-//! How many sessions are live, and the wait for the last of them.
+//! How many sessions are live, the wait for the last of them, and their clock.
 //!
 //! A session holds a [`Place`] from its offer to the moment when its bot has ended; the cap counts places. Whoever stops the
 //! runner waits until none is held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use tokio::sync::Notify;
+
+/// Returns the time by the clock that the timers of this floor go by; a test may hold it and move it.
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
 
 /// The live sessions of this runner.
 #[derive(Clone)]

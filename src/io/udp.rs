@@ -5,7 +5,7 @@
 //! came to, so one socket per address family serves every interface, also one that comes up later. Session inboxes are
 //! bounded; a datagram for a full one is dropped, as the network would do.
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Sockets, tasks and the clock live on this floor.
+#![allow(clippy::disallowed_types)] // Sockets live on this floor.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,6 +21,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use crate::config::Host;
+use crate::io::tasks;
 use crate::limits::{DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, SESSION_INBOX_DATAGRAMS};
 use crate::proto::stun;
 
@@ -146,7 +147,7 @@ impl Port {
                     continue;
                 }
             };
-            let arrived = Instant::now();
+            let arrived = tasks::now();
             let routes = self.routes();
             for (meta, part) in metas[..received].iter().zip(batch.chunks_exact(DATAGRAM_BATCH_BYTES)) {
                 let Some(ip) = meta.dst_ip else { continue };

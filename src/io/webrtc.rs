@@ -4,12 +4,11 @@
 //! that owns the connection (`io::media`) and one that runs the bot. A known one is spoken to through its inbox; nobody else
 //! touches it. The answer is written when the socket listens for the session's ufrag, never later.
 
-#![allow(clippy::disallowed_methods)] // Tasks, randomness and the clock live on this floor.
+#![allow(clippy::disallowed_methods)] // Tasks live on this floor.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
 
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::bot::{self, Bot, Kind, RunnerArguments, SessionId, Shutdown, WebRtcArguments, WebRtcConnection};
 use crate::config::Config;
 use crate::io::media::{self, Life};
-use crate::io::tasks::Live;
+use crate::io::tasks::{self, Live};
 use crate::io::udp::Port;
 use crate::limits::SESSION_REQUESTS;
 use crate::logging;
@@ -175,7 +174,7 @@ impl WebRtc {
         let Some(place) = inner.live.enter() else {
             return Err(OfferRefusal::Full);
         };
-        let now = Instant::now();
+        let now = tasks::now();
         let (mut session, sdp) = self
             .with_setup(|setup| Session::accept(offer, setup, now))
             .map_err(refusal)?;
