@@ -55,14 +55,15 @@ pub async fn run(mut life: Life) {
     let Life {
         session,
         inbox,
+        requests,
         link,
         bot,
         registered,
         shutdown,
         ..
     } = life;
-    // Nobody can reach the session any more; the bot learns of its end by the link.
-    drop((registered, inbox));
+    // Nobody can reach the session any more, and who just tried is told so; the bot learns of its end by the link.
+    drop((registered, requests, inbox));
     let dropped = link.dropped();
     drop(link);
     let outcome = match outcome {
