@@ -256,12 +256,17 @@ fn handle_request(life: &mut Life, tally: &Tally, request: Request) {
             let answer = life.session.renegotiate(&offer);
             answered(life, answer, reply);
         }
-        Request::Restart { offer, pc_id, reply } => {
+        Request::Restart {
+            offer,
+            pc_id,
+            former,
+            reply,
+        } => {
             let session = &mut life.session;
             let answer = life.engine.with_setup(|setup| session.restart(&offer, setup, now));
             if answer.is_ok() {
                 log::info!("connection restarted by the client");
-                life.registered.rename(pc_id);
+                life.registered.rename(pc_id, former);
             }
             answered(life, answer, reply);
         }

@@ -39,10 +39,11 @@ pub enum Request {
         offer: String,
         reply: Reply,
     },
-    /// The client made a new connection; it is to be known under `pc_id`.
+    /// The client made a new connection; it is to be known under `pc_id`, and asked for it under `former`.
     Restart {
         offer: String,
         pc_id: String,
+        former: String,
         reply: Reply,
     },
     Candidates(Vec<String>),
@@ -108,14 +109,18 @@ impl WebRtc {
         if self.0.shutdown.is_set() {
             return Err(OfferRefusal::Stopping);
         }
-        let known = offer.pc_id.as_ref().and_then(|pc_id| self.connection(pc_id));
+        let known = offer
+            .pc_id
+            .as_ref()
+            .and_then(|pc_id| Some((pc_id.clone(), self.connection(pc_id)?)));
         let (reply, answer) = oneshot::channel();
         match (known, offer.restart_pc) {
-            (Some(session), restart) => {
+            (Some((former, session)), restart) => {
                 let request = if restart {
                     Request::Restart {
                         offer: offer.sdp,
                         pc_id: new_pc_id(),
+                        former,
                         reply,
                     }
                 } else {
@@ -213,6 +218,7 @@ impl WebRtc {
             registered: Registered {
                 engine: Arc::downgrade(inner),
                 pc_id: pc_id.clone(),
+                former: None,
                 number,
             },
             shutdown: inner.shutdown.clone(),
@@ -261,6 +267,8 @@ impl Inner {
 pub struct Registered {
     engine: Weak<Inner>,
     pc_id: String,
+    /// The name before the last restart.
+    former: Option<String>,
     number: u64,
 }
 
@@ -269,15 +277,22 @@ impl Registered {
         &self.pc_id
     }
 
-    /// Makes the session known under a new name in place of the old one.
-    pub fn rename(&mut self, pc_id: String) {
-        if let Some(engine) = self.engine.upgrade() {
-            let mut connections = engine.connections();
-            if let Some(requests) = connections.by_pc_id.remove(&self.pc_id) {
-                connections.by_pc_id.insert(pc_id.clone(), requests);
+    /// Makes the session known under a new name, which goes out in the answer to a request under `former`. That one stays
+    /// good until the next restart: if the answer is lost, the client comes again under the name it has.
+    pub fn rename(&mut self, pc_id: String, former: String) {
+        let Some(engine) = self.engine.upgrade() else {
+            return;
+        };
+        let mut connections = engine.connections();
+        if let Some(requests) = connections.by_number.get(&self.number).cloned() {
+            for name in self.former.iter().chain([&self.pc_id]) {
+                connections.by_pc_id.remove(name);
             }
+            connections.by_pc_id.insert(former.clone(), requests.clone());
+            connections.by_pc_id.insert(pc_id.clone(), requests);
         }
         self.pc_id = pc_id;
+        self.former = Some(former);
     }
 }
 
@@ -285,7 +300,9 @@ impl Drop for Registered {
     fn drop(&mut self) {
         if let Some(engine) = self.engine.upgrade() {
             let mut connections = engine.connections();
-            connections.by_pc_id.remove(&self.pc_id);
+            for name in self.former.iter().chain([&self.pc_id]) {
+                connections.by_pc_id.remove(name);
+            }
             connections.by_number.remove(&self.number);
         }
     }
