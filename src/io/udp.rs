@@ -66,11 +66,16 @@ pub struct Port {
 impl Port {
     /// Binds the port: on every interface, or on the one address that the host names. Port 0 takes a free one.
     ///
+    /// A host of loopback is about HTTP: a page that came through a tunnel sends its audio straight to this machine, and the
+    /// answer names every interface.
+    ///
     /// # Errors
     /// The operating system's, when no family can be bound.
     pub fn bind(host: Host, port: u16) -> io::Result<Arc<Port>> {
+        let everywhere = (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED));
         let (v4, v6) = match host {
-            Host::Localhost => (Some(Ipv4Addr::UNSPECIFIED), Some(Ipv6Addr::UNSPECIFIED)),
+            Host::Localhost => everywhere,
+            Host::Address(address) if address.is_loopback() => everywhere,
             Host::Address(IpAddr::V4(address)) => (Some(address), None),
             Host::Address(IpAddr::V6(address)) => (None, Some(address)),
         };
