@@ -342,3 +342,6 @@ impl Drop for Inbox {
         routes.by_address.retain(|_, route| route.session != self.route.session);
     }
 }
+
+#[cfg(test)]
+mod tests;

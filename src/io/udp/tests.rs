@@ -1,0 +1,309 @@
+//! The port over real loopback: which datagram reaches which session, and which none.
+//!
+//! Loopback keeps the order of one socket, so a datagram that must not arrive is followed by one that must: once the second is
+//! there, the first has been dropped.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const GUARD: Duration = Duration::from_secs(30);
+
+/// A port that reads, until it is dropped.
+struct Reading {
+    port: Arc<Port>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn reading() -> Reading {
+    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let task = tokio::spawn(port.clone().run());
+    Reading { port, task }
+}
+
+impl Reading {
+    fn v4(&self) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port.number())
+    }
+
+    fn v6(&self) -> SocketAddr {
+        SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port.number())
+    }
+
+    /// Returns how many names and addresses are routed.
+    fn routed(&self) -> (usize, usize) {
+        let routes = self.port.routes();
+        (routes.by_ufrag.len(), routes.by_address.len())
+    }
+}
+
+async fn socket() -> UdpSocket {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port")
+}
+
+fn address(socket: &UdpSocket) -> SocketAddr {
+    socket.local_addr().expect("a bound socket has an address")
+}
+
+async fn next(inbox: &mut Inbox) -> Datagram {
+    tokio::time::timeout(GUARD, inbox.recv()).await.expect("a datagram")
+}
+
+/// A connectivity check for the session of that ufrag (RFC 8489 section 5, without what only str0m reads).
+fn check(ufrag: &str) -> Vec<u8> {
+    let name = format!("{ufrag}:them");
+    let padded = name.len().next_multiple_of(4);
+    let mut message = vec![0, 1];
+    message.extend((4 + padded as u16).to_be_bytes());
+    message.extend([0x21, 0x12, 0xa4, 0x42]);
+    message.extend([7; 12]);
+    message.extend([0, 6]);
+    message.extend((name.len() as u16).to_be_bytes());
+    message.extend(name.bytes());
+    message.resize(20 + 4 + padded, 0);
+    message
+}
+
+/// A check goes to the session that it names, wherever it comes from; one that names nobody goes nowhere.
+#[tokio::test]
+async fn a_check_finds_its_session_by_name() {
+    let reading = reading();
+    let (mut one, mut two) = (reading.port.open(), reading.port.open());
+    one.listen("one".into());
+    two.listen("two".into());
+    let caller = socket().await;
+    for name in ["three", "two", "one"] {
+        caller.send_to(&check(name), reading.v4()).await.expect("sent");
+    }
+    let datagram = next(&mut one).await;
+    assert_eq!(datagram.contents, check("one"));
+    assert_eq!(
+        (datagram.source, datagram.destination),
+        (address(&caller), reading.v4())
+    );
+    assert_eq!(next(&mut two).await.contents, check("two"));
+    assert!(one.try_recv().is_none() && two.try_recv().is_none());
+}
+
+/// Anything else goes to the session that its source has been proven for, and to nobody before that.
+#[tokio::test]
+async fn other_datagrams_find_their_session_by_address() {
+    let reading = reading();
+    let (mut one, mut two) = (reading.port.open(), reading.port.open());
+    one.listen("one".into());
+    two.listen("two".into());
+    let caller = socket().await;
+    caller.send_to(b"before", reading.v4()).await.expect("sent");
+    caller.send_to(&check("one"), reading.v4()).await.expect("sent");
+    next(&mut one).await;
+    assert_eq!(one.claim(address(&caller)), None);
+    caller.send_to(b"after", reading.v4()).await.expect("sent");
+    assert_eq!(&*next(&mut one).await.contents, b"after");
+    // A check for another session is that session's all the same.
+    caller.send_to(&check("two"), reading.v4()).await.expect("sent");
+    assert_eq!(next(&mut two).await.contents, check("two"));
+    assert!(one.try_recv().is_none());
+}
+
+/// An address to which only a check was sent lets answers in. It gives way to proof, and proof does not give way to it.
+#[tokio::test]
+async fn an_address_that_is_only_expected_is_no_proof() {
+    let reading = reading();
+    let (mut one, mut two) = (reading.port.open(), reading.port.open());
+    let caller = socket().await;
+    one.expect(address(&caller));
+    caller.send_to(b"answer", reading.v4()).await.expect("sent");
+    assert_eq!(&*next(&mut one).await.contents, b"answer");
+    assert_eq!(two.claim(address(&caller)), None, "there was no session to replace");
+    one.expect(address(&caller));
+    caller.send_to(b"two's", reading.v4()).await.expect("sent");
+    assert_eq!(&*next(&mut two).await.contents, b"two's");
+    assert!(one.try_recv().is_none());
+}
+
+/// Whoever proves an address that was another session's takes it over, and learns whose it was; proof that is repeated changes
+/// nothing.
+#[tokio::test]
+async fn a_proven_address_changes_hands() {
+    let reading = reading();
+    let (mut one, mut two) = (reading.port.open(), reading.port.open());
+    let caller = socket().await;
+    assert_eq!(one.claim(address(&caller)), None);
+    assert_eq!(one.claim(address(&caller)), None);
+    assert_eq!(two.claim(address(&caller)), Some(one.number()));
+    assert_eq!(two.claim(address(&caller)), None);
+    caller.send_to(b"hello", reading.v4()).await.expect("sent");
+    assert_eq!(&*next(&mut two).await.contents, b"hello");
+    drop(two);
+    caller.send_to(b"to nobody", reading.v4()).await.expect("sent");
+    one.listen("one".into());
+    caller.send_to(&check("one"), reading.v4()).await.expect("sent");
+    assert_eq!(next(&mut one).await.contents, check("one"));
+    assert!(one.try_recv().is_none());
+}
+
+/// A session that is gone leaves neither name nor address behind; one with a new name forgets the old one and its addresses.
+#[tokio::test]
+async fn routes_go_with_their_session() {
+    let reading = reading();
+    let (mut one, mut two) = (reading.port.open(), reading.port.open());
+    one.listen("one".into());
+    two.listen("two".into());
+    for port in 1..=10 {
+        one.claim(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+        two.expect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 100 + port));
+    }
+    assert_eq!(reading.routed(), (2, 20));
+    one.listen("one".into());
+    assert_eq!(reading.routed(), (2, 20), "the same name is no new one");
+    one.listen("uno".into());
+    assert_eq!(reading.routed(), (2, 10));
+    drop(two);
+    assert_eq!(reading.routed(), (1, 0));
+    drop(one);
+    assert_eq!(reading.routed(), (0, 0));
+}
+
+/// A session that does not read keeps so many datagrams, the first ones, and costs the others nothing.
+#[tokio::test]
+async fn a_full_inbox_takes_no_more() {
+    let reading = reading();
+    let (mut slow, mut other) = (reading.port.open(), reading.port.open());
+    let (caller, another) = (socket().await, socket().await);
+    slow.claim(address(&caller));
+    other.claim(address(&another));
+    for number in 0..SESSION_INBOX_DATAGRAMS + 10 {
+        caller.send_to(&[number as u8], reading.v4()).await.expect("sent");
+    }
+    another.send_to(b"done", reading.v4()).await.expect("sent");
+    assert_eq!(&*next(&mut other).await.contents, b"done");
+    for number in 0..SESSION_INBOX_DATAGRAMS {
+        assert_eq!(&*next(&mut slow).await.contents, &[number as u8]);
+    }
+    assert!(slow.try_recv().is_none());
+    caller.send_to(b"room again", reading.v4()).await.expect("sent");
+    assert_eq!(&*next(&mut slow).await.contents, b"room again");
+}
+
+/// Both families share a number, say which address of this machine a datagram came to, and answer from it.
+#[tokio::test]
+async fn both_families_are_served() {
+    let reading = reading();
+    assert_eq!(reading.port.number(), reading.v4().port());
+    let mut inbox = reading.port.open();
+    let mut families = vec![(socket().await, reading.v4())];
+    if reading.port.serves(Ipv6Addr::LOCALHOST.into()) {
+        let caller = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).await.expect("a free port");
+        families.push((caller, reading.v6()));
+    }
+    // The whole of 127/8 is this machine: the answer must come from where the caller sent to.
+    families.push((
+        socket().await,
+        SocketAddr::from(([127, 0, 0, 2], reading.port.number())),
+    ));
+    for (caller, to) in families {
+        inbox.claim(address(&caller));
+        caller.send_to(b"hello", to).await.expect("sent");
+        let datagram = next(&mut inbox).await;
+        assert_eq!((datagram.source, datagram.destination), (address(&caller), to));
+        reading
+            .port
+            .send(datagram.destination, datagram.source, b"hello yourself");
+        let mut buffer = [0; 64];
+        let answer = tokio::time::timeout(GUARD, caller.recv_from(&mut buffer));
+        let (bytes, from) = answer.await.expect("an answer").expect("received");
+        assert_eq!((&buffer[..bytes], from), (&b"hello yourself"[..], to));
+    }
+}
+
+/// Datagrams that the kernel joins into one read are taken apart again, the shorter last one included.
+#[tokio::test]
+async fn joined_datagrams_are_taken_apart() {
+    let reading = reading();
+    let mut inbox = reading.port.open();
+    let caller = socket().await;
+    inbox.claim(address(&caller));
+    let state = UdpSocketState::new(UdpSockRef::from(&caller)).expect("a socket's state");
+    if state.max_gso_segments() < 8 {
+        return;
+    }
+    const SEGMENT: usize = 100;
+    let contents: Vec<u8> = (0..7 * SEGMENT + 30).map(|at| (at / SEGMENT) as u8).collect();
+    let transmit = quinn_udp::Transmit {
+        destination: reading.v4(),
+        ecn: None,
+        contents: &contents,
+        segment_size: Some(SEGMENT),
+        src_ip: None,
+    };
+    let sent = caller.async_io(Interest::WRITABLE, || {
+        state.try_send(UdpSockRef::from(&caller), &transmit)
+    });
+    sent.await.expect("sent");
+    for segment in contents.chunks(SEGMENT) {
+        assert_eq!(&*next(&mut inbox).await.contents, segment);
+    }
+}
+
+/// A datagram of no bytes, one of the largest size, and an answer that nobody is there leave the port reading.
+#[tokio::test]
+async fn odd_datagrams_do_not_stop_the_port() {
+    let reading = reading();
+    let mut inbox = reading.port.open();
+    let caller = socket().await;
+    inbox.claim(address(&caller));
+    let nobody = {
+        let gone = socket().await;
+        address(&gone)
+    };
+    for _ in 0..10 {
+        reading.port.send(reading.v4(), nobody, b"is anybody there?");
+    }
+    let largest = vec![5; 65_507];
+    caller.send_to(b"", reading.v4()).await.expect("sent");
+    caller.send_to(&largest, reading.v4()).await.expect("sent");
+    caller.send_to(b"small", reading.v4()).await.expect("sent");
+    assert_eq!(&*next(&mut inbox).await.contents, &largest[..]);
+    assert_eq!(&*next(&mut inbox).await.contents, b"small");
+    // What cannot be sent is lost, and no more than that.
+    reading
+        .port
+        .send(reading.v4(), SocketAddr::from(([0, 0, 0, 0], 0)), b"nowhere");
+    reading.port.send(reading.v4(), address(&caller), &vec![0; 70_000]);
+    reading.port.send(
+        SocketAddr::from(([192, 0, 2, 1], 1)),
+        address(&caller),
+        b"not our address",
+    );
+}
+
+/// The host says where the port listens: one address, or everywhere, which loopback means too, as audio does not come through
+/// a tunnel.
+#[tokio::test]
+async fn the_host_says_where_the_port_listens() {
+    let bind = |host: Host| Port::bind(host, 0).expect("a free port");
+    let v4 = |octets: [u8; 4]| IpAddr::from(octets);
+    let loopback = bind(Host::Address(v4([127, 0, 0, 1])));
+    assert!(loopback.serves(v4([127, 0, 0, 1])));
+    let local = |socket: &Option<Socket>| socket.as_ref().map(|socket| address(&socket.socket).ip());
+    assert_eq!(local(&loopback.v4), Some(Ipv4Addr::UNSPECIFIED.into()));
+    let any = bind(Host::Address(Ipv4Addr::UNSPECIFIED.into()));
+    assert!(any.serves(v4([192, 0, 2, 1])) && !any.serves(Ipv6Addr::LOCALHOST.into()));
+    assert_ne!(any.number(), 0);
+    let refused = Port::bind(Host::Address(v4([192, 0, 2, 1])), 0)
+        .err()
+        .expect("an address of somebody else");
+    assert_eq!(refused.kind(), io::ErrorKind::AddrNotAvailable);
+    let taken = Port::bind(Host::Localhost, any.number())
+        .err()
+        .expect("a port that is taken");
+    assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+}
