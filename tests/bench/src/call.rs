@@ -1,0 +1,199 @@
+//! One caller: a str0m peer over its own UDP socket on loopback, driven by the task that makes it.
+//!
+//! In: the runner's HTTP address, Opus packets. Out: how long the answer and the connection took, and every packet that
+//! came back, with its time. It offers what a browser offers: one audio section and a data channel `chat`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use edge_runner::proto::crypto;
+use serde_json::json;
+use str0m::change::SdpAnswer;
+use str0m::media::{Direction, MediaKind, Mid};
+use str0m::net::{Protocol, Receive};
+use str0m::rtp::{ExtensionMap, RtpPacket, RtpWrite};
+use str0m::{Candidate, Event, Input, Output, Rtc};
+use tokio::net::UdpSocket;
+use tokio::time::sleep_until;
+
+use crate::Result;
+use crate::http::Connection;
+
+const PTIME: Duration = Duration::from_millis(20);
+/// The same in ticks of the RTP clock.
+const PTIME_TICKS: u32 = 960;
+/// A handshake that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(15);
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A packet that came back.
+pub struct Heard {
+    pub at: Instant,
+    pub packet: RtpPacket,
+}
+
+pub struct Call {
+    rtc: Rtc,
+    socket: UdpSocket,
+    /// The same socket; the runtime's would refuse to send before it has waited once.
+    sender: std::net::UdpSocket,
+    local: SocketAddr,
+    mid: Mid,
+    connected: Option<Instant>,
+    channel_open: bool,
+    sequence: u64,
+    timestamp: u32,
+    /// From the offer being written to the answer being read.
+    pub answered_in: Duration,
+    /// From the offer being written to ICE and DTLS being up.
+    pub connected_in: Duration,
+}
+
+impl Call {
+    /// Offers a call over `http` and waits until it is connected and its channel is open.
+    pub async fn begin(http: &mut Connection) -> Result<Call> {
+        let sender = std::net::UdpSocket::bind(LOOPBACK)?;
+        sender.set_nonblocking(true)?;
+        let socket = UdpSocket::from_std(sender.try_clone()?)?;
+        let local = socket.local_addr()?;
+        let mut rtc = Rtc::builder()
+            .set_crypto_provider(Arc::new(crypto::provider()))
+            .set_dtls_cert(crypto::certificate()?.clone())
+            .set_rtp_mode(true)
+            .clear_codecs()
+            .enable_opus(true, false)
+            .set_extension_map(ExtensionMap::empty())
+            .build(Instant::now());
+        rtc.add_local_candidate(Candidate::host(local, Protocol::Udp)?);
+        let mut change = rtc.sdp_api();
+        let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        change.add_channel("chat".to_owned());
+        let (offer, pending) = change.apply().ok_or("nothing to offer")?;
+        let body = json!({"sdp": offer.to_sdp_string(), "type": "offer"}).to_string();
+
+        let began = Instant::now();
+        let (status, answer) = http.request("POST", "/api/offer", body.as_bytes())?;
+        let answered_in = began.elapsed();
+        if status != 200 {
+            return Err(format!("the offer was answered {status}: {}", String::from_utf8_lossy(&answer)).into());
+        }
+        let answer: serde_json::Value = serde_json::from_slice(&answer)?;
+        let sdp = answer["sdp"].as_str().ok_or("an answer without SDP")?;
+        rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(sdp)?)?;
+
+        let mut call = Call {
+            rtc,
+            socket,
+            sender,
+            local,
+            mid,
+            connected: None,
+            channel_open: false,
+            sequence: 1,
+            timestamp: 0,
+            answered_in,
+            connected_in: Duration::ZERO,
+        };
+        while !call.channel_open {
+            call.turn(began + PATIENCE, |_| {}).await?;
+            if began.elapsed() > PATIENCE {
+                return Err("the call was answered, but not connected".into());
+            }
+        }
+        call.connected_in = call.connected.ok_or("a channel without a connection")? - began;
+        Ok(call)
+    }
+
+    /// Sends one packet each 20 ms from `first` until `end`, the given ones over and over, and hands out what comes back.
+    /// Returns when each of them was sent.
+    pub async fn talk(
+        &mut self,
+        packets: &[Vec<u8>],
+        first: Instant,
+        end: Instant,
+        mut heard: impl FnMut(Heard),
+    ) -> Result<Vec<Instant>> {
+        let mut sent = Vec::new();
+        let mut next = first;
+        while next < end {
+            self.turn(next, &mut heard).await?;
+            let now = Instant::now();
+            if now >= next {
+                self.say(&packets[sent.len() % packets.len()], now)?;
+                sent.push(now);
+                next += PTIME;
+                self.drain(&mut heard)?;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Only listens until `end`.
+    pub async fn listen(&mut self, end: Instant, mut heard: impl FnMut(Heard)) -> Result<()> {
+        while Instant::now() < end {
+            self.turn(end, &mut heard).await?;
+        }
+        Ok(())
+    }
+
+    /// Hangs up in good order.
+    pub fn leave(mut self) -> Result<()> {
+        self.rtc.close()?;
+        self.drain(&mut |_| {})?;
+        Ok(())
+    }
+
+    fn say(&mut self, payload: &[u8], now: Instant) -> Result<()> {
+        let media = self.rtc.media(self.mid).ok_or("audio was not negotiated")?;
+        let pt = *media.remote_pts().first().ok_or("Opus was not negotiated")?;
+        let write = RtpWrite::new(pt, self.sequence.into(), self.timestamp, now, payload);
+        self.sequence += 1;
+        self.timestamp = self.timestamp.wrapping_add(PTIME_TICKS);
+        let mut api = self.rtc.direct_api();
+        let stream = api.stream_tx_by_mid(self.mid, None).ok_or("audio was not negotiated")?;
+        stream.write_rtp(write);
+        self.rtc.handle_input(Input::Timeout(now))?;
+        Ok(())
+    }
+
+    /// Waits for one datagram, for the connection's own deadline or for `until`, whichever is first.
+    async fn turn(&mut self, until: Instant, mut heard: impl FnMut(Heard)) -> Result<()> {
+        let wake = self.drain(&mut heard)?.min(until);
+        let mut datagram = [0; 2_048];
+        tokio::select! {
+            biased;
+            received = self.socket.recv_from(&mut datagram) => {
+                let at = Instant::now();
+                let (length, source) = received?;
+                let receive = Receive::new(Protocol::Udp, source, self.local, &datagram[..length])?;
+                self.rtc.handle_input(Input::Receive(at, receive))?;
+            }
+            () = sleep_until(wake.into()) => {
+                self.rtc.handle_input(Input::Timeout(Instant::now()))?;
+            }
+        }
+        self.drain(&mut heard)?;
+        Ok(())
+    }
+
+    /// Sends what is to be sent, and returns the connection's next deadline.
+    fn drain(&mut self, heard: &mut impl FnMut(Heard)) -> Result<Instant> {
+        loop {
+            match self.rtc.poll_output()? {
+                Output::Timeout(at) => return Ok(at),
+                Output::Transmit(transmit) => {
+                    // A full socket buffer loses the datagram, which the figures will show.
+                    let _ = self.sender.send_to(&transmit.contents, transmit.destination);
+                }
+                Output::Event(Event::Connected) => self.connected = Some(Instant::now()),
+                Output::Event(Event::ChannelOpen(..)) => self.channel_open = true,
+                Output::Event(Event::RtpPacket(packet)) => heard(Heard {
+                    at: packet.timestamp,
+                    packet,
+                }),
+                Output::Event(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A small HTTP/1.1 client that keeps its connections, and the load that it makes.
+//!
+//! In: method, path, body. Out: status and body. Standard library only; it reads replies that have a `Content-Length`.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+
+/// How long an answer may take before the measurement is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Connection {
+    stream: TcpStream,
+    addr: SocketAddr,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub fn open(addr: SocketAddr) -> Result<Connection> {
+        let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Connection {
+            stream,
+            addr,
+            buffer: Vec::new(),
+        })
+    }
+
+    pub fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
+        self.send(method, path, body)?;
+        self.receive()
+    }
+
+    fn send(&mut self, method: &str, path: &str, body: &[u8]) -> Result<()> {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.addr);
+        if method != "GET" {
+            request += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        }
+        request += "\r\n";
+        self.stream.write_all(&[request.as_bytes(), body].concat())?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(u16, Vec<u8>)> {
+        let mut chunk = [0; 16 * 1024];
+        self.buffer.clear();
+        loop {
+            let read = self.stream.read(&mut chunk)?;
+            if read == 0 {
+                return Err("the runner closed the connection".into());
+            }
+            self.buffer.extend_from_slice(&chunk[..read]);
+            let Some(head) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") else {
+                continue;
+            };
+            let text = std::str::from_utf8(&self.buffer[..head])?;
+            let status = text.split(' ').nth(1).ok_or("no status")?.parse()?;
+            let length = text
+                .lines()
+                .filter_map(|line| line.split_once(':'))
+                .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+                .ok_or("no content-length")?;
+            let length: usize = length.1.trim().parse()?;
+            if self.buffer.len() >= head + 4 + length {
+                return Ok((status, self.buffer[head + 4..].to_vec()));
+            }
+        }
+    }
+}
+
+/// Asks for `path` over and over, on so many connections of each of so many threads, and returns how many answers came.
+///
+/// A thread sends on all its connections and then reads from all: two system calls a request and no waiting for events, so
+/// that most of the machine is left to the runner. No connection has more than one request under way.
+pub fn load(addr: SocketAddr, path: &str, threads: usize, connections: usize, time: Duration) -> Result<u64> {
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(move || -> Result<u64> {
+                    let mut connections = (0..connections)
+                        .map(|_| Connection::open(addr))
+                        .collect::<Result<Vec<_>>>()?;
+                    let end = Instant::now() + time;
+                    let mut answers = 0;
+                    while Instant::now() < end {
+                        for connection in &mut connections {
+                            connection.send("GET", path, b"")?;
+                        }
+                        for connection in &mut connections {
+                            let (status, _) = connection.receive()?;
+                            if status != 200 {
+                                return Err(format!("{path} answered {status}").into());
+                            }
+                            answers += 1;
+                        }
+                    }
+                    Ok(answers)
+                })
+            })
+            .collect();
+        let answers = workers.into_iter().map(|worker| worker.join().expect("a worker does not panic"));
+        answers.sum()
+    })
+}

@@ -1,0 +1,131 @@
+//! Measures the runner and prints a table; every row names the command that measures it alone.
+//!
+//! ```text
+//! cargo run --release --manifest-path tests/bench/Cargo.toml
+//! ```
+//! builds the runner's release binary where it is not fresh, starts it on loopback once per row, and takes about five
+//! minutes. The clients run in this process, so their CPU is not counted; on a machine with few cores they still compete
+//! with the runner, so the figures are the runner's with its callers on the same machine. There is no pass or fail: times
+//! depend on the machine. What each row holds, and what not, stands beside its function in `rows.rs`.
+
+mod call;
+mod http;
+mod rows;
+mod runner;
+mod speech;
+
+use std::error::Error;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+usage: bench [--binary PATH] [--only ROW,ROW...] [--quick]
+
+  --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
+  --only ROWS     some of: start size idle status offer cpu delay growth
+  --quick         fewer and shorter; the figures say less
+";
+
+/// What every row is given.
+pub struct Bench {
+    binary: PathBuf,
+    quick: bool,
+}
+
+impl Bench {
+    /// Returns how much to do.
+    fn amount(&self, full: u32, quick: u32) -> u32 {
+        if self.quick { quick } else { full }
+    }
+}
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+/// Measures one row; what it finds are lines of the table: what, and how much.
+type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
+
+const ROWS: [(&str, Row); 8] = [
+    ("start", rows::start),
+    ("size", rows::size),
+    ("idle", rows::idle),
+    ("status", rows::status),
+    ("offer", rows::offer),
+    ("cpu", rows::cpu),
+    ("delay", rows::delay),
+    ("growth", rows::growth),
+];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut binary = None;
+    let mut only: Vec<String> = Vec::new();
+    let mut quick = false;
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            lexopt::Arg::Long("binary") => binary = Some(PathBuf::from(parser.value()?)),
+            lexopt::Arg::Long("only") => {
+                let list = parser.value()?.into_string().map_err(|_| "--only takes names of rows")?;
+                only.extend(list.split(',').map(str::to_owned));
+            }
+            lexopt::Arg::Long("quick") => quick = true,
+            lexopt::Arg::Long("help") => {
+                print!("{USAGE}");
+                return Ok(());
+            }
+            other => return Err(format!("{}\n{USAGE}", other.unexpected()).into()),
+        }
+    }
+    if let Some(unknown) = only.iter().find(|name| !ROWS.iter().any(|(known, _)| known == name)) {
+        return Err(format!("no row `{unknown}`\n{USAGE}").into());
+    }
+    let bench = Bench {
+        binary: binary.map_or_else(build, Ok)?.canonicalize()?,
+        quick,
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("{}, {cores} cores, B=\"cargo run --release --manifest-path tests/bench/Cargo.toml --\"", std::env::consts::ARCH);
+    println!();
+    line("what", "measured", "command");
+    line("---", "---", "---");
+    for (name, row) in ROWS {
+        if only.is_empty() || only.iter().any(|wanted| wanted == name) {
+            let quick = if quick { " --quick" } else { "" };
+            for (what, measured) in row(&bench).map_err(|error| format!("{name}: {error}"))? {
+                line(&what, &measured, &format!("`$B --only {name}{quick}`"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn line(what: &str, measured: &str, command: &str) {
+    println!("| {what:<46} | {measured:<44} | {command:<19} |");
+    // A row takes up to a minute, and the reader may sit behind a pipe.
+    let _ = std::io::stdout().flush();
+}
+
+/// Builds the runner next to this package, and returns where its binary is.
+fn build() -> Result<PathBuf> {
+    let house = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let target = house.join("target");
+    let built = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--bin", "edge-runner", "--manifest-path"])
+        .arg(house.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .status()?;
+    if !built.success() {
+        return Err("the runner does not build; `--binary` takes one that is built already".into());
+    }
+    Ok(target.join("release/edge-runner"))
+}

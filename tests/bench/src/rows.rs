@@ -1,0 +1,366 @@
+//! The rows: what each measures, and how.
+//!
+//! Every row starts a runner of its own, so none sees what another left. CPU is user and system time of the runner's
+//! process, in cores: 0.01 is one hundredth of one core. Percentiles are of single events, nearest rank.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use crate::call::{Call, Heard};
+use crate::http::{self, Connection};
+use crate::runner::Runner;
+use crate::speech::{self, Bursts};
+use crate::{Bench, Result};
+
+const PTIME: Duration = Duration::from_millis(20);
+
+type Lines = Vec<(String, String)>;
+
+fn row(what: impl Into<String>, measured: String) -> (String, String) {
+    (what.into(), measured)
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Process creation to the end of the first answer of `/status`. The client waits for the line that says the address, and
+/// asks at once, as a supervisor would.
+pub fn start(bench: &Bench) -> Result<Lines> {
+    let mut times = Vec::new();
+    for _ in 0..bench.amount(20, 5) {
+        let runner = Runner::start(&bench.binary)?;
+        runner.sessions()?;
+        times.push(runner.spawned.elapsed());
+    }
+    times.sort();
+    let measured = format!(
+        "{} ms median of {}, {} to {}",
+        ms(at(&times, 50)),
+        times.len(),
+        ms(times[0]),
+        ms(times[times.len() - 1])
+    );
+    Ok(vec![row("start to first /status answer", measured)])
+}
+
+pub fn size(bench: &Bench) -> Result<Lines> {
+    let bytes = std::fs::metadata(&bench.binary)?.len();
+    Ok(vec![row("size of the binary, the page in it", format!("{bytes} bytes, {} MiB", mib(bytes / 1024)))])
+}
+
+/// Memory two seconds after the start, one `/status` answered and no session yet.
+pub fn idle(bench: &Bench) -> Result<Lines> {
+    let runner = Runner::start(&bench.binary)?;
+    runner.sessions()?;
+    thread::sleep(Duration::from_secs(2));
+    let measured = format!(
+        "RSS {} MiB (its own {}), PSS {} MiB",
+        mib(runner.status_kib("VmRSS")?),
+        mib(runner.status_kib("RssAnon")?),
+        mib(runner.pss_kib()?)
+    );
+    Ok(vec![row("memory when idle", measured)])
+}
+
+/// Keep-alive, sixteen connections in two threads of this process; the answer is the whole JSON of `/status`.
+pub fn status(bench: &Bench) -> Result<Lines> {
+    let runner = Runner::start(&bench.binary)?;
+    let time = Duration::from_secs(bench.amount(10, 2).into());
+    http::load(runner.addr, "/status", 2, 8, time / 10)?;
+    let before = runner.cpu_s()?;
+    let answers = http::load(runner.addr, "/status", 2, 8, time)? as f64;
+    let cpu_s = runner.cpu_s()? - before;
+    let rate = answers / time.as_secs_f64();
+    Ok(vec![
+        row("/status requests per second, 16 connections", format!("{rate:.0}")),
+        row("runner's CPU per /status request", format!("{:.1} us", cpu_s / answers * 1e6)),
+    ])
+}
+
+/// One caller after the other: each offers, connects and hangs up. The answer's time is that of a POST over a connection
+/// that is open. The CPU is that of a session's whole life without audio: offer, ICE, DTLS, bot, end.
+pub fn offer(bench: &Bench) -> Result<Lines> {
+    let runner = Runner::start(&bench.binary)?;
+    let count = bench.amount(200, 40);
+    let runtime = runtime()?;
+    let mut http = Connection::open(runner.addr)?;
+    runtime.block_on(Call::begin(&mut http))?.leave()?;
+    runner.wait_until_idle()?;
+    let (mut answered, mut connected) = (Vec::new(), Vec::new());
+    let before = runner.cpu_s()?;
+    for _ in 0..count {
+        let call = runtime.block_on(Call::begin(&mut http))?;
+        answered.push(call.answered_in);
+        connected.push(call.connected_in);
+        call.leave()?;
+    }
+    runner.wait_until_idle()?;
+    let cpu_s = runner.cpu_s()? - before;
+    Ok(vec![
+        row(format!("offer to answer, {count} offers"), spread(&mut answered)),
+        row("offer to connected (ICE and DTLS)", spread(&mut connected)),
+        row("CPU of one session without audio", format!("{:.1} ms", cpu_s / f64::from(count) * 1e3)),
+    ])
+}
+
+/// What came back of one stretch of a call.
+#[derive(Default)]
+struct Tally {
+    packets: u64,
+    first: Option<(u64, u64)>,
+    last: (u64, u64),
+}
+
+impl Tally {
+    fn take(&mut self, heard: &Heard) {
+        let numbers = (*heard.packet.seq_no, heard.packet.time.numer());
+        self.first.get_or_insert(numbers);
+        self.last = numbers;
+        self.packets += 1;
+    }
+
+    /// Returns how many packets never came, and how many slots of 20 ms were left out by the sender.
+    fn missing(&self) -> (u64, u64) {
+        let Some((sequence, time)) = self.first else {
+            return (0, 0);
+        };
+        let sent = self.last.0 - sequence + 1;
+        let slots = (self.last.1 - time) / 960 + 1;
+        (sent.saturating_sub(self.packets), slots.saturating_sub(sent))
+    }
+}
+
+/// Lets all calls talk for a while, their packets spread evenly over the 20 ms. Returns the packets sent, and what came.
+async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Duration) -> Result<(u64, Vec<Tally>)> {
+    let (begin, count) = (Instant::now(), calls.len() as u32);
+    let mut tasks = JoinSet::new();
+    for (at, mut call) in calls.drain(..).enumerate() {
+        let speech = speech.clone();
+        let first = begin + PTIME * at as u32 / count;
+        tasks.spawn(async move {
+            let mut tally = Tally::default();
+            let sent = call.talk(&speech, first, begin + time, |heard| tally.take(&heard)).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((call, sent.len() as u64, tally))
+        });
+    }
+    let (mut sent, mut tallies) = (0, Vec::new());
+    while let Some(done) = tasks.join_next().await {
+        let (call, packets, tally) = done??;
+        calls.push(call);
+        sent += packets;
+        tallies.push(tally);
+    }
+    Ok((sent, tallies))
+}
+
+/// Live calls with speech in both directions: the callers say speech without an end, and the echo bot has all of it decoded,
+/// and encoded again. Memory per session is what 31 further sessions added to the first.
+pub fn cpu(bench: &Bench) -> Result<Lines> {
+    let runner = Runner::start(&bench.binary)?;
+    let speech = Arc::new(speech::voice(10)?);
+    let runtime = runtime()?;
+    let mut http = Connection::open(runner.addr)?;
+    let mut calls = Vec::new();
+    let mut lines = Vec::new();
+    let (mut sent, mut first_kib) = (0, 0);
+    for count in [1, 8, 32] {
+        while calls.len() < count {
+            calls.push(runtime.block_on(Call::begin(&mut http))?);
+        }
+        let settled = runtime.block_on(talk(&mut calls, &speech, Duration::from_secs(2)))?;
+        let (began, before) = (Instant::now(), runner.cpu_s()?);
+        let time = Duration::from_secs(bench.amount(if count == 1 { 40 } else { 20 }, 5).into());
+        let (packets, tallies) = runtime.block_on(talk(&mut calls, &speech, time))?;
+        let cores = (runner.cpu_s()? - before) / began.elapsed().as_secs_f64();
+        sent += settled.0 + packets;
+        lines.push(row(
+            format!("CPU per echo session at {count}"),
+            format!("{:.4} cores", cores / count as f64),
+        ));
+        let rss_kib = runner.status_kib("VmRSS")?;
+        if count == 1 {
+            first_kib = rss_kib;
+        } else if count == 32 {
+            lines.extend(at_32(&runner, &runtime, &mut calls, &tallies, sent, (first_kib, rss_kib))?);
+        }
+    }
+    Ok(lines)
+}
+
+fn at_32(
+    runner: &Runner,
+    runtime: &Runtime,
+    calls: &mut Vec<Call>,
+    tallies: &[Tally],
+    sent: u64,
+    (first_kib, rss_kib): (u64, u64),
+) -> Result<Lines> {
+    let (lost, skipped) = tallies.iter().map(Tally::missing).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let back: u64 = tallies.iter().map(|tally| tally.packets).sum();
+    for mut call in calls.drain(..) {
+        // What is still on its way in arrives before the goodbye.
+        runtime.block_on(call.listen(Instant::now() + Duration::from_millis(5), |_| {}))?;
+        call.leave()?;
+    }
+    runner.wait_until_idle()?;
+    let received: u64 = runner.log()?.lines().filter_map(received).sum();
+    Ok(vec![
+        row("packets lost on the way in, all sessions", format!("{} of {sent}", sent.saturating_sub(received))),
+        row("packets lost on the way back, at 32", format!("{lost} of {}, {skipped} slots skipped", back + lost)),
+        row(
+            "memory per echo session (32 against 1)",
+            format!("{} KiB (RSS {} MiB at 32)", rss_kib.saturating_sub(first_kib) / 31, mib(rss_kib)),
+        ),
+    ])
+}
+
+/// Reads how many audio packets a session had received from its last line in the log.
+fn received(line: &str) -> Option<u64> {
+    let (_, counts) = line.split_once("audio: ")?;
+    counts.split_once(" received")?.0.parse().ok()
+}
+
+/// The time from a packet that begins a loud burst after silence to the first packet of the answer that is loud.
+///
+/// Found by content, not by numbers: a runner that queues the sound for a slot is seen to. In it: both trips over loopback,
+/// both wake-ups of the runner's threads and of this process, the runner's SRTP, jitter buffer, decoder, bot, pacer and
+/// encoder, and SRTP of the client. Not in it: the look-ahead of the two codecs, some 13 ms of audio that leave later
+/// however fast a runner is; see [`Bursts`]. Eight calls at once, each at its own phase of the 20 ms, so that bursts meet the
+/// runner's pacer anywhere. The last line is the same client against a thread that sends datagrams straight back: what
+/// this machine and this way of measuring add themselves.
+pub fn delay(bench: &Bench) -> Result<Lines> {
+    let count = bench.amount(50, 10) as usize;
+    let bursts = (0..8).map(|at| Bursts::new(count, at)).collect::<Result<Vec<_>>>()?;
+    let runner = Runner::start(&bench.binary)?;
+    let runtime = runtime()?;
+    let mut http = Connection::open(runner.addr)?;
+    let mut tasks = JoinSet::new();
+    let calls = (0..8).map(|_| runtime.block_on(Call::begin(&mut http))).collect::<Result<Vec<_>>>()?;
+    let began = Instant::now();
+    for (at, (call, bursts)) in calls.into_iter().zip(bursts).enumerate() {
+        // Steps of 2.7 ms: no two calls share a phase, and none is a multiple of a timer's millisecond.
+        let first = began + Duration::from_millis(500) + Duration::from_micros(2_700) * at as u32;
+        let guard = runtime.enter();
+        tasks.spawn(burst_delays(call, bursts, first));
+        drop(guard);
+    }
+    let mut delays = Vec::new();
+    while let Some(done) = runtime.block_on(tasks.join_next()) {
+        delays.extend(done??);
+    }
+    let total = count * 8;
+    let missed = total - delays.len();
+    let mut measured = spread(&mut delays);
+    if missed > 0 {
+        measured += &format!(", {missed} unheard");
+    }
+    let mut floor = runtime.block_on(floor(bench.amount(400, 80)))?;
+    Ok(vec![
+        row(format!("delay packet in to packet out, {total} bursts"), measured),
+        row("of it loopback and client alone", spread(&mut floor)),
+    ])
+}
+
+async fn burst_delays(mut call: Call, bursts: Bursts, first: Instant) -> Result<Vec<Duration>> {
+    let end = first + PTIME * bursts.packets.len() as u32;
+    let mut heard = Vec::new();
+    let sent = call.talk(&bursts.packets, first, end, |one| heard.push(one)).await?;
+    call.listen(end + PTIME * 10, |one| heard.push(one)).await?;
+    let payloads: Vec<_> = heard.iter().map(|one| &one.packet.payload).collect();
+    let onsets: Vec<Instant> = speech::onsets(&payloads)?.into_iter().map(|at| heard[at].at).collect();
+    if std::env::var("BENCH_DBG").is_ok() {
+        let gaps: Vec<String> = sent.windows(2).enumerate().filter(|(_,w)| w[1]-w[0] > PTIME*3/2).map(|(i,w)| format!("{}:{}", i*20, ms(w[1]-w[0]))).collect();
+        let ds: Vec<String> = bursts.begins.iter().map(|b| { let s=sent[*b]; onsets.iter().find(|o| **o>=s).map_or("-".into(), |o| format!("{}:{}", (s-first).as_millis(), ms(*o-s)))}).collect();
+        eprintln!("GAPS {gaps:?}\n{ds:?}");
+    }
+    let delays = bursts.begins.iter().filter_map(|begin| {
+        let sent = sent[*begin];
+        let answer = onsets.iter().find(|onset| **onset >= sent)?;
+        // Later than that it is the answer to the next burst.
+        Some(*answer - sent).filter(|delay| *delay < PTIME * 8)
+    });
+    Ok(delays.collect())
+}
+
+async fn floor(count: u32) -> Result<Vec<Duration>> {
+    let mirror = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let addr = mirror.local_addr()?;
+    thread::spawn(move || {
+        let mut datagram = [0; 2_048];
+        // An empty datagram ends it.
+        while let Ok((length @ 1.., source)) = mirror.recv_from(&mut datagram) {
+            let _ = mirror.send_to(&datagram[..length], source);
+        }
+    });
+    let socket = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let mut delays = Vec::new();
+    let mut datagram = [0; 2_048];
+    for _ in 0..count {
+        tokio::time::sleep(PTIME / 2).await;
+        let sent = Instant::now();
+        socket.send_to(&[1; 100], addr).await?;
+        socket.recv_from(&mut datagram).await?;
+        delays.push(sent.elapsed());
+    }
+    socket.send_to(&[], addr).await?;
+    Ok(delays)
+}
+
+/// Memory after 100 short sessions, and after 1,000 more: eight workers, each session connects, talks for 200 ms and leaves.
+pub fn growth(bench: &Bench) -> Result<Lines> {
+    let runner = Runner::start(&bench.binary)?;
+    let speech = speech::voice(1)?;
+    let (warm, count) = (100, bench.amount(1_000, 100));
+    let mut readings = Vec::new();
+    for sessions in [warm, count] {
+        let left = AtomicU32::new(sessions);
+        thread::scope(|scope| -> Result<()> {
+            let workers: Vec<_> = (0..8).map(|_| scope.spawn(|| short_sessions(&runner, &speech, &left))).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+        })?;
+        runner.wait_until_idle()?;
+        readings.push(runner.status_kib("VmRSS")?);
+    }
+    let grown = readings[1] as i64 - readings[0] as i64;
+    let measured = format!("{grown:+} KiB, {} to {} MiB", mib(readings[0]), mib(readings[1]));
+    Ok(vec![row(format!("growth by {count} sessions after the first {warm}"), measured)])
+}
+
+fn short_sessions(runner: &Runner, speech: &[Vec<u8>], left: &AtomicU32) -> Result<()> {
+    let runtime = runtime()?;
+    let mut http = Connection::open(runner.addr)?;
+    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        let mut call = runtime.block_on(Call::begin(&mut http))?;
+        let now = Instant::now();
+        runtime.block_on(call.talk(speech, now, now + Duration::from_millis(200), |_| {}))?;
+        call.leave()?;
+    }
+    Ok(())
+}
+
+fn at(sorted: &[Duration], percent: usize) -> Duration {
+    sorted[(sorted.len() * percent).div_ceil(100).clamp(1, sorted.len()) - 1]
+}
+
+fn spread(times: &mut [Duration]) -> String {
+    if times.is_empty() {
+        return "nothing".to_owned();
+    }
+    times.sort();
+    format!("p50 {} ms, p99 {} ms", ms(at(times, 50)), ms(at(times, 99)))
+}
+
+fn ms(time: Duration) -> String {
+    format!("{:.2}", time.as_secs_f64() * 1e3)
+}
+
+fn mib(kib: u64) -> String {
+    format!("{:.2}", kib as f64 / 1024.0)
+}

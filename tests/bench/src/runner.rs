@@ -1,0 +1,138 @@
+//! The runner under test: started on free loopback ports in an empty folder, watched through `/proc`, killed on drop.
+//!
+//! In: the path of its binary. Out: where it listens, its memory in KiB, its CPU time, its log. Linux only.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::http::Connection;
+
+/// Ticks per second of the times in `/proc`: fixed by the kernel's interface.
+const TICKS_PER_S: f64 = 100.0;
+/// A session may take this long to be forgotten: a client that vanished is freed after 35 s.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Runner {
+    child: Child,
+    pub addr: SocketAddr,
+    /// Just before the process was made.
+    pub spawned: Instant,
+    folder: PathBuf,
+    /// Kept open: a runner whose standard output is closed is another case.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Runner {
+    /// Starts `binary` with the echo bot, and returns once it says where it listens.
+    pub fn start(binary: &Path) -> Result<Runner> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("edge-runner-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder)?;
+        let mut command = Command::new(binary);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("RUNNER_") || text.starts_with("PIPECAT_")  {
+                command.env_remove(&name);
+            }
+        }
+        let log = File::create(folder.join("log"))?;
+        let spawned = Instant::now();
+        let mut child = command
+            .args(["--host", "127.0.0.1", "--port", "0", "--rtc-port", "0", "--bot", "echo"])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", binary.display()))?;
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut said = String::new();
+        let addr = loop {
+            let from = said.len();
+            if stdout.read_line(&mut said)? == 0 {
+                let log = fs::read_to_string(folder.join("log"))?;
+                return Err(format!("the runner ended at start: {log}").into());
+            }
+            if let Some((_, addr)) = said[from..].split_once("listening on http://") {
+                break addr.trim().parse()?;
+            }
+        };
+        Ok(Runner {
+            child,
+            addr,
+            spawned,
+            folder,
+            _stdout: stdout,
+        })
+    }
+
+    /// Returns the user and system time that the process has taken so far, in seconds.
+    pub fn cpu_s(&self) -> Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The second field is the program's name in brackets, which may hold anything.
+        let (_, fields) = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?;
+        let mut fields = fields.split_whitespace().skip(11);
+        let mut ticks = || -> Result<f64> { Ok(fields.next().ok_or("too few fields in /proc/PID/stat")?.parse()?) };
+        Ok((ticks()? + ticks()?) / TICKS_PER_S)
+    }
+
+    /// Returns a field of `/proc/PID/status` in KiB: `VmRSS`, `RssAnon`.
+    pub fn status_kib(&self, name: &str) -> Result<u64> {
+        self.kib("status", name)
+    }
+
+    /// Returns the proportional set size: shared pages count by the number of their users.
+    pub fn pss_kib(&self) -> Result<u64> {
+        self.kib("smaps_rollup", "Pss")
+    }
+
+    fn kib(&self, file: &str, name: &str) -> Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", self.child.id()))?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let value = value.and_then(|value| value.split_whitespace().next());
+        Ok(value.ok_or_else(|| format!("no {name} in /proc/PID/{file}"))?.parse()?)
+    }
+
+    /// Returns how many sessions live.
+    pub fn sessions(&self) -> Result<u64> {
+        let (_, body) = Connection::open(self.addr)?.request("GET", "/status", b"")?;
+        let status: serde_json::Value = serde_json::from_slice(&body)?;
+        Ok(status["sessions"].as_u64().ok_or("no `sessions` in /status")?)
+    }
+
+    /// Waits until no session lives.
+    pub fn wait_until_idle(&self) -> Result<()> {
+        let began = Instant::now();
+        while self.sessions()? > 0 {
+            if began.elapsed() > PATIENCE {
+                return Err("sessions that were left do not end".into());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        // What the last session held is given back.
+        thread::sleep(Duration::from_millis(300));
+        Ok(())
+    }
+
+    /// Returns everything that it logged.
+    pub fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.folder.join("log"))?)
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Ok(to) = std::env::var("BENCH_KEEP") { let _ = fs::copy(self.folder.join("log"), to); }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
