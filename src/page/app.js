@@ -100,8 +100,9 @@ function phase(next, say) {
 		$('elapsed').textContent = '';
 		counter = clearInterval(counter);
 		text.closeBot();
-		lookForRunner();
 	}
+	// The number of calls has changed.
+	if (/ready|idle/.test(next)) lookForRunner();
 }
 
 function connect(deviceId) {
