@@ -23,7 +23,8 @@ use crate::proto::session::{Event, LeaveReason, Output, Session};
 
 /// Everything that one session owns.
 pub struct Life {
-    pub session: Session,
+    /// On the heap: a task holds what it is given once for each step that it moves through.
+    pub session: Box<Session>,
     pub inbox: Inbox,
     pub requests: mpsc::Receiver<Request>,
     pub link: Link,

@@ -209,7 +209,7 @@ impl WebRtc {
         // The call itself is inside the task: a bot function may panic before its first await.
         let bot = tokio::spawn(logging::in_session(session_id.clone(), async move { bot(args).await }));
         let life = Life {
-            session,
+            session: Box::new(session),
             inbox,
             requests: requests_rx,
             link,
