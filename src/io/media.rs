@@ -32,8 +32,9 @@ pub struct Life {
     pub engine: WebRtc,
     pub registered: Registered,
     pub shutdown: Shutdown,
-    pub _place: Place,
     pub _lease: Option<Box<dyn Send>>,
+    /// Let go of last, as fields are dropped in this order: whoever waits for the last place finds nothing left.
+    pub _place: Place,
 }
 
 /// What a session has done, for its last line in the log.
