@@ -131,6 +131,9 @@ fn panic_words(error: JoinError) -> String {
 async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
     let timer = sleep_until(tasks::now().into());
     tokio::pin!(timer);
+    let mut shutdown = life.shutdown.clone();
+    let stop = async move { shutdown.wait().await };
+    tokio::pin!(stop);
     let mut outcome = None;
     let mut stopping = false;
     while let Some(deadline) = drain(life, tally) {
@@ -138,8 +141,8 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
         if timer.deadline() != deadline {
             timer.as_mut().reset(deadline);
         }
+        // In no order: a peer that floods its inbox, or a bot that never stops sending, must not keep the others waiting.
         tokio::select! {
-            biased;
             datagram = life.inbox.recv() => {
                 tally.datagrams_in += 1;
                 life.session.handle_datagram(
@@ -161,7 +164,7 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                 life.session.handle_bot_end(ended.reason(), tasks::now());
                 outcome = Some(ended);
             }
-            () = life.shutdown.wait(), if !stopping => {
+            () = &mut stop, if !stopping => {
                 stopping = true;
                 life.session.handle_end(LeaveReason::Shutdown, tasks::now());
             }
