@@ -200,6 +200,21 @@ impl Port {
         }
     }
 
+    /// Delivers a datagram as if it had come from there.
+    #[cfg(test)]
+    pub fn inject(&self, source: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
+        let destination = SocketAddr::from(([127, 0, 0, 1], self.number()));
+        self.routes()
+            .deliver(source, destination, contents, arena, tasks::now());
+    }
+
+    /// Returns how many names and addresses are routed.
+    #[cfg(test)]
+    pub fn routed(&self) -> (usize, usize) {
+        let routes = self.routes();
+        (routes.by_ufrag.len(), routes.by_address.len())
+    }
+
     fn routes(&self) -> MutexGuard<'_, Routes> {
         // The maps are whole after every single statement, so a panic elsewhere leaves nothing to repair.
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)

@@ -350,3 +350,6 @@ fn new_pc_id() -> String {
 fn random() -> u64 {
     getrandom::u64().expect("the operating system has random numbers once it has booted")
 }
+
+#[cfg(test)]
+mod tests;

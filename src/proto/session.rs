@@ -480,4 +480,4 @@ fn incoming(text: String) -> Option<Event> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -37,12 +37,6 @@ impl Reading {
     fn v6(&self) -> SocketAddr {
         SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port.number())
     }
-
-    /// Returns how many names and addresses are routed.
-    fn routed(&self) -> (usize, usize) {
-        let routes = self.port.routes();
-        (routes.by_ufrag.len(), routes.by_address.len())
-    }
 }
 
 async fn socket() -> UdpSocket {
@@ -161,15 +155,15 @@ async fn routes_go_with_their_session() {
         one.claim(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
         two.expect(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 100 + port));
     }
-    assert_eq!(reading.routed(), (2, 20));
+    assert_eq!(reading.port.routed(), (2, 20));
     one.listen("one".into());
-    assert_eq!(reading.routed(), (2, 20), "the same name is no new one");
+    assert_eq!(reading.port.routed(), (2, 20), "the same name is no new one");
     one.listen("uno".into());
-    assert_eq!(reading.routed(), (2, 10));
+    assert_eq!(reading.port.routed(), (2, 10));
     drop(two);
-    assert_eq!(reading.routed(), (1, 0));
+    assert_eq!(reading.port.routed(), (1, 0));
     drop(one);
-    assert_eq!(reading.routed(), (0, 0));
+    assert_eq!(reading.port.routed(), (0, 0));
 }
 
 /// A session that does not read keeps so many datagrams, the first ones, and costs the others nothing.

@@ -1,8 +1,8 @@
 //! Whole lives of a session against a str0m client, in virtual time.
 
 mod audio;
-mod client;
-mod device;
+pub mod client;
+pub mod device;
 mod hostile;
 mod leaving;
 mod messages;

@@ -10,13 +10,14 @@ use super::tap::chunks;
 use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const ADDRESS: &str = "192.0.2.57:49152";
 
 const DATA: u8 = 0;
 const INIT: u8 = 1;
 
 /// Writes the offer of a str0m client as the firmware would: profile without feedback, DTLS server, its own names, no header
 /// extensions, the mark of its library.
-fn as_device(offer: String) -> String {
+pub fn as_device(offer: String) -> String {
     let lines = offer
         .lines()
         .filter(|line| !line.starts_with("a=extmap") && !line.starts_with("a=rtcp-fb"));
@@ -26,9 +27,10 @@ fn as_device(offer: String) -> String {
         .replace("a=msid-semantic:WMS *", "a=msid-semantic: iot")
 }
 
-fn device() -> Client {
+/// A client that behaves like one; its offers are to be written [`as_device`].
+pub fn device(address: &str, start: Instant) -> Client {
     let config = client::config().clear_extension_map();
-    let mut client = Client::with(config, "192.0.2.57:49152", Instant::now()).labels(&["rtvi-ai"]);
+    let mut client = Client::with(config, address, start).labels(&["rtvi-ai"]);
     // It waits for the handshake of DTLS, and opens the association all the same.
     client.rtc.direct_api().start_sctp(true);
     client
@@ -36,7 +38,7 @@ fn device() -> Client {
 
 /// A device that talks to a session of a runner for embedded clients.
 fn call() -> Pair {
-    let mut pair = Pair::embedded(device(), Some(HOST), as_device);
+    let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), as_device);
     pair.keep_sent = true;
     assert!(pair.session.is_device());
     pair.connect();
@@ -94,7 +96,7 @@ fn the_device_opens_the_association() {
 /// has left its own handler, at most five a second, and never in a form that it cannot read.
 #[test]
 fn messages_to_a_device_come_one_by_one() {
-    let mut pair = Pair::embedded(device(), Some(HOST), as_device);
+    let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), as_device);
     let longest = message(
         "bot-transcription",
         &"x".repeat(DEVICE_MESSAGE_BYTES_MAX - message("bot-transcription", "").len()),
@@ -223,7 +225,7 @@ fn a_browser_on_a_runner_for_devices_is_a_browser() {
 /// Without `--embedded` the same offer is that of an ordinary client.
 #[test]
 fn without_the_flag_there_are_no_devices() {
-    let mut pair = Pair::embedded(device(), None, as_device);
+    let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), None, as_device);
     assert!(!pair.session.is_device());
     pair.connect();
     pair.send("plain text");

@@ -1,0 +1,301 @@
+//! Sessions with their tasks, their bots and a real UDP port, by tokio's clock.
+//!
+//! Where nobody calls, the clock is held from the start, and jumps from one deadline to the next. A caller comes over
+//! loopback in real time; the clock is held once the call is up. `GUARD` only turns a hang into a failure.
+
+#![allow(clippy::disallowed_types)] // The caller has a socket.
+
+mod calls;
+mod lives;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::*;
+use crate::bot::{Audio, BotError, ShutdownTrigger};
+use crate::config::{BuiltInBot, Host};
+use crate::proto::offer::RemoteCandidate;
+use crate::proto::session::tests::client::Client;
+
+const GUARD: Duration = Duration::from_secs(60);
+
+/// An engine, and what the tests need of its surroundings.
+struct Rig {
+    engine: WebRtc,
+    live: Live,
+    stop: ShutdownTrigger,
+    /// What every bot did, in order.
+    seen: UnboundedReceiver<(SessionId, String)>,
+    /// How many bots of the kind that ignores everything are there.
+    stubborn: Arc<AtomicUsize>,
+    leases: Arc<AtomicUsize>,
+    sessions: usize,
+    reader: tokio::task::JoinHandle<()>,
+}
+
+/// Counts itself while it is there.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(counter: &Arc<AtomicUsize>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Counted(counter.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A bot that does what its body says: `panic`, `fail`, `ignore` everything, `return`, or else tell what happens; with `obey`
+/// it panics with the first message.
+async fn play(
+    mut args: RunnerArguments,
+    seen: UnboundedSender<(SessionId, String)>,
+    stubborn: Arc<AtomicUsize>,
+) -> Result<(), BotError> {
+    let mark = args.body["mark"].as_str().unwrap_or_default().to_owned();
+    match args.body["do"].as_str() {
+        Some("panic") => panic!("{mark}"),
+        Some("fail") => return Err(mark.into()),
+        Some("return") => return Ok(()),
+        Some("ignore") => {
+            let _here = Counted::new(&stubborn);
+            std::future::pending::<()>().await;
+        }
+        _ => {}
+    }
+    let mut media = args.media(Audio::at(16_000))?;
+    let mut frames = 0;
+    while let Some(event) = media.recv().await {
+        let told = match event {
+            bot::Event::Audio(_) => {
+                frames += 1;
+                if frames % 50 != 0 {
+                    continue;
+                }
+                "a second of audio".to_owned()
+            }
+            bot::Event::Message(text) if args.body["do"] == "obey" => panic!("{text}"),
+            bot::Event::Message(text) => {
+                media.send_message(format!("you said {text}"))?;
+                format!("message {text}")
+            }
+            bot::Event::Left(reason) => format!("left: {reason}"),
+            other => format!("{other:?}"),
+        };
+        let _ = seen.send((args.session_id.clone(), told));
+    }
+    Ok(())
+}
+
+fn config(embedded: Option<std::net::Ipv4Addr>) -> Config {
+    Config {
+        host: Host::Address(std::net::Ipv4Addr::LOCALHOST.into()),
+        port: 0,
+        rtc_port: None,
+        transport: None,
+        proxy: None,
+        allowed_origins: Vec::new(),
+        ice_servers: Vec::new(),
+        ice_addresses: Vec::new(),
+        embedded,
+        bot: BuiltInBot::Echo,
+        sessions_max: 0,
+        workers: None,
+        verbosity: 0,
+    }
+}
+
+impl Rig {
+    fn new(sessions_max: usize) -> Rig {
+        Rig::with(config(None), sessions_max)
+    }
+
+    fn with(config: Config, sessions_max: usize) -> Rig {
+        let (sender, seen) = unbounded_channel();
+        let stubborn = Arc::<AtomicUsize>::default();
+        let counter = stubborn.clone();
+        let bot = bot::erase(move |args| play(args, sender.clone(), counter.clone()));
+        let port = Port::bind(config.host, 0).expect("a free port");
+        let reader = tokio::spawn(port.clone().run());
+        let live = Live::new(sessions_max);
+        let (stop, shutdown) = Shutdown::channel();
+        let engine = WebRtc::new(
+            Arc::new(config),
+            bot,
+            Arc::new(Common::new()),
+            port,
+            live.clone(),
+            shutdown,
+        );
+        Rig {
+            engine,
+            live,
+            stop,
+            seen,
+            stubborn,
+            leases: Arc::default(),
+            sessions: 0,
+            reader,
+        }
+    }
+
+    /// Hands the engine an offer, as HTTP does. A new session is called `session N`, and its bot does what `body` says.
+    async fn offer(&mut self, offer: Offer, body: Value) -> Result<Answer, OfferRefusal> {
+        self.sessions += 1;
+        let lease = Counted::new(&self.leases);
+        let start = Start {
+            session_id: format!("session {}", self.sessions).into(),
+            body,
+            lease: Some(Box::new(lease)),
+        };
+        self.engine.offer(offer, || start).await
+    }
+
+    /// Makes a session whose client never comes.
+    async fn session(&mut self, body: Value) -> Result<Answer, OfferRefusal> {
+        let sdp = Client::at("127.0.0.1:9", tasks::now()).offer();
+        self.offer(new(sdp), body).await
+    }
+
+    /// Tells whether the connection can be spoken to.
+    async fn knows(&self, pc_id: &str) -> bool {
+        let candidates = Candidates {
+            pc_id: pc_id.to_owned(),
+            candidates: vec![RemoteCandidate {
+                candidate: String::new(),
+                sdp_mid: None,
+                sdp_mline_index: None,
+            }],
+        };
+        self.engine.candidates(candidates).await.is_ok()
+    }
+
+    /// Waits for what a bot tells next.
+    async fn told(&mut self) -> String {
+        let told = tokio::time::timeout(GUARD, self.seen.recv()).await;
+        told.expect("a bot that tells something")
+            .expect("the engine holds a sender")
+            .1
+    }
+
+    /// Waits until a bot tells this, and returns what it told before.
+    async fn until_told(&mut self, wanted: &str) -> Vec<String> {
+        let mut before = Vec::new();
+        loop {
+            let told = self.told().await;
+            if told == wanted {
+                return before;
+            }
+            before.push(told);
+        }
+    }
+
+    /// Waits until no session is left, and asserts that nothing is left of them.
+    async fn empty(&self) {
+        tokio::time::timeout(GUARD, self.live.empty())
+            .await
+            .expect("no session in the end");
+        assert_eq!(self.engine.sessions(), 0);
+        let connections = self.engine.connections();
+        assert_eq!((connections.by_pc_id.len(), connections.by_number.len()), (0, 0));
+        assert_eq!(self.engine.0.port.routed(), (0, 0));
+        assert_eq!(self.leases.load(Ordering::Relaxed), 0);
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+/// An offer for a new connection.
+fn new(sdp: String) -> Offer {
+    Offer {
+        sdp,
+        pc_id: None,
+        restart_pc: false,
+        request_data: None,
+    }
+}
+
+/// An offer of a client that has a connection.
+fn known(sdp: String, pc_id: &str, restart_pc: bool) -> Offer {
+    Offer {
+        pc_id: Some(pc_id.to_owned()),
+        restart_pc,
+        ..new(sdp)
+    }
+}
+
+/// A client with a socket.
+struct Caller {
+    client: Client,
+    socket: UdpSocket,
+}
+
+impl Caller {
+    async fn new() -> Caller {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
+        let address = socket.local_addr().expect("a bound socket has an address").to_string();
+        Caller {
+            client: Client::at(&address, tasks::now()),
+            socket,
+        }
+    }
+
+    /// Makes a session and connects to it.
+    async fn call(&mut self, rig: &mut Rig, body: Value) -> Answer {
+        let offer = new(self.client.offer());
+        let answer = rig.offer(offer, body).await.expect("an answer");
+        self.client.accept(&answer.sdp);
+        self.connect().await;
+        answer
+    }
+
+    async fn connect(&mut self) {
+        self.until(|client| client.connected && client.open_channel().is_some())
+            .await;
+    }
+
+    /// Carries datagrams and the time until `done`.
+    async fn until(&mut self, done: impl Fn(&Client) -> bool) {
+        let carrying = async {
+            let mut buffer = [0; 2_048];
+            loop {
+                self.flush().await;
+                if done(&self.client) {
+                    return;
+                }
+                let address = self.client.address;
+                tokio::select! {
+                    received = self.socket.recv_from(&mut buffer) => {
+                        // An error tells of a datagram that found nobody.
+                        if let Ok((bytes, source)) = received {
+                            self.client.handle_datagram(source, address, &buffer[..bytes], tasks::now());
+                        }
+                    }
+                    () = tokio::time::sleep_until(self.client.wake().into()) => self.client.handle_timeout(tasks::now()),
+                }
+            }
+        };
+        tokio::time::timeout(GUARD, carrying)
+            .await
+            .expect("what was waited for");
+    }
+
+    async fn flush(&mut self) {
+        for (destination, contents) in self.client.drain(tasks::now()) {
+            // Not every address of the answer can be reached from loopback.
+            let _ = self.socket.send_to(&contents, destination).await;
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Sessions that are called, over loopback.
+
+use std::net::Ipv4Addr;
+
+use super::*;
+use crate::limits::{DEVICE_SILENT_AFTER, PEER_FREED_AFTER, PEER_LOST_AFTER};
+use crate::proto::session::tests::device::{as_device, device};
+
+/// A whole talk: the bot is told who comes, what is said and who leaves, and answers.
+#[tokio::test]
+async fn a_caller_and_a_bot_talk() {
+    let mut rig = Rig::new(2);
+    let mut caller = Caller::new().await;
+    caller.call(&mut rig, json!({})).await;
+    assert_eq!(rig.told().await, "Joined");
+    caller.client.send("hello");
+    caller.client.speak(440.0, tasks::now());
+    caller
+        .until(|client| !client.read.is_empty() && client.heard.len() > 60)
+        .await;
+    assert_eq!(caller.client.texts(), ["you said hello"]);
+    let told = rig.until_told("a second of audio").await;
+    assert_eq!(told, ["message hello"]);
+    caller.client.rtc.close().expect("closing");
+    caller.flush().await;
+    rig.until_told("left: caller left").await;
+    rig.empty().await;
+}
+
+/// A caller who vanishes is noticed and freed by the clock alone.
+#[tokio::test]
+async fn a_caller_who_vanishes_is_freed() {
+    let mut rig = Rig::new(2);
+    let mut caller = Caller::new().await;
+    caller.call(&mut rig, json!({})).await;
+    rig.until_told("Joined").await;
+    tokio::time::pause();
+    let vanished = tasks::now();
+    rig.until_told("Lost").await;
+    assert!(tasks::now() - vanished <= PEER_LOST_AFTER + Duration::from_millis(50));
+    rig.until_told("left: caller vanished").await;
+    assert!(tasks::now() - vanished <= PEER_FREED_AFTER + Duration::from_millis(50));
+    rig.empty().await;
+}
+
+/// The table of the signalling sheet: a known connection is renegotiated under its name, or restarted under a new one with the
+/// same bot; the name before stays good, as the answer may be lost; an unknown one is not brought back by a restart.
+#[tokio::test]
+async fn a_known_connection_keeps_its_bot() {
+    let mut rig = Rig::new(2);
+    let mut caller = Caller::new().await;
+    let first = caller.call(&mut rig, json!({})).await;
+    rig.until_told("Joined").await;
+
+    let sdp = caller.client.change(|api| {
+        api.ice_restart(true);
+    });
+    let again = rig
+        .offer(known(sdp, &first.pc_id, false), json!({ "do": "fail" }))
+        .await;
+    let again = again.expect("an answer");
+    assert_eq!(again.pc_id, first.pc_id);
+    caller.client.accept(&again.sdp);
+    caller.client.send("renegotiated");
+    caller.until(|client| client.read.len() == 1).await;
+    rig.until_told("message renegotiated").await;
+
+    // The answers to the first two restarts are lost, so that the client comes again under the name it has.
+    let mut names = Vec::new();
+    for _ in 0..3 {
+        caller = Caller::new().await;
+        let offer = known(caller.client.offer(), &first.pc_id, true);
+        let answer = rig.offer(offer, json!({ "do": "fail" })).await.expect("an answer");
+        assert!(answer.pc_id != first.pc_id && !names.contains(&answer.pc_id));
+        caller.client.accept(&answer.sdp);
+        names.push(answer.pc_id);
+    }
+    caller.connect().await;
+    caller.client.send("restarted");
+    caller.until(|client| client.read.len() == 1).await;
+    let told = rig.until_told("message restarted").await;
+    assert!(!told.iter().any(|told| told == "Joined"), "{told:?}");
+    assert_eq!(rig.engine.sessions(), 1);
+    assert!(rig.knows(&first.pc_id).await && rig.knows(&names[2]).await);
+    assert!(!rig.knows(&names[0]).await && !rig.knows(&names[1]).await);
+
+    caller.client.rtc.close().expect("closing");
+    caller.flush().await;
+    rig.until_told("left: caller left").await;
+    rig.empty().await;
+    // A bot that hung up stays away.
+    let sdp = Caller::new().await.client.offer();
+    let late = rig.offer(known(sdp, &names[2], true), json!({})).await;
+    assert_eq!(late.err(), Some(OfferRefusal::UnknownConnection));
+}
+
+/// A bot that panics in the middle of a call ends its call, the caller is told, and the call beside it goes on.
+#[tokio::test]
+async fn a_panic_ends_one_call() {
+    let mut rig = Rig::new(2);
+    let (mut one, mut two) = (Caller::new().await, Caller::new().await);
+    one.call(&mut rig, json!({})).await;
+    two.call(&mut rig, json!({ "do": "obey" })).await;
+    two.client.send("panic");
+    two.until(|client| client.closed.is_some()).await;
+    assert!(two.client.texts()[0].contains("peerLeft"), "{:?}", two.client.texts());
+    one.client.send("still here?");
+    one.until(|client| client.read.len() == 1).await;
+    assert_eq!(one.client.texts(), ["you said still here?"]);
+    rig.stop.set();
+    one.until(|client| client.closed.is_some()).await;
+    rig.empty().await;
+}
+
+/// A peer that fills its inbox faster than it is read keeps neither its own deadlines nor the end of the runner from being
+/// looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_does_not_stop_the_clock() {
+    let mut rig = Rig::new(1);
+    let mut caller = Caller::new().await;
+    caller.call(&mut rig, json!({})).await;
+    rig.until_told("Joined").await;
+    let source = caller.client.address;
+    let (port, over) = (rig.engine.0.port.clone(), Arc::new(AtomicBool::new(false)));
+    let flooding = {
+        let over = over.clone();
+        std::thread::spawn(move || {
+            // A record of DTLS takes the longest to be found worthless.
+            let mut record = vec![23, 254, 253, 0, 1, 0, 0, 0, 1, 0, 0, 4, 0];
+            record.resize(13 + 1_024, 7);
+            let mut arena = bytes::BytesMut::new();
+            for number in 0u32.. {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                record[7..11].copy_from_slice(&number.to_be_bytes());
+                port.inject(source, &record, &mut arena);
+            }
+        })
+    };
+    caller.client.heard.clear();
+    caller.until(|client| client.heard.len() > 100).await;
+    rig.stop.set();
+    rig.until_told("left: runner stopped").await;
+    rig.empty().await;
+    over.store(true, Ordering::Relaxed);
+    flooding.join().expect("no panic");
+}
+
+async fn device_caller() -> Caller {
+    let mut caller = Caller::new().await;
+    caller.client = device(&caller.client.address.to_string(), tasks::now());
+    caller
+}
+
+async fn device_calls(rig: &mut Rig, caller: &mut Caller) {
+    let offer = new(as_device(caller.client.offer()));
+    let answer = rig.offer(offer, json!({})).await.expect("an answer");
+    caller.client.accept(&answer.sdp);
+    caller.until(|client| client.connected && client.heard.len() > 5).await;
+}
+
+/// A device that comes back after a reset replaces its own session, the silent one from its address, and no other.
+#[tokio::test]
+async fn a_device_that_comes_back_replaces_itself() {
+    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 4);
+    let (mut live, mut reset) = (device_caller().await, device_caller().await);
+    device_calls(&mut rig, &mut live).await;
+    device_calls(&mut rig, &mut reset).await;
+    assert_eq!(rig.engine.sessions(), 2);
+    // Both are at one address; one of them has lost its power, and the other one speaks.
+    live.client.speak(440.0, tasks::now());
+    let silent = tasks::now() + DEVICE_SILENT_AFTER;
+    live.until(|_| tasks::now() > silent).await;
+    let mut back = device_caller().await;
+    let talking = live.client.heard.len();
+    device_calls(&mut rig, &mut back).await;
+    rig.until_told("left: replaced by a new session of the same device")
+        .await;
+    live.until(|client| client.heard.len() > talking + 50).await;
+    assert_eq!(rig.engine.sessions(), 2);
+    rig.stop.set();
+    rig.empty().await;
+}
+
+/// A device that comes back from the very same port takes that over at once, however loud it was a moment ago.
+#[tokio::test]
+async fn a_device_at_the_same_port_replaces_itself_at_once() {
+    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 4);
+    let mut caller = device_caller().await;
+    device_calls(&mut rig, &mut caller).await;
+    caller.client = device(&caller.client.address.to_string(), tasks::now());
+    device_calls(&mut rig, &mut caller).await;
+    rig.until_told("left: replaced by a new session of the same device")
+        .await;
+    caller.until(|client| client.heard.len() > 60).await;
+    assert_eq!(rig.engine.sessions(), 1);
+    rig.stop.set();
+    rig.empty().await;
+}

@@ -1,0 +1,174 @@
+//! Sessions that nobody calls: their bots, their places, and their ends.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, CONNECT_WITHIN, SHUTDOWN_GRACE};
+
+/// Lets the held clock run on for so long.
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Every WARN and ERROR line of this process.
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Book;
+
+impl log::Log for Book {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            LINES.lock().expect("whole").push(record.args().to_string());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Returns the lines with this word in them.
+fn warned(word: &str) -> Vec<String> {
+    let lines = LINES.lock().expect("whole");
+    lines.iter().filter(|line| line.contains(word)).cloned().collect()
+}
+
+fn keep_lines() {
+    if log::set_logger(&Book).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+}
+
+/// A bot that panics or fails ends its own session, with one WARN line that says why; the one beside it goes on.
+#[tokio::test(start_paused = true)]
+async fn a_bot_that_fails_ends_its_own_session() {
+    keep_lines();
+    for way in ["panic", "fail"] {
+        let mut rig = Rig::new(4);
+        let well = rig.session(json!({})).await.expect("an answer");
+        let mark = format!("{way}-7f3a");
+        let bad = rig
+            .session(json!({ "do": way, "mark": mark }))
+            .await
+            .expect("an answer");
+        pass(Duration::from_secs(5)).await;
+        assert_eq!(rig.engine.sessions(), 1, "{way}");
+        assert!(rig.knows(&well.pc_id).await && !rig.knows(&bad.pc_id).await);
+        let lines = warned(&mark);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("session ended: bot failed"), "{lines:?}");
+        rig.stop.set();
+        assert_eq!(rig.told().await, "left: runner stopped");
+        rig.empty().await;
+    }
+}
+
+/// At the cap an offer makes a session, past it none, and the refusal says why. A place is free again when its bot has ended.
+#[tokio::test(start_paused = true)]
+async fn a_place_is_free_when_its_bot_has_ended() {
+    let mut rig = Rig::new(2);
+    rig.session(json!({ "do": "ignore" })).await.expect("an answer");
+    rig.session(json!({})).await.expect("an answer");
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Full));
+    // The second session ends in time, and the first one's bot goes on for its grace.
+    pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
+    assert_eq!(rig.engine.sessions(), 1);
+    rig.session(json!({})).await.expect("an answer");
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Full));
+    pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
+    rig.empty().await;
+}
+
+/// A refused offer takes no place and calls no bot.
+#[tokio::test(start_paused = true)]
+async fn a_refused_offer_costs_nothing() {
+    let mut rig = Rig::new(1);
+    for _ in 0..3 {
+        let refused = rig.offer(new("v=0\r\n".into()), json!({})).await;
+        assert!(matches!(refused, Err(OfferRefusal::BadSdp(_))), "{refused:?}");
+    }
+    rig.empty().await;
+    assert!(rig.seen.try_recv().is_err());
+    rig.session(json!({ "do": "return" })).await.expect("an answer");
+    pass(Duration::from_secs(1)).await;
+    rig.empty().await;
+}
+
+/// A bot that is told that its caller has left, and goes on all the same, is aborted after its grace and not before. Its
+/// session cannot be reached meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_bot_that_ignores_the_end_is_aborted() {
+    let mut rig = Rig::new(1);
+    let answer = rig.session(json!({ "do": "ignore" })).await.expect("an answer");
+    pass(CONNECT_WITHIN + Duration::from_millis(900)).await;
+    assert!(!rig.knows(&answer.pc_id).await);
+    pass(BOT_GRACE - Duration::from_secs(1)).await;
+    assert_eq!((rig.stubborn.load(Ordering::Relaxed), rig.engine.sessions()), (1, 1));
+    pass(Duration::from_secs(1)).await;
+    assert_eq!((rig.stubborn.load(Ordering::Relaxed), rig.engine.sessions()), (0, 0));
+    rig.empty().await;
+}
+
+/// When the runner stops, every session is told, a bot that listens ends at once, one that does not is aborted within the
+/// time that a stop may take, and no further offer is taken.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_runner_ends_every_session() {
+    let mut rig = Rig::new(8);
+    for body in [json!({}), json!({ "do": "ignore" }), json!({})] {
+        rig.session(body).await.expect("an answer");
+    }
+    pass(Duration::from_secs(1)).await;
+    let stopped = tasks::now();
+    rig.stop.set();
+    for _ in 0..2 {
+        assert_eq!(rig.told().await, "left: runner stopped");
+    }
+    rig.empty().await;
+    assert!(tasks::now() - stopped < SHUTDOWN_GRACE, "{:?}", tasks::now() - stopped);
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Stopping));
+}
+
+/// A bot whose session has ended gets its whole grace, unless the runner stops meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_stop_cuts_a_grace_short() {
+    let mut rig = Rig::new(1);
+    rig.session(json!({ "do": "ignore" })).await.expect("an answer");
+    pass(CONNECT_WITHIN + Duration::from_secs(2)).await;
+    let stopped = tasks::now();
+    rig.stop.set();
+    rig.empty().await;
+    let took = tasks::now() - stopped;
+    assert!(took <= BOT_GRACE_AT_SHUTDOWN + Duration::from_millis(10), "{took:?}");
+}
+
+/// The bot gets the data of the offer, where there is any, else that of `/start`.
+#[tokio::test(start_paused = true)]
+async fn data_of_the_offer_wins() {
+    let mut rig = Rig::new(2);
+    let sdp = Client::at("127.0.0.1:9", tasks::now()).offer();
+    let offer = Offer {
+        request_data: Some(json!({ "do": "return" })),
+        ..new(sdp)
+    };
+    rig.offer(offer, json!({ "do": "ignore" })).await.expect("an answer");
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(rig.stubborn.load(Ordering::Relaxed), 0);
+    rig.empty().await;
+}
+
+/// Nothing holds the engine once its sessions are gone.
+#[tokio::test(start_paused = true)]
+async fn sessions_do_not_hold_the_engine() {
+    let mut rig = Rig::new(64);
+    for number in 0..64 {
+        let what = ["panic", "fail", "return", "listen"][number % 4];
+        rig.session(json!({ "do": what })).await.expect("an answer");
+    }
+    pass(CONNECT_WITHIN + Duration::from_secs(2)).await;
+    rig.empty().await;
+    let engine = Arc::downgrade(&rig.engine.0);
+    drop(rig);
+    assert!(engine.upgrade().is_none());
+}
