@@ -165,6 +165,8 @@ pub const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 pub const CHANNELS_MAX: usize = 8;
 /// Addresses that a client may check from between two restarts of ICE: its candidates, and what networks make of them.
 pub const CHECKED_ADDRESSES_MAX: usize = 64;
+/// Sources of sound that one connection may go through; a browser keeps to one, and str0m forgets none.
+pub const AUDIO_SOURCES_MAX: usize = 32;
 /// Bytes of one message to a device: it takes one SCTP chunk for a whole message.
 pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
 /// From a device's channel being open to the first message: what comes with the acknowledgement is lost.

@@ -18,12 +18,12 @@ use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::DtlsCert;
 use str0m::media::{MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
-use str0m::rtp::{Extension, ExtensionMap, RtpWrite};
+use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, Input, Rtc, RtcConfig, RtcError};
 
 use crate::limits::{
-    CHANNELS_MAX, CHECKED_ADDRESSES_MAX, EARLY_RECORDS_MAX, MESSAGE_BYTES_MAX, REMOTE_CANDIDATES_MAX,
-    SCTP_BUFFER_BYTES_MAX,
+    AUDIO_SOURCES_MAX, CHANNELS_MAX, CHECKED_ADDRESSES_MAX, EARLY_RECORDS_MAX, MESSAGE_BYTES_MAX,
+    REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX,
 };
 use crate::proto::candidate::{self, RemotePolicy};
 use crate::proto::crypto;
@@ -119,6 +119,15 @@ impl Transmit {
     }
 }
 
+/// Returns the source that an RTP packet claims to have, RFC 3550 section 5.1; RTCP shares its port, RFC 5761 section 4.
+fn rtp_source(contents: &[u8]) -> Option<Ssrc> {
+    let &[first, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
+        return None;
+    };
+    let is_rtp = (128..192).contains(&first) && !(192..224).contains(&second);
+    is_rtp.then(|| u32::from_be_bytes([a, b, c, d]).into())
+}
+
 /// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.
 fn is_check(contents: &[u8]) -> bool {
     contents.starts_with(&[0x00, 0x01])
@@ -182,6 +191,10 @@ pub struct Peer {
     /// Where the peer has checked from.
     checked: Vec<SocketAddr>,
     audio: Option<(Mid, Pt)>,
+    /// The source of the packets of `audio` that last had a good tag.
+    voice: Option<Ssrc>,
+    /// How often that changed.
+    voices: usize,
     channels: Vec<ChannelId>,
     channel: Option<Messages>,
     sequence: u64,
@@ -230,6 +243,8 @@ impl Peer {
             remote_candidates: 0,
             checked: Vec::new(),
             audio: None,
+            voice: None,
+            voices: 0,
             channels: Vec::new(),
             channel: None,
             // The upper half stays free: a stream must start with a roll-over counter of 0.
@@ -350,10 +365,36 @@ impl Peer {
         if !self.knows(source, contents) {
             return false;
         }
+        match rtp_source(contents) {
+            Some(source) if self.voice == Some(source) => self.keep_voice(),
+            Some(_) if self.voices == AUDIO_SOURCES_MAX => return false,
+            _ => {}
+        }
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
         true
+    }
+
+    /// Gives the audio section back to the source that has proven itself in it.
+    ///
+    /// A packet that names the section and another source takes it over before str0m has looked at the packet's tag, and the
+    /// true source does not name the section any more: one forged packet would silence the caller.
+    fn keep_voice(&mut self) {
+        let (Some(voice), Some((mid, _))) = (self.voice, self.audio) else {
+            return;
+        };
+        let mut api = self.rtc.direct_api();
+        if api.stream_rx(&voice).is_some() {
+            return;
+        }
+        if let Some(thief) = api.stream_rx_by_mid(mid, None).map(|stream| stream.ssrc()) {
+            api.remove_stream_rx(thief);
+        }
+        if self.rtc.media(mid).is_some() {
+            let mut api = self.rtc.direct_api();
+            api.expect_stream_rx(voice, None, mid, None).suppress_nack(true);
+        }
     }
 
     /// Keeps a handshake record until its sender has proven itself; of too many, the newest. Who has not even checked is a
@@ -470,13 +511,17 @@ impl Peer {
             }
             Event::RtpPacket(packet) => {
                 let (_, pt) = self.audio?;
-                (packet.header.payload_type == pt).then(|| {
-                    Output::Audio(AudioPacket {
-                        sequence: *packet.seq_no,
-                        timestamp: packet.time.numer(),
-                        payload: packet.payload,
-                    })
-                })
+                if packet.header.payload_type != pt {
+                    return None;
+                }
+                if self.voice.replace(packet.header.ssrc) != Some(packet.header.ssrc) {
+                    self.voices += 1;
+                }
+                Some(Output::Audio(AudioPacket {
+                    sequence: *packet.seq_no,
+                    timestamp: packet.time.numer(),
+                    payload: packet.payload,
+                }))
             }
             Event::ChannelOpen(id, _) if self.channels.len() == CHANNELS_MAX => {
                 log::debug!("channel closed: {CHANNELS_MAX} are open");

@@ -191,6 +191,19 @@ impl Client {
         }
     }
 
+    /// Sends from another source, with other numbers, from here on.
+    pub fn change_source(&mut self) {
+        let (mid, microphone) = (
+            self.mid.expect("audio"),
+            self.microphone.as_mut().expect("a microphone"),
+        );
+        let mut api = self.rtc.direct_api();
+        let ssrc = api.new_ssrc();
+        assert!(api.reset_stream_tx(mid, None, ssrc, None).is_some());
+        microphone.sequence = (microphone.sequence + 20_000) % 30_000;
+        microphone.ticks = microphone.ticks.wrapping_mul(31);
+    }
+
     pub fn open_channel(&self) -> Option<ChannelId> {
         self.channels
             .iter()

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::super::*;
 use super::client::Client;
 use super::pair::{Pair, Rng, ms, runner, secs};
-use crate::limits::CHECKED_ADDRESSES_MAX;
+use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX};
 use crate::proto::rtc::Common;
 
 /// A running call, and everything that its client has sent so far.
@@ -134,6 +134,48 @@ fn an_unsigned_goodbye_is_none() {
     }
     pair.run(secs(1));
     assert_talks(&mut pair);
+}
+
+/// The first packets of a stream name their section, the later ones only their source. A forged packet that names the section
+/// and another source must not take the section away from the client: str0m looks at the names before it looks at the tag.
+#[test]
+fn a_forged_source_does_not_silence_the_caller() {
+    let (mut pair, sent) = call();
+    pair.run(secs(10));
+    let is_rtp = |datagram: &&Vec<u8>| (128..192).contains(&datagram[0]) && !(192..224).contains(&datagram[1]);
+    let mut forged = sent.iter().find(is_rtp).expect("a packet of sound").clone();
+    let source = pair.client.address;
+    for number in 0..10u32 {
+        forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
+        pair.act(|session, now| session.handle_datagram(source, runner(), &forged, now));
+        assert_talks(&mut pair);
+    }
+    // Nor while the client is silent.
+    pair.client.mute();
+    pair.run(secs(5));
+    pair.act(|session, now| session.handle_datagram(source, runner(), &forged, now));
+    pair.client.speak(440.0, pair.now);
+    assert_talks(&mut pair);
+}
+
+/// A client may change its source a few times, as one that starts its microphone anew does, and is heard all the same. One
+/// that does it for every packet is not followed for ever.
+#[test]
+fn sources_of_one_client_are_bounded() {
+    let (mut pair, _) = call();
+    for _ in 0..3 {
+        pair.client.change_source();
+        pair.run(ms(500));
+        assert_talks(&mut pair);
+    }
+    for _ in 0..2 * AUDIO_SOURCES_MAX {
+        pair.client.change_source();
+        pair.run(ms(100));
+    }
+    let frames = pair.bot.frames;
+    pair.run(secs(1));
+    assert_eq!(pair.bot.frames, frames);
+    assert_eq!(pair.left(), None);
 }
 
 /// Nobody but the client keeps a session alive: one that has gone is freed in time, whoever goes on sending.
