@@ -102,7 +102,9 @@ pub fn load(addr: SocketAddr, path: &str, threads: usize, connections: usize, ti
                 })
             })
             .collect();
-        let answers = workers.into_iter().map(|worker| worker.join().expect("a worker does not panic"));
+        let answers = workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a worker does not panic"));
         answers.sum()
     })
 }

@@ -33,13 +33,17 @@ impl Runner {
     /// Starts `binary` with the echo bot, and returns once it says where it listens.
     pub fn start(binary: &Path) -> Result<Runner> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("edge-runner-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "edge-runner-bench-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder)?;
         let mut command = Command::new(binary);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("RUNNER_") || text.starts_with("PIPECAT_")  {
+            if text.starts_with("RUNNER_") || text.starts_with("PIPECAT_") {
                 command.env_remove(&name);
             }
         }
@@ -132,7 +136,6 @@ impl Drop for Runner {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if let Ok(to) = std::env::var("BENCH_KEEP") { let _ = fs::copy(self.folder.join("log"), to); }
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

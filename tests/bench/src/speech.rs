@@ -63,11 +63,19 @@ fn sample(t: f64, noise: f64) -> i16 {
     // The pitch falls over each syllable, and the vowel's formants differ from one to the next.
     let pitch_hz = 110.0 + f64::from(syllable % 3) * 25.0;
     let phase = TAU * (pitch_hz * t - 6.0 * at * at / 4.0);
-    let formants = [(500.0 + f64::from(syllable % 4) * 120.0, 1.0), (1_400.0, 0.5), (2_600.0, 0.25), (5_000.0, 0.05)];
+    let formants = [
+        (500.0 + f64::from(syllable % 4) * 120.0, 1.0),
+        (1_400.0, 0.5),
+        (2_600.0, 0.25),
+        (5_000.0, 0.05),
+    ];
     let sum: f64 = (1..=60)
         .map(|n| {
             let hz = pitch_hz * f64::from(n);
-            let gain: f64 = formants.iter().map(|(at, gain)| gain / (1.0 + ((hz - at) / 130.0_f64).powi(2))).sum();
+            let gain: f64 = formants
+                .iter()
+                .map(|(at, gain)| gain / (1.0 + ((hz - at) / 130.0_f64).powi(2)))
+                .sum();
             gain * (phase * f64::from(n)).sin()
         })
         .sum();
@@ -93,7 +101,11 @@ impl Bursts {
                 let loud = at >= silence;
                 let pcm: [i16; FRAME] = std::array::from_fn(|i| {
                     let t = i as f64 / f64::from(RATE_HZ);
-                    if loud { (12_000.0 * (TAU * 400.0 * t).sin()) as i16 } else { 0 }
+                    if loud {
+                        (12_000.0 * (TAU * 400.0 * t).sin()) as i16
+                    } else {
+                        0
+                    }
                 });
                 packets.push(encode(&mut encoder, &pcm)?);
             }
@@ -104,7 +116,7 @@ impl Bursts {
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default())?;
         let answers = packets
             .iter()
-            .map(|packet| Ok(encode(&mut encoder, decoder.decode(packet)?)?))
+            .map(|packet| encode(&mut encoder, decoder.decode(packet)?))
             .collect::<Result<Vec<_>>>()?;
         let begins = onsets(&answers)?;
         if begins.len() != count {
