@@ -3,10 +3,12 @@
 //! Values only. Nothing here reads an argument, a variable, a file or a clock; `cli` builds a [`Config`] and every other
 //! room reads it. A value that exists is valid: combinations that make no sense were refused before.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::aliases::{self, Area};
+use crate::limits::SESSIONS_MAX_DEFAULT;
 
 /// A transport by its canonical name; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,7 +63,15 @@ impl Transport {
 
     /// Tells whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
-        matches!(self, Transport::WebRtc)
+        matches!(self, Transport::WebRtc | Transport::WebSocket) || self.is_telephony()
+    }
+
+    /// Tells whether it is one of the telephony providers.
+    pub fn is_telephony(self) -> bool {
+        matches!(
+            self,
+            Transport::TelephonyA | Transport::TelephonyB | Transport::TelephonyC | Transport::TelephonyD
+        )
     }
 }
 
@@ -99,6 +109,66 @@ impl fmt::Debug for IceServer {
         f.debug_struct("IceServer")
             .field("urls", &self.urls)
             .finish_non_exhaustive()
+    }
+}
+
+/// A key, token or password: no log and no debug form shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    /// Returns the text itself, for the one place that sends it or computes with it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// An account at a telephony provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    pub id: String,
+    pub token: Secret,
+}
+
+/// What the runner knows of the telephony providers. Without credentials calls work, but are not hung up, and webhooks are
+/// not verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telephony {
+    pub a: Option<Account>,
+    pub b_key: Option<Secret>,
+    /// The Ed25519 key with which provider b signs webhooks.
+    pub b_public_key: Option<[u8; 32]>,
+    pub c: Option<Account>,
+    /// Bases of the providers' REST APIs, without a slash at their end.
+    pub a_url: String,
+    pub b_url: String,
+    pub c_url: String,
+    /// Whether webhooks are verified where a credential for it is there.
+    pub verify_webhooks: bool,
+}
+
+impl Default for Telephony {
+    fn default() -> Self {
+        Telephony {
+            a: None,
+            b_key: None,
+            b_public_key: None,
+            c: None,
+            a_url: "https://api.twilio.com".into(),
+            b_url: "https://api.telnyx.com".into(),
+            c_url: "https://api.plivo.com".into(),
+            verify_webhooks: true,
+        }
     }
 }
 
@@ -143,12 +213,41 @@ pub struct Config {
     /// The one address that microcontrollers are offered; `None` without `--embedded`.
     pub embedded: Option<Ipv4Addr>,
     pub bot: BuiltInBot,
+    /// The program that is run as the bot, with its arguments; `None` runs [`Config::bot`].
+    pub command: Option<Vec<OsString>>,
+    /// Whether WebSockets need a one-time token of `/start`.
+    pub ws_tokens: bool,
+    pub telephony: Telephony,
     /// Cap on live sessions.
     pub sessions_max: usize,
     /// Worker threads of the runtime; `None` means one per core.
     pub workers: Option<usize>,
     /// How many `-v` were given.
     pub verbosity: u8,
+}
+
+impl Default for Config {
+    /// What a runner without options and variables has.
+    fn default() -> Self {
+        Config {
+            host: Host::Localhost,
+            port: 7860,
+            rtc_port: None,
+            transport: None,
+            proxy: None,
+            allowed_origins: Vec::new(),
+            ice_servers: Vec::new(),
+            ice_addresses: Vec::new(),
+            embedded: None,
+            bot: BuiltInBot::Parrot,
+            command: None,
+            ws_tokens: false,
+            telephony: Telephony::default(),
+            sessions_max: SESSIONS_MAX_DEFAULT,
+            workers: None,
+            verbosity: 0,
+        }
+    }
 }
 
 impl Config {

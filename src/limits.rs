@@ -20,6 +20,12 @@ pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(2500);
 pub const RATES_HZ: RangeInclusive<u32> = 8_000..=48_000;
 /// Audio frames that wait for a slow bot: a second of them; older speech is worthless.
 pub const AUDIO_IN_FRAMES_MAX: usize = 50;
+/// The same for a caller on a socket, whose network is no reason to drop speech: 10 s, while a bot loads its models.
+pub const SOCKET_IN_FRAMES_MAX: usize = 500;
+/// Marks of a bot that are under way: one per sentence of a long speech.
+pub const MARKS_MAX: usize = 64;
+/// Bytes of a mark's name: some providers cut longer ones.
+pub const MARK_BYTES_MAX: usize = 256;
 /// Other events that wait for a slow bot: a burst of client messages at the start of a talk fits many times.
 pub const EVENTS_IN_MAX: usize = 256;
 /// Bytes of messages that wait for a slow bot: four of the longest.

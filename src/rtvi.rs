@@ -65,6 +65,8 @@ pub enum RtviEvent {
     SpeechStarted,
     /// The bot's voice ended, or was interrupted; the client was told.
     SpeechStopped,
+    /// A mark of [`Output::mark`] came back: all speech before it was played, or was dropped by an interruption.
+    Mark { name: String, played: bool },
     /// Nothing was heard of the caller for some seconds; the session is kept for a while.
     Lost,
     /// A lost caller is heard again.
@@ -97,6 +99,8 @@ pub struct Rtvi {
     output: Output,
     shutdown: Shutdown,
     embedded: bool,
+    /// Whether the caller is a telephone, which has no screen and says nothing of itself.
+    telephone: bool,
     detailed: bool,
     /// Whether the client speaks protocol 1.
     legacy: bool,
@@ -120,6 +124,7 @@ impl Rtvi {
     /// [`MissingField`] on a kind without media, and when the media was taken before.
     pub fn open(args: &mut RunnerArguments, audio: Audio) -> Result<Self, MissingField> {
         let embedded = args.webrtc_connection().is_ok_and(|connection| connection.embedded);
+        let telephone = args.call_data().is_some();
         let (events, output) = args.media(audio)?.split();
         Ok(Rtvi {
             session_id: args.session_id.clone(),
@@ -127,7 +132,8 @@ impl Rtvi {
             output,
             shutdown: args.shutdown.clone(),
             embedded,
-            detailed: !embedded,
+            telephone,
+            detailed: !embedded && !telephone,
             legacy: false,
             client: None,
             ready: false,
@@ -326,7 +332,7 @@ impl Rtvi {
             Some(Event::Message(text)) => self.take_message(&text),
             Some(Event::Joined) => {
                 self.keep(RtviEvent::Joined);
-                if self.embedded {
+                if self.embedded || self.telephone {
                     self.keep_ready();
                 }
             }
@@ -344,6 +350,7 @@ impl Rtvi {
                 self.send(&ToClient::BotStoppedSpeaking);
                 self.keep(RtviEvent::SpeechStopped);
             }
+            Some(Event::Mark { name, played }) => self.keep(RtviEvent::Mark { name, played }),
             Some(Event::Lost) => self.keep(RtviEvent::Lost),
             Some(Event::Resumed) => self.keep(RtviEvent::Resumed),
             Some(Event::Left(reason)) => self.leave(reason),
@@ -462,6 +469,9 @@ impl Rtvi {
 
     /// Sends a text, and tells whether this client can read one so long. After the end of the session it goes nowhere.
     fn post(&self, text: String) -> bool {
+        if self.telephone {
+            return true;
+        }
         if text.len() > self.bytes_max() {
             debug!(
                 "{}: message of {} bytes is too long for the client",

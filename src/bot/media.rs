@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::limits::{
-    AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX,
-    MESSAGES_OUT_MAX, RATES_HZ,
+    AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MARK_BYTES_MAX, MARKS_MAX, MESSAGES_IN_BYTES_MAX,
+    MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ,
 };
 pub use crate::proto::session::LeaveReason;
 
@@ -63,6 +63,8 @@ pub enum Event {
     SpeechStarted,
     /// The last of the bot's speech left the runner, or was interrupted.
     SpeechStopped,
+    /// A mark of [`Output::mark`] came back: everything before it was played, or was dropped by an interruption.
+    Mark { name: String, played: bool },
     /// Nothing was heard of the caller for some seconds; the session is kept for a while.
     Lost,
     /// A lost caller is heard again.
@@ -170,6 +172,14 @@ impl Media {
         self.output.interrupt();
     }
 
+    /// Sets a mark behind the speech that is queued. See [`Output::mark`].
+    ///
+    /// # Errors
+    /// [`MediaError`] once the session is over.
+    pub fn mark(&self, name: impl Into<String>) -> Result<(), MediaError> {
+        self.output.mark(name)
+    }
+
     pub fn split(self) -> (Events, Output) {
         (self.events, self.output)
     }
@@ -261,13 +271,70 @@ impl Output {
         Ok(())
     }
 
-    /// Drops, at once, all speech that has not left the runner yet.
+    /// Sets a mark behind the speech that is queued. It comes back as [`Event::Mark`] when the caller heard all before it.
+    ///
+    /// A telephony provider says when that is; on other transports it is when the last of that speech is about to leave.
+    /// Beyond 64 marks under way, or 256 bytes of name, it comes back at once as not played.
+    ///
+    /// # Errors
+    /// [`MediaError`] once the session is over.
+    pub fn mark(&self, name: impl Into<String>) -> Result<(), MediaError> {
+        let name = name.into();
+        {
+            let mut outbound = lock(&self.0.outbound);
+            if outbound.ended {
+                return Err(MediaError);
+            }
+            if outbound.marks.len() < MARKS_MAX && name.len() <= MARK_BYTES_MAX {
+                let behind = outbound.samples.len();
+                outbound.marks.push_back((behind, name));
+            } else if outbound.unplayed.len() < MARKS_MAX {
+                outbound.unplayed.push(name);
+            }
+        }
+        self.0.to_link.notify_one();
+        Ok(())
+    }
+
+    /// Changes the rate of what is queued from here on, in Hz; waits until what was queued before has left.
+    ///
+    /// For a bot that learns its rate only when it has its first speech. A change in mid-speech may click.
+    ///
+    /// # Errors
+    /// [`MediaError`] once the session is over.
+    pub async fn set_rate(&self, rate_hz: u32) -> Result<(), MediaError> {
+        let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
+        loop {
+            let room = self.0.room.notified();
+            {
+                let mut outbound = lock(&self.0.outbound);
+                if outbound.ended {
+                    return Err(MediaError);
+                }
+                let audio = outbound.audio.unwrap_or_default();
+                if outbound.samples.is_empty() || audio.out_rate_hz == rate_hz {
+                    outbound.audio = Some(Audio {
+                        out_rate_hz: rate_hz,
+                        ..audio
+                    });
+                    break;
+                }
+            }
+            room.await;
+        }
+        self.0.to_link.notify_one();
+        Ok(())
+    }
+
+    /// Drops, at once, all speech that has not left the runner yet, and where the far end can, what it has not played.
     pub fn interrupt(&self) {
         {
             let mut outbound = lock(&self.0.outbound);
             outbound.epoch += 1;
             outbound.samples.clear();
             outbound.interrupted = true;
+            let marks = std::mem::take(&mut outbound.marks);
+            outbound.unplayed.extend(marks.into_iter().map(|(_, name)| name));
         }
         self.0.to_link.notify_one();
         self.0.room.notify_waiters();
@@ -299,9 +366,12 @@ impl Seat {
 /// The transport's side of a session's media.
 pub struct Link(Arc<Shared>);
 
-/// Makes the two sides of one session's media.
-pub fn pair() -> (Link, Seat) {
-    let shared = Arc::new(Shared::default());
+/// Makes the two sides of one session's media. At most `frames_max` frames of audio wait for a slow bot.
+pub fn pair(frames_max: usize) -> (Link, Seat) {
+    let shared = Arc::new(Shared {
+        frames_max,
+        ..Shared::default()
+    });
     (Link(shared.clone()), Seat(shared))
 }
 
@@ -346,7 +416,7 @@ impl Link {
         if inbound.ended {
             return;
         }
-        let mut samples = if inbound.frames == AUDIO_IN_FRAMES_MAX {
+        let mut samples = if inbound.frames >= self.0.frames_max {
             inbound.frames_dropped += 1;
             inbound.take_oldest_frame()
         } else {
@@ -369,18 +439,36 @@ impl Link {
         std::mem::take(&mut lock(&self.0.outbound).interrupted)
     }
 
-    /// Moves queued speech into `into`, at most `samples_max` of it, and returns how much that was.
+    /// Moves queued speech into `into`, up to the next mark and at most `samples_max` of it, and returns how much that was.
     pub fn take_audio(&self, into: &mut Vec<i16>, samples_max: usize) -> usize {
         let taken = {
             let mut outbound = lock(&self.0.outbound);
-            let take = outbound.samples.len().min(samples_max);
+            let marked = outbound.marks.front().map_or(usize::MAX, |(behind, _)| *behind);
+            let take = outbound.samples.len().min(samples_max).min(marked);
             into.extend(outbound.samples.drain(..take));
+            for (behind, _) in &mut outbound.marks {
+                *behind -= take;
+            }
             take
         };
         if taken > 0 {
             self.0.room.notify_waiters();
         }
         taken
+    }
+
+    /// Takes the next mark, if all speech before it was taken.
+    pub fn take_mark(&self) -> Option<String> {
+        let mut outbound = lock(&self.0.outbound);
+        if outbound.marks.front()?.0 > 0 {
+            return None;
+        }
+        outbound.marks.pop_front().map(|(_, name)| name)
+    }
+
+    /// Takes the marks whose speech was dropped before it left.
+    pub fn take_unplayed(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.0.outbound).unplayed)
     }
 
     /// Tells whether speech is queued.
@@ -434,6 +522,8 @@ pub struct Dropped {
 
 #[derive(Default)]
 struct Shared {
+    /// How many frames may wait for the bot.
+    frames_max: usize,
     inbound: Mutex<Inbound>,
     outbound: Mutex<Outbound>,
     /// An event is there.
@@ -490,6 +580,10 @@ impl Inbound {
 struct Outbound {
     audio: Option<Audio>,
     samples: VecDeque<i16>,
+    /// Marks, each with the number of queued samples before it.
+    marks: VecDeque<(usize, String)>,
+    /// Marks that never left.
+    unplayed: Vec<String>,
     messages: VecDeque<String>,
     /// How many bytes of text are in `messages`.
     message_bytes: usize,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::config::Config;
+use crate::config::{Config, Transport};
 pub use media::{Audio, AudioFrame, Event, Events, LeaveReason, Media, MediaError, Output};
 
 /// Why a bot failed; it ends this bot's session with one WARN line and no other.
@@ -67,7 +67,8 @@ impl RunnerArguments {
         let kind = self.kind.name();
         let seat = match &mut self.kind {
             Kind::WebRtc(webrtc) => webrtc.media.take(),
-            _ => None,
+            Kind::WebSocket(socket) => socket.media.take(),
+            Kind::Base => None,
         };
         seat.map(|media| media.open(audio))
             .ok_or(MissingField { kind, field: "media" })
@@ -81,6 +82,17 @@ impl RunnerArguments {
         match &self.kind {
             Kind::WebRtc(webrtc) => Ok(&webrtc.webrtc_connection),
             _ => self.missing("webrtc_connection"),
+        }
+    }
+
+    /// Returns the WebSocket of the session.
+    ///
+    /// # Errors
+    /// [`MissingField`] on every kind but WebSocket.
+    pub fn websocket(&self) -> Result<&WebSocketConnection, MissingField> {
+        match &self.kind {
+            Kind::WebSocket(socket) => Ok(&socket.websocket),
+            _ => self.missing("websocket"),
         }
     }
 
@@ -121,12 +133,19 @@ impl RunnerArguments {
     /// # Errors
     /// [`MissingField`] on every kind but WebSocket.
     pub fn transport_type(&self) -> Result<&str, MissingField> {
-        self.missing("transport_type")
+        match &self.kind {
+            Kind::WebSocket(socket) => Ok(socket.transport_type.name()),
+            _ => self.missing("transport_type"),
+        }
     }
 
-    /// Returns the data of the telephone call, when this session is one.
+    /// Returns the data of the telephone call, when this session is one: an object with `stream_id`, `call_id`, `from`, `to`
+    /// and `body`, and what the provider says beyond that.
     pub fn call_data(&self) -> Option<&Value> {
-        None
+        match &self.kind {
+            Kind::WebSocket(socket) => socket.call_data.as_ref(),
+            _ => None,
+        }
     }
 
     fn missing<T>(&self, field: &'static str) -> Result<T, MissingField> {
@@ -139,11 +158,13 @@ impl RunnerArguments {
 
 /// What one kind of session has beyond the fields of every kind.
 ///
-/// This build makes local WebRTC sessions; the base kind is for a bot that brings its own transport.
+/// This build makes local WebRTC and WebSocket sessions; the base kind is for a bot that brings its own transport.
 #[non_exhaustive]
 pub enum Kind {
     Base,
     WebRtc(WebRtcArguments),
+    /// A plain client or a telephone call; `transport_type` tells them apart.
+    WebSocket(WebSocketArguments),
 }
 
 impl Kind {
@@ -152,6 +173,7 @@ impl Kind {
         match self {
             Kind::Base => "base",
             Kind::WebRtc(_) => "webrtc",
+            Kind::WebSocket(_) => "websocket",
         }
     }
 }
@@ -184,6 +206,46 @@ pub struct WebRtcConnection {
 impl WebRtcConnection {
     pub(crate) fn new(pc_id: String, embedded: bool) -> Self {
         WebRtcConnection { pc_id, embedded }
+    }
+}
+
+/// What a session on a WebSocket has.
+pub struct WebSocketArguments {
+    pub websocket: WebSocketConnection,
+    /// [`Transport::WebSocket`] for a plain client, else the telephony provider that was detected.
+    pub transport_type: Transport,
+    /// See [`RunnerArguments::call_data`].
+    pub call_data: Option<Value>,
+    media: Option<media::Seat>,
+}
+
+impl WebSocketArguments {
+    pub(crate) fn new(
+        websocket: WebSocketConnection,
+        transport_type: Transport,
+        call_data: Option<Value>,
+        seat: media::Seat,
+    ) -> Self {
+        WebSocketArguments {
+            websocket,
+            transport_type,
+            call_data,
+            media: Some(seat),
+        }
+    }
+}
+
+/// The WebSocket of a session. The runner reads and writes it; a bot talks through [`Media`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebSocketConnection {
+    /// The path that the client opened, without a token.
+    pub path: &'static str,
+}
+
+impl WebSocketConnection {
+    pub(crate) fn new(path: &'static str) -> Self {
+        WebSocketConnection { path }
     }
 }
 

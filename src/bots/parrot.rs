@@ -162,6 +162,7 @@ impl<E: Ear> Parrot<E> {
             }
             RtviEvent::Left(_) => return ControlFlow::Break(()),
             RtviEvent::Request(_) => self.active = now,
+            RtviEvent::Mark { .. } => {}
         }
         ControlFlow::Continue(())
     }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::flags::{Tls, Typed, WsAuth};
 use super::moq::Moq;
 use super::{Misuse, Surroundings, hosts};
-use crate::config::{BuiltInBot, Config, Host, IceServer, Transport};
+use crate::config::{BuiltInBot, Config, Host, IceServer, Telephony, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::ice;
 
@@ -59,6 +59,9 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         ice_addresses: typed.ice_addresses,
         embedded,
         bot: typed.bot.unwrap_or(BuiltInBot::Parrot),
+        command: typed.command,
+        ws_tokens: ws_auth == WsAuth::Token,
+        telephony: Telephony::default(),
         sessions_max: typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT),
         workers: typed.workers,
         verbosity: typed.verbosity,

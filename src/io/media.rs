@@ -248,10 +248,18 @@ fn hear_bot(life: &mut Life) {
     pull_speech(life);
 }
 
+/// A mark is passed when the speech before it has been taken: a WebRTC peer does not say what it has played.
 fn pull_speech(life: &mut Life) {
     let link = &life.link;
-    life.session
-        .pull_speech(|into, samples_max| link.take_audio(into, samples_max), tasks::now());
+    for name in link.take_unplayed() {
+        link.push(bot::Event::Mark { name, played: false });
+    }
+    loop {
+        life.session
+            .pull_speech(|into, samples_max| link.take_audio(into, samples_max), tasks::now());
+        let Some(name) = link.take_mark() else { break };
+        link.push(bot::Event::Mark { name, played: true });
+    }
 }
 
 fn handle_request(life: &mut Life, tally: &Tally, request: Request) {

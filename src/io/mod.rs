@@ -8,6 +8,8 @@
 
 pub mod http;
 pub mod media;
+pub mod process;
+pub mod rest;
 pub mod server;
 pub mod signal;
 pub mod tasks;

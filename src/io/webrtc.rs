@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::io::media::{self, Life};
 use crate::io::tasks::{self, Live};
 use crate::io::udp::Port;
-use crate::limits::SESSION_REQUESTS;
+use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::logging;
 use crate::proto::candidate::{self, Interface, LocalPolicy};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
@@ -194,7 +194,7 @@ impl WebRtc {
             connections.by_pc_id.insert(pc_id.clone(), requests.clone());
             connections.by_number.insert(number, requests);
         }
-        let (link, seat) = bot::media::pair();
+        let (link, seat) = bot::media::pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new(pc_id.clone(), session.is_device());
         let mut args = RunnerArguments::new(
             start.session_id.clone(),

@@ -215,23 +215,11 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{BuiltInBot, Host};
 
     fn config(transport: Option<Transport>) -> Config {
         Config {
-            host: Host::Localhost,
-            port: 0,
-            rtc_port: None,
             transport,
-            proxy: None,
-            allowed_origins: Vec::new(),
-            ice_servers: Vec::new(),
-            ice_addresses: Vec::new(),
-            embedded: None,
-            bot: BuiltInBot::Parrot,
-            sessions_max: 1,
-            workers: None,
-            verbosity: 0,
+            ..Config::default()
         }
     }
 

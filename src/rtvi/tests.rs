@@ -11,8 +11,8 @@ use serde_json::json;
 use super::*;
 use crate::bot::media::{Link, pair};
 use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection};
-use crate::config::{BuiltInBot, Config, Host};
-use crate::limits::MESSAGES_OUT_MAX;
+use crate::config::Config;
+use crate::limits::{AUDIO_IN_FRAMES_MAX, MESSAGES_OUT_MAX};
 
 /// The transport's side of a session.
 pub(crate) struct Caller {
@@ -23,22 +23,8 @@ pub(crate) struct Caller {
 impl Caller {
     /// Makes a session: the caller, and the arguments of its bot.
     pub fn new(embedded: bool, body: Value) -> (Caller, RunnerArguments) {
-        let config = Config {
-            host: Host::Localhost,
-            port: 0,
-            rtc_port: None,
-            transport: None,
-            proxy: None,
-            allowed_origins: Vec::new(),
-            ice_servers: Vec::new(),
-            ice_addresses: Vec::new(),
-            embedded: None,
-            bot: BuiltInBot::Parrot,
-            sessions_max: 1,
-            workers: None,
-            verbosity: 0,
-        };
-        let (link, seat) = pair();
+        let config = Config::default();
+        let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new("pc".to_owned(), embedded);
         let kind = Kind::WebRtc(WebRtcArguments::new(connection, seat));
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(config), kind);

@@ -11,7 +11,7 @@ use super::*;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 fn open() -> (Link, Media) {
-    let (link, seat) = pair();
+    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
     (link, seat.open(Audio::at(16_000)))
 }
 
@@ -262,7 +262,7 @@ fn messages_overtake_queued_speech() {
 
 #[test]
 fn whatever_the_bot_does_wakes_the_transport() {
-    let (link, seat) = pair();
+    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
     assert_eq!(link.audio(), None);
     assert!(ready(link.notified()).is_none());
     let media = seat.open(Audio {

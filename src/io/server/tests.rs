@@ -17,7 +17,6 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::bot::ShutdownTrigger;
-use crate::config::BuiltInBot;
 use crate::io::http::Times;
 use crate::io::webrtc::Start;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
@@ -88,17 +87,7 @@ fn config() -> Config {
     Config {
         host: Host::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         port: 0,
-        rtc_port: None,
-        transport: None,
-        proxy: None,
-        allowed_origins: Vec::new(),
-        ice_servers: Vec::new(),
-        ice_addresses: Vec::new(),
-        embedded: None,
-        bot: BuiltInBot::Parrot,
-        sessions_max: 1,
-        workers: None,
-        verbosity: 0,
+        ..Config::default()
     }
 }
 

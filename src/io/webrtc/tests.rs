@@ -99,17 +99,10 @@ fn config(embedded: Option<std::net::Ipv4Addr>) -> Config {
     Config {
         host: Host::Address(std::net::Ipv4Addr::LOCALHOST.into()),
         port: 0,
-        rtc_port: None,
-        transport: None,
-        proxy: None,
-        allowed_origins: Vec::new(),
-        ice_servers: Vec::new(),
-        ice_addresses: Vec::new(),
         embedded,
         bot: BuiltInBot::Echo,
         sessions_max: 0,
-        workers: None,
-        verbosity: 0,
+        ..Config::default()
     }
 }
 

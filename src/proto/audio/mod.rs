@@ -7,6 +7,7 @@
 //! Nothing here reads a clock: `now` enters with each input. Nothing grows without a cap of `limits`.
 
 pub mod encoder;
+pub mod g711;
 pub mod jitter;
 pub mod listener;
 pub mod opus;
