@@ -1,1 +1,404 @@
-//! stub
+//! The protobuf frames of plain WebSocket clients and of bots that are processes: one frame per binary message.
+//!
+//! In: the bytes of a message. Out: a [`Frame`], whose audio is a slice of those bytes, and back: bytes for audio, messages and
+//! interruptions. Audio is 16-bit signed little-endian PCM; its rate in Hz and its channels stand in the frame.
+//! Refuses: bytes that are no frame, PCM that is no whole number of samples. Skips: fields that the schema lacks. What is not
+//! set has proto3's default. A frame is as long as its message, so the cap of the WebSocket is its cap.
+//! Source: the published schema `package pipecat`, written here as structs so that nothing is generated at build time.
+
+use std::fmt;
+
+use bytes::Bytes;
+use prost::Message;
+
+/// What a message carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Speech. Zero channels mean that the sender did not say, which is mono.
+    Audio {
+        /// As it came: see [`samples`].
+        pcm: Bytes,
+        rate_hz: u32,
+        channels: u32,
+    },
+    /// The JSON text of one message.
+    Message(String),
+    /// Whoever speaks is to stop.
+    Interruption,
+    Text(String),
+    Transcription {
+        text: String,
+        user_id: String,
+        timestamp: String,
+    },
+    /// A frame of no kind, or of one that the schema lacks.
+    Unset,
+}
+
+/// Why bytes are not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadFrame {
+    /// They do not follow the schema.
+    NoFrame,
+    /// The PCM is no whole number of 16-bit samples for every channel.
+    Torn { pcm_bytes: usize, channels: u32 },
+    /// Neither mono nor stereo.
+    Channels(u32),
+}
+
+impl fmt::Display for BadFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadFrame::NoFrame => f.write_str("the message is no protobuf frame"),
+            BadFrame::Torn { pcm_bytes, channels } => {
+                write!(
+                    f,
+                    "{pcm_bytes} bytes are no whole samples of 16 bits for {channels} channels"
+                )
+            }
+            BadFrame::Channels(channels) => write!(f, "audio of {channels} channels; 1 or 2 are understood"),
+        }
+    }
+}
+
+impl std::error::Error for BadFrame {}
+
+/// Reads one message. Audio is not copied: it keeps the message's bytes alive.
+///
+/// # Errors
+///
+/// [`BadFrame::NoFrame`] when the bytes do not follow the schema.
+pub fn decode(bytes: Bytes) -> Result<Frame, BadFrame> {
+    let wire = WireFrame::decode(bytes).map_err(|_| BadFrame::NoFrame)?;
+    Ok(match wire.frame {
+        Some(WireKind::Audio(audio)) => Frame::Audio {
+            pcm: audio.audio,
+            rate_hz: audio.sample_rate,
+            channels: audio.num_channels,
+        },
+        Some(WireKind::Message(message)) => Frame::Message(message.data),
+        Some(WireKind::Interruption(_)) => Frame::Interruption,
+        Some(WireKind::Text(text)) => Frame::Text(text.text),
+        Some(WireKind::Transcription(said)) => Frame::Transcription {
+            text: said.text,
+            user_id: said.user_id,
+            timestamp: said.timestamp,
+        },
+        None => Frame::Unset,
+    })
+}
+
+/// Appends the samples of a frame's PCM, stereo as the mean of its channels.
+///
+/// # Errors
+///
+/// When bytes are left over, or there are more than two channels; nothing is appended then.
+pub fn samples(pcm: &[u8], channels: u32, into: &mut Vec<i16>) -> Result<(), BadFrame> {
+    match channels {
+        0 | 1 => {
+            let (pairs, rest) = pcm.as_chunks::<2>();
+            if !rest.is_empty() {
+                return Err(torn(pcm, 1));
+            }
+            into.extend(pairs.iter().map(|pair| i16::from_le_bytes(*pair)));
+        }
+        2 => {
+            let (quads, rest) = pcm.as_chunks::<4>();
+            if !rest.is_empty() {
+                return Err(torn(pcm, 2));
+            }
+            into.extend(quads.iter().map(|&[a, b, c, d]| {
+                let sum = i32::from(i16::from_le_bytes([a, b])) + i32::from(i16::from_le_bytes([c, d]));
+                (sum / 2) as i16
+            }));
+        }
+        more => return Err(BadFrame::Channels(more)),
+    }
+    Ok(())
+}
+
+fn torn(pcm: &[u8], channels: u32) -> BadFrame {
+    BadFrame::Torn {
+        pcm_bytes: pcm.len(),
+        channels,
+    }
+}
+
+// Keys of the wire: field number and type in one byte. Fields are written by hand, since an encoder of structs would copy the
+// samples twice, fifty times a second; a test holds the result against that encoder's.
+const FRAME_AUDIO: u8 = 2 << 3 | LENGTH_DELIMITED;
+const FRAME_MESSAGE: u8 = 4 << 3 | LENGTH_DELIMITED;
+const FRAME_INTERRUPTION: u8 = 5 << 3 | LENGTH_DELIMITED;
+const AUDIO_AUDIO: u8 = 3 << 3 | LENGTH_DELIMITED;
+const AUDIO_SAMPLE_RATE: u8 = 4 << 3;
+const AUDIO_NUM_CHANNELS: u8 = 5 << 3;
+const MESSAGE_DATA: u8 = 1 << 3 | LENGTH_DELIMITED;
+const LENGTH_DELIMITED: u8 = 2;
+
+/// Writes mono audio. Id, name and time stamp stay unset: no client reads them.
+pub fn audio(pcm: &[i16], rate_hz: u32) -> Vec<u8> {
+    let pcm_bytes = pcm.len() * 2;
+    let body = 1 + varint_bytes(pcm_bytes) + pcm_bytes + 1 + varint_bytes(rate_hz as usize) + 2;
+    let mut frame = begin(FRAME_AUDIO, body);
+    frame.push(AUDIO_AUDIO);
+    put_varint(pcm_bytes, &mut frame);
+    for sample in pcm {
+        frame.extend_from_slice(&sample.to_le_bytes());
+    }
+    frame.push(AUDIO_SAMPLE_RATE);
+    put_varint(rate_hz as usize, &mut frame);
+    frame.extend([AUDIO_NUM_CHANNELS, 1]);
+    frame
+}
+
+/// Writes the JSON text of one message.
+pub fn message(text: &str) -> Vec<u8> {
+    let mut frame = begin(FRAME_MESSAGE, 1 + varint_bytes(text.len()) + text.len());
+    frame.push(MESSAGE_DATA);
+    put_varint(text.len(), &mut frame);
+    frame.extend_from_slice(text.as_bytes());
+    frame
+}
+
+/// Writes an interruption.
+pub fn interruption() -> Vec<u8> {
+    begin(FRAME_INTERRUPTION, 0)
+}
+
+/// Starts a frame whose body has so many bytes, with room for exactly those.
+fn begin(key: u8, body_bytes: usize) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(1 + varint_bytes(body_bytes) + body_bytes);
+    frame.push(key);
+    put_varint(body_bytes, &mut frame);
+    frame
+}
+
+fn varint_bytes(value: usize) -> usize {
+    prost::length_delimiter_len(value)
+}
+
+fn put_varint(value: usize, into: &mut Vec<u8>) {
+    prost::encode_length_delimiter(value, into).expect("a vector grows");
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireFrame {
+    #[prost(oneof = "WireKind", tags = "1, 2, 3, 4, 5")]
+    frame: Option<WireKind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum WireKind {
+    #[prost(message, tag = "1")]
+    Text(WireText),
+    #[prost(message, tag = "2")]
+    Audio(WireAudio),
+    #[prost(message, tag = "3")]
+    Transcription(WireTranscription),
+    #[prost(message, tag = "4")]
+    Message(WireMessage),
+    #[prost(message, tag = "5")]
+    Interruption(WireInterruption),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireText {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(string, tag = "3")]
+    text: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireAudio {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(bytes = "bytes", tag = "3")]
+    audio: Bytes,
+    #[prost(uint32, tag = "4")]
+    sample_rate: u32,
+    #[prost(uint32, tag = "5")]
+    num_channels: u32,
+    #[prost(uint64, optional, tag = "6")]
+    pts: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireTranscription {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(string, tag = "3")]
+    text: String,
+    #[prost(string, tag = "4")]
+    user_id: String,
+    #[prost(string, tag = "5")]
+    timestamp: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireMessage {
+    #[prost(string, tag = "1")]
+    data: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct WireInterruption {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(string, tag = "2")]
+    name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: impl Into<Bytes>) -> Result<Frame, BadFrame> {
+        decode(bytes.into())
+    }
+
+    fn wire(kind: WireKind) -> Vec<u8> {
+        WireFrame { frame: Some(kind) }.encode_to_vec()
+    }
+
+    /// What the stock client puts on the wire for its microphone, byte for byte: name, PCM, rate, channels, no id.
+    const FROM_CLIENT: &[u8] = b"\x12\x12\x12\x05audio\x1a\x04\x01\x02\xff\xff\x20\x80\x7d\x28\x01";
+
+    #[test]
+    fn a_client_s_microphone_is_read_without_a_copy() {
+        let bytes = Bytes::from_static(FROM_CLIENT);
+        let within = bytes.as_ptr_range();
+        let Ok(Frame::Audio { pcm, rate_hz, channels }) = decode(bytes) else {
+            panic!("it is audio");
+        };
+        assert_eq!((&pcm[..], rate_hz, channels), (&[1, 2, 0xff, 0xff][..], 16_000, 1));
+        assert!(within.contains(&pcm.as_ptr()), "the PCM is a slice of the message");
+        let mut heard = vec![7];
+        assert_eq!(samples(&pcm, channels, &mut heard), Ok(()));
+        assert_eq!(heard, [7, 0x0201, -1], "samples are appended");
+    }
+
+    /// The frames written by hand are those of the derived encoder, in one allocation of exactly their length.
+    #[test]
+    fn frames_written_by_hand_are_those_of_the_schema() {
+        for count in [1, 3, 61, 62, 160, 480, 960, 8_000, 48_000] {
+            let pcm: Vec<i16> = (0..count).map(|at| (at as i16).wrapping_mul(257)).collect();
+            for rate_hz in [1, 127, 128, 8_000, 16_000, 24_000, 48_000, u32::MAX] {
+                let expected = wire(WireKind::Audio(WireAudio {
+                    audio: pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect(),
+                    sample_rate: rate_hz,
+                    num_channels: 1,
+                    ..WireAudio::default()
+                }));
+                let frame = audio(&pcm, rate_hz);
+                assert_eq!(frame, expected, "{count} samples, {rate_hz} Hz");
+                assert_eq!(frame.capacity(), frame.len());
+            }
+        }
+        for text in ["{}", "\u{e9}", &"x".repeat(125), &"x".repeat(126), &"x".repeat(200_000)] {
+            let frame = message(text);
+            let expected = wire(WireKind::Message(WireMessage { data: text.into() }));
+            assert_eq!(frame, expected, "{} bytes", text.len());
+            assert_eq!(frame.capacity(), frame.len());
+        }
+        assert_eq!(
+            interruption(),
+            wire(WireKind::Interruption(WireInterruption::default()))
+        );
+    }
+
+    #[test]
+    fn every_kind_is_told_from_the_others() {
+        assert_eq!(read(message("{\"a\":1}")), Ok(Frame::Message("{\"a\":1}".into())));
+        assert_eq!(read(message("")), Ok(Frame::Message(String::new())));
+        assert_eq!(read(interruption()), Ok(Frame::Interruption));
+        let silence = Frame::Audio {
+            pcm: Bytes::new(),
+            rate_hz: 24_000,
+            channels: 1,
+        };
+        assert_eq!(read(audio(&[], 24_000)), Ok(silence));
+        let text = WireText {
+            text: "hello".into(),
+            ..WireText::default()
+        };
+        assert_eq!(read(wire(WireKind::Text(text))), Ok(Frame::Text("hello".into())));
+        let said = WireTranscription {
+            id: 7,
+            text: "hello".into(),
+            user_id: "ann".into(),
+            timestamp: "12:00".into(),
+            ..WireTranscription::default()
+        };
+        let expected = Frame::Transcription {
+            text: "hello".into(),
+            user_id: "ann".into(),
+            timestamp: "12:00".into(),
+        };
+        assert_eq!(read(wire(WireKind::Transcription(said))), Ok(expected));
+    }
+
+    /// An empty message is a frame of no kind; so is one of a later schema, and later fields of a known kind are skipped.
+    #[test]
+    fn what_the_schema_lacks_is_skipped() {
+        assert_eq!(read(&b""[..]), Ok(Frame::Unset));
+        assert_eq!(read(&b"\x4a\x02hi"[..]), Ok(Frame::Unset), "field 9");
+        let mut later = vec![0x12, 0x0b];
+        later.extend(b"\x52\x03new\x20\x80\x7d\x28\x01\x30\x07");
+        later[1] = (later.len() - 2) as u8;
+        let expected = Frame::Audio {
+            pcm: Bytes::new(),
+            rate_hz: 16_000,
+            channels: 1,
+        };
+        assert_eq!(read(later), Ok(expected), "field 10, and a time stamp");
+    }
+
+    #[test]
+    fn bytes_that_are_no_frame_are_refused() {
+        let cut: [&[u8]; 8] = [
+            b"\x12",
+            b"\x12\x05\x1a",
+            &FROM_CLIENT[..FROM_CLIENT.len() - 1],
+            b"\x22\x03\x0a\x01\xff",                         // a message that is no UTF-8
+            b"\x12\x02\x18\x01",                             // PCM with the type of a number
+            b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", // a length above every memory
+            b"{\"label\":\"rtvi-ai\"}",
+            b"\x00\x00",
+        ];
+        for bytes in cut {
+            assert_eq!(read(bytes), Err(BadFrame::NoFrame), "{bytes:02x?}");
+        }
+        // Groups within groups end somewhere.
+        assert_eq!(read(vec![0x0b; 100_000]), Err(BadFrame::NoFrame));
+    }
+
+    #[test]
+    fn two_channels_become_their_mean_and_torn_samples_are_refused() {
+        let mut heard = Vec::new();
+        let stereo: Vec<u8> = [i16::MIN, i16::MIN, i16::MAX, i16::MAX, 100, 300]
+            .iter()
+            .flat_map(|sample| sample.to_le_bytes())
+            .collect();
+        assert_eq!(samples(&stereo, 2, &mut heard), Ok(()));
+        assert_eq!(heard, [i16::MIN, i16::MAX, 200]);
+        // A sender that does not say how many channels it has means one.
+        assert_eq!(samples(&stereo[..2], 0, &mut heard), Ok(()));
+        assert_eq!(heard.pop(), Some(i16::MIN));
+
+        assert_eq!(samples(&[1, 2, 3], 1, &mut heard), Err(torn(&[1, 2, 3], 1)));
+        assert_eq!(samples(&stereo[..6], 2, &mut heard), Err(torn(&stereo[..6], 2)));
+        assert_eq!(samples(&stereo, 3, &mut heard), Err(BadFrame::Channels(3)));
+        assert_eq!(heard.len(), 3, "what is refused appends nothing");
+        assert_eq!(
+            torn(&[1], 1).to_string(),
+            "1 bytes are no whole samples of 16 bits for 1 channels"
+        );
+    }
+}
