@@ -56,3 +56,8 @@ fn candidates() {
 fn offer_bodies() {
     replay("corpus/offer_body", entries::offer_body);
 }
+
+#[test]
+fn protobuf_frames() {
+    replay("corpus/frames", entries::frames);
+}

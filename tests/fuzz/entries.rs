@@ -10,6 +10,7 @@ use std::time::Instant;
 use edge_runner::limits;
 use edge_runner::proto::candidate::{RemotePolicy, parse_remote};
 use edge_runner::proto::crypto;
+use edge_runner::proto::frames::{self, Frame};
 use edge_runner::proto::offer::{Candidates, Offer};
 use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use str0m::change::SdpOffer;
@@ -104,5 +105,34 @@ pub fn offer_body(bytes: &[u8]) {
     }
     if let Ok(patch) = Candidates::parse(bytes) {
         assert!(patch.candidates.len() <= limits::CANDIDATES_MAX);
+    }
+}
+
+/// A frame that is read gives samples for all of its PCM or an error, and means the same once it is written again.
+pub fn frames(bytes: &[u8]) {
+    match frames::decode(bytes.to_vec().into()) {
+        Ok(Frame::Audio { pcm, rate_hz, channels }) => {
+            assert!(pcm.len() <= bytes.len());
+            let mut heard = vec![0];
+            if frames::samples(&pcm, channels, &mut heard).is_err() {
+                assert_eq!(heard, [0]);
+                return;
+            }
+            heard.remove(0);
+            assert_eq!(heard.len(), pcm.len() / 2 / channels.max(1) as usize);
+            if channels <= 1 {
+                let again = frames::decode(frames::audio(&heard, rate_hz).into());
+                assert_eq!(
+                    again,
+                    Ok(Frame::Audio {
+                        pcm,
+                        rate_hz,
+                        channels: 1
+                    })
+                );
+            }
+        }
+        Ok(Frame::Message(text)) => assert_eq!(frames::decode(frames::message(&text).into()), Ok(Frame::Message(text))),
+        _ => {}
     }
 }
