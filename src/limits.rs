@@ -238,6 +238,35 @@ pub const CONCEALED_FRAMES_MAX: u32 = 5;
 /// How far behind a sequence number may be before it hints at a restarted sender (RFC 3550 appendix A.1).
 pub const RTP_MISORDER_MAX: u64 = 100;
 
+// ---- provider REST
+
+/// One request to a provider: from looking its name up to the last byte of the answer.
+pub const REST_TIMEOUT: Duration = Duration::from_secs(10);
+/// One address of a provider: long enough for a lost SYN, short enough that a dead IPv6 path leaves time for the next.
+pub const REST_CONNECT: Duration = Duration::from_secs(3);
+/// Addresses of one provider that are tried within a request.
+pub const REST_ADDRESSES_MAX: usize = 3;
+/// Bytes of an answer's head; providers send about 2 KiB.
+pub const REST_HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of an answer's body: a call or a room takes about 4 KiB.
+pub const REST_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Pauses before the second and the third try to hang up: a provider that stumbles is back within a second or two.
+pub const HANG_UP_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+/// Bytes of the id of a call that is hung up; the longest that providers make have about 100.
+pub const HANG_UP_ID_BYTES_MAX: usize = 512;
+/// Characters that a log line repeats of a provider's reason.
+pub const REST_REASON_CHARS_MAX: usize = 120;
+/// Characters of one word in that: longer ones are ids, keys and paths.
+pub const REST_REASON_WORD_CHARS_MAX: usize = 20;
+/// Parameters of a webhook's form or query; providers send about 30.
+pub const FORM_PAIRS_MAX: usize = 256;
+/// Bytes of a caller's number that is passed on as a parameter; a SIP address is longer than a number.
+pub const CALLER_BYTES_MAX: usize = 256;
+/// Seconds that a signed webhook may be older or newer than this machine's clock; the provider's own rule.
+pub const SIGNATURE_AGE_MAX_S: u64 = 300;
+/// Signatures that one header lists: one per token that is valid while tokens change.
+pub const SIGNATURES_MAX: usize = 8;
+
 // ---- bots
 
 /// One utterance that the parrot keeps: 960 kB at 16 kHz, the largest thing a session can hold.

@@ -1,1 +1,371 @@
-//! stub
+//! Calls of providers' REST APIs: one connection per request, over TLS or, for tests and gateways of one's own, plain.
+//!
+//! In: a [`Request`] as `proto` planned it. Out: status and body of the answer, at most [`REST_BODY_BYTES_MAX`], within
+//! [`REST_TIMEOUT`]. Redirects are not followed, and neither credentials nor URLs reach an error or the log.
+//! The certificates that the system trusts are read when the first `https` request is made, and kept: a runner that calls
+//! nobody has none in memory.
+//! Refuses: other schemes, servers whose certificate does not hold, answers that are too long. Source: RFC 9112.
+
+#![allow(clippy::disallowed_types)] // Sockets live on this floor.
+
+use std::fmt;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+
+use crate::limits::{
+    HANG_UP_PAUSES, REST_ADDRESSES_MAX, REST_BODY_BYTES_MAX, REST_CONNECT, REST_HEAD_BYTES_MAX, REST_TIMEOUT,
+};
+use crate::proto::rest::{Method, Request};
+use crate::proto::telephony::Provider;
+use crate::proto::telephony::hangup::{Verdict, verdict};
+
+const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSION"));
+
+/// What a provider answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Bytes,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum RestError {
+    /// The request cannot be sent at all: what of it is wrong.
+    Request(&'static str),
+    /// The system trusts nobody.
+    NoCertificates {
+        why: String,
+    },
+    Resolve {
+        host: String,
+        source: io::Error,
+    },
+    Connect {
+        host: String,
+        source: io::Error,
+    },
+    /// The server's certificate does not hold.
+    Certificate {
+        host: String,
+        source: rustls::CertificateError,
+    },
+    Tls {
+        host: String,
+        source: io::Error,
+    },
+    /// Closed early, or not HTTP.
+    Exchange {
+        host: String,
+        source: hyper::Error,
+    },
+    TooLong {
+        host: String,
+    },
+    Timeout {
+        host: String,
+    },
+}
+
+impl RestError {
+    /// Tells whether the same request may succeed a moment later.
+    pub fn is_passing(&self) -> bool {
+        !matches!(
+            self,
+            RestError::Request(_) | RestError::NoCertificates { .. } | RestError::Certificate { .. }
+        )
+    }
+}
+
+impl fmt::Display for RestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RestError::Request(what) => write!(f, "the request cannot be sent: {what}"),
+            RestError::NoCertificates { why } => write!(
+                f,
+                "no certificates to trust were found on this system{why}; install the package `ca-certificates`, or name a \
+                 file of them in SSL_CERT_FILE"
+            ),
+            RestError::Resolve { host, source } => write!(f, "looking up {host}: {source}"),
+            RestError::Connect { host, source } => write!(f, "connecting to {host}: {source}"),
+            RestError::Certificate { host, source } => {
+                use rustls::CertificateError as C;
+                let hint = match source {
+                    C::UnknownIssuer => "; SSL_CERT_FILE may name a file of certificates to trust instead",
+                    C::Expired | C::ExpiredContext { .. } | C::NotValidYet | C::NotValidYetContext { .. } => {
+                        "; is the clock of this machine right?"
+                    }
+                    _ => "",
+                };
+                write!(f, "the certificate of {host} does not hold: {source}{hint}")
+            }
+            RestError::Tls { host, source } => write!(f, "TLS with {host}: {source}"),
+            RestError::Exchange { host, source } => write!(f, "{host} gave no proper answer: {source}"),
+            RestError::TooLong { host } => {
+                write!(f, "the answer of {host} is longer than {REST_BODY_BYTES_MAX} bytes")
+            }
+            RestError::Timeout { host } => {
+                write!(f, "{host} did not answer within {} s", REST_TIMEOUT.as_secs())
+            }
+        }
+    }
+}
+
+impl std::error::Error for RestError {}
+
+/// Sends one request and reads its answer, whatever its status.
+///
+/// # Errors
+/// [`RestError`] when no whole answer came in time.
+pub async fn send(request: &Request) -> Result<Answer, RestError> {
+    send_trusting(None, request).await
+}
+
+/// Hangs a call up: up to three tries, one line in the log, never an error. Takes a little over half a minute at most.
+///
+/// The caller calls this once per session, when it ended on this side; a second call would do no harm but waste.
+pub async fn hang_up(provider: Provider, request: Request) {
+    let name = provider.transport().name();
+    match try_to_hang_up(provider, &request, &HANG_UP_PAUSES).await {
+        Ok(how) => log::info!("{name}: {how}"),
+        Err(why) => log::warn!("{name}: the call was not hung up: {why}"),
+    }
+}
+
+async fn try_to_hang_up(provider: Provider, request: &Request, pauses: &[Duration]) -> Result<&'static str, String> {
+    let mut pauses = pauses.iter();
+    loop {
+        let why = match send(request).await {
+            Ok(answer) => match verdict(provider, answer.status, &answer.body) {
+                Verdict::Done => return Ok("the call was hung up"),
+                Verdict::AlreadyOver => return Ok("the provider knows of no such call, so it is over"),
+                Verdict::Refused(why) => return Err(why),
+                Verdict::Retry(why) => why,
+            },
+            Err(error) if error.is_passing() => error.to_string(),
+            Err(error) => return Err(error.to_string()),
+        };
+        let Some(pause) = pauses.next() else {
+            return Err(why);
+        };
+        log::debug!("hanging up: {why}; once more in {pause:?}");
+        sleep(*pause).await;
+    }
+}
+
+/// Where a URL leads.
+struct Target {
+    tls: bool,
+    /// Without brackets.
+    host: String,
+    port: u16,
+    /// The value of the `Host` header.
+    authority: String,
+    path: hyper::Uri,
+}
+
+impl Target {
+    fn of(url: &str) -> Result<Self, RestError> {
+        let uri: hyper::Uri = url.parse().map_err(|_| RestError::Request("its URL cannot be read"))?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => {
+                return Err(RestError::Request(
+                    "its URL begins neither with https:// nor with http://",
+                ));
+            }
+        };
+        let authority = uri.authority().ok_or(RestError::Request("its URL has no host"))?;
+        if authority.as_str().contains('@') || authority.host().is_empty() {
+            return Err(RestError::Request("its URL has no plain host"));
+        }
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Target {
+            tls,
+            host: authority.host().trim_matches(['[', ']']).to_owned(),
+            port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            authority: authority.as_str().to_owned(),
+            path: path
+                .parse()
+                .map_err(|_| RestError::Request("its path cannot be read"))?,
+        })
+    }
+}
+
+fn message(request: &Request, target: &Target) -> Result<hyper::Request<Full<Bytes>>, RestError> {
+    let body = request.body.as_ref();
+    let mut message = hyper::Request::new(Full::from(body.map(|body| body.bytes.clone()).unwrap_or_default()));
+    *message.method_mut() = match request.method {
+        Method::Get => hyper::Method::GET,
+        Method::Post => hyper::Method::POST,
+        Method::Delete => hyper::Method::DELETE,
+    };
+    *message.uri_mut() = target.path.clone();
+    let headers = message.headers_mut();
+    let host =
+        HeaderValue::try_from(&target.authority).map_err(|_| RestError::Request("no header can hold its host"))?;
+    headers.insert(HOST, host);
+    headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_NAME));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if let Some(secret) = &request.authorization {
+        let mut value = HeaderValue::try_from(secret.expose())
+            .map_err(|_| RestError::Request("no header can hold its credential; is there a line break in it?"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    if let Some(body) = body {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(body.content_type));
+    }
+    Ok(message)
+}
+
+/// `trust` replaces what the system trusts.
+async fn send_trusting(trust: Option<TlsConnector>, request: &Request) -> Result<Answer, RestError> {
+    let target = Target::of(&request.url)?;
+    let message = message(request, &target)?;
+    let whole = async {
+        let stream = connect(&target).await?;
+        if !target.tls {
+            return exchange(stream, message, &target.host).await;
+        }
+        let connector = match trust {
+            Some(connector) => connector,
+            None => system_trust().await?,
+        };
+        let stream = secure(&connector, stream, &target.host).await?;
+        exchange(stream, message, &target.host).await
+    };
+    match timeout(REST_TIMEOUT, whole).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(RestError::Timeout { host: target.host }),
+    }
+}
+
+/// Connects to the first address that answers; a path that swallows packets leaves time for the next one.
+async fn connect(target: &Target) -> Result<TcpStream, RestError> {
+    let host = &target.host;
+    let addresses = lookup_host((host.as_str(), target.port))
+        .await
+        .map_err(|source| RestError::Resolve {
+            host: host.clone(),
+            source,
+        })?;
+    let mut source = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    for address in addresses.take(REST_ADDRESSES_MAX) {
+        match timeout(REST_CONNECT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => source = error,
+            Err(_) => source = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(RestError::Connect {
+        host: host.clone(),
+        source,
+    })
+}
+
+async fn secure(
+    connector: &TlsConnector,
+    stream: TcpStream,
+    host: &str,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, RestError> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| RestError::Request("its host is no name for TLS"))?;
+    connector.connect(name, stream).await.map_err(|source| {
+        let host = host.to_owned();
+        match source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::InvalidCertificate(why)) => RestError::Certificate {
+                host,
+                source: why.clone(),
+            },
+            _ => RestError::Tls { host, source },
+        }
+    })
+}
+
+async fn exchange<S>(stream: S, message: hyper::Request<Full<Bytes>>, host: &str) -> Result<Answer, RestError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let broken = |source| RestError::Exchange {
+        host: host.to_owned(),
+        source,
+    };
+    let (mut sender, connection) = http1::Builder::new()
+        .max_buf_size(REST_HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    let answer = async {
+        let (head, body) = sender.send_request(message).await.map_err(broken)?.into_parts();
+        let body = Limited::new(body, REST_BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+            Ok(source) => broken(*source),
+            Err(_) => RestError::TooLong { host: host.to_owned() },
+        })?;
+        Ok(Answer {
+            status: head.status.as_u16(),
+            body: body.to_bytes(),
+        })
+    };
+    // The connection moves the bytes. When it ends first, what it has read is still to be taken.
+    let mut answer = pin!(answer);
+    tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        _ = connection => {}
+    }
+    answer.await
+}
+
+/// Returns what checks a server's certificate against those that the system trusts.
+async fn system_trust() -> Result<TlsConnector, RestError> {
+    static TRUST: OnceLock<TlsConnector> = OnceLock::new();
+    if let Some(connector) = TRUST.get() {
+        return Ok(connector.clone());
+    }
+    // Some hundred kilobytes of files: not in the way of the media tasks.
+    let connector = tokio::task::spawn_blocking(|| {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let why = found
+                .errors
+                .first()
+                .map(|error| format!(" ({error})"))
+                .unwrap_or_default();
+            return Err(RestError::NoCertificates { why });
+        }
+        Ok(connector(roots))
+    });
+    let connector = connector.await.unwrap_or_else(|panic| {
+        Err(RestError::NoCertificates {
+            why: format!(" ({panic})"),
+        })
+    })?;
+    Ok(TRUST.get_or_init(|| connector).clone())
+}
+
+fn connector(roots: RootCertStore) -> TlsConnector {
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has the cipher suites of TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}

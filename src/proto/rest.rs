@@ -1,0 +1,137 @@
+//! Requests to the REST APIs of providers, as values: what `io::rest` sends.
+//!
+//! Made of method, absolute `http` or `https` URL, credential and body. The credential is in no debug form, and neither are
+//! URL and body, which may name callers.
+//! Source: RFC 3986 section 3.3 (path segments), RFC 7617 (Basic), RFC 6750 (Bearer).
+
+use std::fmt;
+
+use data_encoding::BASE64;
+use serde_json::Value;
+
+use crate::config::Secret;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+    Delete,
+}
+
+impl Method {
+    /// Returns the word of the request line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
+        }
+    }
+}
+
+/// The body of a request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Body {
+    pub content_type: &'static str,
+    pub bytes: Vec<u8>,
+}
+
+impl Body {
+    /// Returns a form that is encoded already.
+    pub fn form(text: &str) -> Self {
+        Body {
+            content_type: "application/x-www-form-urlencoded",
+            bytes: text.as_bytes().to_vec(),
+        }
+    }
+
+    pub fn json(value: &Value) -> Self {
+        Body {
+            content_type: "application/json",
+            bytes: value.to_string().into_bytes(),
+        }
+    }
+}
+
+/// One request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Request {
+    pub method: Method,
+    /// Absolute, with scheme; parts that come from a peer are [`segment`]s.
+    pub url: String,
+    /// The value of the `Authorization` header.
+    pub authorization: Option<Secret>,
+    pub body: Option<Body>,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the header value that proves a user by name and password.
+pub fn basic(user: &str, password: &Secret) -> Secret {
+    let pair = format!("{user}:{}", password.expose());
+    Secret::new(format!("Basic {}", BASE64.encode(pair.as_bytes())))
+}
+
+/// Returns the header value that proves whoever holds the key.
+pub fn bearer(key: &Secret) -> Secret {
+    Secret::new(format!("Bearer {}", key.expose()))
+}
+
+/// Writes any text as one segment of a path. `:` stays, as the ids of calls have it; `.` and `..` stay too, and mean what
+/// they mean in paths: refuse them before.
+pub fn segment(text: &str) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push(char::from(HEX[usize::from(byte >> 4)]));
+            out.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_stays_one_segment() {
+        assert_eq!(segment("v3:abc-DEF_1.~"), "v3:abc-DEF_1.~");
+        assert_eq!(segment("a/b?c#d"), "a%2Fb%3Fc%23d");
+        assert_eq!(segment("50% of \u{e4}\r\n"), "50%25%20of%20%C3%A4%0D%0A");
+        assert_eq!(segment(""), "");
+    }
+
+    /// The examples of RFC 7617 section 2 and RFC 6750 section 2.1.
+    #[test]
+    fn credentials_are_written_as_the_standards_write_them() {
+        let aladdin = basic("Aladdin", &Secret::new("open sesame"));
+        assert_eq!(aladdin.expose(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(
+            bearer(&Secret::new("mF_9.B5f-4.1JqM")).expose(),
+            "Bearer mF_9.B5f-4.1JqM"
+        );
+    }
+
+    #[test]
+    fn the_debug_form_tells_no_secret() {
+        let request = Request {
+            method: Method::Post,
+            url: "https://api.example.net/calls/+15550001111".into(),
+            authorization: Some(bearer(&Secret::new("hunter2"))),
+            body: Some(Body::form("To=%2B15550002222")),
+        };
+        assert_eq!(format!("{request:?}"), "Request { method: Post, .. }");
+    }
+}
