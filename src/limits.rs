@@ -204,6 +204,35 @@ pub const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
 /// Bytes of the block that datagrams are copied to for their sessions.
 pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
 
+// ---- sockets
+
+/// Messages until the telephony provider is recognised.
+pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
+/// From the upgrade to a recognised telephony provider.
+pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// Between two pings of the runner.
+pub const SOCKET_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Silence of a socket, with neither a message nor a pong, after which its session is freed.
+pub const SOCKET_FREED_AFTER: Duration = Duration::from_secs(60);
+/// How long a caller may leave unread what was sent; a phone that stalls so long has lost its call anyway.
+pub const SOCKET_STALL: Duration = Duration::from_secs(10);
+/// How long the closing handshake of a socket may take.
+pub const SOCKET_CLOSE_WITHIN: Duration = Duration::from_millis(500);
+/// How long a socket stays open for its call to be hung up first: else the provider goes on with the rest of its script.
+pub const HANG_UP_BEFORE_CLOSE: Duration = Duration::from_secs(1);
+/// Speech that a plain client holds unplayed: it cannot be told to stop, so little; a gap is worse, so not nothing.
+pub const CLIENT_LEAD: Duration = Duration::from_millis(40);
+/// Speech that a telephony provider holds unplayed: it rides over the network's moods, and `clear` empties it.
+pub const CALL_LEAD: Duration = Duration::from_millis(200);
+/// What lies between a provider's buffer and the ear of its caller.
+pub const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
+/// Speech that is kept of a caller until the bot says at which rate it listens.
+pub const EARLY_AUDIO: Duration = Duration::from_secs(10);
+/// Changes of the rate of a client's audio: each makes a new filter, and no client changes it twice.
+pub const RATE_CHANGES_MAX: u32 = 16;
+/// Bytes that wait in a socket's buffer for the network: four of the longest messages.
+pub const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
+
 // ---- SDP
 
 /// Lines of an offer's SDP: four sections of a browser with every codec it has take about 600.
@@ -292,5 +321,7 @@ pub const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// PCM that the pacer holds: the caller keeps the rest, where an interruption or a slow bot can still reach it.
 pub const PACER_QUEUE: Duration = Duration::from_millis(100);
+/// How long the rest of an utterance waits for what may follow before it is filled up with silence: three of a bot's frames.
+pub const UTTERANCE_REST_WAIT: Duration = Duration::from_millis(60);
 /// Pause after which the bot has stopped speaking; shorter ones are between words, or between chunks of a synthesiser.
 pub const SPEECH_HANGOVER: Duration = Duration::from_millis(350);

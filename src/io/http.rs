@@ -15,7 +15,7 @@ mod refusal;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -24,21 +24,27 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use log::{debug, warn};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
-use self::read::read;
-use self::refusal::{Refusal, json_reply};
+use self::read::{Takes, read};
+pub use self::refusal::Refusal;
+use self::refusal::json_reply;
 use crate::bot::SessionId;
 use crate::config::Config;
-use crate::io::webrtc::{Start, WebRtc};
+use crate::io::sessions::Start;
+use crate::io::socket::{self, Upgrade};
+use crate::io::webrtc::WebRtc;
 use crate::limits;
 use crate::page;
 use crate::proto::body::{self, LogBudget};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::origin::{self, Origins, Preflight, Standing};
 use crate::proto::route::{self, Route};
-use crate::proto::start::{self, Plan, Status};
+use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
+use crate::proto::telephony::{Provider, signature, webhook};
+use crate::proto::token::{Family, Tokens};
 
 type Reply = Response<Full<Bytes>>;
 
@@ -54,6 +60,8 @@ pub trait Engine: Send + Sync + 'static {
     fn candidates(&self, candidates: Candidates) -> impl Future<Output = Result<(), OfferRefusal>> + Send;
     /// Counts the live sessions.
     fn sessions(&self) -> usize;
+    /// Makes what the connection becomes that asks for a WebSocket. `start` is called when there is a place for its session.
+    fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal>;
 }
 
 impl Engine for WebRtc {
@@ -70,7 +78,16 @@ impl Engine for WebRtc {
     }
 
     fn sessions(&self) -> usize {
-        WebRtc::sessions(self)
+        WebRtc::sessions(self).count()
+    }
+
+    fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal> {
+        let sessions = WebRtc::sessions(self);
+        if sessions.shutdown().is_set() {
+            return Err(Refusal::Offer(OfferRefusal::Stopping));
+        }
+        let place = sessions.enter().ok_or(Refusal::Offer(OfferRefusal::Full))?;
+        Ok(socket::upgrade(sessions.clone(), family, start()?, place))
     }
 }
 
@@ -105,6 +122,8 @@ pub struct App<E = WebRtc> {
     origins: Origins,
     status: Status,
     table: Arc<Mutex<Table>>,
+    /// Tokens of WebSockets; nothing when none are asked for.
+    tokens: Option<Mutex<Tokens>>,
     log_budget: Mutex<LogBudget>,
     pub(super) times: Times,
 }
@@ -116,6 +135,9 @@ impl<E: Engine> App<E> {
             origins: Origins::new(&config.allowed_origins),
             status: Status::new(&config),
             table: Arc::default(),
+            tokens: config
+                .ws_tokens
+                .then(|| Mutex::new(Tokens::new(random(), Instant::now()))),
             log_budget: Mutex::default(),
             times: Times::default(),
             engine,
@@ -129,8 +151,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What the connection becomes once its answer has left, if that changes protocols.
+pub(super) type Becomes = Mutex<Option<Upgrade>>;
+
 /// Answers one request.
-pub(super) async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, peer: SocketAddr) -> Reply {
+pub(super) async fn answer<E: Engine>(
+    app: &App<E>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    becomes: &Becomes,
+) -> Reply {
     let (head, body) = request.into_parts();
     let standing = app
         .origins
@@ -140,7 +170,8 @@ pub(super) async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, 
         _ if is_preflight(&head.method, &head.headers) => preflight(standing, &head.headers),
         Standing::Refused if !route::is_navigation(head.method.as_str(), head.uri.path()) => Err(Refusal::Origin),
         _ => match route::route(head.method.as_str(), head.uri.path()) {
-            Ok(route) => dispatch(app, route, &head.headers, body).await,
+            Ok(Route::Socket(family, token)) => socket(app, family, token, &head, becomes),
+            Ok(route) => dispatch(app, route, &head, body, peer).await,
             Err(refusal) => Err(Refusal::Route(refusal)),
         },
     };
@@ -158,21 +189,28 @@ pub(super) async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, 
 async fn dispatch<E: Engine>(
     app: &App<E>,
     route: Route<'_>,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Incoming,
+    peer: SocketAddr,
 ) -> Result<Reply, Refusal> {
+    let headers = &head.headers;
     match route {
         Route::Status => Ok(json_reply(StatusCode::OK, app.status.reply(app.engine.sessions()))),
         Route::ToPage => Ok(to_page()),
         Route::Page(name) => file(&name, headers).ok_or(Refusal::Route(route::Refusal::NotFound)),
-        Route::Start => start(app, &read(app.times, headers, body).await?),
+        Route::Start => {
+            let body = read(app.times, headers, Takes::Json, body).await?;
+            start(app, &body, asked(app, headers, peer))
+        }
+        Route::Webhook => webhook(app, head, body).await,
+        Route::Socket(..) => unreachable!("a socket is answered before"),
         Route::Offer(session) => {
-            let body = read(app.times, headers, body).await?;
+            let body = read(app.times, headers, Takes::Json, body).await?;
             let offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
             take_offer(app, session.as_deref(), offer).await
         }
         Route::Candidates(session) => {
-            let body = read(app.times, headers, body).await?;
+            let body = read(app.times, headers, Takes::Json, body).await?;
             let candidates = Candidates::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
             if let Some(id) = session
                 && !lock(&app.table).contains(&id, Instant::now())
@@ -193,7 +231,7 @@ async fn dispatch<E: Engine>(
     }
 }
 
-fn start<E: Engine>(app: &App<E>, body: &Bytes) -> Result<Reply, Refusal> {
+fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>) -> Result<Reply, Refusal> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
         start::Refusal::Invalid(invalid) => Refusal::Invalid {
             invalid,
@@ -201,12 +239,128 @@ fn start<E: Engine>(app: &App<E>, body: &Bytes) -> Result<Reply, Refusal> {
         },
         other => Refusal::Start(other),
     })?;
-    let Plan::Register { body, ice_servers } = plan;
+    let reply = match plan {
+        Plan::Register { body, ice_servers } => {
+            let id = register(app, &body)?;
+            start::webrtc_reply(&id, &ice_servers)
+        }
+        Plan::Socket { family, body } => {
+            // A telephone's data comes from its provider, so there is nothing to keep.
+            let id = match family {
+                Family::Client => Some(register(app, &body)?),
+                Family::Call => None,
+            };
+            let url = start::socket_url(&app.config, asked, family);
+            start::socket_reply(&url, id.as_deref(), mint(app, family, id.as_deref()).as_deref())
+        }
+    };
+    Ok(json_reply(StatusCode::OK, reply))
+}
+
+/// Keeps a body for the connection to come, under a new name.
+fn register<E: Engine>(app: &App<E>, body: &Value) -> Result<SessionId, Refusal> {
     let id = fresh_id();
     lock(&app.table)
-        .register(id.clone(), &body, Instant::now())
+        .register(id.clone(), body, Instant::now())
         .map_err(Refusal::Full)?;
-    Ok(json_reply(StatusCode::OK, start::webrtc_reply(&id, &ice_servers)))
+    Ok(id)
+}
+
+/// Makes a token for a socket, where one is asked for. A registered session's name in it leads to that session.
+fn mint<E: Engine>(app: &App<E>, family: Family, session: Option<&str>) -> Option<String> {
+    let tokens = app.tokens.as_ref()?;
+    let id = session.map_or_else(fresh_id, SessionId::from);
+    Some(lock(tokens).mint(family, &id, Instant::now()))
+}
+
+/// Tells how the client reached the server. What a proxy says of that counts if the proxy is ours: on this machine, or named.
+fn asked<'r, E>(app: &App<E>, headers: &'r HeaderMap, peer: SocketAddr) -> Asked<'r> {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let proxied = peer.ip().to_canonical().is_loopback() || app.config.proxy.is_some();
+    Asked {
+        host: text(header::HOST).unwrap_or("localhost"),
+        secure: proxied
+            && text(HeaderName::from_static("x-forwarded-proto"))
+                .is_some_and(|proto| proto.eq_ignore_ascii_case("https")),
+    }
+}
+
+/// Answers an upgrade, and says what the connection becomes.
+fn socket<E: Engine>(
+    app: &App<E>,
+    family: Family,
+    in_path: Option<String>,
+    head: &Parts,
+    becomes: &Becomes,
+) -> Result<Reply, Refusal> {
+    let mut request = Request::new(());
+    *request.method_mut() = head.method.clone();
+    *request.version_mut() = head.version;
+    *request.headers_mut() = head.headers.clone();
+    let switching = create_response(&request).map_err(|_| Refusal::NoUpgrade)?;
+    let query = route::Query::new(head.uri.query().unwrap_or_default());
+    let upgrade = app.engine.socket(family, || {
+        let mut named = query.value("sessionId");
+        if let Some(tokens) = &app.tokens {
+            let bearer = head
+                .headers
+                .get(header::AUTHORIZATION)
+                .and_then(|value| value.to_str().ok());
+            let token = in_path
+                .or_else(|| bearer.and_then(route::bearer))
+                .or_else(|| query.value("token"));
+            let token = token.ok_or(Refusal::NoToken)?;
+            let claims = lock(tokens)
+                .take(&token, family, Instant::now())
+                .map_err(Refusal::Token)?;
+            // The name in a token is a session's only where `/start` registered one.
+            named = Some(claims.id).filter(|id| lock(&app.table).contains(id, Instant::now()));
+        }
+        match named.filter(|_| family == Family::Client) {
+            Some(id) => {
+                let mut lease = Lease::claim(&app.table, &id).map_err(Refusal::Unknown)?;
+                lease.used = true;
+                Ok(Start {
+                    session_id: lease.claim.session_id.clone(),
+                    body: lease.claim.body.take(),
+                    lease: Some(Box::new(lease)),
+                })
+            }
+            None => Ok(Start {
+                session_id: fresh_id(),
+                body: json!({}),
+                lease: None,
+            }),
+        }
+    })?;
+    *lock(becomes) = Some(upgrade);
+    Ok(switching.map(|()| Full::default()))
+}
+
+/// Tells a telephony provider where to bring a call's audio.
+async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
+    let headers = &head.headers;
+    let Some(provider) = app.config.transport.and_then(Provider::of) else {
+        return Err(Refusal::Route(route::Refusal::Method(route::ROOT)));
+    };
+    let body = read(app.times, headers, Takes::Anything, body).await?;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    // Only provider d comes without `--proxy`, and it signs nothing.
+    let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let called = signature::Webhook {
+        url: &format!("https://{host}{target}"),
+        header: &text,
+        body: &body,
+    };
+    signature::verify(provider, &app.config.telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
+    let url = webhook::socket_url(host, mint(app, Family::Call, None).as_deref());
+    let webhook::Reply { content_type, body } = webhook::reply(provider, &url, &body);
+    let mut reply = Reply::new(Full::new(body.into()));
+    reply
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    Ok(reply)
 }
 
 async fn take_offer<E: Engine>(app: &App<E>, session: Option<&str>, mut offer: Offer) -> Result<Reply, Refusal> {
@@ -263,9 +417,19 @@ impl Drop for Lease {
 }
 
 fn fresh_id() -> SessionId {
-    let mut random = [0; 16];
+    table::session_id(random())
+}
+
+fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut random = [0; BYTES];
     getrandom::fill(&mut random).expect("the system has random numbers once it is up");
-    table::session_id(random)
+    random
+}
+
+fn unix_time_s() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 fn has_host(head: &Parts) -> bool {
@@ -356,7 +520,10 @@ fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
 }
 
 fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: SocketAddr) {
-    let (method, path, status) = (&head.method, head.uri.path(), refusal.status().as_u16());
+    let (method, path, status) = (&head.method, route::for_log(head.uri.path()), refusal.status().as_u16());
+    if let Refusal::Signature(wrong) = refusal {
+        warn!("{status} {method} {path}: webhook refused: {wrong}");
+    }
     if let Refusal::Invalid { invalid, body } = refusal
         && lock(&app.log_budget).take(Instant::now())
     {

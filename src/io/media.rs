@@ -8,15 +8,15 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinHandle};
 use tokio::time::sleep_until;
 
-use crate::bot::media::{Link, MediaError};
-use crate::bot::{self, BotError, Shutdown};
+use crate::bot::media::Link;
+use crate::bot::{self, Shutdown};
+use crate::io::sessions::{BotTask, Outcome};
 use crate::io::tasks::{self, Place};
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
-use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, DEVICE_SILENT_AFTER};
+use crate::limits::DEVICE_SILENT_AFTER;
 use crate::proto::offer::Answer;
 use crate::proto::rtc::OfferError;
 use crate::proto::session::{Event, LeaveReason, Output, Session};
@@ -28,7 +28,7 @@ pub struct Life {
     pub inbox: Inbox,
     pub requests: mpsc::Receiver<Request>,
     pub link: Link,
-    pub bot: JoinHandle<Result<(), BotError>>,
+    pub bot: BotTask,
     pub engine: WebRtc,
     pub registered: Registered,
     pub shutdown: Shutdown,
@@ -70,9 +70,8 @@ pub async fn run(mut life: Life) {
     drop(link);
     let outcome = match outcome {
         Some(outcome) => outcome,
-        None => wait_for_bot(bot, &shutdown).await,
+        None => bot.finish(&shutdown).await,
     };
-    let reason = tally.reason.unwrap_or(LeaveReason::Failed);
     let counts = format!(
         "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
         (tasks::now() - began).as_secs_f64(),
@@ -82,49 +81,7 @@ pub async fn run(mut life: Life) {
         tally.frames_in,
         dropped.frames_in,
     );
-    match outcome {
-        Outcome::Returned => log::info!("session ended: {reason}; {counts}"),
-        Outcome::Failed(why) => log::warn!("session ended: {reason}; {counts}; the bot failed: {why}"),
-        Outcome::Aborted => {
-            log::warn!("session ended: {reason}; {counts}; the bot did not end in time and was aborted")
-        }
-    }
-}
-
-/// How a bot ended.
-enum Outcome {
-    Returned,
-    Failed(String),
-    Aborted,
-}
-
-impl Outcome {
-    fn of(result: Result<Result<(), BotError>, JoinError>) -> Self {
-        match result {
-            Ok(Ok(())) => Outcome::Returned,
-            // A bot that was speaking when the caller left: that is how a talk ends, not how a bot fails.
-            Ok(Err(error)) if error.is::<MediaError>() => Outcome::Returned,
-            Ok(Err(error)) => Outcome::Failed(error.to_string()),
-            Err(error) if error.is_panic() => Outcome::Failed(panic_words(error)),
-            Err(_) => Outcome::Aborted,
-        }
-    }
-
-    fn reason(&self) -> LeaveReason {
-        match self {
-            Outcome::Returned => LeaveReason::BotEnded,
-            Outcome::Failed(_) | Outcome::Aborted => LeaveReason::BotFailed,
-        }
-    }
-}
-
-fn panic_words(error: JoinError) -> String {
-    let payload = error.into_panic();
-    let words = payload
-        .downcast_ref::<&str>()
-        .map(|words| (*words).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned());
-    words.map_or_else(|| "it panicked".to_owned(), |words| format!("it panicked: {words}"))
+    outcome.log(tally.reason.unwrap_or(LeaveReason::Failed), &counts);
 }
 
 /// The loop. Returns how the bot ended, if it did before the session.
@@ -158,8 +115,7 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                 pull_speech(life);
             }
             Some(request) = life.requests.recv() => handle_request(life, tally, request),
-            ended = &mut life.bot, if outcome.is_none() => {
-                let ended = Outcome::of(ended);
+            ended = life.bot.ended(), if outcome.is_none() => {
                 hear_bot(life);
                 life.session.handle_bot_end(ended.reason(), tasks::now());
                 outcome = Some(ended);
@@ -216,6 +172,8 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
             bot::Event::Joined
         }
         Event::Message(text) => bot::Event::Message(text),
+        Event::Dtmf(key) => bot::Event::Dtmf(key),
+        Event::Mark { name, played } => bot::Event::Mark { name, played },
         Event::SpeechStarted => bot::Event::SpeechStarted,
         Event::SpeechStopped => bot::Event::SpeechStopped,
         Event::Lost => {
@@ -310,25 +268,4 @@ fn answered(life: &mut Life, answer: Result<String, OfferError>, reply: Reply) {
     life.inbox.listen(life.session.local_ufrag());
     // The client may have gone away meanwhile.
     let _ = reply.send(answer);
-}
-
-/// Gives the bot its time to end, and aborts it after that.
-async fn wait_for_bot(mut bot: JoinHandle<Result<(), BotError>>, shutdown: &Shutdown) -> Outcome {
-    let mut stopping = shutdown.clone();
-    let patience = async {
-        tokio::select! {
-            () = tokio::time::sleep(BOT_GRACE) => {}
-            () = async {
-                stopping.wait().await;
-                tokio::time::sleep(BOT_GRACE_AT_SHUTDOWN).await;
-            } => {}
-        }
-    };
-    tokio::select! {
-        ended = &mut bot => Outcome::of(ended),
-        () = patience => {
-            bot.abort();
-            Outcome::Aborted
-        }
-    }
 }

@@ -11,7 +11,9 @@ pub mod media;
 pub mod process;
 pub mod rest;
 pub mod server;
+pub mod sessions;
 pub mod signal;
+pub mod socket;
 pub mod tasks;
 pub mod udp;
 pub mod webrtc;
@@ -25,6 +27,7 @@ use crate::bot::{Bot, Shutdown};
 use crate::config::{Config, Listening};
 use crate::io::http::App;
 use crate::io::server::BindError;
+use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
 use crate::io::webrtc::WebRtc;
@@ -85,14 +88,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
         addresses: webrtc::local_addresses(&config),
     };
     let common = Arc::new(Common::new());
-    let engine = WebRtc::new(
-        config.clone(),
-        bot,
-        common.clone(),
-        port,
-        live.clone(),
-        shutdown.clone(),
-    );
+    let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
+    let engine = WebRtc::new(sessions, common.clone(), port);
     let app = Arc::new(App::new(config, engine));
     let mut server = tokio::spawn(server::serve(listeners, app, shutdown));
     announce(&listening);

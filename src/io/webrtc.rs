@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::bot::{self, Bot, Kind, RunnerArguments, SessionId, Shutdown, WebRtcArguments, WebRtcConnection};
+use crate::bot::{self, Kind, WebRtcArguments, WebRtcConnection};
 use crate::config::Config;
 use crate::io::media::{self, Life};
-use crate::io::tasks::{self, Live};
+use crate::io::sessions::{Sessions, Start};
+use crate::io::tasks;
 use crate::io::udp::Port;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::logging;
@@ -24,14 +25,6 @@ use crate::proto::candidate::{self, Interface, LocalPolicy};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::rtc::{Common, OfferError, Setup};
 use crate::proto::session::Session;
-
-/// What a new session starts from.
-pub struct Start {
-    pub session_id: SessionId,
-    pub body: Value,
-    /// Dropped when the session has ended.
-    pub lease: Option<Box<dyn Send>>,
-}
 
 /// A message to the task of a session.
 pub enum Request {
@@ -61,12 +54,9 @@ pub type Reply = oneshot::Sender<Result<Answer, OfferRefusal>>;
 pub struct WebRtc(Arc<Inner>);
 
 struct Inner {
-    config: Arc<Config>,
-    bot: Bot,
+    sessions: Sessions,
     common: Arc<Common>,
     port: Arc<Port>,
-    live: Live,
-    shutdown: Shutdown,
     connections: Mutex<Connections>,
 }
 
@@ -77,28 +67,18 @@ struct Connections {
 }
 
 impl WebRtc {
-    pub fn new(
-        config: Arc<Config>,
-        bot: Bot,
-        common: Arc<Common>,
-        port: Arc<Port>,
-        live: Live,
-        shutdown: Shutdown,
-    ) -> Self {
+    pub fn new(sessions: Sessions, common: Arc<Common>, port: Arc<Port>) -> Self {
         WebRtc(Arc::new(Inner {
-            config,
-            bot,
+            sessions,
             common,
             port,
-            live,
-            shutdown,
             connections: Mutex::default(),
         }))
     }
 
-    /// Returns how many sessions are live.
-    pub fn sessions(&self) -> usize {
-        self.0.live.count()
+    /// Returns the sessions of this runner, on any transport.
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
     }
 
     /// Answers an offer. `start` is called only when the offer makes a new session.
@@ -106,7 +86,7 @@ impl WebRtc {
     /// # Errors
     /// [`OfferRefusal`] says what was wrong.
     pub async fn offer(&self, offer: Offer, start: impl FnOnce() -> Start + Send) -> Result<Answer, OfferRefusal> {
-        if self.0.shutdown.is_set() {
+        if self.0.sessions.shutdown().is_set() {
             return Err(OfferRefusal::Stopping);
         }
         let known = offer
@@ -176,7 +156,7 @@ impl WebRtc {
 
     fn begin(&self, offer: &str, data: Option<Value>, start: impl FnOnce() -> Start) -> Result<Answer, OfferRefusal> {
         let inner = &self.0;
-        let Some(place) = inner.live.enter() else {
+        let Some(place) = inner.sessions.enter() else {
             return Err(OfferRefusal::Full);
         };
         let now = tasks::now();
@@ -196,18 +176,11 @@ impl WebRtc {
         }
         let (link, seat) = bot::media::pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new(pc_id.clone(), session.is_device());
-        let mut args = RunnerArguments::new(
+        let bot = inner.sessions.begin(
             start.session_id.clone(),
             data.unwrap_or(start.body),
-            inner.config.clone(),
             Kind::WebRtc(WebRtcArguments::new(connection, seat)),
         );
-        args.shutdown = inner.shutdown.clone();
-        let bot = inner.bot.clone();
-        let session_id = start.session_id;
-        let id = session_id.clone();
-        // The call itself is inside the task: a bot function may panic before its first await.
-        let bot = tokio::spawn(logging::in_session(session_id.clone(), async move { bot(args).await }));
         let life = Life {
             session: Box::new(session),
             inbox,
@@ -221,11 +194,11 @@ impl WebRtc {
                 former: None,
                 number,
             },
-            shutdown: inner.shutdown.clone(),
+            shutdown: inner.sessions.shutdown().clone(),
             _place: place,
             _lease: start.lease,
         };
-        tokio::spawn(logging::in_session(id, media::run(life)));
+        tokio::spawn(logging::in_session(start.session_id, media::run(life)));
         Ok(Answer { sdp, pc_id })
     }
 
@@ -235,7 +208,7 @@ impl WebRtc {
         with: impl FnOnce(&Setup<'_>) -> Result<T, OfferError>,
     ) -> Result<T, OfferError> {
         let inner = &self.0;
-        let local: Vec<SocketAddr> = local_addresses(&inner.config)
+        let local: Vec<SocketAddr> = local_addresses(inner.sessions.config())
             .into_iter()
             .filter(|address| inner.port.serves(*address))
             .map(|address| SocketAddr::new(address, inner.port.number()))
@@ -243,7 +216,7 @@ impl WebRtc {
         with(&Setup {
             common: &inner.common,
             local: &local,
-            embedded: inner.config.embedded,
+            embedded: inner.sessions.config().embedded,
             seed: random(),
         })
     }

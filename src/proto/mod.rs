@@ -25,6 +25,7 @@ pub mod rtc;
 pub mod rtvi;
 pub mod sdp;
 pub mod session;
+pub mod socket;
 pub mod start;
 pub mod stun;
 pub mod table;

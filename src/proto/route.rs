@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::aliases::{self, Area};
+use crate::proto::token::Family;
 
 /// An endpoint, with what its path says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub enum Route<'p> {
     Offer(Option<String>),
     /// The client's candidates (PATCH).
     Candidates(Option<String>),
+    /// A WebSocket, and the token that its path carries.
+    Socket(Family, Option<String>),
+    /// A telephony provider asks what to do with a call (POST `/`).
+    Webhook,
     /// OPTIONS without a preflight's headers; the methods of the path.
     Methods(&'static str),
 }
@@ -54,9 +59,12 @@ impl std::error::Error for Refusal {}
 const READ: &str = "GET, HEAD, OPTIONS";
 const WRITE: &str = "POST, OPTIONS";
 const OFFER: &str = "POST, PATCH, OPTIONS";
+const SOCKET: &str = "GET, OPTIONS";
+/// The methods of `/` without a telephony provider of `-t`.
+pub const ROOT: &str = READ;
 
 /// Paths whose endpoints come in later versions.
-const LATER: [&str; 4] = ["/videoroom", "/ws", "/ws-client", "/metrics"];
+const LATER: [&str; 2] = ["/videoroom", "/metrics"];
 
 /// Tells whether a request is exempt from the list of origins: a browser that navigates to the page names no origin.
 pub fn is_navigation(method: &str, path: &str) -> bool {
@@ -71,6 +79,9 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
     let path = decoded(path).ok_or(Refusal::NotFound)?;
     if path.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")) {
         return Err(Refusal::NotFound);
+    }
+    if path == "/" && method == "POST" {
+        return Ok(Route::Webhook);
     }
     if path == "/" || path == "/client" {
         return read(method, Route::ToPage);
@@ -91,11 +102,76 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
             _ => Err(Refusal::Method(WRITE)),
         },
         "/api/offer" => offer(method, None),
-        _ => match session(path) {
-            Some(id) => offer(method, Some(id.to_owned())),
-            None => Err(later(path).map_or(Refusal::NotFound, Refusal::NotInThisBuild)),
-        },
+        _ => {
+            if let Some((family, token)) = socket(path) {
+                return match method {
+                    "GET" => Ok(Route::Socket(family, token)),
+                    "OPTIONS" => Ok(Route::Methods(SOCKET)),
+                    _ => Err(Refusal::Method(SOCKET)),
+                };
+            }
+            match session(path) {
+                Some(id) => offer(method, Some(id.to_owned())),
+                None => Err(later(path).map_or(Refusal::NotFound, Refusal::NotInThisBuild)),
+            }
+        }
     }
+}
+
+/// Returns the path of a WebSocket, without a token.
+pub fn socket_path(family: Family) -> &'static str {
+    match family {
+        Family::Call => "/ws",
+        Family::Client => "/ws-client",
+    }
+}
+
+/// Returns what of a path may stand in a log: no token.
+pub fn for_log(path: &str) -> &str {
+    let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
+    if path.starts_with("/ws") { &path[..end] } else { path }
+}
+
+/// Finds the WebSocket of a path, and the token behind it.
+fn socket(path: &str) -> Option<(Family, Option<String>)> {
+    let (root, token) = match path[1..].split_once('/') {
+        Some((root, token)) => (root, Some(token)),
+        None => (&path[1..], None),
+    };
+    let family = match root {
+        "ws" => Family::Call,
+        "ws-client" => Family::Client,
+        _ => return None,
+    };
+    // A token has no slash; what has one is no path of ours.
+    match token {
+        Some(token) if token.is_empty() || token.contains('/') => None,
+        token => Some((family, token.map(str::to_owned))),
+    }
+}
+
+/// The query of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'q>(&'q str);
+
+impl<'q> Query<'q> {
+    /// Takes what stands behind the `?`, percent-encoded.
+    pub fn new(text: &'q str) -> Self {
+        Query(text)
+    }
+
+    /// Returns the first value of that name; nothing when it is empty or badly encoded.
+    pub fn value(self, name: &str) -> Option<String> {
+        let mut pairs = self.0.split('&').filter_map(|pair| pair.split_once('='));
+        let (_, value) = pairs.find(|(key, _)| *key == name)?;
+        decoded(value).filter(|value| !value.is_empty()).map(Cow::into_owned)
+    }
+}
+
+/// Returns the token of an `Authorization: Bearer` header.
+pub fn bearer(authorization: &str) -> Option<String> {
+    let (scheme, token) = authorization.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
 fn read<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, Refusal> {
@@ -124,10 +200,7 @@ fn session(path: &str) -> Option<&str> {
 
 fn later(path: &str) -> Option<&'static str> {
     let path = aliases::canonical(Area::Path, path);
-    let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
-    LATER
-        .into_iter()
-        .find(|root| path == *root || (root.starts_with("/ws") && below(root)))
+    LATER.into_iter().find(|root| path == *root)
 }
 
 /// Decodes `%41`; `None` when an escape is cut off or the bytes are no UTF-8, or hold a NUL.
@@ -196,7 +269,8 @@ mod tests {
     #[test]
     fn a_wrong_method_names_the_right_ones() {
         assert_eq!(get("/start"), Err(Refusal::Method("POST, OPTIONS")));
-        assert_eq!(route("POST", "/"), Err(Refusal::Method("GET, HEAD, OPTIONS")));
+        assert_eq!(route("PUT", "/"), Err(Refusal::Method("GET, HEAD, OPTIONS")));
+        assert_eq!(route("POST", "/ws"), Err(Refusal::Method("GET, OPTIONS")));
         assert_eq!(route("DELETE", "/status"), Err(Refusal::Method("GET, HEAD, OPTIONS")));
         assert_eq!(get("/api/offer"), Err(Refusal::Method("POST, PATCH, OPTIONS")));
         assert_eq!(
@@ -206,15 +280,28 @@ mod tests {
         assert_eq!(route("post", "/start"), Err(Refusal::Method("POST, OPTIONS")));
     }
 
+    /// sockets with and without a token, and the provider's webhook beside the page's redirect.
+    #[test]
+    fn sockets_and_the_webhook_have_their_paths() {
+        assert_eq!(get("/ws"), Ok(Route::Socket(Family::Call, None)));
+        assert_eq!(get("/ws/"), Ok(Route::Socket(Family::Call, None)));
+        assert_eq!(get("/ws/a.b"), Ok(Route::Socket(Family::Call, Some("a.b".into()))));
+        assert_eq!(get("/ws-client"), Ok(Route::Socket(Family::Client, None)));
+        assert_eq!(
+            get("/ws-client/a.b/"),
+            Ok(Route::Socket(Family::Client, Some("a.b".into())))
+        );
+        for path in ["/ws/a/b", "/wsx", "/ws-client-x", "/ws//"] {
+            assert_eq!(get(path), Err(Refusal::NotFound), "{path}");
+        }
+        assert_eq!(route("POST", "/"), Ok(Route::Webhook));
+    }
+
     #[test]
     fn what_comes_later_says_so() {
         for (path, name) in [
             ("/videoroom", "/videoroom"),
             ("/daily", "/videoroom"),
-            ("/ws", "/ws"),
-            ("/ws/token", "/ws"),
-            ("/ws-client", "/ws-client"),
-            ("/ws-client/token", "/ws-client"),
             ("/metrics", "/metrics"),
         ] {
             assert_eq!(get(path), Err(Refusal::NotInThisBuild(name)), "{path}");

@@ -38,6 +38,10 @@ pub enum LeaveReason {
     Shutdown,
     /// The transport broke.
     Failed,
+    /// The caller did not read what was sent.
+    Stalled,
+    /// The caller sent what its protocol does not know.
+    Protocol,
 }
 
 impl fmt::Display for LeaveReason {
@@ -51,6 +55,8 @@ impl fmt::Display for LeaveReason {
             LeaveReason::BotFailed => "bot failed",
             LeaveReason::Shutdown => "runner stopped",
             LeaveReason::Failed => "transport failed",
+            LeaveReason::Stalled => "caller stopped reading",
+            LeaveReason::Protocol => "caller broke the protocol",
         })
     }
 }
@@ -60,6 +66,13 @@ impl fmt::Display for LeaveReason {
 pub enum Event {
     Joined,
     Message(String),
+    /// A key of the telephone: one of `0`-`9`, `*`, `#`.
+    Dtmf(char),
+    /// All speech before this mark was played, or was dropped.
+    Mark {
+        name: String,
+        played: bool,
+    },
     SpeechStarted,
     SpeechStopped,
     Lost,

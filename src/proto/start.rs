@@ -15,7 +15,8 @@ use crate::aliases::{self, Area};
 use crate::config::{Config, IceServer, Transport};
 use crate::limits;
 use crate::proto::body::{self, Fields, Invalid};
-use crate::proto::ice;
+use crate::proto::token::Family;
+use crate::proto::{ice, route};
 
 /// The one public server that `enableDefaultIceServers` adds; the reference peer's.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
@@ -29,6 +30,8 @@ pub enum Plan<'c> {
         /// Servers for the client; empty leaves `iceConfig` out.
         ice_servers: Cow<'c, [IceServer]>,
     },
+    /// A WebSocket: the client is told where. The bot starts when it connects.
+    Socket { family: Family, body: Value },
 }
 
 /// Why a `/start` is refused.
@@ -108,8 +111,46 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal>
             body,
             ice_servers: ice_servers(config, default_ice),
         }),
+        Transport::WebSocket => Ok(Plan::Socket {
+            family: Family::Client,
+            body,
+        }),
+        telephony if telephony.is_telephony() => Ok(Plan::Socket {
+            family: Family::Call,
+            body,
+        }),
         later => Err(Refusal::NotInThisBuild(later)),
     }
+}
+
+/// Where a request came from, as its client sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'r> {
+    /// The `Host` header.
+    pub host: &'r str,
+    /// Whether the client's own connection is encrypted, by this server or by a proxy before it.
+    pub secure: bool,
+}
+
+/// Returns the URL of a WebSocket: the public one of `--proxy`, else the one by which the client reached the server.
+pub fn socket_url(config: &Config, asked: Asked<'_>, family: Family) -> String {
+    let path = route::socket_path(family);
+    match &config.proxy {
+        Some(proxy) => format!("wss://{proxy}{path}"),
+        None => format!("{}://{}{path}", if asked.secure { "wss" } else { "ws" }, asked.host),
+    }
+}
+
+/// Returns the JSON of the reply to a start on a WebSocket. What is absent is left out: clients refuse a `null`.
+pub fn socket_reply(url: &str, session_id: Option<&str>, token: Option<&str>) -> Vec<u8> {
+    let mut reply = json!({"wsUrl": url});
+    if let Some(id) = session_id {
+        reply["sessionId"] = json!(id);
+    }
+    if let Some(token) = token {
+        reply["token"] = json!(token);
+    }
+    reply.to_string().into_bytes()
 }
 
 /// Returns the JSON of the reply to a WebRTC start.

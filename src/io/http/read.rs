@@ -11,9 +11,18 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use super::{Refusal, Times};
 use crate::limits;
 
-/// Reads a JSON body within its caps of size and time.
-pub(super) async fn read(times: Times, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
-    if is_form(headers) {
+/// What an endpoint takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// Anything that is not declared as a form: existing clients forget to say that it is JSON.
+    Json,
+    /// Providers send forms, JSON, and nothing at all.
+    Anything,
+}
+
+/// Reads a body within its caps of size and time.
+pub(super) async fn read(times: Times, headers: &HeaderMap, takes: Takes, body: Incoming) -> Result<Bytes, Refusal> {
+    if takes == Takes::Json && is_form(headers) {
         return Err(Refusal::Form);
     }
     if headers

@@ -13,10 +13,11 @@ use super::Reply;
 use crate::limits;
 use crate::proto::body::Invalid;
 use crate::proto::offer::OfferRefusal;
-use crate::proto::{route, start, table};
+use crate::proto::telephony::signature;
+use crate::proto::{route, start, table, token};
 
 /// Every way in which a request is refused.
-pub(super) enum Refusal {
+pub enum Refusal {
     /// HTTP/1.1 without `Host`, or with two.
     Host,
     Route(route::Refusal),
@@ -35,6 +36,13 @@ pub(super) enum Refusal {
     Full(table::Full),
     Unknown(table::Unknown),
     Offer(OfferRefusal),
+    /// A WebSocket's path, asked for without an upgrade.
+    NoUpgrade,
+    /// A WebSocket without the token that it needs.
+    NoToken,
+    Token(token::Refusal),
+    /// A webhook that is not its provider's.
+    Signature(signature::Wrong),
 }
 
 impl Refusal {
@@ -43,7 +51,8 @@ impl Refusal {
         match self {
             Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
-            Refusal::Origin => StatusCode::FORBIDDEN,
+            Refusal::Origin | Refusal::NoToken | Refusal::Token(_) | Refusal::Signature(_) => StatusCode::FORBIDDEN,
+            Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
             Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
             Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -78,6 +87,12 @@ impl Refusal {
             Refusal::Full(refusal) => refusal.to_string(),
             Refusal::Unknown(refusal) => refusal.to_string(),
             Refusal::Offer(refusal) => refusal.to_string(),
+            Refusal::NoUpgrade => "this is a WebSocket: ask for an upgrade, version 13".to_owned(),
+            Refusal::NoToken => {
+                "a token is needed: /start gives one, for the path, `?token=` or a bearer header".to_owned()
+            }
+            Refusal::Token(refusal) => refusal.to_string(),
+            Refusal::Signature(_) => "invalid signature".to_owned(),
         }
     }
 
@@ -93,6 +108,12 @@ impl Refusal {
                 reply
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
+            }
+            Refusal::NoUpgrade => {
+                let headers = reply.headers_mut();
+                headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+                headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+                headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
             Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full) => {
                 reply

@@ -15,8 +15,8 @@ use std::future::{Future as _, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::bot::Shutdown;
-use crate::io::http::{self, App, Engine, Times};
+use crate::io::http::{self, App, Becomes, Engine, Times};
 use crate::limits;
 
 /// Serves one connection until it ends.
@@ -39,10 +39,11 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         debug!("{peer}: {error}");
     }
     let doing = Arc::new(Doing::default());
+    let becomes = Becomes::default();
     let service = service_fn(|request| {
         doing.set(Phase::Answer);
-        let app = &app;
-        async move { Ok::<_, Infallible>(http::answer(app, request, peer).await) }
+        let (app, becomes) = (&app, &becomes);
+        async move { Ok::<_, Infallible>(http::answer(app, request, peer, becomes).await) }
     });
     let mut connection = http1::Builder::new()
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
@@ -88,8 +89,16 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         Err(End::Broken(why)) => debug!("{peer}: connection closed: {why}"),
         Err(End::TooSlow(phase)) => debug!("{peer}: connection closed: too slow ({phase:?})"),
     }
-    if !matches!(ended, Err(End::TooSlow(_))) && !stopping {
-        linger(connection.into_parts().io.stream.into_inner(), app.times).await;
+    if matches!(ended, Err(End::TooSlow(_))) {
+        return;
+    }
+    let parts = connection.into_parts();
+    let stream = parts.io.stream.into_inner();
+    let becomes = becomes.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match becomes {
+        Some(upgrade) => upgrade(stream, parts.read_buf),
+        None if !stopping => linger(stream, app.times).await,
+        None => {}
     }
 }
 

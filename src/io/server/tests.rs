@@ -17,9 +17,11 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::bot::ShutdownTrigger;
-use crate::io::http::Times;
-use crate::io::webrtc::Start;
+use crate::io::http::{Refusal, Times};
+use crate::io::sessions::Start;
+use crate::io::socket::Upgrade;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
+use crate::proto::token::Family;
 
 const GUARD: Duration = Duration::from_secs(30);
 
@@ -80,6 +82,19 @@ impl Engine for Arc<Fake> {
 
     fn sessions(&self) -> usize {
         self.live.lock().expect("whole").len()
+    }
+
+    /// A socket answers with the name of its session, and closes.
+    fn socket(&self, _: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal> {
+        let start = start()?;
+        let name = start.session_id.clone();
+        self.live.lock().expect("whole").push(start);
+        Ok(Box::new(move |mut stream, read| {
+            tokio::spawn(async move {
+                stream.write_all(name.as_bytes()).await.expect("the client reads");
+                stream.write_all(&read).await.expect("the client reads");
+            });
+        }))
     }
 }
 

@@ -120,14 +120,8 @@ impl Rig {
         let reader = tokio::spawn(port.clone().run());
         let live = Live::new(sessions_max);
         let (stop, shutdown) = Shutdown::channel();
-        let engine = WebRtc::new(
-            Arc::new(config),
-            bot,
-            Arc::new(Common::new()),
-            port,
-            live.clone(),
-            shutdown,
-        );
+        let sessions = Sessions::new(Arc::new(config), bot, live.clone(), shutdown);
+        let engine = WebRtc::new(sessions, Arc::new(Common::new()), port);
         Rig {
             engine,
             live,

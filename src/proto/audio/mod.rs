@@ -6,6 +6,7 @@
 //! PCM is `i16` mono everywhere.
 //! Nothing here reads a clock: `now` enters with each input. Nothing grows without a cap of `limits`.
 
+pub mod cadence;
 pub mod encoder;
 pub mod g711;
 pub mod jitter;

@@ -1,0 +1,155 @@
+//! What every session has, whatever carries it: a place under the cap, a bot in a task of its own, and an end.
+//!
+//! In: the name and the body of a session, and its kind. Out: a [`BotTask`], and how the bot ended. A bot's panic ends its
+//! session and no other; a bot that does not end in time is aborted.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::task::{JoinError, JoinHandle};
+
+use crate::bot::media::MediaError;
+use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
+use crate::config::Config;
+use crate::io::tasks::{Live, Place};
+use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN};
+use crate::logging;
+use crate::proto::session::LeaveReason;
+
+/// What a new session starts from.
+pub struct Start {
+    pub session_id: SessionId,
+    pub body: Value,
+    /// Dropped when the session has ended.
+    pub lease: Option<Box<dyn Send>>,
+}
+
+/// The sessions of a runner. Clones share them.
+#[derive(Clone)]
+pub struct Sessions(Arc<Inner>);
+
+struct Inner {
+    config: Arc<Config>,
+    bot: Bot,
+    live: Live,
+    shutdown: Shutdown,
+}
+
+impl Sessions {
+    pub fn new(config: Arc<Config>, bot: Bot, live: Live, shutdown: Shutdown) -> Self {
+        Sessions(Arc::new(Inner {
+            config,
+            bot,
+            live,
+            shutdown,
+        }))
+    }
+
+    pub fn config(&self) -> &Arc<Config> {
+        &self.0.config
+    }
+
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.0.shutdown
+    }
+
+    /// Returns how many sessions are live.
+    pub fn count(&self) -> usize {
+        self.0.live.count()
+    }
+
+    /// Takes a place for a session to be; `None` when all are held.
+    pub fn enter(&self) -> Option<Place> {
+        self.0.live.enter()
+    }
+
+    /// Starts the bot of a session.
+    pub fn begin(&self, session_id: SessionId, body: Value, kind: Kind) -> BotTask {
+        let mut args = RunnerArguments::new(session_id.clone(), body, self.0.config.clone(), kind);
+        args.shutdown = self.0.shutdown.clone();
+        let bot = self.0.bot.clone();
+        // The call itself is inside the task: a bot function may panic before its first await.
+        BotTask(tokio::spawn(logging::in_session(
+            session_id,
+            async move { bot(args).await },
+        )))
+    }
+}
+
+/// The task of one bot.
+pub struct BotTask(JoinHandle<Result<(), BotError>>);
+
+impl BotTask {
+    /// Waits until the bot has ended. Not to be called again after that.
+    pub async fn ended(&mut self) -> Outcome {
+        Outcome::of((&mut self.0).await)
+    }
+
+    /// Gives the bot of a session that is over its time to end, and aborts it after that.
+    pub async fn finish(mut self, shutdown: &Shutdown) -> Outcome {
+        let mut stopping = shutdown.clone();
+        let patience = async {
+            tokio::select! {
+                () = tokio::time::sleep(BOT_GRACE) => {}
+                () = async {
+                    stopping.wait().await;
+                    tokio::time::sleep(BOT_GRACE_AT_SHUTDOWN).await;
+                } => {}
+            }
+        };
+        tokio::select! {
+            ended = self.ended() => ended,
+            () = patience => {
+                self.0.abort();
+                Outcome::Aborted
+            }
+        }
+    }
+}
+
+/// How a bot ended.
+pub enum Outcome {
+    Returned,
+    Failed(String),
+    Aborted,
+}
+
+impl Outcome {
+    fn of(result: Result<Result<(), BotError>, JoinError>) -> Self {
+        match result {
+            Ok(Ok(())) => Outcome::Returned,
+            // A bot that was speaking when the caller left: that is how a talk ends, not how a bot fails.
+            Ok(Err(error)) if error.is::<MediaError>() => Outcome::Returned,
+            Ok(Err(error)) => Outcome::Failed(error.to_string()),
+            Err(error) if error.is_panic() => Outcome::Failed(panic_words(error)),
+            Err(_) => Outcome::Aborted,
+        }
+    }
+
+    pub fn reason(&self) -> LeaveReason {
+        match self {
+            Outcome::Returned => LeaveReason::BotEnded,
+            Outcome::Failed(_) | Outcome::Aborted => LeaveReason::BotFailed,
+        }
+    }
+
+    /// Writes the last line of a session.
+    pub fn log(&self, reason: LeaveReason, counts: &str) {
+        match self {
+            Outcome::Returned => log::info!("session ended: {reason}; {counts}"),
+            Outcome::Failed(why) => log::warn!("session ended: {reason}; {counts}; the bot failed: {why}"),
+            Outcome::Aborted => {
+                log::warn!("session ended: {reason}; {counts}; the bot did not end in time and was aborted");
+            }
+        }
+    }
+}
+
+fn panic_words(error: JoinError) -> String {
+    let payload = error.into_panic();
+    let words = payload
+        .downcast_ref::<&str>()
+        .map(|words| (*words).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned());
+    words.map_or_else(|| "it panicked".to_owned(), |words| format!("it panicked: {words}"))
+}

@@ -1,0 +1,440 @@
+//! The task of one session on a WebSocket: the socket, the bot's queues and the clock around `proto::socket`.
+//!
+//! It begins when hyper has answered the upgrade. It waits for whichever comes first, a message, room to write, something of
+//! the bot, the deadline, the bot's end, the end of a hang-up or the runner's, hands it to the session, and does what the
+//! session answers. It ends when nothing of the session is left, its bot and its hang-up included.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::{Sink, Stream};
+use tokio::io::AsyncRead as _;
+use tokio::io::ReadBuf;
+use tokio::net::TcpStream;
+use tokio::time::sleep_until;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message as Frame};
+
+use crate::bot::media::{self, Link};
+use crate::bot::{self, Kind, WebSocketArguments, WebSocketConnection};
+use crate::config::Transport;
+use crate::io::rest;
+use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
+use crate::io::tasks::{self, Place};
+use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX};
+use crate::logging;
+use crate::proto::session::{Event, LeaveReason};
+use crate::proto::socket::{Message, Output, Session};
+use crate::proto::telephony::hangup;
+use crate::proto::token::Family;
+
+/// What a connection becomes once its upgrade is answered: its stream goes in, with what was read beyond the request.
+pub type Upgrade = Box<dyn FnOnce(TcpStream, Bytes) + Send>;
+
+/// Makes what an accepted upgrade becomes: a session of its own.
+pub fn upgrade(sessions: Sessions, family: Family, start: Start, place: Place) -> Upgrade {
+    Box::new(move |stream, read| {
+        let id = start.session_id.clone();
+        tokio::spawn(logging::in_session(id, async move {
+            let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
+            run(socket, sessions, family, start, place).await;
+        }));
+    })
+}
+
+/// What the library may hold: messages up to our cap, and nothing that need not be.
+pub fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(4096)
+        .write_buffer_size(0)
+        .max_write_buffer_size(SOCKET_BUFFER_BYTES_MAX)
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
+}
+
+/// Everything that one session owns.
+struct Life {
+    session: Box<Session>,
+    socket: WebSocketStream<TcpStream>,
+    sessions: Sessions,
+    path: &'static str,
+    /// What the bot starts from; gone once it has.
+    start: Option<Start>,
+    lease: Option<Box<dyn Send>>,
+    link: Option<Link>,
+    bot: Option<BotTask>,
+    /// The provider's answer to a hang-up is awaited.
+    hang_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// The socket took all that it was given.
+    writable: bool,
+    /// The socket's messages can be read; after an error they cannot.
+    readable: bool,
+    /// Bytes that a peer may still send after it was told to stop.
+    discard: usize,
+    reason: Option<LeaveReason>,
+    frames_in: u64,
+}
+
+async fn run(socket: WebSocketStream<TcpStream>, sessions: Sessions, family: Family, start: Start, place: Place) {
+    let began = tasks::now();
+    let (session, path) = match family {
+        Family::Client => (Session::client(began), "/ws-client"),
+        Family::Call => (Session::call(began), "/ws"),
+    };
+    let mut life = Life {
+        session: Box::new(session),
+        socket,
+        sessions,
+        path,
+        start: Some(start),
+        lease: None,
+        link: None,
+        bot: None,
+        hang_up: None,
+        writable: true,
+        readable: true,
+        discard: HTTP_DISCARD_BYTES_MAX,
+        reason: None,
+        frames_in: 0,
+    };
+    let outcome = talk(&mut life).await;
+    let Life {
+        session,
+        socket,
+        sessions,
+        start,
+        lease,
+        link,
+        bot,
+        hang_up,
+        reason,
+        frames_in,
+        ..
+    } = life;
+    drop(socket);
+    let dropped = link.as_ref().map(Link::dropped).unwrap_or_default();
+    // The bot learns of the end by the link.
+    drop(link);
+    let hung_up = async {
+        if let Some(hang_up) = hang_up {
+            hang_up.await;
+        }
+    };
+    let bot_ended = async {
+        match (outcome, bot) {
+            (Some(outcome), _) => Some(outcome),
+            (None, Some(bot)) => Some(bot.finish(sessions.shutdown()).await),
+            (None, None) => None,
+        }
+    };
+    let ((), outcome) = tokio::join!(hung_up, bot_ended);
+    let seconds = (tasks::now() - began).as_secs_f64();
+    match outcome {
+        Some(outcome) => {
+            let counts = format!(
+                "{seconds:.1} s, {}, {frames_in} frames to the bot, {} dropped",
+                session.tally(),
+                dropped.frames_in
+            );
+            outcome.log(reason.unwrap_or(LeaveReason::Failed), &counts);
+        }
+        None => match session.refused() {
+            Some(why) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
+            None => log::info!("no session on {path}: the connection ended after {seconds:.1} s"),
+        },
+    }
+    // Whoever waits for the last place finds nothing left.
+    drop((start, lease, place));
+}
+
+/// The loop. Returns how the bot ended, if it did before the session.
+async fn talk(life: &mut Life) -> Option<Outcome> {
+    let mut timer = pin!(sleep_until(tasks::now().into()));
+    let mut shutdown = life.sessions.shutdown().clone();
+    let mut stop = pin!(async move { shutdown.wait().await });
+    let mut outcome = None;
+    let mut stopping = false;
+    while let Some(deadline) = drain(life).await {
+        let deadline = tokio::time::Instant::from_std(deadline);
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        let Life {
+            socket,
+            link,
+            bot,
+            hang_up,
+            writable,
+            readable,
+            discard,
+            ..
+        } = life;
+        // In no order: a peer that floods, or a bot that never stops sending, must not keep the others waiting.
+        tokio::select! {
+            traffic = poll_fn(|cx| traffic(socket, *readable, *writable, discard, cx)) => handle_traffic(life, traffic),
+            () = notified(link.as_ref()) => hear_bot(life),
+            () = &mut timer => life.session.handle_timeout(tasks::now()),
+            ended = ended(bot.as_mut()), if outcome.is_none() => {
+                hear_bot(life);
+                life.session.handle_bot_end(ended.reason(), tasks::now());
+                outcome = Some(ended);
+            }
+            () = done(hang_up.as_mut()) => {
+                life.hang_up = None;
+                life.session.handle_hung_up(tasks::now());
+            }
+            () = &mut stop, if !stopping => {
+                stopping = true;
+                life.session.handle_end(LeaveReason::Shutdown, tasks::now());
+            }
+        }
+    }
+    outcome
+}
+
+/// What a socket has for its session.
+enum Traffic {
+    /// All that was written has left.
+    Flushed(Result<(), Error>),
+    Message(Option<Result<Frame, Error>>),
+    /// The end of a stream whose messages cannot be read.
+    Drained,
+}
+
+/// Moves bytes both ways until something comes of it.
+fn traffic(
+    socket: &mut WebSocketStream<TcpStream>,
+    readable: bool,
+    writable: bool,
+    discard: &mut usize,
+    cx: &mut Context<'_>,
+) -> Poll<Traffic> {
+    if !writable && let Poll::Ready(flushed) = Pin::new(&mut *socket).poll_flush(cx) {
+        return Poll::Ready(Traffic::Flushed(flushed));
+    }
+    if readable {
+        return Pin::new(socket).poll_next(cx).map(Traffic::Message);
+    }
+    // Closing while the peer still sends would make its system throw our close away.
+    let mut bytes = [0; 1024];
+    while *discard > 0 {
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(socket.get_mut()).poll_read(cx, &mut buffer) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                *discard = discard.saturating_sub(buffer.filled().len())
+            }
+            Poll::Ready(_) => break,
+        }
+    }
+    Poll::Ready(Traffic::Drained)
+}
+
+async fn notified(link: Option<&Link>) {
+    match link {
+        Some(link) => link.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(bot: Option<&mut BotTask>) -> Outcome {
+    match bot {
+        Some(bot) => bot.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn done(hang_up: Option<&mut Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    match hang_up {
+        Some(hang_up) => hang_up.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn handle_traffic(life: &mut Life, traffic: Traffic) {
+    let now = tasks::now();
+    let session = &mut life.session;
+    match traffic {
+        Traffic::Flushed(Ok(())) => life.writable = true,
+        Traffic::Message(Some(Ok(frame))) => match frame {
+            Frame::Text(text) => session.handle_text(&text, now),
+            Frame::Binary(bytes) => session.handle_binary(bytes, now),
+            Frame::Ping(_) | Frame::Pong(_) => session.handle_pong(now),
+            Frame::Close(_) => session.handle_close(now),
+            Frame::Frame(_) => {}
+        },
+        Traffic::Message(None) | Traffic::Drained => session.handle_gone(false),
+        Traffic::Message(Some(Err(error))) | Traffic::Flushed(Err(error)) => handle_error(life, &error, now),
+    }
+}
+
+fn handle_error(life: &mut Life, error: &Error, now: Instant) {
+    log::debug!("socket: {error}");
+    let (code, why) = match error {
+        Error::ConnectionClosed | Error::AlreadyClosed => return life.session.handle_gone(false),
+        // Nobody need say goodbye on a telephone.
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return life.session.handle_gone(false),
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => (1009, "the message is too long"),
+        Error::Utf8(_) => (1007, "the text is not UTF-8"),
+        Error::Protocol(_) => (1002, "the frame is malformed"),
+        _ => return life.session.handle_gone(true),
+    };
+    life.readable = false;
+    life.session.handle_unreadable(code, why, now);
+}
+
+/// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
+async fn drain(life: &mut Life) -> Option<Instant> {
+    pull_speech(life);
+    let now = tasks::now();
+    loop {
+        match life.session.poll_output(life.writable, now) {
+            Output::Timeout(at) => return Some(at),
+            Output::Gone => return None,
+            Output::Send(message) => {
+                let speech = matches!(message, Message::Binary(_) | Message::Text(_));
+                send(life, message).await;
+                if speech {
+                    pull_speech(life);
+                }
+            }
+            Output::Begin => begin(life),
+            Output::Audio(pcm, rate_hz) => {
+                if let Some(link) = &life.link {
+                    life.frames_in += 1;
+                    link.push_audio(pcm, rate_hz);
+                }
+            }
+            Output::Event(event) => {
+                if let Event::Left(reason) = event {
+                    life.reason = Some(reason);
+                }
+                if let (Some(link), Some(event)) = (&life.link, translate(event)) {
+                    link.push(event);
+                }
+            }
+            Output::HangUp => hang_up(life, now),
+        }
+    }
+}
+
+/// Hands a message to the socket, and notes whether it took all of it.
+async fn send(life: &mut Life, message: Message) {
+    let frame = match message {
+        Message::Text(text) => Frame::Text(text.into()),
+        Message::Binary(bytes) => Frame::Binary(bytes.into()),
+        Message::Ping => Frame::Ping(Bytes::new()),
+        Message::Close(code, why) => Frame::Close(Some(CloseFrame {
+            code: CloseCode::from(code),
+            reason: why.into(),
+        })),
+    };
+    let mut socket = Pin::new(&mut life.socket);
+    let sent = match socket.as_mut().start_send(frame) {
+        Ok(()) => poll_fn(|cx| Poll::Ready(socket.as_mut().poll_flush(cx))).await,
+        Err(error) => Poll::Ready(Err(error)),
+    };
+    match sent {
+        Poll::Pending => life.writable = false,
+        Poll::Ready(Ok(())) => {}
+        Poll::Ready(Err(error)) => {
+            log::debug!("socket: {error}");
+            life.session.handle_gone(!matches!(error, Error::ConnectionClosed));
+        }
+    }
+}
+
+fn begin(life: &mut Life) {
+    let Some(start) = life.start.take() else { return };
+    let (link, seat) = media::pair(SOCKET_IN_FRAMES_MAX);
+    let call = life.session.telephone();
+    let transport = call.map_or(Transport::WebSocket, |call| call.provider.transport());
+    let data = call.map(|call| call.data.clone());
+    // A telephone's body is what its provider was told to pass on.
+    let body = data
+        .as_ref()
+        .and_then(|data| data.get("body").cloned())
+        .unwrap_or(start.body);
+    let kind = Kind::WebSocket(WebSocketArguments::new(
+        WebSocketConnection::new(life.path),
+        transport,
+        data,
+        seat,
+    ));
+    log::info!("session started: {}", transport.name());
+    let config = life.sessions.config();
+    if let Some(expected) = config
+        .transport
+        .filter(|expected| expected.is_telephony() && *expected != transport)
+    {
+        log::warn!(
+            "the call is {}'s, though the runner was started with -t {}",
+            transport.name(),
+            expected.name()
+        );
+    }
+    life.bot = Some(life.sessions.begin(start.session_id, body, kind));
+    life.link = Some(link);
+    life.lease = start.lease;
+}
+
+fn translate(event: Event) -> Option<bot::Event> {
+    Some(match event {
+        Event::Joined => bot::Event::Joined,
+        Event::Message(text) => bot::Event::Message(text),
+        Event::Dtmf(key) => bot::Event::Dtmf(key),
+        Event::Mark { name, played } => bot::Event::Mark { name, played },
+        Event::SpeechStarted => bot::Event::SpeechStarted,
+        Event::SpeechStopped => bot::Event::SpeechStopped,
+        Event::Lost => bot::Event::Lost,
+        Event::Resumed => bot::Event::Resumed,
+        Event::Left(reason) => bot::Event::Left(reason),
+    })
+}
+
+/// Asks the provider to end the call, where there is somebody to ask.
+fn hang_up(life: &mut Life, now: Instant) {
+    let telephony = &life.sessions.config().telephony;
+    let request = life.session.telephone().and_then(|call| {
+        let request = hangup::request(call.provider, &call.call_id, telephony)?;
+        Some((call.provider, request))
+    });
+    match request {
+        Some((provider, request)) => life.hang_up = Some(Box::pin(rest::hang_up(provider, request))),
+        None => life.session.handle_hung_up(now),
+    }
+}
+
+/// Takes everything that the bot has for the session.
+fn hear_bot(life: &mut Life) {
+    let Some(link) = &life.link else { return };
+    if let Some(audio) = link.audio() {
+        life.session.set_rates(audio.in_rate_hz, audio.out_rate_hz);
+    }
+    if link.take_interruption() {
+        life.session.handle_interruption();
+    }
+    while let Some(text) = link.take_message() {
+        life.session.handle_message(text);
+    }
+    pull_speech(life);
+}
+
+fn pull_speech(life: &mut Life) {
+    let Some(link) = &life.link else { return };
+    for name in link.take_unplayed() {
+        link.push(bot::Event::Mark { name, played: false });
+    }
+    loop {
+        life.session
+            .pull_speech(|into, samples_max| link.take_audio(into, samples_max), tasks::now());
+        let Some(name) = link.take_mark() else { break };
+        life.session.handle_mark(name);
+    }
+}

@@ -1,0 +1,100 @@
+//! What the bot says on a socket, from its own rate to the wire's, in messages that leave on time.
+//!
+//! In: `i16` mono PCM at the bot's rate, marks, interruptions, and `now`. Out: what `audio::cadence` gives, chunks at the rate
+//! of the wire.
+
+use std::time::Instant;
+
+use crate::proto::audio::cadence::{Cadence, Cut, Output};
+use crate::proto::audio::resample::Resampler;
+
+/// The speaking half of a socket's audio.
+pub struct Voice {
+    wire_hz: u32,
+    rate_hz: u32,
+    resampler: Option<Resampler>,
+    cadence: Cadence,
+    /// Speech on its way into the cadence, at the bot's rate and at the wire's; both are kept for their memory.
+    taken: Vec<i16>,
+    resampled: Vec<i16>,
+}
+
+impl Voice {
+    pub fn new(cut: Cut) -> Self {
+        Voice {
+            wire_hz: cut.rate_hz,
+            rate_hz: cut.rate_hz,
+            resampler: None,
+            cadence: Cadence::new(cut),
+            taken: Vec::new(),
+            resampled: Vec::new(),
+        }
+    }
+
+    /// Takes the rate of the bot's PCM, in Hz.
+    pub fn set_rate(&mut self, rate_hz: u32) {
+        if self.rate_hz != rate_hz {
+            self.rate_hz = rate_hz;
+            self.resampler = (rate_hz != self.wire_hz).then(|| Resampler::new(rate_hz, self.wire_hz));
+        }
+    }
+
+    /// Lets `take` append at most so many samples as there is room for, and tells whether any came.
+    pub fn pull(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
+        self.taken.clear();
+        // One sample less than there is room for: a piece may come out one sample longer than its share.
+        let room = self
+            .cadence
+            .room()
+            .saturating_sub(usize::from(self.resampler.is_some())) as u64;
+        let room = room * u64::from(self.rate_hz) / u64::from(self.wire_hz);
+        let came = take(&mut self.taken, room as usize) > 0;
+        let speech = match &mut self.resampler {
+            Some(resampler) => {
+                self.resampled.clear();
+                resampler.process(&self.taken, &mut self.resampled);
+                &self.resampled
+            }
+            None => &self.taken,
+        };
+        self.cadence.handle_audio(speech, now);
+        came
+    }
+
+    /// Sets a mark behind all that was said.
+    pub fn handle_mark(&mut self, name: String) {
+        self.cadence.handle_mark(name);
+    }
+
+    /// Drops all speech that has not left, and gives back its marks.
+    pub fn handle_interruption(&mut self) -> Vec<String> {
+        if let Some(resampler) = &mut self.resampler {
+            resampler.reset();
+        }
+        self.cadence.handle_interruption()
+    }
+
+    /// Returns what is due by now, one thing at a time.
+    pub fn poll_output(&mut self, now: Instant) -> Option<Output<'_>> {
+        self.cadence.poll_output(now)
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.cadence.poll_timeout()
+    }
+
+    /// Tells whether all speech has left.
+    pub fn is_sent(&self) -> bool {
+        self.cadence.is_sent()
+    }
+
+    /// Returns when the far end will have played all that was sent.
+    pub fn played(&self) -> Option<Instant> {
+        self.cadence.played()
+    }
+
+    /// Returns how many chunks have left.
+    pub fn chunks(&self) -> u64 {
+        self.cadence.chunks()
+    }
+}
