@@ -142,6 +142,15 @@ pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How long a session that is never used stays valid.
 pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
 
+// ---- tokens of WebSockets
+
+/// How long a token is good: as long as the session that it may belong to.
+pub const TOKEN_LIFE: Duration = REGISTERED_UNUSED;
+/// Bytes of a token; those of sessions have about 170.
+pub const TOKEN_BYTES_MAX: usize = 256;
+/// Used tokens that are remembered until they expire: thirteen connections a second.
+pub const TOKENS_USED_MAX: usize = 4_096;
+
 // ---- rtvi
 
 /// Bytes of the `id` of a client's message, which every answer repeats; the stock client's have 8.

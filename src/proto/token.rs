@@ -1,29 +1,315 @@
-//! stub
+//! One-time tokens for WebSockets: what `/start` and the telephony webhook hand out, and what an upgrade must bring.
+//!
+//! In: the family of endpoints, an id, `now`. Out: a token, and once, within 300 s, the id again. A token is
+//! `base64url({"aud","exp","jti"}) "." hex(HMAC-SHA256)`; `jti` is the id and `aud` the family, so that one made for `/ws`
+//! is of no use on `/ws-client`. `exp` is in seconds since the [`Tokens`] were made, not since 1970: a board's wall clock
+//! jumps by decades when it finds its time server, and the key lives no longer than the process anyway.
+//! Refuses: what this key did not sign, before anything of it is read, and what is expired, used, or for the other family.
+//! Source: the fact sheet on telephony, its section on tokens; RFC 7519 for the names of the members.
+
+use std::collections::HashMap;
+use std::fmt;
 use std::time::Instant;
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use crate::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE, TOKENS_USED_MAX};
+
+/// The endpoints that a token opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Family {
+    /// `/ws`, for telephony providers.
+    #[serde(rename = "ws")]
     Call,
+    /// `/ws-client`, for plain clients.
+    #[serde(rename = "ws-client")]
     Client,
 }
-pub struct Tokens;
+
+/// What a token says once it is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
+    /// The id that it was made with.
     pub id: String,
 }
-#[derive(Debug)]
-pub struct Refusal;
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("x")
+
+/// Why a token opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No token of this process.
+    Foreign,
+    /// It was made for the other family, which is named here.
+    MadeFor(Family),
+    Expired,
+    Used,
+    /// So many tokens were used that no further one can be remembered.
+    Full,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let life_s = TOKEN_LIFE.as_secs();
+        match self {
+            Refusal::Foreign => f.write_str("the token is none that this runner has made since it started"),
+            Refusal::MadeFor(Family::Call) => f.write_str("the token was made for /ws"),
+            Refusal::MadeFor(Family::Client) => f.write_str("the token was made for /ws-client"),
+            Refusal::Expired => write!(f, "the token is older than {life_s} s"),
+            Refusal::Used => f.write_str("the token was used before; each opens one connection"),
+            Refusal::Full => write!(f, "too many tokens were used within {life_s} s; try again later"),
+        }
     }
 }
+
+impl std::error::Error for Refusal {}
+
+/// The signed part of a token.
+#[derive(Serialize, Deserialize)]
+struct Payload {
+    aud: Family,
+    exp: u64,
+    jti: String,
+}
+
+/// Makes tokens, and remembers those that were used.
+pub struct Tokens {
+    keyed: Hmac<Sha256>,
+    made: Instant,
+    /// Ids of tokens that were used, and when those expire, as in [`Payload::exp`].
+    used: HashMap<String, u64>,
+}
+
+impl fmt::Debug for Tokens {
+    /// The key is no part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokens")
+            .field("used", &self.used.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Tokens {
-    pub fn new(_: [u8; 32], _: Instant) -> Self {
-        Tokens
+    /// Begins with a random key; `now` is the second from which expiry is counted.
+    pub fn new(key: [u8; 32], now: Instant) -> Self {
+        Tokens {
+            keyed: Hmac::new_from_slice(&key).expect("HMAC takes a key of any length"),
+            made: now,
+            used: HashMap::new(),
+        }
     }
-    pub fn mint(&mut self, _: Family, _: &str, _: Instant) -> String {
-        String::new()
+
+    /// Makes a token. `id` is the name of a session, or random; of two tokens with one id only one can be used.
+    pub fn mint(&self, family: Family, id: &str, now: Instant) -> String {
+        let payload = Payload {
+            aud: family,
+            exp: self.second(now) + TOKEN_LIFE.as_secs(),
+            jti: id.to_owned(),
+        };
+        let json = serde_json::to_vec(&payload).expect("strings and numbers are JSON");
+        let signed = BASE64URL_NOPAD.encode(&json);
+        let tag = self.mac(&signed).finalize().into_bytes();
+        format!("{signed}.{}", HEXLOWER.encode(&tag))
     }
-    pub fn take(&mut self, _: &str, _: Family, _: Instant) -> Result<Claims, Refusal> {
-        Err(Refusal)
+
+    /// Takes a token, which is used up by that: ask last, when nothing else stands in the way of the connection.
+    ///
+    /// # Errors
+    /// See [`Refusal`]; a token that is refused is not used up.
+    pub fn take(&mut self, token: &str, family: Family, now: Instant) -> Result<Claims, Refusal> {
+        let Payload { aud, exp, jti } = self.verified(token).ok_or(Refusal::Foreign)?;
+        if aud != family {
+            return Err(Refusal::MadeFor(aud));
+        }
+        let second = self.second(now);
+        if second >= exp {
+            return Err(Refusal::Expired);
+        }
+        self.used.retain(|_, exp| second < *exp);
+        if self.used.contains_key(&jti) {
+            return Err(Refusal::Used);
+        }
+        // To forget a token instead would let it be used again.
+        if self.used.len() >= TOKENS_USED_MAX {
+            return Err(Refusal::Full);
+        }
+        self.used.insert(jti.clone(), exp);
+        Ok(Claims { id: jti })
+    }
+
+    /// Reads a token that this key signed; nothing else reaches a parser.
+    fn verified(&self, token: &str) -> Option<Payload> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let (signed, tag) = token.split_once('.')?;
+        let tag = HEXLOWER.decode(tag.as_bytes()).ok()?;
+        // In constant time, so that nobody finds the tag byte by byte.
+        self.mac(signed).verify_slice(&tag).ok()?;
+        let json = BASE64URL_NOPAD.decode(signed.as_bytes()).ok()?;
+        serde_json::from_slice(&json).ok()
+    }
+
+    fn mac(&self, signed: &str) -> Hmac<Sha256> {
+        self.keyed.clone().chain_update(signed)
+    }
+
+    fn second(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.made).as_secs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
+
+    fn tokens() -> (Tokens, Instant) {
+        let now = Instant::now();
+        (Tokens::new([7; 32], now), now)
+    }
+
+    fn id(text: &str) -> Result<Claims, Refusal> {
+        Ok(Claims { id: text.to_owned() })
+    }
+
+    #[test]
+    fn a_token_gives_its_id_once() {
+        let (mut tokens, now) = tokens();
+        let token = tokens.mint(Family::Client, ID, now);
+        assert_eq!(tokens.take(&token, Family::Client, now), id(ID));
+        for _ in 0..2 {
+            assert_eq!(tokens.take(&token, Family::Client, now), Err(Refusal::Used));
+        }
+        let other = tokens.mint(Family::Client, "other", now);
+        assert_eq!(tokens.take(&other, Family::Client, now), id("other"));
+    }
+
+    /// The form that the reference peer gives its tokens, held against an HMAC that was computed elsewhere.
+    #[test]
+    fn a_token_has_its_documented_form() {
+        let (tokens, now) = tokens();
+        let token = tokens.mint(Family::Call, "a", now + Duration::from_millis(9_999));
+        let (signed, tag) = token.split_once('.').expect("two parts");
+        let json = BASE64URL_NOPAD
+            .decode(signed.as_bytes())
+            .expect("base64url without padding");
+        assert_eq!(json, br#"{"aud":"ws","exp":309,"jti":"a"}"#);
+        assert_eq!(tag, "33280b8d0c40b4c1e502e9cd731377121bcf5535a3991cd1d2cbccf157094161");
+        // In a path, a query and a header it stands as it is.
+        assert!(
+            token
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        );
+    }
+
+    #[test]
+    fn a_token_is_good_for_300_seconds() {
+        let (mut tokens, made) = tokens();
+        let now = made + Duration::from_secs(1_000);
+        let [first, second] = ["first", "second"].map(|id| tokens.mint(Family::Call, id, now));
+        let at = |after_ms| now + Duration::from_millis(after_ms);
+        assert_eq!(tokens.take(&first, Family::Call, at(299_999)), id("first"));
+        assert_eq!(tokens.take(&second, Family::Call, at(300_000)), Err(Refusal::Expired));
+        // Once used and expired it is expired.
+        assert_eq!(tokens.take(&first, Family::Call, at(300_000)), Err(Refusal::Expired));
+    }
+
+    /// A refusal for any other reason does not use the token up.
+    #[test]
+    fn a_token_opens_only_the_family_that_it_was_made_for() {
+        let (mut tokens, now) = tokens();
+        for (made_for, other) in [(Family::Call, Family::Client), (Family::Client, Family::Call)] {
+            let token = tokens.mint(made_for, &format!("{made_for:?}"), now);
+            assert_eq!(tokens.take(&token, other, now), Err(Refusal::MadeFor(made_for)));
+            assert!(tokens.take(&token, made_for, now).is_ok());
+        }
+    }
+
+    /// Every byte counts: no other text opens what a token opens, so the memory of ids is a memory of texts.
+    #[test]
+    fn a_token_with_any_byte_changed_is_foreign() {
+        let (mut tokens, now) = tokens();
+        let token = tokens.mint(Family::Call, ID, now);
+        for at in 0..token.len() {
+            for other in "Aa0-_.=\u{e9}".chars().filter(|c| !token[at..].starts_with(*c)) {
+                let changed = format!("{}{other}{}", &token[..at], &token[at + 1..]);
+                assert_eq!(
+                    tokens.take(&changed, Family::Call, now),
+                    Err(Refusal::Foreign),
+                    "{changed}"
+                );
+            }
+            assert_eq!(tokens.take(&token[..at], Family::Call, now), Err(Refusal::Foreign));
+        }
+        for text in [
+            "",
+            ".",
+            "..",
+            &token.to_uppercase(),
+            &format!("{token}\n"),
+            &format!(" {token}"),
+            &format!("{token}.{token}"),
+        ] {
+            assert_eq!(tokens.take(text, Family::Call, now), Err(Refusal::Foreign), "{text}");
+        }
+        let mut elsewhere = Tokens::new([8; 32], now);
+        assert_eq!(elsewhere.take(&token, Family::Call, now), Err(Refusal::Foreign));
+        assert!(
+            tokens.take(&token, Family::Call, now).is_ok(),
+            "none of that used it up"
+        );
+    }
+
+    /// What is too long is refused whoever signed it; the tokens of sessions are far from that.
+    #[test]
+    fn a_token_has_a_length_at_most() {
+        let (mut tokens, now) = tokens();
+        let of_length = |bytes: usize| {
+            let ids = (1..).map(|length| "x".repeat(length));
+            let mut made = ids.map(|id| tokens.mint(Family::Client, &id, now));
+            made.find(|token| token.len() >= bytes)
+                .expect("a longer id makes a longer token")
+        };
+        let (fits, too_long) = (of_length(TOKEN_BYTES_MAX - 1), of_length(TOKEN_BYTES_MAX + 1));
+        assert!(fits.len() <= TOKEN_BYTES_MAX && too_long.len() > TOKEN_BYTES_MAX);
+        assert!(tokens.take(&fits, Family::Client, now).is_ok());
+        assert_eq!(tokens.take(&too_long, Family::Client, now), Err(Refusal::Foreign));
+
+        let in_a_century = now + Duration::from_secs(100 * 365 * 86_400);
+        let token = tokens.mint(Family::Client, ID, in_a_century);
+        assert_eq!(tokens.take(&token, Family::Client, in_a_century), id(ID));
+    }
+
+    #[test]
+    fn the_memory_of_used_tokens_has_an_end_and_forgets_only_what_is_expired() {
+        let (mut tokens, now) = tokens();
+        let last = now + Duration::from_secs(10);
+        let first = tokens.mint(Family::Call, "first", now);
+        assert!(tokens.take(&first, Family::Call, now).is_ok());
+        for id in 1..TOKENS_USED_MAX {
+            let token = tokens.mint(Family::Call, &id.to_string(), last);
+            assert!(tokens.take(&token, Family::Call, last).is_ok(), "{id}");
+        }
+        let more = tokens.mint(Family::Call, "more", last);
+        assert_eq!(tokens.take(&more, Family::Call, last), Err(Refusal::Full));
+        assert_eq!(tokens.take(&first, Family::Call, last), Err(Refusal::Used));
+        let first_expires = now + TOKEN_LIFE;
+        assert_eq!(tokens.take(&more, Family::Call, first_expires), id("more"));
+        assert_eq!(tokens.used.len(), TOKENS_USED_MAX);
+    }
+
+    #[test]
+    fn no_debug_form_shows_the_key_or_a_token() {
+        let (tokens, now) = tokens();
+        let token = tokens.mint(Family::Call, ID, now);
+        let shown = format!("{tokens:?} {:?} {}", Refusal::Foreign, Refusal::Foreign);
+        assert!(shown.starts_with("Tokens { used: 0, .. }"), "{shown}");
+        assert!(!shown.contains(&token) && !shown.contains("7, 7"));
     }
 }
