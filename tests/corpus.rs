@@ -61,3 +61,8 @@ fn offer_bodies() {
 fn protobuf_frames() {
     replay("corpus/frames", entries::frames);
 }
+
+#[test]
+fn tokens() {
+    replay("corpus/token", entries::token);
+}

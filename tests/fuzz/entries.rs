@@ -13,6 +13,7 @@ use edge_runner::proto::crypto;
 use edge_runner::proto::frames::{self, Frame};
 use edge_runner::proto::offer::{Candidates, Offer};
 use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
+use edge_runner::proto::token::{Family, Refusal, Tokens};
 use str0m::change::SdpOffer;
 use str0m::crypto::CryptoProvider;
 use str0m::{Candidate, Rtc};
@@ -134,5 +135,19 @@ pub fn frames(bytes: &[u8]) {
         }
         Ok(Frame::Message(text)) => assert_eq!(frames::decode(frames::message(&text).into()), Ok(Frame::Message(text))),
         _ => {}
+    }
+}
+
+/// A token that is taken is, byte for byte, one that was made here, and is not taken twice. The corpus has some of this key.
+pub fn token(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let now = Instant::now();
+    let mut tokens = Tokens::new([7; 32], now);
+    for family in [Family::Call, Family::Client] {
+        if let Ok(claims) = tokens.take(&text, family, now) {
+            assert!(text.len() <= limits::TOKEN_BYTES_MAX);
+            assert_eq!(tokens.mint(family, &claims.id, now), text);
+            assert_eq!(tokens.take(&text, family, now), Err(Refusal::Used));
+        }
     }
 }
