@@ -159,3 +159,202 @@ fn bland(text: &str) -> String {
     let words = words.collect::<Vec<String>>().join(" ");
     words.chars().take(REST_REASON_CHARS_MAX).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    fn telephony() -> Telephony {
+        let account = |id: &str, token: &str| {
+            Some(Account {
+                id: id.into(),
+                token: Secret::new(token),
+            })
+        };
+        Telephony {
+            a: account("AC01", "a-token"),
+            b_key: Some(Secret::new("b-key")),
+            c: account("MA01", "c-token"),
+            ..Telephony::default()
+        }
+    }
+
+    fn parts(provider: Provider, id: &str) -> (&'static str, String, String, Option<(&'static str, String)>) {
+        let request = request(provider, id, &telephony()).expect("something to hang up");
+        let authorization = request.authorization.expect("a credential").expose().to_owned();
+        let body = request.body.map(|body| {
+            let text = String::from_utf8(body.bytes).expect("text");
+            (body.content_type, text)
+        });
+        (request.method.name(), request.url, authorization, body)
+    }
+
+    /// R-033, R-034, R-035, R-038, R-087: one request per provider, as its API wants it.
+    #[test]
+    fn every_provider_is_asked_in_its_own_way() {
+        assert_eq!(
+            parts(Provider::A, "CA01"),
+            (
+                "POST",
+                "https://api.twilio.com/2010-04-01/Accounts/AC01/Calls/CA01.json".into(),
+                "Basic QUMwMTphLXRva2Vu".into(),
+                Some(("application/x-www-form-urlencoded", "Status=completed".into())),
+            )
+        );
+        assert_eq!(
+            parts(Provider::B, "v3:abcDEF123-_"),
+            (
+                "POST",
+                "https://api.telnyx.com/v2/calls/v3:abcDEF123-_/actions/hangup".into(),
+                "Bearer b-key".into(),
+                Some(("application/json", "{}".into())),
+            )
+        );
+        assert_eq!(
+            parts(Provider::C, "0f0e-01"),
+            (
+                "DELETE",
+                "https://api.plivo.com/v1/Account/MA01/Call/0f0e-01/".into(),
+                "Basic TUEwMTpjLXRva2Vu".into(),
+                None,
+            )
+        );
+    }
+
+    /// R-036, R-038: provider d has no hang-up, and without credentials there is none for anybody.
+    #[test]
+    fn without_credentials_nothing_is_hung_up() {
+        assert_eq!(request(Provider::D, "c-0001", &telephony()), None);
+        for provider in [Provider::A, Provider::B, Provider::C, Provider::D] {
+            assert_eq!(request(provider, "CA01", &Telephony::default()), None);
+        }
+        let mut nameless = telephony();
+        for account in [&mut nameless.a, &mut nameless.c] {
+            account.as_mut().expect("an account").id = String::new();
+        }
+        assert_eq!(request(Provider::A, "CA01", &nameless), None);
+        assert_eq!(request(Provider::C, "CA01", &nameless), None);
+    }
+
+    /// Provider c would hang up every call of the account if the id vanished from the path. The id is a peer's word.
+    #[test]
+    fn an_id_cannot_leave_its_place_in_the_path() {
+        let long = "x".repeat(HANG_UP_ID_BYTES_MAX + 1);
+        let refused = [
+            "", " ", "\t\r\n", ".", "..", " .. ", "/", "x/..", "x/../", "../x", "x\\..", "x//y", &long,
+        ];
+        for provider in [Provider::A, Provider::B, Provider::C] {
+            for id in refused {
+                assert_eq!(request(provider, id, &telephony()), None, "{id:?}");
+            }
+            assert!(request(provider, &long[1..], &telephony()).is_some());
+        }
+        assert!(parts(Provider::C, "a/b?c#d e").1.ends_with("/Call/a%2Fb%3Fc%23d%20e/"));
+        assert!(parts(Provider::C, "%2e%2e").1.ends_with("/Call/%252e%252e/"));
+        assert!(
+            parts(Provider::C, "1\r\nHost: x")
+                .1
+                .ends_with("/Call/1%0D%0AHost:%20x/")
+        );
+    }
+
+    #[test]
+    fn success_and_calls_that_are_over_are_the_same_good_end() {
+        let is = |provider, status, body: &str, wanted: Verdict| {
+            assert_eq!(verdict(provider, status, body.as_bytes()), wanted, "{status} {body}");
+        };
+        is(Provider::A, 200, r#"{"status":"completed"}"#, Verdict::Done);
+        is(Provider::B, 200, r#"{"data":{"result":"ok"}}"#, Verdict::Done);
+        is(Provider::C, 204, "", Verdict::Done);
+        is(Provider::A, 404, r#"{"code":20404,"status":404}"#, Verdict::AlreadyOver);
+        is(Provider::A, 400, r#"{"code":21220,"status":400}"#, Verdict::AlreadyOver);
+        is(
+            Provider::B,
+            422,
+            r#"{"errors":[{"code":"10015"},{"code":"90018"}]}"#,
+            Verdict::AlreadyOver,
+        );
+        is(Provider::B, 404, "", Verdict::AlreadyOver);
+        is(Provider::C, 404, "not found", Verdict::AlreadyOver);
+    }
+
+    /// The codes mean what they mean at their own provider only.
+    #[test]
+    fn other_answers_are_refusals_or_stumbles() {
+        for (provider, status, body) in [
+            (Provider::A, 400, r#"{"code":20001}"#),
+            (Provider::B, 400, r#"{"code":21220}"#),
+            (Provider::A, 422, r#"{"errors":[{"code":"90018"}]}"#),
+            (Provider::B, 422, r#"{"errors":[{"code":"90015"}]}"#),
+            (Provider::B, 422, "<html>"),
+            (Provider::A, 401, ""),
+            (Provider::C, 403, "[]"),
+            (Provider::C, 302, ""),
+        ] {
+            let verdict = verdict(provider, status, body.as_bytes());
+            assert!(matches!(verdict, Verdict::Refused(_)), "{status} {body}: {verdict:?}");
+        }
+        for status in [408, 429, 500, 502, 503, 599] {
+            for provider in [Provider::A, Provider::B, Provider::C] {
+                let verdict = verdict(provider, status, b"\xff{");
+                assert!(matches!(verdict, Verdict::Retry(_)), "{status}: {verdict:?}");
+            }
+        }
+    }
+
+    fn words(status: u16, body: &str) -> String {
+        match verdict(Provider::A, status, body.as_bytes()) {
+            Verdict::Refused(words) | Verdict::Retry(words) => words,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_words_say_what_to_look_at() {
+        assert_eq!(
+            words(401, r#"{"code":20003,"message":"Authenticate","status":401}"#),
+            "status 401, the provider does not take the credentials, code 20003: Authenticate"
+        );
+        assert_eq!(
+            words(
+                422,
+                r#"{"errors":[{"code":"90015","title":"Invalid Call Control ID"}]}"#
+            ),
+            "status 422, code 90015: Invalid Call Control ID"
+        );
+        assert_eq!(
+            words(400, r#"{"api_id":"x","error":"bad request"}"#),
+            "status 400: bad request"
+        );
+        assert_eq!(words(429, "slow down"), "status 429, too many requests");
+        assert_eq!(words(307, ""), "status 307, a redirect, which is not followed");
+    }
+
+    /// R-087: neither keys nor ids nor phone numbers get into the log, even when a provider repeats them.
+    #[test]
+    fn the_words_hold_no_number_and_no_key() {
+        let told = words(
+            400,
+            r#"{"code":15550001111,"message":"Call CA00000000000000000000000000000001 from +1 (555) 000-1111 with\nBasic QUMwMTphLXRva2VuYS10b2tlbg== failed\u0007"}"#,
+        );
+        assert_eq!(
+            told,
+            "status 400: Call \u{2026} from +# (###) ###-#### with Basic \u{2026} failed"
+        );
+        let long = format!(r#"{{"message":"{}"}}"#, "word ".repeat(1000));
+        assert_eq!(
+            words(400, &long).chars().count(),
+            "status 400: ".len() + REST_REASON_CHARS_MAX
+        );
+        let limit = "w".repeat(REST_REASON_WORD_CHARS_MAX);
+        assert_eq!(
+            words(400, &format!(r#"{{"message":"{limit}"}}"#)),
+            format!("status 400: {limit}")
+        );
+        assert_eq!(
+            words(400, &format!(r#"{{"message":"{limit}w"}}"#)),
+            "status 400: \u{2026}"
+        );
+    }
+}

@@ -315,3 +315,6 @@ fn with_and_without_port(url: &str) -> [String; 3] {
         format!("{scheme}://{host}:{port}{path}"),
     ]
 }
+
+#[cfg(test)]
+mod tests;

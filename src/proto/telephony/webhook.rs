@@ -97,3 +97,125 @@ fn escaped(text: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    const URL: &str = "wss://bots.example.net/ws";
+
+    fn markup(provider: Provider, url: &str, form: &str) -> String {
+        let reply = reply(provider, url, form.as_bytes());
+        assert_eq!(reply.content_type, "application/xml");
+        reply.body
+    }
+
+    /// R-046, R-047: what the reference answers, to the byte.
+    #[test]
+    fn the_markup_is_that_of_the_reference() {
+        assert_eq!(
+            markup(Provider::A, URL, ""),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Connect>
+    <Stream url="wss://bots.example.net/ws"></Stream>
+  </Connect>
+</Response>"#
+        );
+        assert_eq!(
+            markup(Provider::B, URL, ""),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Connect>
+    <Stream url="wss://bots.example.net/ws" bidirectionalMode="rtp"></Stream>
+  </Connect>
+</Response>"#
+        );
+        assert_eq!(
+            markup(Provider::C, URL, ""),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Stream bidirectional="true" keepCallAlive="true" contentType="audio/x-mulaw;rate=8000">wss://bots.example.net/ws</Stream>
+</Response>"#
+        );
+    }
+
+    /// R-036, R-046: provider d takes JSON with the address under `url`, and a person reads the rest.
+    #[test]
+    fn provider_d_gets_json() {
+        let reply = reply(Provider::D, URL, b"CallSid=1");
+        assert_eq!(reply.content_type, "application/json");
+        let body: Value = serde_json::from_str(&reply.body).expect("JSON");
+        assert_eq!(body["url"], URL);
+        assert_eq!(body["websocket_url"], URL);
+        for text in ["error", "note"] {
+            assert!(body[text].as_str().is_some_and(|text| !text.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_token_is_in_the_path() {
+        assert_eq!(socket_url("bots.example.net", None), URL);
+        let url = socket_url("bots.example.net:8443", Some("eyJ9.0a"));
+        assert_eq!(url, "wss://bots.example.net:8443/ws/eyJ9.0a");
+        assert!(markup(Provider::A, &url, "").contains(&format!("<Stream url=\"{url}\"></Stream>")));
+        assert!(markup(Provider::C, &url, "").contains(&format!(">{url}</Stream>")));
+    }
+
+    /// The stream of provider a does not tell who calls; the parameters come back in its `start`.
+    #[test]
+    fn caller_and_callee_go_along_at_provider_a() {
+        let form = "CallSid=CA01&From=%2B15550001111&CallStatus=ringing&To=%2B15550002222";
+        assert_eq!(
+            markup(Provider::A, URL, form),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Connect>
+    <Stream url="wss://bots.example.net/ws">
+      <Parameter name="from_number" value="+15550001111"/>
+      <Parameter name="to_number" value="+15550002222"/>
+    </Stream>
+  </Connect>
+</Response>"#
+        );
+        let only_to = markup(Provider::A, URL, "From=&To=client%3Aann");
+        assert!(only_to.contains("ws\">\n      <Parameter name=\"to_number\" value=\"client:ann\"/>\n    </Stream>"));
+        for provider in [Provider::B, Provider::C] {
+            assert_eq!(markup(provider, URL, form), markup(provider, URL, ""));
+        }
+    }
+
+    /// A form without numbers, with ones that are too long, or that is none, gives the plain template.
+    #[test]
+    fn other_forms_change_nothing() {
+        let plain = markup(Provider::A, URL, "");
+        let limit = "5".repeat(CALLER_BYTES_MAX);
+        for form in [
+            "From=&To=",
+            "from=1&to=2",
+            r#"{"From":"1"}"#,
+            "%%%&&=",
+            &format!("From={limit}5"),
+        ] {
+            assert_eq!(markup(Provider::A, URL, form), plain);
+        }
+        assert!(markup(Provider::A, URL, &format!("From={limit}")).contains(&limit));
+    }
+
+    /// Neither the caller's number nor the host can write markup of their own.
+    #[test]
+    fn markup_cannot_be_smuggled_in() {
+        let body = markup(Provider::A, URL, "From=%22%2F%3E%3CDial%3E%261%00%0A%27&To=");
+        assert!(
+            body.contains("value=\"&quot;/&gt;&lt;Dial&gt;&amp;1&apos;\"/>"),
+            "{body}"
+        );
+        let hostile = socket_url("h\"><Hangup/>&", None);
+        for provider in [Provider::A, Provider::B, Provider::C] {
+            let body = markup(provider, &hostile, "");
+            assert!(body.contains("wss://h&quot;&gt;&lt;Hangup/&gt;&amp;/ws"), "{body}");
+            assert!(!body.contains("<Hangup"));
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! Signatures made by hand of the providers' rules (vectors of the fact sheet, section 9), each also with one thing changed.
+
+use ring::signature::{Ed25519KeyPair, KeyPair};
+
+use super::*;
+use crate::config::Account;
+
+const NOW_S: u64 = 1_795_252_753;
+
+fn account(token: &str) -> Option<Account> {
+    Some(Account {
+        id: "AC01".into(),
+        token: Secret::new(token),
+    })
+}
+
+/// A request by its headers; names in lower case.
+#[derive(Clone)]
+struct Sent {
+    url: String,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+}
+
+impl Sent {
+    fn new(url: &str, headers: &[(&'static str, &str)], body: &[u8]) -> Self {
+        Sent {
+            url: url.into(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect(),
+            body: body.to_vec(),
+        }
+    }
+
+    fn with(&self, name: &'static str, value: &str) -> Self {
+        let mut changed = self.clone();
+        changed.headers.retain(|(other, _)| *other != name);
+        changed.headers.push((name, value.to_owned()));
+        changed
+    }
+
+    fn without(&self, name: &str) -> Self {
+        let mut changed = self.clone();
+        changed.headers.retain(|(other, _)| *other != name);
+        changed
+    }
+
+    fn at(&self, url: &str) -> Self {
+        Sent {
+            url: url.into(),
+            ..self.clone()
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn verify(&self, provider: Provider, telephony: &Telephony) -> Result<Standing, Wrong> {
+        self.verify_at(provider, telephony, NOW_S)
+    }
+
+    fn verify_at(&self, provider: Provider, telephony: &Telephony, now_s: u64) -> Result<Standing, Wrong> {
+        let webhook = Webhook {
+            url: &self.url,
+            header: &|name| self.header(name),
+            body: &self.body,
+        };
+        verify(provider, telephony, &webhook, now_s)
+    }
+
+    /// Flips one bit in every byte of the body in turn, and in every character of the headers.
+    fn each_flipped(&self) -> Vec<Self> {
+        let mut all = Vec::new();
+        for at in 0..self.body.len() {
+            let mut changed = self.clone();
+            changed.body[at] ^= 1;
+            all.push(changed);
+        }
+        for (header, (name, value)) in self.headers.iter().enumerate() {
+            if *name == "content-type" {
+                continue;
+            }
+            for at in 0..value.len() {
+                let mut changed = self.clone();
+                let mut bytes = value.clone().into_bytes();
+                bytes[at] ^= 1;
+                changed.headers[header].1 = String::from_utf8(bytes).expect("ASCII stays ASCII");
+                all.push(changed);
+            }
+        }
+        all
+    }
+}
+
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded; charset=UTF-8");
+
+fn a_telephony() -> Telephony {
+    Telephony {
+        a: account("12345"),
+        ..Telephony::default()
+    }
+}
+
+fn a_webhook() -> Sent {
+    Sent::new(
+        "https://bots.example.net/?x=1",
+        &[FORM, (A_SIGNATURE, "Je6A1DWCb/yHrzlhDUI00JGnKx8=")],
+        b"To=%2B15550002222&From=%2B15550001111&CallStatus=ringing&CallSid=CA0123456789abcdef0123456789abcdef",
+    )
+}
+
+/// Signs as provider a does; the vector below shows that this is the same.
+fn a_sign(message: &str) -> String {
+    let mut mac = Hmac::<Sha1>::new_from_slice(b"12345").expect("a key");
+    mac.update(message.as_bytes());
+    BASE64.encode(&mac.finalize().into_bytes())
+}
+
+#[test]
+fn provider_a_signs_url_and_form() {
+    let sent = a_webhook();
+    assert_eq!(sent.verify(Provider::A, &a_telephony()), Ok(Standing::Verified));
+    for changed in sent.each_flipped() {
+        let outcome = changed.verify(Provider::A, &a_telephony());
+        assert!(outcome.is_err(), "{:?} {:?}", changed.headers, changed.body);
+    }
+    let other = Telephony {
+        a: account("12346"),
+        ..Telephony::default()
+    };
+    for outcome in [
+        sent.verify(Provider::A, &other),
+        sent.at("https://other.example.net/?x=1")
+            .verify(Provider::A, &a_telephony()),
+        sent.at("https://bots.example.net/?x=2")
+            .verify(Provider::A, &a_telephony()),
+        sent.at("http://bots.example.net/?x=1")
+            .verify(Provider::A, &a_telephony()),
+    ] {
+        assert!(
+            matches!(
+                outcome,
+                Err(Wrong::Foreign {
+                    header: A_SIGNATURE,
+                    ..
+                })
+            ),
+            "{outcome:?}"
+        );
+    }
+    let unsigned = sent.without(A_SIGNATURE).verify(Provider::A, &a_telephony());
+    assert_eq!(unsigned, Err(Wrong::Missing { header: A_SIGNATURE }));
+    let odd = sent.with(A_SIGNATURE, "no base64!").verify(Provider::A, &a_telephony());
+    assert_eq!(odd, Err(Wrong::Malformed { header: A_SIGNATURE }));
+    let empty = sent.with(A_SIGNATURE, "").verify(Provider::A, &a_telephony());
+    assert!(matches!(empty, Err(Wrong::Foreign { .. })));
+}
+
+/// The port of the scheme may be written or not, on either side; another port may be left out.
+#[test]
+fn provider_a_may_name_the_default_port_or_not() {
+    let sent = a_webhook();
+    for url in [
+        "https://bots.example.net:443/?x=1",
+        "https://bots.example.net:8443/?x=1",
+    ] {
+        assert_eq!(
+            sent.at(url).verify(Provider::A, &a_telephony()),
+            Ok(Standing::Verified),
+            "{url}"
+        );
+    }
+    for signed in ["https://h.example:443/ab", "https://h.example/ab"] {
+        let sent = Sent::new("https://h.example/ab", &[(A_SIGNATURE, &a_sign(signed))], b"");
+        assert_eq!(
+            sent.verify(Provider::A, &a_telephony()),
+            Ok(Standing::Verified),
+            "{signed}"
+        );
+    }
+    let [_, without, with] = with_and_without_port("wss://[2001:db8::1]:80/ws?a=:1");
+    assert_eq!(without, "wss://[2001:db8::1]/ws?a=:1");
+    assert_eq!(with, "wss://[2001:db8::1]:443/ws?a=:1");
+    let [_, without, with] = with_and_without_port("http://[2001:db8::1]?a");
+    assert_eq!(
+        (without.as_str(), with.as_str()),
+        ("http://[2001:db8::1]?a", "http://[2001:db8::1]:80?a")
+    );
+}
+
+/// Empty values count, repeated pairs count once, and capital letters come before small ones.
+#[test]
+fn provider_a_sorts_its_parameters() {
+    let url = "https://h.example/";
+    let signature = a_sign("https://h.example/BetaEmptyalpha1alpha2");
+    let sent = Sent::new(
+        url,
+        &[FORM, (A_SIGNATURE, &signature)],
+        b"alpha=2&Empty=&alpha=1&Beta=&alpha=2",
+    );
+    assert_eq!(sent.verify(Provider::A, &a_telephony()), Ok(Standing::Verified));
+}
+
+/// A body that is no form is covered by its hash in the query, and by nothing else.
+#[test]
+fn provider_a_signs_json_by_its_hash() {
+    let body = br#"{"CallSid":"CA01"}"#;
+    let hash = HEXLOWER_PERMISSIVE.encode(&Sha256::digest(body));
+    let url = format!("https://h.example/?bodySHA256={hash}");
+    let json = ("content-type", "application/json");
+    let sent = Sent::new(&url, &[json, (A_SIGNATURE, &a_sign(&url))], body);
+    assert_eq!(sent.verify(Provider::A, &a_telephony()), Ok(Standing::Verified));
+    for changed in sent.each_flipped() {
+        assert!(changed.verify(Provider::A, &a_telephony()).is_err());
+    }
+    let other_hash = url.replace(&hash, &"0".repeat(64));
+    let sent = Sent::new(&other_hash, &[json, (A_SIGNATURE, &a_sign(&other_hash))], body);
+    let outcome = sent.verify(Provider::A, &a_telephony());
+    assert_eq!(outcome, Err(Wrong::ForeignBody { header: A_SIGNATURE }));
+    // Signed without a hash: the body could be anybody's.
+    let bare = "https://h.example/";
+    let sent = Sent::new(bare, &[json, (A_SIGNATURE, &a_sign(bare))], body);
+    assert!(sent.verify(Provider::A, &a_telephony()).is_err());
+}
+
+#[test]
+fn a_key_of_its_own_is_told_from_a_wrong_token() {
+    let sent = a_webhook().with(A_SETTINGS, "key=k1,algorithm=HMAC_SHA256");
+    assert_eq!(sent.verify(Provider::A, &a_telephony()), Ok(Standing::Verified));
+    let other = sent.with(A_SIGNATURE, &a_sign("something else"));
+    assert_eq!(other.verify(Provider::A, &a_telephony()), Err(Wrong::OtherKey));
+}
+
+/// Provider a signs the upgrade of its media socket too, with or without a slash at the end.
+#[test]
+fn an_upgrade_is_verified_when_it_is_signed() {
+    let telephony = a_telephony();
+    let url = "wss://bots.example.net/ws";
+    let signature = "lSY1FtgclpU49kSp82uKi0xxgCg=".to_owned();
+    let sent = |signature: &str| Sent::new(url, &[(A_SIGNATURE, signature)], b"");
+    let check = |sent: &Sent, url: &str| verify_upgrade(&telephony, url, &|name| sent.header(name));
+    assert_eq!(check(&sent(&signature), url), Ok(Standing::Verified));
+    assert_eq!(
+        check(&sent(&signature), "wss://bots.example.net/ws/"),
+        Ok(Standing::Verified)
+    );
+    assert_eq!(
+        check(&sent(&a_sign("wss://bots.example.net/ws/")), url),
+        Ok(Standing::Verified)
+    );
+    for changed in sent(&signature).each_flipped() {
+        assert!(check(&changed, url).is_err());
+    }
+    let with_token = check(&sent(&signature), "wss://bots.example.net/ws/secret-token");
+    let words = with_token.expect_err("another URL").to_string();
+    assert!(
+        words.contains("wss://bots.example.net/ws") && !words.contains("secret-token"),
+        "{words}"
+    );
+    // Other providers come to the same path, and sign nothing there.
+    assert_eq!(check(&sent("").without(A_SIGNATURE), url), Ok(Standing::NotChecked));
+    let nobody = Telephony::default();
+    let outcome = verify_upgrade(&nobody, url, &|name| (name == A_SIGNATURE).then_some("x"));
+    assert_eq!(outcome, Ok(Standing::NotChecked));
+}
+
+fn b_telephony() -> Telephony {
+    let key = BASE64
+        .decode(b"A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=")
+        .expect("base64");
+    Telephony {
+        b_public_key: Some(key.try_into().expect("32 bytes")),
+        ..Telephony::default()
+    }
+}
+
+fn b_webhook() -> Sent {
+    Sent::new(
+        "https://bots.example.net/",
+        &[
+            (
+                B_SIGNATURE,
+                "6vQbSw1ec3XKkTWjYEm9jwrmUYtfDfEfXt/Tr2fMADeT3S37QTpsgTcOP0xDRkfZY54COCLkUmuoozgHZ0+7Ag==",
+            ),
+            (B_TIMESTAMP, "1795252753"),
+        ],
+        br#"{"data":{"event_type":"call.initiated"}}"#,
+    )
+}
+
+#[test]
+fn provider_b_signs_time_and_body() {
+    let sent = b_webhook();
+    assert_eq!(sent.verify(Provider::B, &b_telephony()), Ok(Standing::Verified));
+    for changed in sent.each_flipped() {
+        assert!(changed.verify(Provider::B, &b_telephony()).is_err());
+    }
+    let elsewhere = sent.at("https://other.example.net/ignored");
+    assert_eq!(elsewhere.verify(Provider::B, &b_telephony()), Ok(Standing::Verified));
+    for header in [B_SIGNATURE, B_TIMESTAMP] {
+        let outcome = sent.without(header).verify(Provider::B, &b_telephony());
+        assert_eq!(outcome, Err(Wrong::Missing { header }));
+        let outcome = sent.with(header, "-?").verify(Provider::B, &b_telephony());
+        assert_eq!(outcome, Err(Wrong::Malformed { header }));
+    }
+    let mut other = b_telephony();
+    other.b_public_key = Some([7; 32]);
+    let outcome = sent.verify(Provider::B, &other);
+    assert_eq!(outcome, Err(Wrong::ForeignBody { header: B_SIGNATURE }));
+}
+
+#[test]
+fn provider_b_is_believed_for_five_minutes() {
+    let sent = b_webhook();
+    let limit = SIGNATURE_AGE_MAX_S;
+    for now_s in [NOW_S - limit, NOW_S, NOW_S + limit] {
+        let outcome = sent.verify_at(Provider::B, &b_telephony(), now_s);
+        assert_eq!(outcome, Ok(Standing::Verified));
+    }
+    for now_s in [NOW_S - limit - 1, NOW_S + limit + 1] {
+        let outcome = sent.verify_at(Provider::B, &b_telephony(), now_s);
+        assert_eq!(outcome, Err(Wrong::Stale { off_s: limit + 1 }));
+    }
+    assert!(sent.verify_at(Provider::B, &b_telephony(), 0).is_err());
+    assert!(sent.verify_at(Provider::B, &b_telephony(), u64::MAX).is_err());
+}
+
+/// Provider b signs calls that arrive as forms (TeXML) in the same way, an empty body included.
+#[test]
+fn provider_b_signs_any_body() {
+    let seed: Vec<u8> = (0..32).collect();
+    let pair = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed");
+    let key = b_telephony().b_public_key.expect("a key");
+    assert_eq!(pair.public_key().as_ref(), key);
+    for body in [&b""[..], b"CallSid=1&From=%2B1", &[0xff, 0x00]] {
+        let message = [b"1795252753|", body].concat();
+        let signature = BASE64.encode(pair.sign(&message).as_ref());
+        let sent = Sent::new("", &[(B_SIGNATURE, &signature), (B_TIMESTAMP, "1795252753")], body);
+        assert_eq!(sent.verify(Provider::B, &b_telephony()), Ok(Standing::Verified));
+    }
+}
+
+fn c_telephony() -> Telephony {
+    Telephony {
+        c: account("plivo-token"),
+        ..Telephony::default()
+    }
+}
+
+fn c_webhook(url: &str, signature: &str) -> Sent {
+    Sent::new(
+        url,
+        &[FORM, (C_SIGNATURE, signature), (C_NONCE, "05429567804466091622")],
+        b"To=15550002222&CallUUID=7b1f&From=15550001111",
+    )
+}
+
+const C_URL: &str = "https://bots.example.net/";
+const C_GOOD: &str = "rDIEqv1z2xHyti6VisbP5qPDw6tQBuOVkvSbCm0bGpg=";
+
+#[test]
+fn provider_c_signs_url_form_and_nonce() {
+    let with_query = c_webhook(
+        "https://bots.example.net/?b=2&a=1",
+        "QlSXbTMp728cnoWxOkc9Lj5J0RJcFqQJA7Wo7NyYVu4=",
+    );
+    for sent in [c_webhook(C_URL, C_GOOD), with_query] {
+        assert_eq!(sent.verify(Provider::C, &c_telephony()), Ok(Standing::Verified));
+        for changed in sent.each_flipped() {
+            assert!(
+                changed.verify(Provider::C, &c_telephony()).is_err(),
+                "{:?}",
+                changed.headers
+            );
+        }
+        let elsewhere = sent
+            .at("https://other.example.net/")
+            .verify(Provider::C, &c_telephony());
+        assert!(matches!(
+            elsewhere,
+            Err(Wrong::Foreign {
+                header: C_SIGNATURE,
+                ..
+            })
+        ));
+    }
+    let sent = c_webhook(C_URL, C_GOOD);
+    for header in [C_SIGNATURE, C_NONCE] {
+        let outcome = sent.without(header).verify(Provider::C, &c_telephony());
+        assert_eq!(outcome, Err(Wrong::Missing { header }));
+    }
+}
+
+/// While tokens change, a header lists a signature for each; the main account's is in a header of its own.
+#[test]
+fn provider_c_may_send_several_signatures() {
+    let other = "AAAAqv1z2xHyti6VisbP5qPDw6tQBuOVkvSbCm0bGpg=";
+    for list in [
+        format!("{other},{C_GOOD}"),
+        format!("{C_GOOD},{other}"),
+        format!("not base64, {C_GOOD} ,,"),
+        format!("{}{C_GOOD}", format!("{other},").repeat(SIGNATURES_MAX - 1)),
+    ] {
+        let sent = c_webhook(C_URL, &list);
+        assert_eq!(
+            sent.verify(Provider::C, &c_telephony()),
+            Ok(Standing::Verified),
+            "{list}"
+        );
+    }
+    for list in [
+        format!("{other},{other}"),
+        format!("{}{C_GOOD}", format!("{other},").repeat(SIGNATURES_MAX)),
+        String::new(),
+    ] {
+        assert!(
+            c_webhook(C_URL, &list).verify(Provider::C, &c_telephony()).is_err(),
+            "{list}"
+        );
+    }
+    let main = c_webhook(C_URL, other).with(C_MAIN_SIGNATURE, C_GOOD);
+    assert_eq!(main.verify(Provider::C, &c_telephony()), Ok(Standing::Verified));
+    let only_main = main.without(C_SIGNATURE);
+    assert_eq!(only_main.verify(Provider::C, &c_telephony()), Ok(Standing::Verified));
+}
+
+/// Bases as the provider's own validator builds them.
+#[test]
+fn the_base_of_provider_c_has_its_marks_where_they_belong() {
+    let base = |query, body: &str| c_base("https://h/p", query, body.as_bytes());
+    assert_eq!(base(None, ""), "https://h/p");
+    assert_eq!(base(Some("b=2&a=1&a=0"), ""), "https://h/p?a=0&a=1&b=2");
+    assert_eq!(base(None, "b=%2B2&a="), "https://h/p?ab+2");
+    assert_eq!(base(Some("q=%20"), "b=2&a=1"), "https://h/p?q= .a1b2");
+    assert_eq!(base(Some(""), ""), "https://h/p");
+}
+
+/// Credentials and the wish to verify decide, and whoever asks can tell the difference.
+#[test]
+fn nothing_is_checked_without_a_credential_or_the_wish() {
+    let forged = Sent::new("https://bots.example.net/", &[], b"From=1");
+    let full = Telephony {
+        a: account("12345"),
+        b_public_key: b_telephony().b_public_key,
+        c: account("plivo-token"),
+        ..Telephony::default()
+    };
+    for provider in [Provider::A, Provider::B, Provider::C] {
+        let nothing = forged.verify(provider, &Telephony::default());
+        assert_eq!(nothing, Ok(Standing::NotChecked));
+        assert!(forged.verify(provider, &full).is_err());
+        let unwanted = Telephony {
+            verify_webhooks: false,
+            ..full.clone()
+        };
+        assert_eq!(forged.verify(provider, &unwanted), Ok(Standing::NotChecked));
+    }
+    assert_eq!(forged.verify(Provider::D, &full), Ok(Standing::NotChecked));
+}
+
+/// The words for the log name the address, since a wrong `--proxy` is the usual fault, but neither query nor form.
+#[test]
+fn a_refusal_names_the_address_and_no_more() {
+    let sent = a_webhook().at("https://wrong.example.net/?x=secret");
+    let words = sent
+        .verify(Provider::A, &a_telephony())
+        .expect_err("a wrong host")
+        .to_string();
+    assert!(
+        words.contains("https://wrong.example.net/;") && words.contains("--proxy"),
+        "{words}"
+    );
+    for secret in ["secret", "5550001111", "12345", "Je6A1"] {
+        assert!(!words.contains(secret), "{words}");
+    }
+    let sent = c_webhook("https://wrong.example.net/?x=secret", C_GOOD);
+    let words = sent
+        .verify(Provider::C, &c_telephony())
+        .expect_err("a wrong host")
+        .to_string();
+    assert!(
+        words.contains("https://wrong.example.net/;") && !words.contains("secret"),
+        "{words}"
+    );
+}
