@@ -134,9 +134,10 @@ pub fn for_log(path: &str) -> &str {
 
 /// Finds the WebSocket of a path, and the token behind it.
 fn socket(path: &str) -> Option<(Family, Option<String>)> {
-    let (root, token) = match path[1..].split_once('/') {
+    let path = path.strip_prefix('/')?;
+    let (root, token) = match path.split_once('/') {
         Some((root, token)) => (root, Some(token)),
-        None => (&path[1..], None),
+        None => (path, None),
     };
     let family = match root {
         "ws" => Family::Call,

@@ -268,6 +268,7 @@ mod tests {
         let config = config(None);
         plan(&config, text.as_bytes()).map(|plan| match plan {
             Plan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
+            Plan::Socket { family, .. } => panic!("WebRTC was asked for, not {family:?}"),
         })
     }
 
@@ -286,7 +287,10 @@ mod tests {
         let telephony = config(Some(Transport::TelephonyA));
         assert_eq!(
             plan(&telephony, b"{}"),
-            Err(Refusal::NotInThisBuild(Transport::TelephonyA))
+            Ok(Plan::Socket {
+                family: Family::Call,
+                body: json!({})
+            })
         );
         let webrtc = config(Some(Transport::WebRtc));
         assert!(plan(&webrtc, b"").is_ok());
@@ -356,12 +360,15 @@ mod tests {
                 refusal,
                 Refusal::Unknown {
                     asked: name.into(),
-                    allowed: vec![Transport::WebRtc]
+                    allowed: accepted(&config(None))
                 }
             );
             assert_eq!(
                 refusal.to_string(),
-                format!("transport `{name}` is unknown; allowed: webrtc")
+                format!(
+                    "transport `{name}` is unknown; allowed: webrtc, telephony_a, telephony_b, telephony_c, telephony_d, \
+                     websocket"
+                )
             );
         }
     }
@@ -388,9 +395,14 @@ mod tests {
         }
     }
 
-    /// R-043: one endpoint plans all nine transports, by canonical name and by alias.
+    /// R-043, R-064, R-065: one endpoint plans all nine transports, by canonical name and by alias.
     #[test]
     fn every_transport_has_a_plan_or_a_reason() {
+        let family = |transport| match transport {
+            Transport::WebSocket => Some(Family::Client),
+            Transport::Videoroom | Transport::Mediaroom => None,
+            _ => Some(Family::Call),
+        };
         for (names, transport) in [
             (&["videoroom", "daily"][..], Transport::Videoroom),
             (&["mediaroom", "livekit"], Transport::Mediaroom),
@@ -401,17 +413,23 @@ mod tests {
             (&["websocket"], Transport::WebSocket),
         ] {
             for name in names {
-                let refusal = start(&json!({"transport": name}).to_string()).expect_err("refused");
-                assert_eq!(refusal, Refusal::NotInThisBuild(transport));
-                assert_eq!(
-                    refusal.to_string(),
-                    format!("transport `{}` is not in this build yet", transport.name())
-                );
-                // Chosen by the option, it is the same transport and the same reason.
-                let only = config(Some(transport));
-                assert_eq!(plan(&only, b"{}"), Err(Refusal::NotInThisBuild(transport)));
+                let expected = match family(transport) {
+                    Some(family) => Ok(Plan::Socket {
+                        family,
+                        body: json!([1]),
+                    }),
+                    None => Err(Refusal::NotInThisBuild(transport)),
+                };
+                let request = json!({"transport": name, "body": [1]}).to_string();
+                assert_eq!(plan(&config(None), request.as_bytes()), expected);
+                // Chosen by the option, it is the same transport and the same plan.
+                assert_eq!(plan(&config(Some(transport)), br#"{"body": [1]}"#), expected);
             }
         }
+        assert_eq!(
+            Refusal::NotInThisBuild(Transport::Mediaroom).to_string(),
+            "transport `mediaroom` is not in this build yet"
+        );
         assert_eq!(
             start(r#"{"transport":"moq"}"#),
             Err(Refusal::ByOptionOnly(Transport::Moq))
@@ -421,6 +439,30 @@ mod tests {
             Err(Refusal::NotInThisBuild(Transport::Videoroom))
         );
         assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
+    }
+
+    /// R-064, R-065: the URL is the public one, or the one by which the client came; what is absent is left out.
+    #[test]
+    fn a_socket_is_found_where_the_client_is() {
+        let mut config = config(None);
+        let asked = |secure| Asked {
+            host: "board.local:7860",
+            secure,
+        };
+        let url = |config: &Config, secure, family| socket_url(config, asked(secure), family);
+        assert_eq!(url(&config, false, Family::Client), "ws://board.local:7860/ws-client");
+        assert_eq!(url(&config, true, Family::Client), "wss://board.local:7860/ws-client");
+        assert_eq!(url(&config, false, Family::Call), "ws://board.local:7860/ws");
+        config.proxy = Some("bots.example.net".into());
+        assert_eq!(url(&config, false, Family::Call), "wss://bots.example.net/ws");
+        let reply = |id, token| -> Value {
+            serde_json::from_slice(&socket_reply("ws://h/ws-client", id, token)).expect("a reply is JSON")
+        };
+        assert_eq!(reply(None, None), json!({"wsUrl": "ws://h/ws-client"}));
+        assert_eq!(
+            reply(Some("S"), Some("T")),
+            json!({"wsUrl": "ws://h/ws-client", "sessionId": "S", "token": "T"})
+        );
     }
 
     /// R-057, R-060, R-061, R-081: configured servers win over the one that a client can ask for.
@@ -462,10 +504,10 @@ mod tests {
             status(None, 3),
             json!({
                 "status": "ready",
-                "transports": ["webrtc"],
-                "unavailable": [
-                    "videoroom", "mediaroom", "telephony_a", "telephony_b", "telephony_c", "telephony_d", "websocket"
+                "transports": [
+                    "webrtc", "telephony_a", "telephony_b", "telephony_c", "telephony_d", "websocket"
                 ],
+                "unavailable": ["videoroom", "mediaroom"],
                 "version": env!("CARGO_PKG_VERSION"),
                 "sessions": 3,
             })

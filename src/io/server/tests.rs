@@ -5,6 +5,7 @@
 
 mod hostile;
 mod requests;
+mod sockets;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};

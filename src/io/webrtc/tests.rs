@@ -16,8 +16,9 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::*;
-use crate::bot::{Audio, BotError, ShutdownTrigger};
-use crate::config::{BuiltInBot, Host};
+use crate::bot::{Audio, BotError, RunnerArguments, SessionId, Shutdown, ShutdownTrigger};
+use crate::config::{BuiltInBot, Config, Host};
+use crate::io::tasks::Live;
 use crate::proto::offer::RemoteCandidate;
 use crate::proto::session::tests::client::Client;
 
@@ -190,7 +191,7 @@ impl Rig {
         tokio::time::timeout(GUARD, self.live.empty())
             .await
             .expect("no session in the end");
-        assert_eq!(self.engine.sessions(), 0);
+        assert_eq!(self.engine.sessions().count(), 0);
         let connections = self.engine.connections();
         assert_eq!((connections.by_pc_id.len(), connections.by_number.len()), (0, 0));
         assert_eq!(self.engine.0.port.routed(), (0, 0));

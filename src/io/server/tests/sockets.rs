@@ -1,0 +1,246 @@
+//! Upgrades, tokens and the provider's webhook, byte for byte over loopback. The engine behind them answers an upgraded
+//! connection with its session's name and whatever was sent early, and closes.
+
+use serde_json::json;
+
+use super::*;
+use crate::config::{Account, Secret, Telephony, Transport};
+
+const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+
+impl Runner {
+    /// Asks for an upgrade; the name of the session, and what its engine got, or the refusal.
+    async fn upgrade(&self, target: &str, more: &str) -> Result<String, (u16, String)> {
+        let mut client = self.client().await;
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n{more}\r\nearly");
+        client.send(request).await;
+        let reply = client.head().await;
+        if reply.status != 101 {
+            let length = reply
+                .header("content-length")
+                .expect("a length")
+                .parse()
+                .expect("a number");
+            while client.read.len() < length {
+                assert!(client.more().await, "the body ended early");
+            }
+            let body: Value = serde_json::from_slice(&client.read[..length]).expect("a body in JSON");
+            return Err((reply.status, body["detail"].as_str().expect("a detail").to_owned()));
+        }
+        assert_eq!(
+            reply.header("upgrade").map(str::to_lowercase).as_deref(),
+            Some("websocket")
+        );
+        // RFC 6455 section 1.3.
+        assert_eq!(
+            reply.header("sec-websocket-accept"),
+            Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
+        );
+        Ok(String::from_utf8(client.rest().await).expect("text"))
+    }
+}
+
+fn with_tokens() -> Config {
+    Config {
+        ws_tokens: true,
+        ..config()
+    }
+}
+
+/// R-048, R-051, R-066: an upgrade makes a session, and what came with the request goes to it.
+#[tokio::test]
+async fn a_socket_is_a_session_and_loses_no_early_byte() {
+    let runner = Runner::start().await;
+    for target in [
+        "/ws",
+        "/ws-client",
+        "/ws-client/",
+        "/ws/any-token",
+        "/ws-client/x?token=y",
+    ] {
+        let said = runner.upgrade(target, "").await.expect("an upgrade");
+        let (name, body) = runner.engine.newest();
+        assert_eq!(said, format!("{name}early"));
+        assert_eq!(body, json!({}));
+    }
+}
+
+/// R-065: the session that `/start` answers with is the one whose bot gets the body; without its name it is a fresh one.
+#[tokio::test]
+async fn a_client_that_names_its_session_brings_its_body() {
+    let runner = Runner::start().await;
+    let started = runner
+        .post("/start", json!({"transport": "websocket", "body": {"a": 1}}))
+        .await
+        .json();
+    assert_eq!(started["wsUrl"], json!("ws://localhost/ws-client"));
+    assert_eq!(started.get("token"), None, "clients refuse a null");
+    let id = started["sessionId"].as_str().expect("an id");
+    runner
+        .upgrade(&format!("/ws-client?sessionId={id}"), "")
+        .await
+        .expect("an upgrade");
+    assert_eq!(runner.engine.newest(), (id.to_owned(), json!({"a": 1})));
+    let unknown = runner
+        .upgrade("/ws-client?sessionId=nobody", "")
+        .await
+        .expect_err("unknown");
+    assert_eq!(unknown.0, 404);
+    // A call's data comes from its provider.
+    runner.upgrade("/ws?sessionId=nobody", "").await.expect("an upgrade");
+}
+
+/// A socket's path without an upgrade, or with a broken one, says what it is.
+#[tokio::test]
+async fn a_plain_request_is_told_to_upgrade() {
+    let runner = Runner::start().await;
+    for head in [
+        "GET /ws HTTP/1.1".to_owned(),
+        format!(
+            "GET /ws-client HTTP/1.1\r\n{}",
+            UPGRADE.replace("Version: 13", "Version: 8")
+        ),
+        format!("GET /ws HTTP/1.1\r\n{}", UPGRADE.replace("Sec-WebSocket-Key", "X-Key")),
+    ] {
+        let reply = runner.ask(&head, "").await;
+        assert_eq!(reply.refusal().0, 426, "{head}");
+        assert_eq!(reply.header("sec-websocket-version"), Some("13"));
+    }
+}
+
+/// R-085: with a list, a socket without an allowed origin is refused before it is one.
+#[tokio::test]
+async fn a_foreign_origin_gets_no_socket() {
+    let listed = Config {
+        allowed_origins: vec!["https://app.example.net".into()],
+        ..config()
+    };
+    let runner = Runner::with(listed, Times::default()).await;
+    assert_eq!(runner.upgrade("/ws", "").await.expect_err("no origin").0, 403);
+    let foreign = runner.upgrade("/ws-client", "Origin: https://evil.example\r\n").await;
+    assert_eq!(foreign.expect_err("a foreign origin").0, 403);
+    let own = runner
+        .upgrade("/ws-client", "Origin: https://app.example.net\r\n")
+        .await;
+    assert!(own.is_ok());
+}
+
+/// A token opens one socket of its family, once, from the path, the header or the query, and leads to the body of `/start`.
+#[tokio::test]
+async fn tokens_open_one_socket_each() {
+    let runner = Runner::with(with_tokens(), Times::default()).await;
+    for target in ["/ws", "/ws-client", "/ws-client?token=", "/ws-client/abc.def"] {
+        assert_eq!(
+            runner.upgrade(target, "").await.expect_err("no token").0,
+            403,
+            "{target}"
+        );
+    }
+    for (form, header) in [
+        ("/ws-client/TOKEN", ""),
+        ("/ws-client?token=TOKEN", ""),
+        ("/ws-client", "Authorization: Bearer TOKEN\r\n"),
+    ] {
+        let started = runner
+            .post("/start", json!({"transport": "websocket", "body": [form]}))
+            .await
+            .json();
+        let token = started["token"].as_str().expect("a token");
+        let (target, more) = (form.replace("TOKEN", token), header.replace("TOKEN", token));
+        let elsewhere = target.replace("/ws-client", "/ws");
+        assert_eq!(
+            runner.upgrade(&elsewhere, &more).await.expect_err("another family").0,
+            403
+        );
+        runner.upgrade(&target, &more).await.expect("an upgrade");
+        let id = started["sessionId"].as_str().expect("an id");
+        assert_eq!(runner.engine.newest(), (id.to_owned(), json!([form])));
+        assert_eq!(runner.upgrade(&target, &more).await.expect_err("used").0, 403);
+    }
+    let call = runner.post("/start", json!({"transport": "twilio"})).await.json();
+    assert_eq!(call["wsUrl"], json!("ws://localhost/ws"));
+    assert_eq!(call.get("sessionId"), None);
+    let token = call["token"].as_str().expect("a token");
+    runner.upgrade(&format!("/ws/{token}"), "").await.expect("an upgrade");
+}
+
+/// What a proxy says of the client's connection counts when the proxy is on this machine.
+#[tokio::test]
+async fn a_secure_client_gets_a_secure_url() {
+    let runner = Runner::start().await;
+    let head = "POST /start HTTP/1.1\r\nX-Forwarded-Proto: https";
+    let reply = runner.ask(head, r#"{"transport":"websocket"}"#).await.json();
+    assert_eq!(reply["wsUrl"], json!("wss://localhost/ws-client"));
+}
+
+fn telephony(transport: Transport) -> Config {
+    Config {
+        transport: Some(transport),
+        proxy: Some("bots.example.net".into()),
+        ..config()
+    }
+}
+
+/// R-046, R-047: the webhook is there with one telephony provider alone, takes forms, and names the public socket.
+#[tokio::test]
+async fn a_provider_is_told_where_to_bring_a_call() {
+    let head = "POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
+    let none = Runner::start().await.ask(head, "CallSid=CA1").await;
+    assert_eq!(
+        (none.refusal().0, none.header("allow")),
+        (405, Some("GET, HEAD, OPTIONS"))
+    );
+    for transport in [Transport::TelephonyA, Transport::TelephonyB, Transport::TelephonyC] {
+        let runner = Runner::with(telephony(transport), Times::default()).await;
+        let reply = runner.ask(head, "CallSid=CA1").await;
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (200, Some("application/xml"))
+        );
+        let text = String::from_utf8(reply.body).expect("text");
+        assert!(text.contains("wss://bots.example.net/ws"), "{text}");
+    }
+    let runner = Runner::with(telephony(Transport::TelephonyD), Times::default()).await;
+    let reply = runner.ask("POST / HTTP/1.1", "").await.json();
+    assert_eq!(reply["url"], json!("wss://bots.example.net/ws"));
+}
+
+/// With tokens, the markup carries one that opens the socket of the call.
+#[tokio::test]
+async fn the_markup_carries_a_token_where_one_is_needed() {
+    let tokens = Config {
+        ws_tokens: true,
+        ..telephony(Transport::TelephonyA)
+    };
+    let runner = Runner::with(tokens, Times::default()).await;
+    let reply = runner.ask("POST / HTTP/1.1", "").await;
+    let text = String::from_utf8(reply.body).expect("text");
+    let url = text.split('"').find(|part| part.starts_with("wss://")).expect("a URL");
+    let path = url.strip_prefix("wss://bots.example.net").expect("the public host");
+    runner.upgrade(path, "").await.expect("an upgrade");
+    assert_eq!(runner.upgrade(path, "").await.expect_err("used").0, 403);
+}
+
+/// Where there is something to verify with, a webhook needs its signature; the public URL is what is signed.
+#[tokio::test]
+async fn an_unsigned_webhook_is_refused() {
+    let verifying = Config {
+        telephony: Telephony {
+            a: Some(Account {
+                id: "AC1".into(),
+                token: Secret::new("12345"),
+            }),
+            ..Telephony::default()
+        },
+        ..telephony(Transport::TelephonyA)
+    };
+    let runner = Runner::with(verifying, Times::default()).await;
+    let form = "CallSid=CA0123456789abcdef0123456789abcdef&CallStatus=ringing&From=%2B15550001111&To=%2B15550002222";
+    let head = "POST /?x=1 HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
+    let unsigned = runner.ask(head, form).await;
+    assert_eq!(unsigned.refusal(), (403, "invalid signature".into()));
+    let signed = format!("{head}\r\nX-Twilio-Signature: Je6A1DWCb/yHrzlhDUI00JGnKx8=");
+    assert_eq!(runner.ask(&signed, form).await.status, 200);
+    assert_eq!(runner.ask(&signed, &form.replace("1111", "1112")).await.status, 403);
+}
