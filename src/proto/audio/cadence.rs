@@ -169,3 +169,204 @@ impl Cadence {
         Some(room.map_or(complete, |room| room.max(complete)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const PTIME: Duration = Duration::from_millis(20);
+    const CALL: Cut = Cut {
+        rate_hz: 8_000,
+        chunk: 160,
+        multiple: 1,
+        lead: Duration::from_millis(200),
+    };
+
+    /// What left, and when after the start: chunks by their length, marks by name, turns by a sign.
+    #[derive(Debug, PartialEq, Eq, Clone)]
+    enum Left {
+        Chunk(usize),
+        Mark(String),
+        Started,
+        Stopped,
+    }
+
+    fn drain(cadence: &mut Cadence, now: Instant, left: &mut Vec<(Instant, Left)>) {
+        while let Some(output) = cadence.poll_output(now) {
+            let output = match output {
+                Output::Chunk(pcm) => Left::Chunk(pcm.len()),
+                Output::Mark(name) => Left::Mark(name),
+                Output::SpeechStarted => Left::Started,
+                Output::SpeechStopped => Left::Stopped,
+            };
+            left.push((now, output));
+        }
+    }
+
+    /// Feeds a long speech as there is room, from deadline to deadline, until everything was played.
+    fn say(cadence: &mut Cadence, samples: usize, start: Instant) -> Vec<(Instant, Left)> {
+        let (mut left, mut rest, mut now) = (Vec::new(), samples, start);
+        loop {
+            let piece = rest.min(cadence.room());
+            cadence.handle_audio(&vec![1_000; piece], now);
+            rest -= piece;
+            drain(cadence, now, &mut left);
+            if rest > 0 && cadence.room() > 0 {
+                continue;
+            }
+            match cadence.poll_timeout() {
+                Some(at) => now = at,
+                None => return left,
+            }
+        }
+    }
+
+    fn chunks(left: &[(Instant, Left)]) -> Vec<(Instant, usize)> {
+        let chunk = |(at, left): &(Instant, Left)| match left {
+            Left::Chunk(samples) => Some((*at, *samples)),
+            _ => None,
+        };
+        left.iter().filter_map(chunk).collect()
+    }
+
+    /// The far end never holds more than the lead and one chunk, and every deadline is the start plus whole chunks.
+    #[test]
+    fn a_long_speech_leaves_at_the_speed_at_which_it_is_played() {
+        let start = Instant::now();
+        let left = say(&mut Cadence::new(CALL), 8_000 * 10, start);
+        let chunks = chunks(&left);
+        assert_eq!(chunks.len(), 500);
+        for (nth, (at, samples)) in chunks.iter().enumerate() {
+            assert_eq!(*samples, 160);
+            // The first eleven fill the lead; from then on each leaves when the one before the lead begins to play.
+            let due = start + PTIME * u32::try_from(nth).expect("few").saturating_sub(10);
+            assert_eq!(*at, due, "chunk {nth}");
+        }
+        assert_eq!(left.first().map(|(_, left)| left), Some(&Left::Started));
+        let (stopped, last) = left.last().expect("something left");
+        assert_eq!(*last, Left::Stopped);
+        assert_eq!(*stopped, start + Duration::from_secs(10) + SPEECH_HANGOVER);
+    }
+
+    /// What comes in real time leaves as it comes: nothing is held back for a fuller message.
+    #[test]
+    fn live_frames_are_not_delayed() {
+        let start = Instant::now();
+        let mut cadence = Cadence::new(CALL);
+        for nth in 0..100 {
+            let now = start + PTIME * nth;
+            cadence.handle_audio(&[500; 160], now);
+            let mut left = Vec::new();
+            drain(&mut cadence, now, &mut left);
+            assert_eq!(chunks(&left), [(now, 160)]);
+        }
+    }
+
+    /// The rest of an utterance waits for more, and is then filled up to what the provider takes.
+    #[test]
+    fn the_last_message_is_filled_up() {
+        let start = Instant::now();
+        let cut = Cut {
+            chunk: 1_600,
+            multiple: 160,
+            ..CALL
+        };
+        let mut cadence = Cadence::new(cut);
+        let left = say(&mut cadence, 1_600 + 170, start);
+        assert_eq!(chunks(&left), [(start, 1_600), (start + UTTERANCE_REST_WAIT, 320)]);
+        // What follows before that time is up is no new utterance.
+        cadence.handle_audio(&[1; 800], start);
+        cadence.handle_audio(&[1; 800], start + UTTERANCE_REST_WAIT - MS);
+        let mut left = Vec::new();
+        drain(&mut cadence, start + UTTERANCE_REST_WAIT - MS, &mut left);
+        assert_eq!(
+            chunks(&left).iter().map(|(_, samples)| *samples).collect::<Vec<_>>(),
+            [1_600]
+        );
+    }
+
+    /// A pause costs nothing: the next speech leaves at once, and nothing is made up for.
+    #[test]
+    fn speech_after_a_pause_begins_anew() {
+        let start = Instant::now();
+        let mut cadence = Cadence::new(CALL);
+        say(&mut cadence, 8_000, start);
+        let later = start + Duration::from_secs(60);
+        let left = say(&mut cadence, 8_000, later);
+        assert_eq!(left[0], (later, Left::Started));
+        let at_once = chunks(&left).iter().filter(|(at, _)| *at == later).count();
+        assert_eq!(at_once, 11);
+    }
+
+    #[test]
+    fn an_interruption_leaves_nothing_behind() {
+        let start = Instant::now();
+        let mut cadence = Cadence::new(CALL);
+        let mut left = Vec::new();
+        cadence.handle_audio(&[1; 160 * 11], start);
+        drain(&mut cadence, start, &mut left);
+        cadence.handle_audio(&[1; 700], start);
+        cadence.handle_mark("never".into());
+        assert_eq!(cadence.handle_interruption(), ["never"]);
+        left.clear();
+        drain(&mut cadence, start, &mut left);
+        assert_eq!(left, [(start, Left::Stopped)]);
+        assert_eq!((cadence.poll_timeout(), cadence.is_sent()), (None, true));
+        // The far end was cleared, so its lead is free again.
+        cadence.handle_audio(&[1; 160], start);
+        left.clear();
+        drain(&mut cadence, start, &mut left);
+        assert_eq!(left, [(start, Left::Started), (start, Left::Chunk(160))]);
+    }
+
+    /// A mark leaves behind the speech before it and ahead of what follows.
+    #[test]
+    fn marks_keep_their_place() {
+        let start = Instant::now();
+        let mut cadence = Cadence::new(CALL);
+        let mut left = Vec::new();
+        cadence.handle_mark("first".into());
+        cadence.handle_audio(&[1; 320], start);
+        cadence.handle_mark("second".into());
+        cadence.handle_audio(&[1; 160], start);
+        drain(&mut cadence, start, &mut left);
+        let order: Vec<Left> = left.into_iter().map(|(_, left)| left).collect();
+        let mark = |name: &str| Left::Mark(name.into());
+        let chunk = Left::Chunk(160);
+        assert_eq!(
+            order,
+            [
+                mark("first"),
+                Left::Started,
+                chunk.clone(),
+                chunk.clone(),
+                mark("second"),
+                chunk
+            ]
+        );
+    }
+
+    /// Digital silence is sent as it is, but it is no speech.
+    #[test]
+    fn silence_is_no_speech() {
+        let start = Instant::now();
+        let mut cadence = Cadence::new(CALL);
+        let mut left = Vec::new();
+        cadence.handle_audio(&[0; 320], start);
+        drain(&mut cadence, start, &mut left);
+        assert_eq!(left, [(start, Left::Chunk(160)), (start, Left::Chunk(160))]);
+    }
+
+    #[test]
+    fn a_full_queue_takes_nothing_more() {
+        let start = Instant::now();
+        let mut cadence = Cadence::new(CALL);
+        let room = cadence.room();
+        assert_eq!(room, 800, "100 ms");
+        cadence.handle_audio(&vec![1; room], start);
+        assert_eq!(cadence.room(), 0);
+        let wide = Cadence::new(Cut { chunk: 1_600, ..CALL });
+        assert_eq!(wide.room(), 3_200, "two messages");
+    }
+}
