@@ -305,6 +305,21 @@ pub const SIGNATURE_AGE_MAX_S: u64 = 300;
 /// Signatures that one header lists: one per token that is valid while tokens change.
 pub const SIGNATURES_MAX: usize = 8;
 
+// ---- telephony
+
+/// Bytes of a message that may open a call: ids, numbers, and dozens of parameters of 500 characters.
+pub const TELEPHONY_START_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of a stream's, a call's or an account's id; the longest known are about a hundred.
+pub const TELEPHONY_ID_BYTES_MAX: usize = 256;
+/// Characters of a peer's word that an answer or the log repeats: with its sentence it fits the reason of a close.
+pub const TELEPHONY_WORD_CHARS_MAX: usize = 20;
+/// Bytes of one message's audio, in base64: a second at 24 kHz, while providers send a tenth of one at most.
+pub const TELEPHONY_PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Messages with audio that wait for an earlier one: 60 ms, within which a provider that keeps no order gets things right.
+pub const TELEPHONY_REORDERED_MAX: usize = 3;
+/// Characters that are logged of a provider's complaint.
+pub const TELEPHONY_LOGGED_CHARS_MAX: usize = 500;
+
 // ---- bots
 
 /// One utterance that the parrot keeps: 960 kB at 16 kHz, the largest thing a session can hold.

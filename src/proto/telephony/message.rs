@@ -1,0 +1,261 @@
+//! What the messages of all four providers have in common: one JSON object with an `event`, read without trust in its types.
+//!
+//! In: text. Out: a [`Message`] of a running call, borrowed from the text, since fifty come a second; or the [`Object`] of one
+//! that may open a call, of which the providers take what they know. A value of another type than expected is as good as
+//! absent, a number is as good as its digits, and unknown keys are skipped.
+//! Refuses: text that is no JSON object; handshakes longer than `TELEPHONY_START_BYTES_MAX`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::Malformed;
+use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
+
+pub(super) type Object = Map<String, Value>;
+
+/// Reads a message that may open a call.
+pub(super) fn opening(text: &str) -> Option<Object> {
+    if text.len() > TELEPHONY_START_BYTES_MAX {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+/// Returns the `start` of a message whose event is that.
+pub(super) fn started(opening: &Object) -> Option<&Object> {
+    if opening.get("event")? != "start" {
+        return None;
+    }
+    object(opening, "start")
+}
+
+/// Returns a member that is an object.
+pub(super) fn object<'a>(object: &'a Object, key: &str) -> Option<&'a Object> {
+    object.get(key)?.as_object()
+}
+
+/// Returns a member that is a text or a number.
+pub(super) fn text(object: &Object, key: &str) -> Option<String> {
+    match object.get(key)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// Returns a member that is a text or a number, and short enough to be an id.
+pub(super) fn id(object: &Object, key: &str) -> Option<String> {
+    text(object, key).filter(|id| id.len() <= TELEPHONY_ID_BYTES_MAX)
+}
+
+/// Returns what a handshake says of the caller's audio: the encoding in lower case and without parameters, and the rate in Hz.
+///
+/// What is left unsaid is `encoding` at 8000 Hz.
+pub(super) fn encoding(start: &Object, format: &str, rate: &str, encoding: &str) -> (String, u64) {
+    let format = object(start, format);
+    let said = |key| format.and_then(|format| text(format, key));
+    let encoding = said("encoding").unwrap_or_else(|| encoding.to_string());
+    let bare = encoding.split(';').next().unwrap_or_default().trim();
+    let rate_hz = said(rate).and_then(|rate| rate.trim().parse().ok()).unwrap_or(8_000);
+    (bare.to_ascii_lowercase(), rate_hz)
+}
+
+/// Returns a text as JSON, quotes and all.
+pub(super) fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// A message of a running call: what any provider sends, and one of them reads.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub event: Text<'a>,
+    #[serde(borrow)]
+    pub media: Part<Media<'a>>,
+    #[serde(borrow)]
+    pub dtmf: Part<Dtmf<'a>>,
+    #[serde(borrow)]
+    pub mark: Part<Mark<'a>>,
+    #[serde(borrow)]
+    pub name: Text<'a>,
+    #[serde(borrow)]
+    pub payload: Part<Complaint<'a>>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Media<'a> {
+    #[serde(borrow)]
+    pub track: Text<'a>,
+    #[serde(borrow)]
+    pub chunk: Text<'a>,
+    #[serde(borrow)]
+    pub payload: Text<'a>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Dtmf<'a> {
+    #[serde(borrow)]
+    pub digit: Text<'a>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Mark<'a> {
+    #[serde(borrow)]
+    pub name: Text<'a>,
+}
+
+/// What a provider has to say about a message of ours.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+pub(super) struct Complaint<'a> {
+    #[serde(borrow)]
+    pub code: Text<'a>,
+    #[serde(borrow)]
+    pub title: Text<'a>,
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message of a running call; `Ok(None)` when it is an object that makes no sense.
+    pub(super) fn parse(text: &'a str) -> Result<Option<Message<'a>>, Malformed> {
+        // A derived reader would take an array too, member by member.
+        if !text.trim_ascii_start().starts_with('{') {
+            return Err(Malformed);
+        }
+        match serde_json::from_str(text) {
+            Ok(message) => Ok(Some(message)),
+            Err(_) if serde_json::from_str::<IgnoredAny>(text).is_ok() => Ok(None),
+            Err(_) => Err(Malformed),
+        }
+    }
+}
+
+/// A text, a number's digits, or nothing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Text<'a>(Option<Cow<'a, str>>);
+
+impl Text<'_> {
+    pub(super) fn as_str(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// Returns the number that the text spells.
+    pub(super) fn whole(&self) -> Option<u64> {
+        self.as_str()?.parse().ok()
+    }
+}
+
+/// An object, or the default of one.
+#[derive(Default)]
+pub(super) struct Part<T>(pub T);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor).map(Text)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Option<Cow<'de, str>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Some(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(Cow::Owned(text.to_string())))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Some(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Some(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Part<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PartVisitor(PhantomData)).map(Part)
+    }
+}
+
+struct PartVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for PartVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<T, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(T::default())
+    }
+}
