@@ -60,6 +60,7 @@ pub const TABLE: &[Row] = &[
     row(Area::Variable, "TELCO_A_ACCOUNT_SID", &["TWILIO_ACCOUNT_SID"]),
     row(Area::Variable, "TELCO_A_AUTH_TOKEN", &["TWILIO_AUTH_TOKEN"]),
     row(Area::Variable, "TELCO_B_API_KEY", &["TELNYX_API_KEY"]),
+    row(Area::Variable, "TELCO_B_PUBLIC_KEY", &["TELNYX_PUBLIC_KEY"]),
     row(Area::Variable, "TELCO_C_AUTH_ID", &["PLIVO_AUTH_ID"]),
     row(Area::Variable, "TELCO_C_AUTH_TOKEN", &["PLIVO_AUTH_TOKEN"]),
     row(Area::JsonKey, "createVideoroomRoom", &["createDailyRoom"]),

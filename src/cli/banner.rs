@@ -3,9 +3,11 @@
 //! Configuration and bound addresses enter; a few lines leave, of which one is `listening on http://HOST:PORT`, for programs.
 //! It says what to open, how other machines get here, and what differs from the defaults. No secret is part of it.
 
+use std::ffi::OsStr;
 use std::net::IpAddr;
 
-use crate::config::{Config, Host, Listening};
+use crate::config::{Config, Host, Listening, Transport};
+use crate::proto::telephony::Provider;
 
 /// Makes the text, with a line break at its end.
 pub fn text(config: &Config, listening: &Listening) -> String {
@@ -26,22 +28,71 @@ pub fn text(config: &Config, listening: &Listening) -> String {
             format!("{}/api/offer", Host::Address(address.into()).url(listening.port)),
         );
     }
+    row("WebRTC", format!("UDP port {}", listening.rtc_port));
     row(
-        "WebRTC",
-        format!(
-            "UDP port {}, {} sessions at most",
-            listening.rtc_port, config.sessions_max
-        ),
+        "Sessions",
+        format!("{} at most, over every transport", config.sessions_max),
     );
+    if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
+        // Its arguments may hold secrets.
+        row("Bot", format!("{}, once per session", shown(program)));
+    }
     if let Some(transport) = config.transport {
         row("Transport", format!("{} alone", transport.name()));
     }
+    if let Some(provider) = config.transport.and_then(Provider::of) {
+        for (name, what) in telephone(provider, config) {
+            row(name, what);
+        }
+    }
+    if config.ws_tokens {
+        row("Tokens", "one for each WebSocket, of `/start` or a webhook".into());
+    }
     if !config.allowed_origins.is_empty() {
         row("Origins", format!("only {}", config.allowed_origins.join(", ")));
+        if config.transport.is_some_and(Transport::is_telephony) {
+            row("", "telephony providers send none, so their calls are refused".into());
+        }
     }
     row("Stop", "Ctrl-C".into());
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// What has to be entered at a provider, and what becomes of its calls.
+fn telephone(provider: Provider, config: &Config) -> Vec<(&'static str, String)> {
+    let telephony = &config.telephony;
+    // Only provider d does without `--proxy`.
+    let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
+    let (verifies, hangs_up) = match provider {
+        Provider::A => (telephony.a.is_some(), telephony.a.is_some()),
+        Provider::B => (telephony.b_public_key.is_some(), telephony.b_key.is_some()),
+        Provider::C => (telephony.c.is_some(), telephony.c.is_some()),
+        // It signs nothing, and ends a call when its socket closes.
+        Provider::D => (false, true),
+    };
+    let signatures = match (provider, verifies && telephony.verify_webhooks) {
+        (Provider::D, _) => "",
+        (_, true) => ", signed by the provider",
+        (_, false) => ", signatures are not verified",
+    };
+    let mut rows = vec![
+        ("Webhook", format!("https://{host}/{signatures}")),
+        ("Media", format!("wss://{host}/ws")),
+    ];
+    if !hangs_up {
+        rows.push(("Hang-up", "none: there are no credentials for it".into()));
+    }
+    rows
+}
+
+/// The program of a bot, without what a terminal would obey.
+fn shown(program: &OsStr) -> String {
+    program
+        .to_string_lossy()
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }
 
 /// The URL for a browser on this machine: browsers do not open an unspecified address.
@@ -92,9 +143,16 @@ mod tests {
     use crate::cli::{Command, Surroundings, env::Variables, parse};
 
     fn banner(arguments: &[&str], addresses: &[&str]) -> String {
+        banner_with(&[], arguments, addresses)
+    }
+
+    fn banner_with(variables: &[(&str, &str)], arguments: &[&str], addresses: &[&str]) -> String {
+        let own = variables
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let addresses: Vec<IpAddr> = addresses.iter().map(|a| a.parse().expect("an address")).collect();
         let around = Surroundings {
-            variables: Variables::default(),
+            variables: Variables::new(own, []),
             addresses: addresses.clone(),
             resolve: &|_| Vec::new(),
         };
@@ -122,8 +180,19 @@ mod tests {
         );
         assert!(text.contains("open http://localhost:7860/"));
         assert!(text.contains("ssh -L 7860:localhost:7860 192.0.2.5,"));
-        assert!(text.contains("UDP port 7861, 32 sessions"));
-        assert!(!text.contains("Device") && !text.contains("Origins") && !text.contains("Transport"));
+        assert!(text.contains("UDP port 7861\n") && text.contains("  32 at most"));
+        for absent in [
+            "Device",
+            "Origins",
+            "Transport",
+            "Webhook",
+            "Media",
+            "Bot",
+            "Tokens",
+            "Hang-up",
+        ] {
+            assert!(!text.contains(absent), "{absent}");
+        }
         assert!(text.lines().count() <= 10 && text.ends_with('\n'));
     }
 
@@ -156,10 +225,63 @@ mod tests {
         for part in [
             "http://192.0.2.5:7860/api/offer",
             "webrtc alone",
-            ", 4 sessions at most",
+            "  4 at most",
             "only https://a, https://b",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    const KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
+
+    /// what has to be entered at the provider stands there whole, and what is missing is said.
+    #[test]
+    fn providers_find_the_server() {
+        let of = |variables: &[(&str, &str)], arguments: &[&str]| {
+            let mut all = vec!["-x", "bots.example.net"];
+            all.extend(arguments);
+            banner_with(variables, &all, &[])
+        };
+        let a = [("TELCO_A_ACCOUNT_SID", "AC1"), ("TELCO_A_AUTH_TOKEN", "hunter2")];
+        let b = [("TELCO_B_API_KEY", "hunter2"), ("TELCO_B_PUBLIC_KEY", KEY)];
+        let c = [("TELCO_C_AUTH_ID", "MA1"), ("TELCO_C_AUTH_TOKEN", "hunter2")];
+        for (name, credentials) in [("telephony_a", a), ("telephony_b", b), ("telephony_c", c)] {
+            let bare = of(&[], &["-t", name]);
+            assert!(bare.contains("  Webhook    https://bots.example.net/, signatures are not verified\n"));
+            assert!(bare.contains("  Media      wss://bots.example.net/ws\n"));
+            assert!(bare.contains("  Hang-up    none"), "{bare}");
+            let whole = of(&credentials, &["-t", name]);
+            assert!(whole.contains("  Webhook    https://bots.example.net/, signed by the provider\n"));
+            assert!(!whole.contains("Hang-up") && !whole.contains("hunter2"), "{whole}");
+            let off = of(&credentials, &["-t", name, "--no-verify-webhooks"]);
+            assert!(off.contains("signatures are not verified\n"), "{off}");
+        }
+        let d = of(&[], &["-t", "exotel"]);
+        assert!(d.contains("  Webhook    https://bots.example.net/\n  Media      wss://bots.example.net/ws\n"));
+        assert!(!d.contains("Hang-up"), "{d}");
+        assert!(banner(&["-t", "telephony_d"], &[]).contains("  Media      wss://PUBLIC-HOST/ws\n"));
+        assert!(!of(&a, &[]).contains("Webhook"), "without `-t` there is none");
+    }
+
+    /// a list of origins keeps providers out, who send none.
+    #[test]
+    fn a_list_of_origins_is_told_to_lock_providers_out() {
+        let note = "providers send none";
+        let arguments = ["-x", "b.net", "--allowed-origins=https://a.net", "-t"];
+        let with = |transport| banner(&[&arguments[..], &[transport]].concat(), &[]);
+        assert!(with("telephony_a").contains(note) && with("telephony_d").contains(note));
+        assert!(!with("webrtc").contains(note) && !banner(&["-x", "b.net", "-t", "twilio"], &[]).contains(note));
+    }
+
+    /// The arguments of a bot may hold secrets, and its name may hold anything.
+    #[test]
+    fn a_bot_is_shown_by_its_program_alone() {
+        let text = banner(
+            &["--ws-auth", "token", "--", "/opt/bot\u{1b}[2J", "--key", "hunter2"],
+            &[],
+        );
+        assert!(text.contains("  Bot        /opt/bot?[2J, once per session\n"), "{text}");
+        assert!(!text.contains("hunter2") && !text.contains("--key"));
+        assert!(text.contains("  Tokens     one for each WebSocket"));
     }
 }

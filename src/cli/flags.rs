@@ -25,6 +25,7 @@ pub(super) struct Typed {
     pub ice_servers: Vec<String>,
     pub ice_addresses: Vec<IpAddr>,
     pub embedded: bool,
+    pub no_verify_webhooks: bool,
     pub ws_auth: Option<WsAuth>,
     pub bot: Option<BuiltInBot>,
     pub sessions_max: Option<usize>,
@@ -157,7 +158,8 @@ pub(super) const FLAGS: &[Flag] = &[
             put(&mut typed.sessions_max, number(&text, 1, SESSIONS_MAX_HIGHEST)?)
         }),
         Group::Server,
-        "Live sessions at most; further callers get 503 with Retry-After. [default: 32]",
+        "Live sessions at most, over every transport; further offers and WebSockets get 503 with Retry-After. \
+         [default: 32]",
     ),
     flag(
         None,
@@ -174,7 +176,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("T", |typed, text| put(&mut typed.transport, transport(&text)?)),
         Group::Server,
         "Allow `/start` this transport alone and make it the default: webrtc, videoroom, mediaroom, telephony_a, \
-         telephony_b, telephony_c, telephony_d, websocket, moq [later: all but `webrtc`].",
+         telephony_b, telephony_c, telephony_d, websocket, moq [later: videoroom, mediaroom, moq].",
     ),
     flag(
         None,
@@ -212,7 +214,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("NAME", |typed, text| put(&mut typed.bot, bot(&text)?)),
         Group::Bots,
         "Built-in bot: `parrot` repeats each utterance after you pause, `echo` plays every frame straight back. \
-         [default: parrot]",
+         A program after `--` takes its place. [default: parrot]",
     ),
     flag(
         None,
@@ -235,14 +237,23 @@ pub(super) const FLAGS: &[Flag] = &[
             put(&mut typed.ws_auth, WsAuth::from_name(&text).ok_or("`none` or `token`")?)
         }),
         Group::Access,
-        "One-time tokens for `/ws` and `/ws-client` [later: `token`]. [default: none]",
+        "`token` asks for a one-time token on `/ws` and `/ws-client`; `/start` and the telephony webhook hand them \
+         out. [default: none]",
     ),
     flag(
         Some('x'),
         "--proxy",
         Takes::One("HOST", |typed, text| put(&mut typed.proxy, text)),
         Group::Providers,
-        "Public host name of this server, for the webhooks of telephony providers.",
+        "Public host name of this server, which telephony providers connect to; needed with `-t telephony_a`, \
+         `_b` and `_c`.",
+    ),
+    flag(
+        None,
+        "--no-verify-webhooks",
+        Takes::Nothing(|typed| typed.no_verify_webhooks = true),
+        Group::Providers,
+        "Do not verify the signatures of telephony webhooks, which is done wherever a credential for it is set.",
     ),
     flag(
         Some('d'),

@@ -11,10 +11,11 @@ const WIDTH: usize = 100;
 const INDENT: usize = 32;
 
 const HEAD: &str = "\
-Runs voice bots for callers that come over WebRTC, from a browser or from a microcontroller.
+Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, or
+by telephone.
 
 Usage: edge-runner [OPTIONS]                        serve the built-in bot
-       edge-runner [OPTIONS] -- COMMAND [ARGS...]   serve a bot that is a program [later]
+       edge-runner [OPTIONS] -- COMMAND [ARGS...]   run this program as the bot of each session
        edge-runner cloud <serve|regions|build|...>  the cloud agent service and its client [later]
 
 Options marked [later] are understood and refused: they are not in this build yet.
@@ -31,8 +32,32 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     ("RUNNER_WEBSOCKET_AUTH", "Default of `--ws-auth`."),
     (
+        "TELCO_A_ACCOUNT_SID",
+        "Account at telephony_a. With its token, calls are hung up when their session ends, and webhooks are verified.",
+    ),
+    ("TELCO_A_AUTH_TOKEN", "Token of that account."),
+    ("TELCO_B_API_KEY", "Key of telephony_b, to hang calls up."),
+    (
+        "TELCO_B_PUBLIC_KEY",
+        "Public key of telephony_b, 32 bytes in base64, to verify webhooks.",
+    ),
+    ("TELCO_C_AUTH_ID", "Account at telephony_c, as with telephony_a."),
+    ("TELCO_C_AUTH_TOKEN", "Token of that account."),
+    (
+        "TELCO_A_API_URL",
+        "Base of the API of telephony_a. [default: https://api.twilio.com]",
+    ),
+    (
+        "TELCO_B_API_URL",
+        "Base of the API of telephony_b. [default: https://api.telnyx.com]",
+    ),
+    (
+        "TELCO_C_API_URL",
+        "Base of the API of telephony_c. [default: https://api.plivo.com]",
+    ),
+    (
         "VIDEOROOM_API_KEY",
-        "Key of the video-room provider, for `--dialin` and `--direct`.",
+        "Key of the video-room provider, for `--dialin` and `--direct` [later].",
     ),
     ("RUST_LOG", "What is logged, such as `edge_runner=debug,str0m=info`."),
     ("ENV", "Set to `local` by the runner, for bots to read."),
@@ -116,6 +141,7 @@ fn entry(text: &mut String, name: &str, help: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Telephony;
 
     /// The text that people see is kept as a file, so that a change to it is seen in review. To renew it:
     /// `cargo run -- --help > tests/data/help.txt`.
@@ -133,6 +159,10 @@ mod tests {
         }
         for flag in FLAGS {
             assert!(text.contains(flag.long));
+        }
+        let standard = Telephony::default();
+        for base in [standard.a_url, standard.b_url, standard.c_url] {
+            assert!(text.contains(&format!("[default: {base}]")), "{base}");
         }
     }
 }

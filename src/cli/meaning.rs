@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::flags::{Tls, Typed, WsAuth};
 use super::moq::Moq;
-use super::{Misuse, Surroundings, hosts};
-use crate::config::{BuiltInBot, Config, Host, IceServer, Telephony, Transport};
+use super::{Misuse, Surroundings, hosts, telephony};
+use crate::config::{BuiltInBot, Config, Host, IceServer, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::ice;
 
@@ -29,11 +29,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
             return Err(Misuse::value("--allowed-hosts", name, "host names"));
         }
     }
-    if typed.command.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Misuse::Combination(
-            "`--` needs a command after it: -- COMMAND [ARGS...]".into(),
-        ));
-    }
+    command(&typed)?;
     if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
         return Err(Misuse::Combination(format!(
             "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
@@ -46,8 +42,10 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     };
     let allowed_origins = origins(&typed, around, warnings)?;
     let ice_servers = ice_servers(&typed, around, warnings)?;
+    let telephony = telephony::telephony(&around.variables, !typed.no_verify_webhooks, warnings)?;
     typed.moq.check(warnings)?;
-    in_this_build(&typed, transport, ws_auth)?;
+    in_this_build(&typed, transport)?;
+    calls(transport, &allowed_origins, ws_auth, warnings);
     Ok(Config {
         host,
         port: typed.port.unwrap_or(PORT_DEFAULT),
@@ -61,7 +59,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         bot: typed.bot.unwrap_or(BuiltInBot::Parrot),
         command: typed.command,
         ws_tokens: ws_auth == WsAuth::Token,
-        telephony: Telephony::default(),
+        telephony,
         sessions_max: typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT),
         workers: typed.workers,
         verbosity: typed.verbosity,
@@ -93,6 +91,37 @@ fn proxy(typed: &Typed, transport: Option<Transport>, warnings: &mut Vec<String>
             )))
         }
         _ => Ok(None),
+    }
+}
+
+/// The program after `--`: there is one, and nothing else names a bot.
+fn command(typed: &Typed) -> Result<(), Misuse> {
+    let wrong = match &typed.command {
+        Some(command) if command.first().is_none_or(|program| program.is_empty()) => {
+            "`--` needs a command after it: -- COMMAND [ARGS...]"
+        }
+        Some(_) if typed.bot.is_some() => "`--bot` and `-- COMMAND` both name the bot; give one of them",
+        _ => return Ok(()),
+    };
+    Err(Misuse::Combination(wrong.into()))
+}
+
+/// Says what keeps a provider's calls out.
+fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warnings: &mut Vec<String>) {
+    let Some(provider) = transport.filter(|transport| transport.is_telephony()) else {
+        return;
+    };
+    let name = provider.name();
+    if !origins.is_empty() {
+        warnings.push(format!(
+            "`-t {name}` with a list of origins: telephony providers send no Origin, so their webhooks and calls are refused"
+        ));
+    }
+    if provider == Transport::TelephonyD && ws_auth == WsAuth::Token {
+        warnings.push(format!(
+            "`-t {name}` with `--ws-auth token`: the provider's flow needs a URL with a token for every call, and only \
+             `/start` and `POST /` hand those out"
+        ));
     }
 }
 
@@ -238,25 +267,20 @@ fn ice_servers(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<Stri
 }
 
 /// Refuses what is specified and comes in a later version, so that no option is ever ignored in silence.
-fn in_this_build(typed: &Typed, transport: Option<Transport>, ws_auth: WsAuth) -> Result<(), Misuse> {
-    let webrtc = "it serves WebRTC, from browsers and microcontrollers";
+fn in_this_build(typed: &Typed, transport: Option<Transport>) -> Result<(), Misuse> {
+    let served = "it serves WebRTC, plain WebSockets and telephony";
     let later = [
-        (typed.direct, "`--direct`".to_owned(), webrtc),
-        (typed.dialin, "`--dialin`".to_owned(), webrtc),
+        (typed.direct, "`--direct`".to_owned(), served),
+        (typed.dialin, "`--dialin`".to_owned(), served),
         (
             transport.is_some_and(|transport| !transport.in_this_build()),
             format!("`-t {}`", transport.map_or("", Transport::name)),
-            webrtc,
+            served,
         ),
         (
             typed.moq != Moq::default(),
             "Media over QUIC (`--moq-*`)".to_owned(),
-            webrtc,
-        ),
-        (
-            ws_auth == WsAuth::Token,
-            "WebSocket tokens (`--ws-auth token`)".to_owned(),
-            "it has no WebSocket endpoints",
+            served,
         ),
         (
             !typed.allowed_hosts.is_empty(),
@@ -267,11 +291,6 @@ fn in_this_build(typed: &Typed, transport: Option<Transport>, ws_auth: WsAuth) -
             matches!(typed.tls, Some(Tls::Auto | Tls::Files { .. })),
             "HTTPS (`--tls`)".to_owned(),
             "put a proxy with a certificate before it",
-        ),
-        (
-            typed.command.is_some(),
-            "a bot that is a program (`-- COMMAND`)".to_owned(),
-            "it runs built-in bots, and bots written in Rust with the library",
         ),
     ];
     match later.into_iter().find(|(asked, ..)| *asked) {

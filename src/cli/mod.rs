@@ -13,6 +13,7 @@ mod hosts;
 mod meaning;
 mod moq;
 pub mod start;
+mod telephony;
 
 use std::ffi::OsString;
 use std::fmt;

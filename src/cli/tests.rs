@@ -148,6 +148,8 @@ fn a_missing_or_wrong_value_is_named_with_what_would_be_right() {
         (&["--ice-servers"], &["--ice-servers SERVER"]),
         (&["--allowed-origins", "-v"], &["--allowed-origins ORIGIN"]),
         (&["--"], &["COMMAND"]),
+        (&["--", "", "x"], &["COMMAND"]),
+        (&["--no-verify-webhooks=1"], &["--no-verify-webhooks", "no value"]),
     ] {
         let message = refused(arguments);
         for part in parts {
@@ -173,22 +175,26 @@ fn a_password_in_a_url_is_not_repeated() {
     }
 }
 
-/// and what this build says to the other eight.
+/// and what this build says to those that it lacks.
 #[test]
-fn every_transport_is_known_and_only_webrtc_is_served() {
+fn every_transport_is_known_and_those_of_this_build_are_served() {
     for transport in Transport::ALL {
         let arguments = ["-t", transport.name(), "-x", "bots.example.net"];
         match parse_with(&arguments, &[]) {
-            Ok(Command::Serve { config, .. }) => assert_eq!(config.default_transport(), Transport::WebRtc),
+            Ok(Command::Serve { config, .. }) => {
+                assert!(transport.in_this_build(), "{}", transport.name());
+                assert_eq!(config.default_transport(), transport);
+            }
             Ok(_) => panic!("{} does something else", transport.name()),
             Err(misuse) => {
-                assert_ne!(transport, Transport::WebRtc);
                 assert!(matches!(misuse, Misuse::NotInBuild { .. }), "{misuse}");
-                assert!(misuse.to_string().contains(transport.name()), "{misuse}");
+                assert!(!transport.in_this_build() && misuse.to_string().contains(transport.name()));
             }
         }
     }
-    assert!(refused(&["-t", "exotel"]).contains("`-t telephony_d` is not in this build yet"));
+    assert!(refused(&["-t", "daily"]).contains("`-t videoroom` is not in this build yet"));
+    assert_eq!(config(&["-t", "exotel"]).transport, Some(Transport::TelephonyD));
+    assert_eq!(config(&["-t", "websocket"]).transport, Some(Transport::WebSocket));
 }
 
 #[test]
@@ -198,13 +204,11 @@ fn what_comes_later_is_refused_by_name() {
         (&["--direct"][..], &key[..], "`--direct`"),
         (&["-d", "-t", "daily"], &key, "`--direct`"),
         (&["--dialin"], &key, "`--dialin`"),
-        (&["--ws-auth", "token"], &[], "--ws-auth"),
         (&["--tls", "auto"], &[], "--tls"),
         (&["--tls", "a:b"], &[], "--tls"),
         (&["--moq-serve"], &[], "--moq-"),
         (&["--moq-connect=https://r.example.net"], &[], "--moq-"),
         (&["--allowed-hosts", "a.example.net"], &[], "--allowed-hosts"),
-        (&["--", "python3", "bot.py", "--port", "1"], &[], "-- COMMAND"),
         (&["cloud", "serve"], &[], "cloud"),
     ] {
         let message = refused_with(arguments, variables);
@@ -213,7 +217,6 @@ fn what_comes_later_is_refused_by_name() {
             "{message}"
         );
     }
-    assert!(refused_with(&[], &[("PIPECAT_WEBSOCKET_AUTH", "token")]).contains("not in this build yet"));
     // What asks for nothing new is taken.
     config(&["--tls=off", "--ws-auth=none", "--no-dialin", "--dialin", "--no-dialin"]);
 }
@@ -228,12 +231,86 @@ fn direct_and_dialin_need_a_key_and_direct_needs_its_transport() {
     assert!(message.contains("not with `-t webrtc`"), "{message}");
 }
 
+/// The words after `--` belong to the bot, whatever they look like.
+#[test]
+fn a_program_takes_the_place_of_the_built_in_bot() {
+    let config = config(&["--port", "80", "--", "python3", "bot.py", "--port", "1", "--"]);
+    let words = ["python3", "bot.py", "--port", "1", "--"];
+    assert_eq!(config.command, Some(words.map(OsString::from).to_vec()));
+    assert_eq!(config.port, 80);
+    assert_eq!(served(&[], &[]).0.command, None);
+    let message = refused(&["--bot", "echo", "--", "./bot"]);
+    assert!(
+        message.contains("`--bot`") && message.contains("`-- COMMAND`"),
+        "{message}"
+    );
+}
+
+#[test]
+fn tokens_are_asked_for_by_the_option_else_by_the_variable() {
+    for name in ["RUNNER_WEBSOCKET_AUTH", "PIPECAT_WEBSOCKET_AUTH"] {
+        assert!(served(&[], &[(name, "token")]).0.ws_tokens);
+        assert!(!served(&["--ws-auth=none"], &[(name, "token")]).0.ws_tokens);
+        assert!(served(&["--ws-auth", "token"], &[(name, "none")]).0.ws_tokens);
+        assert!(refused_with(&[], &[(name, "yes")]).contains(name));
+    }
+    assert!(!config(&[]).ws_tokens);
+}
+
+/// what the variables say arrives; the rooms of `telephony` say how.
+#[test]
+fn telephony_is_told_by_variables_and_verified_unless_that_is_turned_off() {
+    let variables = [
+        ("TWILIO_ACCOUNT_SID", "AC1"),
+        ("TELCO_A_AUTH_TOKEN", "t"),
+        ("TELCO_A_API_URL", "http://127.0.0.1:8080/"),
+    ];
+    let (config, warnings) = served(&[], &variables);
+    assert_eq!(config.telephony.a.expect("an account").id, "AC1");
+    assert_eq!(config.telephony.a_url, "http://127.0.0.1:8080");
+    assert!(config.telephony.verify_webhooks);
+    assert_eq!(warnings, Vec::<String>::new());
+    assert!(
+        !served(&["--no-verify-webhooks"], &variables)
+            .0
+            .telephony
+            .verify_webhooks
+    );
+
+    let (_, warnings) = served(&[], &variables[..1]);
+    assert!(warnings[0].contains("TELCO_A_AUTH_TOKEN"), "{warnings:?}");
+    assert!(refused_with(&[], &[("TELCO_A_API_URL", "api")]).contains("TELCO_A_API_URL"));
+    assert!(refused_with(&[], &[("TELNYX_PUBLIC_KEY", "short")]).contains("TELNYX_PUBLIC_KEY"));
+}
+
+/// providers send no `Origin`.
+#[test]
+fn what_keeps_providers_out_is_a_warning() {
+    let warnings = |arguments: &[&str]| served(arguments, &[]).1;
+    for name in ["telephony_a", "telephony_b", "telephony_c", "telephony_d"] {
+        let list = warnings(&["-t", name, "-x", "b.net", "--allowed-origins", "https://a.net"]);
+        assert!(
+            list.len() == 1 && list[0].contains(name) && list[0].contains("Origin"),
+            "{list:?}"
+        );
+        let tokens = warnings(&["-t", name, "-x", "b.net", "--ws-auth", "token"]);
+        match name {
+            "telephony_d" => assert!(tokens.len() == 1 && tokens[0].contains("`POST /`"), "{tokens:?}"),
+            _ => assert_eq!(tokens, Vec::<String>::new()),
+        }
+        assert_eq!(warnings(&["-t", name, "-x", "b.net"]), Vec::<String>::new());
+    }
+    let others = ["-t", "websocket", "--ws-auth=token", "--allowed-origins=https://a.net"];
+    assert_eq!(warnings(&others), Vec::<String>::new());
+}
+
 ///
 #[test]
 fn telephony_needs_a_public_host_unless_it_is_d() {
     for name in ["telephony_a", "telephony_b", "telephony_c", "twilio", "telnyx", "plivo"] {
         assert!(refused(&["-t", name]).contains("`--proxy HOST`"), "{name}");
     }
+    assert_eq!(config(&["-t", "telephony_d"]).proxy, None);
     let (config, warnings) = served(&["-x", "https://Bots.example.net/"], &[]);
     assert_eq!(config.proxy.as_deref(), Some("bots.example.net"));
     assert_eq!(warnings.len(), 1);
@@ -361,6 +438,7 @@ fn every_specified_option_is_known() {
         "--embedded",
         "--esp32",
         "--ws-auth",
+        "--no-verify-webhooks",
         "--bot",
         "--max-sessions",
         "--tls",
