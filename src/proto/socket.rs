@@ -644,3 +644,6 @@ fn length(message: &Message) -> usize {
         Message::Ping | Message::Close(..) => 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

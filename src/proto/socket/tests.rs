@@ -1,0 +1,169 @@
+//! Lives on a socket in virtual time: a peer whose messages are values, a bot that is a list of samples, and no clock.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::limits::{CLIENT_LEAD, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
+
+mod calls;
+mod clients;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// One session with everything that came out of it.
+struct Rig {
+    session: Session,
+    start: Instant,
+    now: Instant,
+    writable: bool,
+    /// What the bot has to say.
+    speech: VecDeque<i16>,
+    sent: Vec<(Duration, Message)>,
+    events: Vec<Event>,
+    heard: Vec<i16>,
+    heard_hz: u32,
+    begun: u32,
+    hang_ups: u32,
+    gone: bool,
+    next: Instant,
+}
+
+impl Rig {
+    fn new(make: fn(Instant) -> Session) -> Rig {
+        let start = Instant::now();
+        let mut rig = Rig {
+            session: make(start),
+            start,
+            now: start,
+            writable: true,
+            speech: VecDeque::new(),
+            sent: Vec::new(),
+            events: Vec::new(),
+            heard: Vec::new(),
+            heard_hz: 0,
+            begun: 0,
+            hang_ups: 0,
+            gone: false,
+            next: start,
+        };
+        rig.drain();
+        rig
+    }
+
+    /// A plain client whose bot listens at 16 kHz and speaks at 24.
+    fn client() -> Rig {
+        let mut rig = Rig::new(Session::client);
+        rig.session.set_rates(16_000, 24_000);
+        rig.drain();
+        rig
+    }
+
+    fn drain(&mut self) {
+        loop {
+            let speech = &mut self.speech;
+            self.session.pull_speech(
+                |into, samples_max| {
+                    let take = speech.len().min(samples_max);
+                    into.extend(speech.drain(..take));
+                    take
+                },
+                self.now,
+            );
+            match self.session.poll_output(self.writable, self.now) {
+                Output::Timeout(at) => {
+                    self.next = at;
+                    return;
+                }
+                Output::Gone => {
+                    self.gone = true;
+                    return;
+                }
+                Output::Send(message) => self.sent.push((self.now - self.start, message)),
+                Output::Begin => {
+                    assert!(self.events.is_empty(), "the bot starts before anything happens");
+                    self.begun += 1;
+                }
+                Output::Audio(pcm, rate_hz) => {
+                    assert!(pcm.len() <= rate_hz as usize / 50, "at most 20 ms");
+                    self.heard.extend_from_slice(pcm);
+                    self.heard_hz = rate_hz;
+                }
+                Output::Event(event) => self.events.push(event),
+                Output::HangUp => self.hang_ups += 1,
+            }
+        }
+    }
+
+    /// Does something, and then what follows from it at once.
+    fn with(&mut self, act: impl FnOnce(&mut Session, Instant)) {
+        act(&mut self.session, self.now);
+        self.drain();
+    }
+
+    /// Lets time pass, from deadline to deadline.
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        let mut turns = 0;
+        while !self.gone && self.next <= until {
+            turns += 1;
+            assert!(turns < 100_000, "the session spins at {:?}", self.now - self.start);
+            self.now = self.now.max(self.next);
+            self.session.handle_timeout(self.now);
+            self.drain();
+        }
+        self.now = until;
+    }
+
+    fn text(&mut self, text: impl AsRef<str>) {
+        self.with(|session, now| session.handle_text(text.as_ref(), now));
+    }
+
+    fn json(&mut self, value: Value) {
+        self.text(value.to_string());
+    }
+
+    fn binary(&mut self, bytes: impl Into<Bytes>) {
+        let bytes = bytes.into();
+        self.with(|session, now| session.handle_binary(bytes, now));
+    }
+
+    /// The close that was sent, if one was.
+    fn closed(&self) -> Option<(u16, &'static str)> {
+        self.sent.iter().find_map(|(_, message)| match message {
+            Message::Close(code, why) => Some((*code, *why)),
+            _ => None,
+        })
+    }
+
+    /// The reason of the last event, which must be the end.
+    fn left(&self) -> Option<LeaveReason> {
+        let ends: Vec<&Event> = self
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Left(_)))
+            .collect();
+        assert!(ends.len() <= 1, "a session ends once");
+        match self.events.last() {
+            Some(Event::Left(reason)) => Some(*reason),
+            _ => None,
+        }
+    }
+
+    fn pings(&self) -> usize {
+        self.sent
+            .iter()
+            .filter(|(_, message)| *message == Message::Ping)
+            .count()
+    }
+}
+
+fn tone(samples: usize, rate_hz: u32) -> Vec<i16> {
+    let step = std::f64::consts::TAU * 440.0 / f64::from(rate_hz);
+    (0..samples)
+        .map(|n| ((n as f64 * step).sin() * 9_000.0) as i16)
+        .collect()
+}

@@ -1,0 +1,262 @@
+//! Telephone calls: the handshake and its budget, marks, interruption, and who hangs up.
+
+use super::*;
+use crate::config::Transport;
+
+fn start_a() -> Value {
+    json!({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": {
+        "accountSid": "AC1", "streamSid": "MZ1", "callSid": "CA1", "tracks": ["inbound"],
+        "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
+        "customParameters": {"from_number": "+15550001111"}}})
+}
+
+/// A call of provider a whose bot listens and speaks at 16 kHz.
+fn call() -> Rig {
+    let mut rig = Rig::new(Session::call);
+    rig.json(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}));
+    rig.json(start_a());
+    assert_eq!(rig.begun, 1);
+    rig.session.set_rates(16_000, 16_000);
+    rig.drain();
+    rig
+}
+
+fn media(payload: &[u8]) -> Value {
+    let payload = data_encoding::BASE64.encode(payload);
+    let media = json!({"track": "inbound", "chunk": "1", "timestamp": "1", "payload": payload});
+    json!({"event": "media", "streamSid": "MZ1", "media": media})
+}
+
+fn events_sent(rig: &Rig) -> Vec<String> {
+    let event = |message: &Message| match message {
+        Message::Text(text) => {
+            let value: Value = serde_json::from_str(text).expect("a provider is sent JSON");
+            Some(value["event"].as_str().expect("an event").to_owned())
+        }
+        _ => None,
+    };
+    rig.sent.iter().filter_map(|(_, message)| event(message)).collect()
+}
+
+fn told(name: &str, played: bool) -> Event {
+    let name = name.into();
+    Event::Mark { name, played }
+}
+
+/// R-049, R-050: nothing begins before the provider is known, and then everything is.
+#[test]
+fn the_bot_starts_with_a_complete_call() {
+    let mut rig = Rig::new(Session::call);
+    rig.json(json!({"event": "connected"}));
+    assert_eq!((rig.begun, rig.session.telephone().is_none()), (0, true));
+    rig.json(start_a());
+    assert_eq!(rig.begun, 1);
+    let call = rig.session.telephone().expect("a call");
+    assert_eq!(call.provider.transport(), Transport::TelephonyA);
+    assert_eq!(call.data["call_id"], json!("CA1"));
+    assert_eq!(rig.events, [Event::Joined]);
+}
+
+/// Five messages, or ten seconds, and what is not recognised is closed; garbage and binary count as messages.
+#[test]
+fn a_handshake_has_a_budget() {
+    let refused = Some((1008, "unrecognised telephony handshake"));
+    let mut rig = Rig::new(Session::call);
+    rig.text("no JSON");
+    rig.binary(&b"binary"[..]);
+    rig.json(json!([1]));
+    rig.json(json!({"event": "media"}));
+    assert_eq!(rig.closed(), None);
+    rig.json(json!({"event": "connected"}));
+    assert_eq!((rig.closed(), rig.begun), (refused, 0));
+    rig.json(start_a());
+    assert_eq!(rig.begun, 0, "too late");
+
+    let mut rig = Rig::new(Session::call);
+    rig.pass(HANDSHAKE_WITHIN - MS);
+    assert_eq!(rig.closed(), None);
+    rig.pass(MS);
+    assert_eq!(
+        (rig.closed(), rig.session.refused()),
+        (refused, refused.map(|(_, why)| why))
+    );
+    rig.pass(SOCKET_CLOSE_WITHIN);
+    assert!(rig.gone && rig.events.is_empty(), "there is no bot to tell");
+}
+
+/// An encoding that nobody here can decode is refused at once, rather than played as noise.
+#[test]
+fn an_unknown_encoding_is_refused() {
+    let mut start = start_a();
+    start["start"]["mediaFormat"]["encoding"] = json!("audio/opus");
+    let mut rig = Rig::new(Session::call);
+    rig.json(start);
+    assert_eq!(rig.closed().map(|(code, _)| code), Some(1003));
+    assert_eq!(rig.begun, 0);
+}
+
+/// What the caller says before the bot listens is kept.
+#[test]
+fn the_first_words_of_a_caller_are_heard() {
+    let mut rig = Rig::new(Session::call);
+    rig.json(start_a());
+    for _ in 0..50 {
+        rig.json(media(&[0x10; 160]));
+    }
+    rig.with(|session, _| session.set_rates(8_000, 8_000));
+    assert_eq!((rig.heard_hz, rig.heard.len()), (8_000, 8_000));
+    assert!(rig.heard.iter().all(|sample| *sample == rig.heard[0] && *sample != 0));
+}
+
+/// Keys and marks are events; a stop ends the call, and nobody is asked to hang up.
+#[test]
+fn what_the_provider_says_becomes_events() {
+    let mut rig = call();
+    rig.json(json!({"event": "dtmf", "streamSid": "MZ1", "dtmf": {"track": "inbound_track", "digit": "5"}}));
+    rig.json(json!({"event": "mark", "streamSid": "MZ1", "mark": {"name": "other"}}));
+    rig.json(json!({"event": "whatever"}));
+    rig.json(json!({"event": "stop", "streamSid": "MZ1", "stop": {}}));
+    assert_eq!(
+        rig.events,
+        [
+            Event::Joined,
+            Event::Dtmf('5'),
+            told("other", true),
+            Event::Left(LeaveReason::Left)
+        ]
+    );
+    assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
+}
+
+/// A bare close is an end too.
+#[test]
+fn a_provider_that_just_closes_is_not_hung_up() {
+    let mut rig = call();
+    rig.with(|session, now| session.handle_close(now));
+    rig.with(|session, _| session.handle_gone(false));
+    assert_eq!((rig.left(), rig.hang_ups, rig.gone), (Some(LeaveReason::Left), 0, true));
+}
+
+/// Speech is cut into 20 ms, and runs at most the lead ahead of its playing.
+#[test]
+fn speech_keeps_its_lead() {
+    let mut rig = call();
+    rig.speech.extend(tone(16_000 * 2, 16_000));
+    rig.drain();
+    rig.pass(Duration::from_secs(4));
+    let texts = rig
+        .sent
+        .iter()
+        .filter(|(_, message)| matches!(message, Message::Text(_)));
+    let times: Vec<Duration> = texts.map(|(at, _)| *at).collect();
+    assert_eq!(times.len(), 100);
+    for (nth, at) in times.iter().enumerate() {
+        let played = MS * 20 * u32::try_from(nth).expect("few");
+        assert!(
+            *at <= played && played <= *at + CALL_LEAD,
+            "message {nth} left at {at:?}"
+        );
+    }
+}
+
+/// An interruption clears the provider; the marks that it then gives back have been told as not played.
+#[test]
+fn an_interruption_clears_the_provider() {
+    let mut rig = call();
+    rig.speech.extend(tone(16_000 / 5, 16_000));
+    rig.drain();
+    rig.pass(MS * 100);
+    rig.with(|session, _| session.handle_mark("said".into()));
+    rig.pass(MS * 100);
+    rig.with(|session, _| session.handle_interruption());
+    let events = events_sent(&rig);
+    assert_eq!(events[events.len() - 2..], ["mark", "clear"]);
+    assert!(rig.events.contains(&told("said", false)));
+    rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
+    assert!(!rig.events.contains(&told("said", true)), "it was told before");
+    // The name may be used again.
+    rig.with(|session, _| session.handle_mark("said".into()));
+    rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
+    assert!(rig.events.contains(&told("said", true)));
+}
+
+/// A provider gets JSON objects as the bot wrote them, and nothing of the talk with a screen.
+#[test]
+fn only_what_a_provider_can_read_is_sent() {
+    let mut rig = call();
+    let own = r#"{"event":"sendDTMF","dtmf":"12#"}"#;
+    for text in [r#"{"label":"rtvi-ai","type":"bot-ready"}"#, "no JSON", "[1]", own] {
+        rig.with(|session, _| session.handle_message(text.into()));
+    }
+    let sent: Vec<&Message> = rig.sent.iter().map(|(_, message)| message).collect();
+    assert_eq!(sent, [&Message::Text(own.into())]);
+    assert_eq!(rig.session.tally().messages_dropped, 2);
+}
+
+/// R-038: every end by our side hangs up once, before the socket closes; the answer lets it close, and so does time.
+#[test]
+fn an_end_by_our_side_hangs_up_once() {
+    type Act = fn(&mut Session, Instant);
+    let ends: [(Act, LeaveReason); 5] = [
+        (
+            |session, now| session.handle_end(LeaveReason::Shutdown, now),
+            LeaveReason::Shutdown,
+        ),
+        (
+            |session, now| session.handle_bot_end(LeaveReason::BotEnded, now),
+            LeaveReason::BotEnded,
+        ),
+        (
+            |session, now| session.handle_bot_end(LeaveReason::BotFailed, now),
+            LeaveReason::BotFailed,
+        ),
+        (
+            |session, now| session.handle_binary(Bytes::from_static(b"x"), now),
+            LeaveReason::Protocol,
+        ),
+        (
+            |session, now| session.handle_text("no JSON", now),
+            LeaveReason::Protocol,
+        ),
+    ];
+    for (end, reason) in ends {
+        let mut rig = call();
+        rig.with(end);
+        rig.pass(MS);
+        assert_eq!((rig.hang_ups, rig.left(), rig.closed()), (1, Some(reason), None));
+        rig.with(|session, now| session.handle_end(LeaveReason::Shutdown, now));
+        rig.with(|session, now| session.handle_hung_up(now));
+        assert!(rig.closed().is_some());
+        rig.pass(Duration::from_secs(60));
+        assert!(rig.gone && rig.hang_ups == 1);
+
+        let mut rig = call();
+        rig.with(end);
+        rig.pass(HANG_UP_BEFORE_CLOSE + MS * 2);
+        assert!(
+            rig.closed().is_some(),
+            "a provider that does not answer does not hold the socket"
+        );
+    }
+}
+
+/// A half-open call is given up after the same silence as any socket, and hung up.
+#[test]
+fn a_call_that_falls_silent_is_hung_up() {
+    let mut rig = call();
+    rig.pass(SOCKET_FREED_AFTER + MS);
+    assert_eq!((rig.left(), rig.hang_ups), (Some(LeaveReason::Vanished), 1));
+}
+
+/// The last words are played to the caller's ear before the call is hung up.
+#[test]
+fn the_last_words_are_played_before_the_hang_up() {
+    let mut rig = call();
+    rig.speech.extend(tone(16_000, 16_000));
+    rig.drain();
+    rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+    rig.pass(Duration::from_secs(1) + CALL_PLAYOUT_MARGIN - MS);
+    assert_eq!(rig.hang_ups, 0);
+    rig.pass(MS * 40);
+    assert_eq!(rig.hang_ups, 1);
+}
