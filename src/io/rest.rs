@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper_util::rt::TokioIo;
+use rustls_native_certs::CertificateResult;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
@@ -146,21 +148,25 @@ pub async fn hang_up(provider: Provider, request: Request) {
     }
 }
 
+const HUNG_UP: &str = "the call was hung up";
+const OVER_ALREADY: &str = "the provider knows of no such call, so it is over";
+
 async fn try_to_hang_up(provider: Provider, request: &Request, pauses: &[Duration]) -> Result<&'static str, String> {
-    let mut pauses = pauses.iter();
+    let mut tries = 0;
     loop {
+        tries += 1;
         let why = match send(request).await {
             Ok(answer) => match verdict(provider, answer.status, &answer.body) {
-                Verdict::Done => return Ok("the call was hung up"),
-                Verdict::AlreadyOver => return Ok("the provider knows of no such call, so it is over"),
+                Verdict::Done => return Ok(HUNG_UP),
+                Verdict::AlreadyOver => return Ok(OVER_ALREADY),
                 Verdict::Refused(why) => return Err(why),
                 Verdict::Retry(why) => why,
             },
             Err(error) if error.is_passing() => error.to_string(),
             Err(error) => return Err(error.to_string()),
         };
-        let Some(pause) = pauses.next() else {
-            return Err(why);
+        let Some(pause) = pauses.get(tries - 1) else {
+            return Err(format!("{why}, {tries} times"));
         };
         log::debug!("hanging up: {why}; once more in {pause:?}");
         sleep(*pause).await;
@@ -194,13 +200,22 @@ impl Target {
         if authority.as_str().contains('@') || authority.host().is_empty() {
             return Err(RestError::Request("its URL has no plain host"));
         }
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        // A port that is none counts as absent here, and is refused.
+        let bare = authority.as_str() == authority.host();
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if !bare => return Err(RestError::Request("its URL has a port that is none")),
+            None if tls => 443,
+            None => 80,
+        };
+        let path = uri.path_and_query().map_or("", |path| path.as_str());
+        let slash = if path.starts_with('/') { "" } else { "/" };
         Ok(Target {
             tls,
             host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            port,
             authority: authority.as_str().to_owned(),
-            path: path
+            path: format!("{slash}{path}")
                 .parse()
                 .map_err(|_| RestError::Request("its path cannot be read"))?,
         })
@@ -256,27 +271,27 @@ async fn send_trusting(trust: Option<TlsConnector>, request: &Request) -> Result
     }
 }
 
-/// Connects to the first address that answers; a path that swallows packets leaves time for the next one.
 async fn connect(target: &Target) -> Result<TcpStream, RestError> {
-    let host = &target.host;
-    let addresses = lookup_host((host.as_str(), target.port))
-        .await
-        .map_err(|source| RestError::Resolve {
-            host: host.clone(),
-            source,
-        })?;
-    let mut source = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    let host = || target.host.clone();
+    match lookup_host((target.host.as_str(), target.port)).await {
+        Ok(addresses) => connect_to_one(addresses)
+            .await
+            .map_err(|source| RestError::Connect { host: host(), source }),
+        Err(source) => Err(RestError::Resolve { host: host(), source }),
+    }
+}
+
+/// Connects to the first address that answers; a path that swallows packets leaves time for the next one.
+async fn connect_to_one(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "it has no address");
     for address in addresses.take(REST_ADDRESSES_MAX) {
         match timeout(REST_CONNECT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => source = error,
-            Err(_) => source = io::ErrorKind::TimedOut.into(),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
         }
     }
-    Err(RestError::Connect {
-        host: host.clone(),
-        source,
-    })
+    Err(failure)
 }
 
 async fn secure(
@@ -339,26 +354,24 @@ async fn system_trust() -> Result<TlsConnector, RestError> {
         return Ok(connector.clone());
     }
     // Some hundred kilobytes of files: not in the way of the media tasks.
-    let connector = tokio::task::spawn_blocking(|| {
-        let found = rustls_native_certs::load_native_certs();
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            let why = found
-                .errors
-                .first()
-                .map(|error| format!(" ({error})"))
-                .unwrap_or_default();
-            return Err(RestError::NoCertificates { why });
-        }
-        Ok(connector(roots))
-    });
-    let connector = connector.await.unwrap_or_else(|panic| {
-        Err(RestError::NoCertificates {
-            why: format!(" ({panic})"),
-        })
+    let found = tokio::task::spawn_blocking(|| trust_in(rustls_native_certs::load_native_certs()));
+    let connector = found.await.unwrap_or_else(|panic| {
+        let why = format!(" ({panic})");
+        Err(RestError::NoCertificates { why })
     })?;
     Ok(TRUST.get_or_init(|| connector).clone())
+}
+
+fn trust_in(found: CertificateResult) -> Result<TlsConnector, RestError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map(|error| format!(" ({error})"));
+        return Err(RestError::NoCertificates {
+            why: why.unwrap_or_default(),
+        });
+    }
+    Ok(connector(roots))
 }
 
 fn connector(roots: RootCertStore) -> TlsConnector {
@@ -369,3 +382,6 @@ fn connector(roots: RootCertStore) -> TlsConnector {
         .with_no_client_auth();
     TlsConnector::from(Arc::new(config))
 }
+
+#[cfg(test)]
+mod tests;
