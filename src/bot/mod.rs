@@ -148,6 +148,15 @@ impl RunnerArguments {
         }
     }
 
+    /// Returns the rate of PCM on the caller's line, in Hz, where it is fixed: on the telephone. A bot that listens and
+    /// speaks at this rate gets and gives every sample as it is.
+    pub fn line_rate_hz(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::WebSocket(socket) => socket.line_rate_hz,
+            _ => None,
+        }
+    }
+
     fn missing<T>(&self, field: &'static str) -> Result<T, MissingField> {
         Err(MissingField {
             kind: self.kind.name(),
@@ -216,6 +225,8 @@ pub struct WebSocketArguments {
     pub transport_type: Transport,
     /// See [`RunnerArguments::call_data`].
     pub call_data: Option<Value>,
+    /// See [`RunnerArguments::line_rate_hz`].
+    pub line_rate_hz: Option<u32>,
     media: Option<media::Seat>,
 }
 
@@ -224,12 +235,14 @@ impl WebSocketArguments {
         websocket: WebSocketConnection,
         transport_type: Transport,
         call_data: Option<Value>,
+        line_rate_hz: Option<u32>,
         seat: media::Seat,
     ) -> Self {
         WebSocketArguments {
             websocket,
             transport_type,
             call_data,
+            line_rate_hz,
             media: Some(seat),
         }
     }

@@ -1,6 +1,7 @@
-//! The echo: every frame goes straight back, at 16 kHz both ways, and every message of the application is its own answer.
+//! The echo: every frame goes straight back, and every message of the application is its own answer.
 //!
-//! It keeps nothing and waits for nothing but room in the outbound queue, so what it costs is what the runner costs.
+//! PCM is at the rate of a telephone's line, so that nothing is resampled, and else at 16 kHz. It keeps nothing and waits for
+//! nothing but room in the outbound queue, so what it costs is what the runner costs.
 
 use crate::bot::{Audio, BotError, RunnerArguments};
 use crate::rtvi::{Rtvi, RtviEvent};
@@ -10,7 +11,8 @@ use crate::rtvi::{Rtvi, RtviEvent};
 /// # Errors
 /// [`crate::bot::MissingField`] in a session without media.
 pub async fn echo(mut args: RunnerArguments) -> Result<(), BotError> {
-    let mut talk = Rtvi::open(&mut args, Audio::at(16_000))?;
+    let audio = Audio::at(args.line_rate_hz().unwrap_or(16_000));
+    let mut talk = Rtvi::open(&mut args, audio)?;
     while let Some(event) = talk.recv().await {
         match event {
             RtviEvent::Audio(frame) => {

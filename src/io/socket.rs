@@ -356,6 +356,9 @@ fn begin(life: &mut Life) {
     let call = life.session.telephone();
     let transport = call.map_or(Transport::WebSocket, |call| call.provider.transport());
     let data = call.map(|call| call.data.clone());
+    let line_rate_hz = call
+        .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
+        .map(|call| call.rx.rate_hz);
     // A telephone's body is what its provider was told to pass on.
     let body = data
         .as_ref()
@@ -365,6 +368,7 @@ fn begin(life: &mut Life) {
         WebSocketConnection::new(life.path),
         transport,
         data,
+        line_rate_hz,
         seat,
     ));
     log::info!("session started: {}", transport.name());
