@@ -4,6 +4,8 @@
 //! the bot, the deadline, the bot's end, the end of a hang-up or the runner's, hands it to the session, and does what the
 //! session answers. It ends when nothing of the session is left, its bot and its hang-up included.
 
+#![allow(clippy::disallowed_types, reason = "this room is the shell: it owns a socket")]
+
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};

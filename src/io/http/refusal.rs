@@ -51,6 +51,7 @@ impl Refusal {
         match self {
             Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Origin | Refusal::NoToken | Refusal::Token(_) | Refusal::Signature(_) => StatusCode::FORBIDDEN,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
             Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
@@ -115,7 +116,7 @@ impl Refusal {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full) => {
+            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full) | Refusal::Token(token::Refusal::Full) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));

@@ -13,6 +13,7 @@
 
 mod call;
 mod http;
+mod phone;
 mod rows;
 mod runner;
 mod speech;
@@ -26,7 +27,7 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu delay growth
+  --only ROWS     some of: start size idle status offer cpu calls delay growth
   --quick         fewer and shorter; the figures say less
 ";
 
@@ -47,13 +48,14 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// Measures one row; what it finds are lines of the table: what, and how much.
 type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 
-const ROWS: [(&str, Row); 8] = [
+const ROWS: [(&str, Row); 9] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
     ("status", rows::status),
     ("offer", rows::offer),
     ("cpu", rows::cpu),
+    ("calls", rows::calls),
     ("delay", rows::delay),
     ("growth", rows::growth),
 ];

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::call::{Call, Heard};
 use crate::http::{self, Connection};
+use crate::phone::{self, Phone};
 use crate::runner::Runner;
 use crate::speech::{self, Bursts};
 use crate::{Bench, Result};
@@ -234,6 +235,98 @@ fn losses(log: &str, sent: u64, heard: &[Tally]) -> Lines {
 fn received(line: &str) -> Option<u64> {
     let (_, counts) = line.split_once("audio: ")?;
     counts.split_once(" received")?.0.parse().ok()
+}
+
+/// Live telephone calls with speech in both directions, provider a's messages, the echo bot in between.
+///
+/// Lost is what did not come back. The way through is from a message sent to its echo received. Late is how far behind its
+/// deadline a message leaves when the runner paces: each call is sent a second of speech at once, of which the first eleven
+/// messages may leave at once and each further one 20 ms after the one before. Both hold the trips over loopback and the
+/// wake-ups of this process, which serves all callers with one thread.
+pub fn calls(bench: &Bench) -> Result<Lines> {
+    let runner = Runner::start(&bench.binary)?;
+    let runtime = runtime()?;
+    let (mut phones, mut lines, mut rss_kib) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut sent, mut back, mut through) = (0, 0, Vec::new());
+    for count in [1, 10, 100] {
+        while phones.len() < count {
+            phones.push(runtime.block_on(Phone::begin(runner.addr, phones.len()))?);
+        }
+        let messages = bench.amount(1_000, 250);
+        let (began, before) = (Instant::now(), runner.cpu_s()?);
+        through.clear();
+        for (phone, one_sent, one_heard) in runtime.block_on(talk_all(&mut phones, messages))? {
+            phones.push(phone);
+            sent += one_sent.len();
+            back += one_heard.len();
+            through.extend(one_heard.iter().zip(&one_sent).map(|(heard, sent)| *heard - *sent));
+        }
+        let cores = (runner.cpu_s()? - before) / began.elapsed().as_secs_f64();
+        lines.push(row(
+            format!("CPU per telephone call at {count}"),
+            format!("{:.4} cores", cores / count as f64),
+        ));
+        rss_kib.push(runner.status_kib("VmRSS")?);
+    }
+    let mut late = runtime.block_on(burst_all(&mut phones))?;
+    lines.push(row("messages lost, all calls", format!("{} of {sent}", sent - back)));
+    lines.push(row("message in to its echo out, 100 calls", spread(&mut through)));
+    lines.push(row("paced messages late, 100 calls", spread(&mut late)));
+    let (first, last) = (rss_kib[0], rss_kib[rss_kib.len() - 1]);
+    lines.push(row(
+        "memory per telephone call, 100 against 1",
+        format!("{} KiB (RSS {} MiB at 100)", last.saturating_sub(first) / 99, mib(last)),
+    ));
+    for phone in phones {
+        runtime.block_on(phone.leave())?;
+    }
+    runner.wait_until_idle()?;
+    Ok(lines)
+}
+
+type Talk = (Phone, Vec<Instant>, Vec<Instant>);
+
+/// Lets all phones talk at once, each at its own phase of the 20 ms.
+async fn talk_all(phones: &mut Vec<Phone>, messages: u32) -> Result<Vec<Talk>> {
+    let (begin, count) = (Instant::now(), phones.len() as u32);
+    let mut tasks = JoinSet::new();
+    for (at, mut phone) in phones.drain(..).enumerate() {
+        let first = begin + phone::PTIME * at as u32 / count;
+        tasks.spawn(async move {
+            let (sent, heard) = phone.talk(messages, first).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((phone, sent, heard))
+        });
+    }
+    let mut talks = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        talks.push(done??);
+    }
+    Ok(talks)
+}
+
+/// Sends every phone a second of speech at once, and returns how late the paced part of each echo was.
+async fn burst_all(phones: &mut Vec<Phone>) -> Result<Vec<Duration>> {
+    const UNPACED: usize = 11;
+    let mut tasks = JoinSet::new();
+    for (at, mut phone) in phones.drain(..).enumerate() {
+        tasks.spawn(async move {
+            tokio::time::sleep(phone::PTIME * at as u32 / 7).await;
+            let heard = phone.burst(50).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((phone, heard))
+        });
+    }
+    let mut late = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        let (phone, heard) = done??;
+        phones.push(phone);
+        let Some(first) = heard.first() else { continue };
+        let paced = heard.iter().enumerate().skip(UNPACED);
+        late.extend(paced.map(|(nth, at)| {
+            let due = *first + phone::PTIME * (nth - UNPACED + 1) as u32;
+            at.saturating_duration_since(due)
+        }));
+    }
+    Ok(late)
 }
 
 /// The time from a packet that begins a loud burst after silence to the first packet of the answer that is loud.

@@ -51,6 +51,7 @@ impl Runner {
         let spawned = Instant::now();
         let mut child = command
             .args(["--host", "127.0.0.1", "--port", "0", "--rtc-port", "0", "--bot", "echo"])
+            .args(["--max-sessions", "128"])
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,0 +1,117 @@
+//! One telephone call: a provider's side of the media WebSocket, by the messages of provider a.
+//!
+//! In: the runner's HTTP address. Out: when each message of audio was sent, and when each came back. The socket's bytes are
+//! tokio-tungstenite's; everything else is by hand, so that the callers cost little beside the runner.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{sleep_until, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::Result;
+
+pub const PTIME: Duration = Duration::from_millis(20);
+/// 20 ms of mu-law, a steady tone of 400 Hz, in base64; every message of a call is this one.
+const PAYLOAD_BYTES: usize = 160;
+/// How long the last of the echo may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct Phone {
+    socket: WebSocketStream<TcpStream>,
+    media: String,
+}
+
+impl Phone {
+    /// Opens the socket and says who calls; returns when that has left.
+    pub async fn begin(addr: SocketAddr, number: usize) -> Result<Phone> {
+        let stream = TcpStream::connect(addr).await?;
+        stream.set_nodelay(true)?;
+        let (mut socket, _) = client_async(format!("ws://{addr}/ws"), stream).await?;
+        let start = format!(
+            r#"{{"event":"start","sequenceNumber":"1","streamSid":"MZ{number}","start":{{"streamSid":"MZ{number}","callSid":"CA{number}","mediaFormat":{{"encoding":"audio/x-mulaw","sampleRate":8000,"channels":1}}}}}}"#
+        );
+        socket
+            .send(Message::text(
+                r#"{"event":"connected","protocol":"Call","version":"1.0.0"}"#,
+            ))
+            .await?;
+        socket.send(Message::text(start)).await?;
+        // One period of 400 Hz at 8 kHz in mu-law.
+        const PERIOD: [u8; 20] = [
+            0xff, 0xa6, 0x98, 0x90, 0x8e, 0x8d, 0x8e, 0x90, 0x98, 0xa6, 0xff, 0x26, 0x18, 0x10, 0x0e, 0x0d, 0x0e, 0x10,
+            0x18, 0x26,
+        ];
+        let payload: Vec<u8> = PERIOD.into_iter().cycle().take(PAYLOAD_BYTES).collect();
+        let payload = data_encoding::BASE64.encode(&payload);
+        let media = format!(
+            r#"{{"event":"media","sequenceNumber":"2","streamSid":"MZ{number}","media":{{"track":"inbound","chunk":"1","timestamp":"20","payload":"{payload}"}}}}"#
+        );
+        Ok(Phone { socket, media })
+    }
+
+    /// Sends `count` messages, one each 20 ms from `first`, and returns when each was sent and when each came back.
+    pub async fn talk(&mut self, count: u32, first: Instant) -> Result<(Vec<Instant>, Vec<Instant>)> {
+        let (mut sent, mut heard) = (Vec::new(), Vec::new());
+        for nth in 0..count {
+            let due = sleep_until((first + PTIME * nth).into());
+            tokio::pin!(due);
+            loop {
+                tokio::select! {
+                    biased;
+                    message = self.socket.next() => take(message, &mut heard)?,
+                    () = &mut due => break,
+                }
+            }
+            sent.push(Instant::now());
+            self.socket.send(Message::text(self.media.clone())).await?;
+        }
+        self.rest(count, &mut heard).await?;
+        Ok((sent, heard))
+    }
+
+    /// Sends `count` messages at once, and returns when each came back.
+    pub async fn burst(&mut self, count: u32) -> Result<Vec<Instant>> {
+        let mut heard = Vec::new();
+        for _ in 0..count {
+            self.socket.feed(Message::text(self.media.clone())).await?;
+        }
+        self.socket.flush().await?;
+        self.rest(count, &mut heard).await?;
+        Ok(heard)
+    }
+
+    /// Listens until as much has come back as was sent, or nothing comes for a long time.
+    async fn rest(&mut self, count: u32, heard: &mut Vec<Instant>) -> Result<()> {
+        while heard.len() < count as usize {
+            match timeout(PATIENCE, self.socket.next()).await {
+                Ok(message) => take(message, heard)?,
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the call as its provider does.
+    pub async fn leave(mut self) -> Result<()> {
+        self.socket.send(Message::text(r#"{"event":"stop"}"#)).await?;
+        // The runner closes; when does not matter here.
+        let _ = timeout(PATIENCE, self.socket.next()).await;
+        Ok(())
+    }
+}
+
+fn take(
+    message: Option<std::result::Result<Message, tokio_tungstenite::tungstenite::Error>>,
+    heard: &mut Vec<Instant>,
+) -> Result<()> {
+    match message.ok_or("the runner hung up")?? {
+        Message::Text(text) if text.contains(r#""event":"media""#) => heard.push(Instant::now()),
+        Message::Close(_) => return Err("the runner closed the call".into()),
+        _ => {}
+    }
+    Ok(())
+}
