@@ -1,7 +1,7 @@
 //! The runner that puts a voice bot on a small computer.
 //!
-//! One HTTP server spawns a bot for every session and connects it to whoever talks, a browser or a microcontroller over
-//! WebRTC. A developer writes `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`].
+//! One HTTP server spawns a bot for every session and connects it to whoever talks: a browser or a microcontroller over
+//! WebRTC, a plain client or a telephone over a WebSocket. A developer writes `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`].
 //!
 //! # The house
 //!
@@ -10,7 +10,7 @@
 //! - `cli`: arguments and environment become a [`config::Config`]; `logging`: one line per record, with the session at its
 //!   head; [`limits`]: every cap and time limit.
 //! - `proto`: pure cores. Bytes, values and `now` come in, values come out: routes, bodies, SDP, one peer connection, one
-//!   session, audio.
+//!   life over WebRTC or on a socket, the messages of telephony providers, audio.
 //! - `io`: sockets, tasks, the clock. It stamps the time, moves bytes, and does what `proto` answers.
 //! - `page`: the built-in page, embedded.
 //!

@@ -3,10 +3,12 @@
 //! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it, `poll_timeout` the next deadline.
 //! One input, then a drain of the outputs.
 //!
-//! - Requests: [`route`], [`origin`], [`body`], [`start`], [`offer`], [`table`] (sessions that `/start` made)
+//! - Requests: [`route`], [`origin`], [`body`], [`form`], [`start`], [`offer`], [`table`] (sessions that `/start` made), [`token`]
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection),
 //!   [`session`] (one life), [`outbox`] (messages to the client)
-//! - Talk: [`audio`], [`rtvi`]
+//! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
+//!   to providers)
+//! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 
 pub mod audio;
 pub mod body;
