@@ -3,6 +3,7 @@
 //! In ([`listener`]): RTP packets -> [`jitter`] puts them in order and says what to decode, recover or conceal -> [`opus`]
 //! gives PCM at the rate the bot asked for, through [`resample`]. Out ([`speaker`]): the bot's PCM of any length -> [`pacer`]
 //! cuts it into 20 ms frames against absolute deadlines and fills pauses with digital silence -> [`encoder`] gives packets.
+//! On a socket there is no Opus: [`g711`] on the telephone, and [`cadence`] in the place of the pacer.
 //! PCM is `i16` mono everywhere.
 //! Nothing here reads a clock: `now` enters with each input. Nothing grows without a cap of `limits`.
 
