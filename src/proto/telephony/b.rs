@@ -9,8 +9,9 @@
 use log::{debug, warn};
 use serde_json::json;
 
+use super::call::State;
 use super::message::{self, Complaint, Object};
-use super::{Call, Codec, Format, Provider, Refusal, State};
+use super::{Call, Codec, Format, Provider, Refusal};
 use crate::limits::{RATES_HZ, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_REORDERED_MAX, TELEPHONY_WORD_CHARS_MAX};
 
 /// Events that bring a mark back.
@@ -83,11 +84,8 @@ impl Order {
     /// Takes the frame that was appended to `pcm` from `start` on: it stays, is held back, or is dropped; frames that waited
     /// for it follow.
     pub(super) fn place(&mut self, chunk: u64, start: usize, pcm: &mut Vec<i16>) {
-        let window = TELEPHONY_REORDERED_MAX as u64;
-        // Numbers start at 1; a stream that is joined later starts where it is.
-        let next = *self
-            .next
-            .get_or_insert(if (1..=1 + window).contains(&chunk) { 1 } else { chunk });
+        // Numbers start at 1, as documented; one who starts at 0 loses nothing either.
+        let next = *self.next.get_or_insert(chunk.min(1));
         if chunk < next {
             self.late += 1;
             if self.late <= TELEPHONY_REORDERED_MAX {

@@ -7,8 +7,9 @@
 
 use serde_json::{Value, json};
 
+use super::call::State;
 use super::message::{self, Object};
-use super::{Call, Codec, Format, Provider, Refusal, State};
+use super::{Call, Codec, Format, Provider, Refusal};
 
 /// Events that bring a mark back.
 pub(super) const PLAYED: &[&str] = &["playedStream", "played"];

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::call::State;
 use super::message::{self, Object};
-use super::{Call, Chunk, Codec, Format, Provider, Refusal, State};
+use super::{Call, Chunk, Codec, Format, Provider, Refusal};
 
 /// Events that bring a mark back.
 pub(super) const PLAYED: &[&str] = &["mark"];
