@@ -66,3 +66,8 @@ fn protobuf_frames() {
 fn tokens() {
     replay("corpus/token", entries::token);
 }
+
+#[test]
+fn telephone_calls() {
+    replay("corpus/telephony", entries::telephony);
+}

@@ -5,7 +5,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use edge_runner::limits;
 use edge_runner::proto::candidate::{RemotePolicy, parse_remote};
@@ -13,7 +13,9 @@ use edge_runner::proto::crypto;
 use edge_runner::proto::frames::{self, Frame};
 use edge_runner::proto::offer::{Candidates, Offer};
 use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
+use edge_runner::proto::telephony::{self, Call, Heard, Provider};
 use edge_runner::proto::token::{Family, Refusal, Tokens};
+use serde_json::Value;
 use str0m::change::SdpOffer;
 use str0m::crypto::CryptoProvider;
 use str0m::{Candidate, Rtc};
@@ -148,6 +150,63 @@ pub fn token(bytes: &[u8]) {
             assert!(text.len() <= limits::TOKEN_BYTES_MAX);
             assert_eq!(tokens.mint(family, &claims.id, now), text);
             assert_eq!(tokens.take(&text, family, now), Err(Refusal::Used));
+        }
+    }
+}
+
+/// Any text can follow a call's start: no more samples come of it than it has bytes, no object ends the call, and what the
+/// call is told in turn is JSON of the sizes that its provider takes.
+pub fn telephony(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.lines();
+    let Some(mut call) = lines.by_ref().find_map(|line| telephony::detect(line).ok().flatten()) else {
+        return;
+    };
+    assert!(call.stream_id.len().max(call.call_id.len()) <= limits::TELEPHONY_ID_BYTES_MAX);
+    assert!(
+        ["from", "to"]
+            .iter()
+            .all(|key| call.data[key].is_string() || call.data[key].is_null())
+    );
+    assert!(call.data["body"].is_object());
+    let (mut pcm, mut line_bytes) = (Vec::new(), 0);
+    for line in lines {
+        let before = pcm.len();
+        line_bytes += line.len();
+        match call.read(line, &mut pcm) {
+            Ok(Heard::Audio) => assert!(pcm.len() > before),
+            Ok(Heard::Dtmf(key)) => assert!("0123456789*#".contains(key)),
+            Ok(Heard::Mark(name)) => {
+                assert!(name.len() <= limits::MARK_BYTES_MAX);
+                assert!(serde_json::from_str::<Value>(&call.mark(&name)).is_ok_and(|mark| mark.is_object()));
+            }
+            Ok(Heard::Stop | Heard::Nothing) => {}
+            Err(_) => assert!(!serde_json::from_str::<Value>(line).is_ok_and(|value| value.is_object())),
+        }
+        assert!(pcm.len() <= line_bytes);
+    }
+    assert!(serde_json::from_str::<Value>(&call.clear()).is_ok_and(|clear| clear.is_object()));
+    say(&mut call, &pcm);
+}
+
+/// What was heard can be said, cut as the provider wants it; provider d, which is told what it tells, hears the same.
+fn say(call: &mut Call, heard: &[i16]) {
+    let samples = |time: Duration| (time.as_millis() * u128::from(call.tx.rate_hz) / 1_000) as usize;
+    let (length, multiple) = (samples(call.chunk().length), samples(call.chunk().multiple));
+    for chunk in heard.chunks(length).chain([&[][..]]) {
+        let mut chunk = chunk.to_vec();
+        chunk.resize(chunk.len().next_multiple_of(multiple), 0);
+        let text = call.media(&chunk);
+        let message: Value = serde_json::from_str(&text).expect("JSON");
+        let payload = message["media"]["payload"].as_str().expect("a payload");
+        let bytes = payload.len() / 4 * 3 - payload.matches('=').count();
+        if call.provider == Provider::D {
+            assert!(bytes.is_multiple_of(320) && bytes <= 100_000 && (bytes >= 3_200 || chunk.len() < length));
+            let mut back = Vec::new();
+            call.read(&text, &mut back).expect("an object");
+            assert_eq!(back, chunk);
+        } else {
+            assert_eq!(bytes, chunk.len());
         }
     }
 }
