@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The one list of checks, for people and for the gate.
 #   tests/check.sh            everything that this machine has the tools for
-#   tests/check.sh STAGE...   only these: fmt lint doc test fuzz size aiortc browser
+#   tests/check.sh STAGE...   only these: fmt lint doc test fuzz size aiortc pipecat browser
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-stages=${*:-fmt lint doc test fuzz size aiortc browser}
+stages=${*:-fmt lint doc test fuzz size aiortc pipecat browser}
 binary=target/release/edge-runner
 
 say() { printf '\n== %s\n' "$*"; }
@@ -35,6 +35,18 @@ for stage in $stages; do
             $python tests/peers/aiortc/run.py --binary $binary
         else
             lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
+        fi
+        ;;
+    pipecat)
+        python=target/venv/bin/python
+        [ -x $python ] || python=python3
+        if ! command -v espeak-ng >/dev/null; then
+            lacks "espeak-ng is not installed: apt-get install espeak-ng"
+        elif $python -c 'import pipecat.transports.websocket.client' 2>/dev/null; then
+            release
+            $python tests/peers/pipecat/run.py --binary $binary
+        else
+            lacks "Pipecat is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/pipecat/requirements.txt"
         fi
         ;;
     browser)

@@ -1,0 +1,149 @@
+"""Pipecat's own WebSocket client transport, in a pipeline of its own, as a plain client of the runner."""
+
+import asyncio
+import time
+
+import numpy
+from pipecat.frames.frames import (
+    EndFrame, InputAudioRawFrame, InputTransportMessageFrame, InterruptionFrame, OutputAudioRawFrame,
+    OutputTransportMessageUrgentFrame,
+)
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.transports.websocket.client import WebsocketClientParams, WebsocketClientTransport
+from pipecat.workers.runner import WorkerRunner
+
+# What Pipecat sends and plays by default.
+RATE = 24_000
+FRAME_S = 0.04
+
+
+class Chunk:
+    """One piece of audio from the runner."""
+
+    def __init__(self, at, frame):
+        self.at, self.rate, self.channels = at, frame.sample_rate, frame.num_channels
+        self.samples = numpy.frombuffer(frame.audio, "<i2")
+
+
+class Ear(FrameProcessor):
+    """Keeps what the transport received; it goes no further, or it would be sent back."""
+
+    def __init__(self):
+        super().__init__()
+        self.chunks, self.messages, self.interruptions = [], [], []
+
+    async def process_frame(self, frame, direction):
+        await super().process_frame(frame, direction)
+        if direction == FrameDirection.DOWNSTREAM and isinstance(frame, InputAudioRawFrame):
+            self.chunks.append(Chunk(time.monotonic(), frame))
+            return
+        if direction == FrameDirection.DOWNSTREAM and isinstance(frame, InputTransportMessageFrame):
+            self.messages.append(frame.message)
+            return
+        if isinstance(frame, InterruptionFrame):
+            self.interruptions.append(time.monotonic())
+        await self.push_frame(frame, direction)
+
+
+class Client:
+    def __init__(self, url, headers=None):
+        self.transport = WebsocketClientTransport(url, WebsocketClientParams(
+            audio_in_enabled=True, audio_out_enabled=True, audio_out_end_silence_secs=0,
+            # The bytes of a WAV header would be played as sound.
+            add_wav_header=False, additional_headers=headers))
+        self.gone = asyncio.Event()
+        self.transport.add_event_handler("on_disconnected", self._on_disconnected)
+        self.ear = Ear()
+        self.voice = None
+        self.sent = 0
+        self._to_say = numpy.zeros(0, "<i2")
+        self._tasks = []
+
+    async def _on_disconnected(self, *_):
+        self.gone.set()
+
+    async def __aenter__(self):
+        pipeline = Pipeline([self.transport.input(), self.ear, self.transport.output()])
+        self.worker = PipelineWorker(
+            pipeline, params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=RATE),
+            enable_rtvi=False, enable_turn_tracking=False, idle_timeout_secs=None)
+        runner = WorkerRunner(handle_sigint=False)
+        await runner.add_workers(self.worker)
+        started = asyncio.Event()
+
+        async def on_started(*_):
+            started.set()
+
+        self.worker.add_event_handler("on_pipeline_started", on_started)
+        self._run = asyncio.create_task(runner.run())
+        await asyncio.wait_for(started.wait(), 15)
+        self._tasks = [asyncio.create_task(self._speak())]
+        return self
+
+    async def __aexit__(self, *error):
+        await self.leave()
+
+    async def leave(self):
+        """Ends the pipeline in good order, which closes the socket."""
+        for task in self._tasks:
+            task.cancel()
+        if not self._run.done():
+            await self.worker.queue_frame(EndFrame())
+            await asyncio.wait_for(self._run, 10)
+
+    def say(self, samples):
+        """Speaks that next; between what it is told to say the caller is silent."""
+        self._to_say = numpy.concatenate([self._to_say, samples])
+
+    async def _speak(self):
+        size = int(RATE * FRAME_S)
+        start, count = time.monotonic(), 0
+        while True:
+            frame, self._to_say = self._to_say[:size], self._to_say[size:]
+            if self.voice and not len(frame):
+                frame = self.voice(count * size, size)
+            self.sent += len(frame)
+            frame = numpy.pad(frame, (0, size - len(frame)))
+            count += 1
+            await self.worker.queue_frame(OutputAudioRawFrame(frame.tobytes(), RATE, 1))
+            await asyncio.sleep(max(0, start + count * FRAME_S - time.monotonic()))
+
+    async def send(self, message):
+        await self.worker.queue_frame(OutputTransportMessageUrgentFrame(message))
+
+    async def ready(self, id="d2d923ea"):
+        """Says client-ready; the data of the runner's bot-ready."""
+        about = {"library": "pipecat check"}
+        await self.send({"label": "rtvi-ai", "type": "client-ready", "id": id, "data": {"version": "2.1.0", "about": about}})
+        return (await self.until(lambda: self.message("bot-ready", id=id), "bot-ready", 10))["data"]
+
+    def message(self, kind, **fields):
+        """The first message of that type whose fields have these values."""
+        for found in self.ear.messages:
+            if found.get("type") == kind and all(found.get(k) == v for k, v in fields.items()):
+                return found
+        return None
+
+    def heard(self, first=0):
+        return numpy.concatenate([numpy.zeros(0, "<i2"), *(chunk.samples for chunk in self.ear.chunks[first:])])
+
+    async def until(self, condition, what, limit_s=30):
+        start = time.monotonic()
+        while not (result := condition()):
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"not within {limit_s} s: {what}")
+            await asyncio.sleep(0.01)
+        return result
+
+    async def listen_for(self, seconds):
+        """What comes in the next seconds."""
+        first = len(self.ear.chunks)
+        await self.until(lambda: len(self.heard(first)) >= seconds * RATE, f"{seconds} s of audio", seconds * 3 + 10)
+        return self.heard(first)
+
+    async def pause(self, seconds, limit_s=15):
+        """Waits until the runner has said something, and then nothing for so long."""
+        chunks = self.ear.chunks
+        await self.until(lambda: chunks and time.monotonic() - chunks[-1].at > seconds, "a pause", limit_s)

@@ -1,0 +1,132 @@
+"""The checks of the plain endpoint, with Pipecat's WebSocket client transport."""
+
+import asyncio
+import time
+
+from client import RATE, Client
+from sound import in_tune, likeness, pace, sentence, tone
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+HZ = 440
+WORDS = "Hello there, can you hear me well today?"
+NOTICED_S = 3
+# How far ahead of playing the runner may send on top of one chunk, and how late; the last 0.06 s and the lateness are the busy
+# machine's.
+LEAD_S = 0.1 + 0.06
+LATE_S = 0.3
+
+
+def socket_url(runner, path="/ws-client"):
+    return runner.url.replace("http", "ws", 1) + path
+
+
+async def client(start):
+    """Pipecat's client transport: bot-ready, a request and its answer, a tone and its echo at 24 kHz, a clean leave"""
+    runner = start("--bot", "echo")
+    async with Client(socket_url(runner)) as peer:
+        ready = await peer.ready()
+        assert ready["version"].split(".")[0] == "2", ready
+        asked = {"t": "any", "d": {"n": [7, None]}}
+        await peer.send({"label": "rtvi-ai", "type": "client-message", "id": "00000002", "data": asked})
+        answer = await peer.until(lambda: peer.message("server-response", id="00000002"), "server-response")
+        assert answer["data"] == asked, answer
+        peer.voice = lambda first, count: tone(HZ, RATE, first, count)
+        said = in_tune(await peer.listen_for(3), HZ, RATE)
+        peer.voice = None
+        await asyncio.sleep(0.5)
+        shapes = {(chunk.rate, chunk.channels) for chunk in peer.ear.chunks}
+        assert shapes == {(RATE, 1)}, shapes
+        lost = (peer.sent - len(peer.heard())) / RATE
+        assert lost < 0.05, f"{lost:.3f} s of audio lost"
+        await peer.leave()
+        took = await runner.wait_for_sessions(0, NOTICED_S)
+    return f"{said}, freed after {took:.2f} s"
+
+
+async def client_barge_in(start):
+    """the parrot repeats what was said at playing speed, and speech of the caller stops it"""
+    runner = start("--bot", "parrot")
+    words = sentence(WORDS, RATE)
+    async with Client(socket_url(runner)) as peer:
+        await peer.ready()
+        await peer.pause(0.7)
+        first = len(peer.ear.chunks)
+        peer.say(words)
+        await peer.until(lambda: len(peer.heard(first)) >= 0.9 * len(words), "the parrot's answer", 15)
+        await peer.pause(0.7)
+        like = likeness(words, peer.heard(first))
+        assert like > 0.95, f"likeness {like:.3f}"
+        early, late = pace(peer.ear.chunks[first:], RATE)
+        chunk_s = max(len(chunk.samples) for chunk in peer.ear.chunks) / RATE
+        assert early < chunk_s + LEAD_S, f"{early:.3f} s ahead of playing"
+        assert late < LATE_S, f"{late:.3f} s late"
+
+        first, interruptions = len(peer.ear.chunks), len(peer.ear.interruptions)
+        peer.say(words)
+        await peer.until(lambda: len(peer.heard(first)) >= 0.5 * RATE, "the parrot's answer", 15)
+        began, spoken = time.monotonic(), len(peer.ear.chunks)
+        peer.say(words)
+        await peer.pause(0.4)
+        took = peer.ear.chunks[-1].at - began
+        rest = len(peer.heard(spoken)) / RATE
+        assert took < 1, f"the parrot spoke on for {took:.2f} s"
+        told = len(peer.ear.interruptions) - interruptions
+    measured = f"likeness {like:.3f}, at most {early:.2f} s early and {late:.2f} s late"
+    return f"{measured}, silent after {took:.2f} s ({rest:.2f} s of sound), {told} interruption frames"
+
+
+async def client_bye(start):
+    """disconnect-bot ends the session, and the socket with it; rubbish before that did no harm"""
+    runner = start("--bot", "echo")
+    async with Client(socket_url(runner)) as peer:
+        await peer.ready()
+        for rubbish in (None, [], 7, "ping", {}, {"label": 7}, {"label": "rtvi-ai"}):
+            await peer.send(rubbish)
+        await peer.send({"label": "rtvi-ai", "type": "no-such-thing", "id": "1"})
+        refused = await peer.until(lambda: peer.message("error-response", id="1"), "error-response")
+        assert refused["data"]["error"] == "Unsupported type no-such-thing", refused
+        await peer.ready("0000000b")
+        await peer.send({"label": "rtvi-ai", "type": "disconnect-bot", "id": "2", "data": {}})
+        await asyncio.wait_for(peer.gone.wait(), NOTICED_S)
+        took = await runner.wait_for_sessions(0, NOTICED_S)
+    return f"freed after {took:.2f} s"
+
+
+async def tokens(start):
+    """--ws-auth token: as header, in the path and in the query a token opens its own endpoint once; nothing else does"""
+    runner = start("--bot", "echo", "--ws-auth", "token")
+
+    async def token(transport="websocket"):
+        status, reply = await runner.fetch("POST", "/start", {"transport": transport})
+        assert status == 200, (status, reply)
+        return reply["token"]
+
+    async def refused(path, **headers):
+        try:
+            async with connect(socket_url(runner, path), additional_headers=headers, proxy=None):
+                raise AssertionError(f"accepted: {path} {headers}")
+        except InvalidStatus as error:
+            assert error.response.status_code == 403, error.response
+    ways = (
+        lambda token: ("/ws-client", {"Authorization": f"Bearer {token}"}),
+        lambda token: (f"/ws-client/{token}", {}),
+        lambda token: (f"/ws-client?token={token}", {}),
+    )
+    for way in ways:
+        path, headers = way(await token())
+        async with Client(socket_url(runner, path), headers) as peer:
+            await peer.ready()
+        await refused(path, **headers)
+        path, headers = way(await token("telephony_a"))
+        await refused(path, **headers)
+        path, headers = way("x." + "0" * 64)
+        await refused(path, **headers)
+    await refused("/ws-client")
+    await refused("/ws")
+    await refused(f"/ws/{await token()}")
+    await runner.wait_for_sessions(0, NOTICED_S)
+    return "13 refused with 403"
+
+
+CHECKS = {check.__name__: check for check in [client, client_barge_in, client_bye, tokens]}

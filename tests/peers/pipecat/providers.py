@@ -1,0 +1,235 @@
+"""The four telephony providers: the messages a call is made of, and Pipecat's serializer of each.
+
+Pipecat's serializers stand on our side of these protocols. So they say what the runner should send, byte by byte once the
+audio is taken out; they decode what it sends; and the audio they make is, in the provider's envelope, what the runner hears.
+"""
+
+import json
+from types import SimpleNamespace
+
+from pipecat.frames.frames import InterruptionFrame, OutputAudioRawFrame
+from pipecat.serializers.exotel import ExotelFrameSerializer
+from pipecat.serializers.plivo import PlivoFrameSerializer
+from pipecat.serializers.telnyx import TelnyxFrameSerializer
+from pipecat.serializers.twilio import TwilioFrameSerializer
+
+
+class Provider:
+    """What the four have in common."""
+
+    rate = 8000
+    # What the provider sends at a time, and what it may be sent.
+    frame_s = 0.02
+    sample_bytes = 1
+    media_event, clear_event = "media", "clear"
+    events = {"media", "clear", "mark"}
+    sequence = 0
+    # Pipecat as the ears of the provider, and as its voice: a serializer keeps the state of one way.
+    ears, voice = None, None
+
+    async def open(self):
+        self.ears, self.voice = self.serializer(), self.speaker()
+        for serializer in (self.ears, self.voice):
+            # All that a telephony serializer takes from its pipeline.
+            await serializer.setup(SimpleNamespace(audio_in_sample_rate=self.rate))
+
+    def speaker(self):
+        return self.serializer()
+
+    def params(self, kind):
+        return kind.InputParams(auto_hang_up=False)
+
+    async def audio(self, samples):
+        """The audio of one message as the provider sends it, made by Pipecat."""
+        frame = OutputAudioRawFrame(samples.tobytes(), self.rate, 1)
+        return json.loads(await self.voice.serialize(frame))["media"]["payload"]
+
+    async def expected(self, frame):
+        """What Pipecat would send for that frame."""
+        return json.loads(await self.serializer().serialize(frame))
+
+    async def expected_media(self):
+        message = await self.expected(OutputAudioRawFrame(bytes(2 * 160), self.rate, 1))
+        del message["media"]["payload"]
+        return message
+
+    async def expected_clear(self):
+        return await self.expected(InterruptionFrame())
+
+    async def decode(self, message):
+        """The samples in one message of the runner, or nothing when Pipecat takes it for no audio."""
+        frame = await self.ears.deserialize(json.dumps({**message, "event": "media"}))
+        return frame and frame.audio
+
+    def is_legal(self, size, last):
+        """Whether the provider plays that many bytes of audio without a gap; the last ones before a pause may be fewer."""
+        return 160 <= size <= 480 or (last and 0 < size < 160)
+
+    def next(self):
+        self.sequence += 1
+        return self.sequence
+
+
+class Twilio(Provider):
+    name, transport = "twilio", "telephony_a"
+
+    def __init__(self, number=1):
+        self.stream, self.call, self.account = f"MZ{number:032}", f"CA{number:032}", f"AC{number:032}"
+
+    def serializer(self):
+        return TwilioFrameSerializer(self.stream, params=self.params(TwilioFrameSerializer))
+
+    def message(self, event, **fields):
+        return {"event": event, "sequenceNumber": str(self.next()), "streamSid": self.stream, **fields}
+
+    def handshake(self):
+        yield {"event": "connected", "protocol": "Call", "version": "1.0.0"}
+        yield self.message("start", start={
+            "accountSid": self.account, "streamSid": self.stream, "callSid": self.call, "tracks": ["inbound"],
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
+            "customParameters": {"from_number": "+15550001111", "to_number": "+15550002222"}})
+
+    def media(self, payload, count):
+        return self.message("media", media={
+            "track": "inbound", "chunk": str(count), "timestamp": str(20 * count), "payload": payload})
+
+    def dtmf(self, digit):
+        return self.message("dtmf", dtmf={"track": "inbound_track", "digit": digit})
+
+    def played(self, mark):
+        return self.message("mark", mark=mark["mark"])
+
+    def stop(self):
+        return self.message("stop", stop={"accountSid": self.account, "callSid": self.call})
+
+
+class Telnyx(Provider):
+    name, transport = "telnyx", "telephony_b"
+    encoding = "PCMU"
+
+    def __init__(self, number=1):
+        self.stream, self.call = f"7d1a3c52-0b61-4f4e-9f0e-{number:012}", f"v3:abcDEF{number}-_"
+
+    def serializer(self):
+        # The runner speaks PCMU whatever it hears.
+        return TelnyxFrameSerializer(self.stream, "PCMU", "PCMU", params=self.params(TelnyxFrameSerializer))
+
+    def message(self, event, **fields):
+        return {"event": event, "sequence_number": str(self.next()), "stream_id": self.stream, **fields}
+
+    def handshake(self):
+        yield {"event": "connected", "version": "1.0.0"}
+        yield self.message("start", start={
+            "user_id": "1c1d2e3f-0000-4000-8000-000000000001", "call_control_id": self.call,
+            "call_session_id": "11111111-2222-3333-4444-555555555555", "from": "+15550001111", "to": "+15550002222",
+            "tags": [], "client_state": "c3RhdGU=", "custom_parameters": {"customer": "42"},
+            "media_format": {"encoding": self.encoding, "sample_rate": 8000, "channels": 1}})
+
+    def media(self, payload, count):
+        return self.message("media", media={
+            "track": "inbound", "chunk": str(count), "timestamp": str(20 * count), "payload": payload})
+
+    def dtmf(self, digit):
+        return self.message("dtmf", occurred_at="2026-11-21T12:00:00.000Z", dtmf={"digit": digit})
+
+    def played(self, mark):
+        return self.message("mark", mark=mark["mark"])
+
+    def stop(self):
+        return self.message("stop", stop={"user_id": "1c1d2e3f-0000-4000-8000-000000000001", "call_control_id": self.call})
+
+
+class TelnyxALaw(Telnyx):
+    """A call whose own codec is A-law, as outside of North America and Japan."""
+
+    name, encoding = "telnyx with A-law", "PCMA"
+
+    def speaker(self):
+        # The last argument is what Pipecat sends.
+        return TelnyxFrameSerializer(self.stream, "PCMA", "PCMA", params=self.params(TelnyxFrameSerializer))
+
+
+class Plivo(Provider):
+    name, transport = "plivo", "telephony_c"
+    media_event, clear_event = "playAudio", "clearAudio"
+    events = {"playAudio", "clearAudio", "checkpoint"}
+
+    def __init__(self, number=1):
+        self.stream, self.call = f"a1a2a3a4-0000-4000-8000-{number:012}", f"0f0e0d0c-0b0a-4000-8000-{number:012}"
+
+    def serializer(self):
+        return PlivoFrameSerializer(self.stream, params=self.params(PlivoFrameSerializer))
+
+    def message(self, event, **fields):
+        return {"event": event, "sequenceNumber": self.next(), "streamId": self.stream, **fields, "extra_headers": "{}"}
+
+    def handshake(self):
+        start = self.message("start", start={
+            "callId": self.call, "streamId": self.stream, "accountId": "MAXXXXXXXXXXXXXXXXXX", "tracks": ["inbound"],
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000}})
+        del start["streamId"]
+        yield start
+
+    def media(self, payload, count):
+        return self.message("media", media={
+            "track": "inbound", "chunk": count, "timestamp": str(1795252753103 + 20 * count), "payload": payload})
+
+    def dtmf(self, digit):
+        return self.message("dtmf", dtmf={"track": "inbound", "digit": digit, "timestamp": "1795252760000"})
+
+    def played(self, mark):
+        return {"event": "playedStream", "streamId": self.stream, "name": mark["name"]}
+
+    def stop(self):
+        return {"event": "stop", "streamId": self.stream, "reason": "hangup"}
+
+
+class Exotel(Provider):
+    name, transport = "exotel", "telephony_d"
+    frame_s = 0.1
+    sample_bytes = 2
+
+    def __init__(self, number=1):
+        self.stream, self.call = f"s-{number:04}", f"c-{number:04}"
+
+    def serializer(self):
+        params = ExotelFrameSerializer.InputParams(exotel_sample_rate=self.rate)
+        return ExotelFrameSerializer(self.stream, params=params)
+
+    def message(self, event, **fields):
+        return {"event": event, "sequence_number": str(self.next()), "stream_sid": self.stream, **fields}
+
+    def handshake(self):
+        yield {"event": "connected"}
+        yield self.message("start", start={
+            "stream_sid": self.stream, "call_sid": self.call, "account_sid": "acct1", "from": "+919800000000",
+            "to": "+918000000000", "custom_parameters": {"k": "v"},
+            "media_format": {"encoding": "audio/x-raw", "sample_rate": str(self.rate), "bit_rate": "16"}})
+
+    def media(self, payload, count):
+        return self.message("media", media={"chunk": str(count), "timestamp": str(100 * count), "payload": payload})
+
+    def dtmf(self, digit):
+        return self.message("dtmf", dtmf={"digit": digit, "duration": "100"})
+
+    def played(self, mark):
+        return self.message("mark", mark=mark["mark"])
+
+    def stop(self):
+        return self.message("stop", stop={"call_sid": self.call, "account_sid": "acct1", "reason": "callended"})
+
+    def is_legal(self, size, last):
+        return size % 320 == 0 and (3200 <= size <= 100_000 or (last and size > 0))
+
+
+class ExotelWide(Exotel):
+    """A call at 16 kHz, which `?sample-rate=16000` on the applet's URL asks for."""
+
+    name, rate = "exotel at 16 kHz", 16_000
+
+
+class ExotelWidest(Exotel):
+    name, rate = "exotel at 24 kHz", 24_000
+
+
+EACH = [Twilio, Telnyx, Plivo, Exotel]

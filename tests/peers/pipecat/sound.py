@@ -1,0 +1,85 @@
+"""Sound for the checks and what is measured of it: a tone, a spoken sentence, shares, levels, likeness. 16-bit mono PCM."""
+
+import math
+import subprocess
+import wave
+from io import BytesIO
+
+import numpy
+import soxr
+
+# A voice at an ordinary level: -12 dB of full scale.
+AMPLITUDE = 8000
+
+
+def tone(hz, rate, first, count):
+    """`count` samples of a sine, as if it had begun `first` samples ago."""
+    at = numpy.arange(first, first + count)
+    return (AMPLITUDE * numpy.sin(2 * math.pi * hz * at / rate)).astype("<i2")
+
+
+def sentence(words, rate):
+    """Spoken words, with the silence at both ends cut off."""
+    wav = subprocess.run(["espeak-ng", "--stdout", words], check=True, capture_output=True).stdout
+    with wave.open(BytesIO(wav)) as file:
+        # The header of a stream states no length that could be trusted.
+        spoken = numpy.frombuffer(wav[44:], "<i2"), file.getframerate()
+    pcm = soxr.resample(spoken[0], spoken[1], rate)
+    loud = numpy.flatnonzero(numpy.abs(pcm.astype("i4")) > 300)
+    return pcm[loud[0]:loud[-1] + 1]
+
+
+def power(samples):
+    return float(numpy.mean(samples.astype("f8") ** 2)) if len(samples) else 0.0
+
+
+def tone_share(samples, hz, rate):
+    """The share of the energy at `hz`: the median over windows of 100 ms that are not silent; 0 when all are."""
+    window = rate // 10
+    wave_ = numpy.exp(-2j * math.pi * hz * numpy.arange(window) / rate)
+    shares = []
+    for at in range(0, len(samples) - window + 1, window):
+        part = samples[at:at + window].astype("f8")
+        if power(part) >= 100:
+            shares.append(2 * abs(part @ wave_) ** 2 / window**2 / power(part))
+    return float(numpy.median(shares)) if shares else 0.0
+
+
+def in_tune(heard, hz, rate):
+    """The measures of the tone of the checks that came back, or an error."""
+    share, level = tone_share(heard, hz, rate), level_db(heard, rate)
+    assert share > 0.99, f"share of the tone {share:.3f}"
+    assert abs(level) < 0.5, f"level {level:+.2f} dB"
+    return f"share {share:.4f}, level {level:+.2f} dB"
+
+
+def level_db(samples, rate):
+    """How loud the tone of the checks came: 0 is as it was sent. The median over windows of 100 ms that are not silent."""
+    window = rate // 10
+    powers = [power(samples[at:at + window]) for at in range(0, len(samples) - window + 1, window)]
+    powers = [p for p in powers if p >= 100]
+    return 10 * math.log10(float(numpy.median(powers)) / (AMPLITUDE**2 / 2)) if powers else -math.inf
+
+
+def likeness(said, heard):
+    """How much `heard` has of the wave of `said` where both fit best: 1 is all of it. Works for any delay and any cut."""
+    size = 1 << (len(said) + len(heard)).bit_length()
+    spectra = numpy.fft.rfft(heard.astype("f8"), size) * numpy.fft.rfft(said.astype("f8"), size).conj()
+    both = numpy.fft.irfft(spectra, size)
+    lag = int(numpy.argmax(numpy.abs(both)))
+    lag -= size if lag > size // 2 else 0
+    at = max(0, lag), max(0, -lag)
+    length = min(len(heard) - at[0], len(said) - at[1])
+    one, two = heard[at[0]:at[0] + length].astype("f8"), said[at[1]:at[1] + length].astype("f8")
+    norm = math.sqrt(float(one @ one) * float(two @ two))
+    return float(one @ two) / norm if norm else 0.0
+
+
+def pace(chunks, rate):
+    """By how many seconds audio came at most before its time, and after it, if the first chunk is played as it comes."""
+    start, played, early, late = chunks[0].at, 0.0, 0.0, 0.0
+    for chunk in chunks:
+        late = max(late, chunk.at - start - played)
+        played += len(chunk.samples) / rate
+        early = max(early, played - (chunk.at - start))
+    return early, late

@@ -1,0 +1,155 @@
+"""The checks of telephone calls."""
+
+import asyncio
+import contextlib
+import time
+
+import providers
+from call import Call
+from hangup import Server, pipecat_asks
+from sound import in_tune, likeness, pace, sentence, tone, tone_share
+
+HZ = 440
+WORDS = "Hello there, can you hear me well today?"
+# An ended call is noticed at once; the rest is the busy machine's.
+NOTICED_S = 3
+# How far ahead of playing the runner may send on top of one chunk, and how late; the last 0.06 s and the lateness are the busy
+# machine's.
+LEAD_S = 0.2 + 0.06
+LATE_S = 0.3
+
+
+def ring(runner, provider):
+    return Call(provider, runner.url.replace("http", "ws", 1) + "/ws")
+
+
+async def echo(start, provider):
+    """A tone goes in and comes back whole, in the provider's own pieces; `stop` ends the session."""
+    runner = start("--bot", "echo")
+    async with ring(runner, provider) as call:
+        call.voice = lambda first, count: tone(HZ, provider.rate, first, count)
+        said = in_tune(await call.listen_for(3), HZ, provider.rate)
+        call.voice = None
+        await asyncio.sleep(0.6)
+        lost = (call.sent - len(call.heard())) / provider.rate
+        assert lost < 0.05, f"{lost:.3f} s of audio lost"
+        assert not (bad := call.illegal_sizes()), f"sizes {bad}"
+        assert not call.clears, "cleared without an interruption"
+        code = await call.hang_up()
+        assert code == 1000, f"closed with {code}"
+        took = await runner.wait_for_sessions(0, NOTICED_S)
+    sizes = sorted({chunk.size for chunk in call.chunks})
+    return f"{said}, chunks of {sizes} bytes, freed after {took:.2f} s"
+
+
+def echo_of(kind):
+    async def check(start):
+        return await echo(start, kind())
+
+    check.__doc__ = f"{kind.name}: 440 Hz in, 440 Hz back, in the messages that Pipecat would send; stop ends the session"
+    return check
+
+
+async def together(start):
+    """eight calls at once, two of each provider, each hears its own tone only; a bare close ends a session, too"""
+    runner = start("--bot", "echo")
+    calls = [ring(runner, kind(n)) for n in (1, 2) for kind in providers.EACH]
+    tones = [300 + 170 * n for n in range(len(calls))]
+    heard_all = asyncio.Barrier(len(calls))
+
+    async def one(call, hz):
+        async with call:
+            call.voice = lambda first, count: tone(hz, call.provider.rate, first, count)
+            heard = await call.listen_for(3)
+            await heard_all.wait()
+            assert await runner.sessions() == len(calls)
+            await heard_all.wait()
+            return heard
+
+    heard = await asyncio.gather(*(one(call, hz) for call, hz in zip(calls, tones)))
+    own = [tone_share(pcm, hz, call.provider.rate) for pcm, hz, call in zip(heard, tones, calls)]
+    other = [tone_share(pcm, tones[n - 1], calls[n].provider.rate) for n, pcm in enumerate(heard)]
+    assert min(own) > 0.99 and max(other) < 0.01, f"own {own}, other {other}"
+    took = await runner.wait_for_sessions(0, NOTICED_S)
+    return f"lowest share {min(own):.4f}, freed after {took:.2f} s"
+
+
+async def answered(call, words):
+    """Speaks, and checks how the parrot repeats it."""
+    first, rate, name = len(call.chunks), call.provider.rate, call.provider.name
+    call.say(words)
+    await call.until(lambda: len(call.heard(first)) >= 0.9 * len(words), "the parrot's answer", 15)
+    await call.pause(0.7)
+    like = likeness(words, call.heard(first))
+    assert like > 0.95, f"{name}: likeness {like:.3f}"
+    early, late = pace(call.chunks[first:], rate)
+    chunk_s = max(len(chunk.samples) for chunk in call.chunks) / rate
+    assert early < chunk_s + LEAD_S, f"{name}: {early:.3f} s ahead of playing"
+    assert late < LATE_S, f"{name}: {late:.3f} s late"
+    assert not (bad := call.illegal_sizes()), f"{name}: sizes {bad}"
+    return f"{name}: likeness {like:.3f}, at most {early:.2f} s early and {late:.2f} s late"
+
+
+async def interrupted(call, words):
+    """Speaks into the parrot's answer, and checks that it falls silent."""
+    before, name = len(call.clears), call.provider.name
+    first = len(call.chunks)
+    call.say(words)
+    await call.until(lambda: len(call.heard(first)) >= 0.5 * call.provider.rate, "the parrot's answer", 15)
+    began = time.monotonic()
+    call.say(words)
+    await call.until(lambda: len(call.clears) > before, "a clear", 3)
+    cleared = call.clears[-1]
+    await asyncio.sleep(0.6)
+    after = [chunk.at - cleared for chunk in call.chunks if chunk.at > cleared]
+    assert not after, f"{name}: sound {after[0]:.3f} s after the clear"
+    assert len(call.clears) == before + 1, f"{name}: {len(call.clears) - before} clears"
+    return f"cleared after {cleared - began:.2f} s"
+
+
+async def barge_in(start):
+    """the parrot on all four at once: repeats what was said at playing speed, and speech of the caller clears the rest"""
+    runner = start("--bot", "parrot")
+
+    async def one(provider):
+        words = sentence(WORDS, provider.rate)
+        async with ring(runner, provider) as call:
+            await call.pause(0.7)
+            greeted = len(call.clears)
+            said = await answered(call, words)
+            assert len(call.clears) == greeted, f"{provider.name}: cleared without an interruption"
+            return f"{said}, {await interrupted(call, words)}"
+
+    said = await asyncio.gather(*(one(kind()) for kind in providers.EACH))
+    await runner.wait_for_sessions(0, NOTICED_S)
+    return "; ".join(said)
+
+
+async def hang_up(start):
+    """a runner that ends hangs up each call once, with the request that Pipecat makes; a call that ended before, never"""
+    async with Server() as server:
+        runner = start("--bot", "echo", **server.environment())
+        async with ring(runner, providers.Twilio(9)) as ended:
+            await ended.hang_up()
+        await runner.wait_for_sessions(0, NOTICED_S)
+        calls = [ring(runner, kind()) for kind in providers.EACH]
+        async with contextlib.AsyncExitStack() as stack:
+            for call in calls:
+                await stack.enter_async_context(call)
+            await runner.wait_for_sessions(len(calls), NOTICED_S)
+            runner.process.terminate()
+            assert await asyncio.to_thread(runner.process.wait, 10) == 0
+        wanted = sorted([await pipecat_asks(call.provider) for call in calls[:3]])
+        # Pipecat leaves out the empty object, as the provider allows.
+        asked = sorted((*request[:4], b"" if request[4] == b"{}" else request[4]) for request in server.requests)
+        assert asked == wanted, f"asked {asked}, wanted {wanted}"
+    return "; ".join(f"{method} {path}" for method, path, *_ in asked)
+
+
+KINDS = [*providers.EACH, providers.TelnyxALaw, providers.ExotelWide, providers.ExotelWidest]
+CHECKS = {
+    **{kind.__name__.lower(): echo_of(kind) for kind in KINDS},
+    "together": together,
+    "barge_in": barge_in,
+    "hang_up": hang_up,
+}
