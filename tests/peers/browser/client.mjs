@@ -10,10 +10,10 @@ import { sleep, until } from './runner.mjs';
 const HERE = dirname(fileURLToPath(import.meta.url));
 const HTML = '<!doctype html><meta charset="utf-8"><title>client</title><script type="module" src="client.js"></script>';
 
-/** Serves the bundled client on a free port of its own. */
-export async function serveClient() {
+/** Serves one of the scripts here, bundled with its client, on a free port of its own. */
+export async function serveClient(entry = 'client-page.js') {
 	const { outputFiles } = await build({
-		entryPoints: [join(HERE, 'client-page.js')],
+		entryPoints: [join(HERE, entry)],
 		bundle: true, format: 'esm', write: false, logLevel: 'error',
 	});
 	const server = createServer((request, reply) => {

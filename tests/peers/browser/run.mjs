@@ -13,6 +13,7 @@ import { withBrowser } from './chromium.mjs';
 import * as client from './client.mjs';
 import * as page from './page.mjs';
 import { Runner } from './runner.mjs';
+import * as websocket from './websocket.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const { values } = parseArgs({
@@ -48,4 +49,10 @@ for (const [name, check] of Object.entries(client.checks)) await run(name, check
 const [[name, check]] = Object.entries(client.checks);
 await run(`${name}, with --embedded`, check, ['--bot', 'echo', '--embedded', '--host', '127.0.0.1'], origin.url);
 origin.close();
+const plain = await client.serveClient('websocket-page.js');
+for (const [name, check] of Object.entries(websocket.checks)) await run(name, check, ['--bot', 'echo'], plain.url);
+for (const [name, check] of Object.entries(websocket.tokenChecks)) {
+	await run(name, check, ['--bot', 'echo', '--ws-auth', 'token'], plain.url);
+}
+plain.close();
 process.exit(failed ? 1 : 0);

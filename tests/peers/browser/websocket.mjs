@@ -1,0 +1,152 @@
+// The official JavaScript client with its WebSocket transport, unchanged, against the runner, from another origin.
+
+import { HEARD } from './chromium.mjs';
+import { sleep, until } from './runner.mjs';
+
+const HZ = 440;
+
+async function open(context, origin) {
+	const page = await context.newPage();
+	await page.goto(origin);
+	await page.waitForFunction(() => globalThis.talk);
+	return page;
+}
+
+const seen = (page, name) => page.evaluate(
+	(wanted) => globalThis.talk.events.filter((e) => e.name === wanted).map((e) => e.data), name);
+const hears = (page, seconds) => page.evaluate(([s, hz]) => globalThis.talk.hear(s, hz), [seconds, HZ]);
+
+/** Starts and gives what `bot-ready` said. */
+async function start(page, runner) {
+	const { answer, ready } = await page.evaluate((url) => globalThis.talk.start(url), runner.url);
+	if (!ready.version.startsWith('2.')) throw new Error(JSON.stringify(ready));
+	return answer;
+}
+
+async function asks(page, n) {
+	const answer = await page.evaluate((data) => globalThis.talk.request('anything', data), { n });
+	if (answer?.n !== n) throw new Error(`asked with ${n}, answered ${JSON.stringify(answer)}`);
+}
+
+async function leaves(page, runner) {
+	await page.evaluate(() => globalThis.talk.disconnect());
+	const freed = await runner.waitForSessions(0, 3000);
+	await page.close();
+	return `freed after ${freed} s`;
+}
+
+/** Fails unless the connection is refused. */
+async function refused(page, params) {
+	const said = await page.evaluate((given) => globalThis.talk.connect(given).then(() => 'connected', String), params);
+	if (!said.includes('Failed to connect')) throw new Error(`not refused: ${said}`);
+}
+
+export const checks = {
+	async 'websocket: bot-ready, the own voice, a request and its answer, a clean leave'(context, runner, origin) {
+		const page = await open(context, origin);
+		const begun = Date.now();
+		const answer = await start(page, runner);
+		const took = Date.now() - begun;
+		if (!answer.sessionId || 'token' in answer) throw new Error(JSON.stringify(answer));
+		await asks(page, 7);
+		// As long as the microphone's sentence and its pause.
+		const { energy } = await hears(page, 9);
+		if (energy < HEARD) throw new Error(`energy ${energy}`);
+		return `bot-ready after ${took} ms, energy ${energy.toFixed(3)}, ${await leaves(page, runner)}`;
+	},
+
+	async 'websocket: a tone comes back at its pitch, and without gaps'(context, runner, origin) {
+		const page = await open(context, origin);
+		await page.evaluate((hz) => globalThis.talk.hum(hz), HZ);
+		await start(page, runner);
+		await sleep(1000);
+		const { seconds, share, silent } = await hears(page, 4);
+		if (share < 0.98) throw new Error(`share of the tone ${share}`);
+		if (seconds < 3.8 || silent > 0.02) throw new Error(`${seconds} s of sound, ${silent} of it silent`);
+		const measured = `share ${share.toFixed(3)}, silent ${(silent * 100).toFixed(2)} %`;
+		return `${measured}, ${await leaves(page, runner)}`;
+	},
+
+	async 'websocket: a microphone turned off and on'(context, runner, origin) {
+		const page = await open(context, origin);
+		await page.evaluate((hz) => globalThis.talk.hum(hz), HZ);
+		await start(page, runner);
+		await page.evaluate(() => globalThis.talk.muted(true));
+		await sleep(1000);
+		const { energy: rest } = await hears(page, 2);
+		await asks(page, 9);
+		await page.evaluate(() => globalThis.talk.muted(false));
+		await sleep(500);
+		const { energy } = await hears(page, 2);
+		if (rest > energy / 1000 || energy < HEARD) throw new Error(`energy ${rest} while off, ${energy} then`);
+		return `energy ${energy.toFixed(3)}, ${await leaves(page, runner)}`;
+	},
+
+	async 'websocket: disconnectBot ends the session with close code 1000'(context, runner, origin) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		await page.evaluate(() => globalThis.talk.disconnectBot());
+		const freed = await runner.waitForSessions(0, 3000);
+		const [error] = await until(async () => (await seen(page, 'error')).length && seen(page, 'error'), 'the close');
+		if (!JSON.stringify(error).includes('Code: 1000')) throw new Error(JSON.stringify(error));
+		await page.close();
+		return `freed after ${freed} s`;
+	},
+
+	async 'websocket: a killed tab is gone from /status at once'(context, runner, origin) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		if ((await runner.sessions()) !== 1) throw new Error('no session');
+		const devtools = await context.newCDPSession(page);
+		// The command ends the process that would answer it.
+		devtools.send('Page.crash').catch(() => {});
+		const freed = await runner.waitForSessions(0, 3000);
+		await page.close();
+		return `freed after ${freed} s`;
+	},
+
+	async 'websocket: a runner that ends says so'(context, runner, origin) {
+		const page = await open(context, origin);
+		await start(page, runner);
+		const code = await runner.terminate();
+		await until(async () => (await page.evaluate(() => globalThis.talk.state())) === 'disconnected', 'disconnected');
+		const [error] = await seen(page, 'error');
+		await page.close();
+		if (code !== 0) throw new Error(`the runner ended with ${code}`);
+		return error?.data?.error ?? JSON.stringify(error);
+	},
+
+	async 'websocket: the client as a telephone hears itself'(context, runner, origin) {
+		const page = await open(context, origin);
+		await page.evaluate((hz) => globalThis.talk.hum(hz), HZ);
+		await page.evaluate((url) => globalThis.talk.telephone(url), runner.url);
+		await sleep(1000);
+		const { share, silent } = await hears(page, 3);
+		if (share < 0.98) throw new Error(`share of the tone ${share}`);
+		return `share ${share.toFixed(3)}, silent ${(silent * 100).toFixed(2)} %, ${await leaves(page, runner)}`;
+	},
+};
+
+/** For a runner with `--ws-auth token`. */
+export const tokenChecks = {
+	async 'websocket: a token opens once, nothing else does'(context, runner, origin) {
+		const page = await open(context, origin);
+		const { wsUrl, token } = await start(page, runner);
+		if (!token) throw new Error('no token');
+		await asks(page, 7);
+		await page.evaluate(() => globalThis.talk.disconnect());
+		await runner.waitForSessions(0, 3000);
+		await refused(page, { wsUrl, token });
+		await refused(page, { wsUrl });
+		await refused(page, { wsUrl: `${wsUrl}/${token}` });
+		const telephone = await (await fetch(`${runner.url}/start`, {
+			method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"transport":"twilio"}',
+		})).json();
+		if (!telephone.token) throw new Error(`no token for a telephone: ${JSON.stringify(telephone)}`);
+		await refused(page, { wsUrl, token: telephone.token });
+		if ((await runner.sessions()) !== 0) throw new Error('a refused client has a session');
+		const fresh = await start(page, runner);
+		if (fresh.token === token) throw new Error('the same token twice');
+		return leaves(page, runner);
+	},
+};
