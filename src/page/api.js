@@ -1,7 +1,7 @@
 // The runner over HTTP. Out: parsed JSON, or a Failure, which words.js explains. Addresses are relative to this file, so
 // the page works below any path prefix.
 
-const BASE = new URL('../', import.meta.url);
+export const BASE = new URL('../', import.meta.url);
 
 /** `status` is that of the answer; 0 if there was none, -1 if it cannot be used. */
 export class Failure extends Error {

@@ -3,12 +3,12 @@
 import { status } from './api.js';
 import { charts } from './charts.js';
 import { $, make, on } from './dom.js';
+import { keypad } from './keypad.js';
 import { levels } from './levels.js';
 import { eventLog } from './log.js';
 import * as mic from './mic.js';
 import { startOptions } from './options.js';
 import { session } from './session.js';
-import { sample } from './stats.js';
 import { transcript } from './transcript.js';
 import * as words from './words.js';
 
@@ -19,6 +19,7 @@ const log = eventLog();
 const text = transcript($('transcript'), (say) => { $('announce').textContent = say; });
 const figures = charts();
 const options = startOptions();
+const keys = keypad((key) => call.press(key));
 let runner = null;
 let muted = false;
 let chosen = mic.allowed ? '' : mic.NONE;
@@ -88,6 +89,7 @@ function phase(next, say) {
 	dataset.phase = next;
 	$('status').textContent = say;
 	$('text').disabled = $('send').disabled = next !== 'ready';
+	keys.lock(next !== 'ready');
 	options.lock(next !== 'idle');
 	showLabel();
 	if (was === 'idle') draw();
@@ -112,8 +114,7 @@ function connect(deviceId) {
 	text.reset();
 	figures(null);
 	forget();
-	sound.start();
-	call.connect({ transport, startRequest: request, deviceId, version: runner?.version });
+	call.connect({ transport, startRequest: request, deviceId, version: runner?.version, context: sound.start() });
 }
 
 async function play(stream) {
@@ -131,14 +132,11 @@ async function play(stream) {
 let counter;
 function count() {
 	const begun = Date.now();
-	let before;
 	counter = setInterval(async () => {
 		$('elapsed').textContent = new Date(Date.now() - begun).toISOString().slice(11, 19);
 		for (const { box, level } of Object.values(sides)) box.lastElementChild.setAttribute('aria-valuenow', Math.round(level * 100));
-		const report = await call.stats();
-		if (!report) return;
-		before = sample(report, before);
-		figures(before);
+		const sample = await call.stats();
+		if (sample) figures(sample);
 	}, STATS_MS);
 }
 

@@ -1,9 +1,8 @@
 // One WebRTC connection to a bot: offer, trickled candidates, the channel `chat`, renegotiation, and a new connection under
-// the same bot when the network fails. Every connector has this shape, so another transport is one more module and one
-// line in transports.js. In: `started`, the answer of /start; `track`, the microphone or null; calls on the result. Out:
-// on.open(first), on.audio(stream), on.message(object), on.trouble(attempt, most), on.closed(problem, reason), on.log(...).
+// the same bot when the network fails. It has the shape that transports.js describes.
 
 import { Failure, request } from './api.js';
+import { sample } from './stats.js';
 import * as words from './words.js';
 
 const TRICKLE_MS = 200;
@@ -17,7 +16,7 @@ const OPEN_MS = 30000;
 export function webrtc({ started, track, muted, on }) {
 	const url = `sessions/${encodeURIComponent(started.sessionId)}/api/offer`;
 	const giveUp = new AbortController();
-	let pc, channel, sender, answered, offering, failure;
+	let pc, channel, sender, answered, offering, failure, figures;
 	let pcId = null;
 	let waiting = [];
 	let timers = {};
@@ -31,7 +30,7 @@ export function webrtc({ started, track, muted, on }) {
 		try {
 			pc = new RTCPeerConnection(started.iceConfig);
 		} catch (error) {
-			return end(words.noConnection(error));
+			return end(words.noConnection(error, 'Is WebRTC switched on in it, and is --ice-servers of the runner right?'));
 		}
 		const own = pc;
 		const mine = (handle) => (event) => { if (pc === own) handle(event); };
@@ -178,7 +177,12 @@ export function webrtc({ started, track, muted, on }) {
 		open: () => dial(false),
 		close: () => end(null, 'you hung up'),
 		send,
-		stats: () => pc?.getStats(),
+		/** What is still to be played is in the browser's jitter buffer, which is short and cannot be emptied. */
+		hush() {},
+		async stats() {
+			const report = await pc?.getStats();
+			return report && (figures = sample(report, figures));
+		},
 		async setTrack(next) {
 			track = next;
 			await sender?.replaceTrack(next);

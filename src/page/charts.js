@@ -12,7 +12,7 @@ const CHARTS = [
 	['Round trip', ['rtt'], 'ms', 20, 1],
 	['Jitter', ['jitter'], 'ms', 10, 1],
 	['Loss in, out', ['loss', 'lossOut'], '%', 5, 1],
-	['Rate in, out', ['rate', 'rateOut'], 'kb/s', 40, 0],
+	['kb/s in, out', ['rate', 'rateOut'], '', 40, 0],
 ];
 
 function chart([name, keys, unit, least, digits]) {

@@ -78,7 +78,7 @@ export function levels({ onLevels, onLatency }) {
 
 	return {
 		stop,
-		/** To be called from a click, or the browser keeps the context asleep. */
+		/** Gives the context of the talk. To be called from a click, or the browser keeps it asleep. */
 		start() {
 			stop();
 			context = new AudioContext();
@@ -88,6 +88,7 @@ export function levels({ onLevels, onLatency }) {
 				bot: { gate: gate(SILENCE_DB, -50) },
 			};
 			timer = setInterval(tick, TICK_MS);
+			return context;
 		},
 		resume: () => context?.resume(),
 		/** Measures a stream in place of the side's former one; null only detaches. */

@@ -1,15 +1,22 @@
 // Session options: the transport, and the request that goes to /start. The JSON text is what counts; choosing a transport
-// rewrites its `transport`, and one that is typed moves the choice. Out: the request, or a sentence on what is wrong.
+// rewrites its `transport`, and one that is typed moves the choice, which stands in the page's address, too. Out: the
+// request, or a sentence on what is wrong.
 
 import { $, make, on } from './dom.js';
-import { connectorOf, rows } from './transports.js';
+import { connectorOf, labelOf, rows } from './transports.js';
 import { json } from './words.js';
 
 const DEFAULT = { transport: 'webrtc', enableDefaultIceServers: false, body: {} };
 
+const addressed = () => new URLSearchParams(location.search).get('transport');
+
 export function startOptions() {
 	const [text, list] = [$('start-body'), $('transports')];
-	let shown = '';
+	const choices = rows(null).map(({ name, label }) => {
+		const radio = Object.assign(make('input'), { type: 'radio', name: 'transport', value: name });
+		list.append(make('label', 'transport', radio, label, make('small')));
+		return radio;
+	});
 
 	function read() {
 		let request;
@@ -17,15 +24,17 @@ export function startOptions() {
 		if ({}.toString.call(request) !== '[object Object]') return { wrong: 'The request must be an object: { … }' };
 		const { transport = 'webrtc', enableDefaultIceServers: ice = false } = request;
 		if (typeof ice !== 'boolean') return { wrong: '“enableDefaultIceServers” must be true or false.' };
-		if (!connectorOf(transport)) return { wrong: `This page connects over "webrtc"; ${JSON.stringify(transport)} is for other clients.` };
+		if (!connectorOf(transport)) return { wrong: `This page connects over "webrtc" or "websocket"; ${JSON.stringify(transport)} is for other clients.` };
 		return { request, transport };
 	}
 
 	function check() {
 		const { transport, wrong = '' } = read();
 		$('start-problem').textContent = wrong;
+		$('chosen').textContent = labelOf(transport);
 		text.setAttribute('aria-invalid', Boolean(wrong));
-		for (const radio of list.querySelectorAll('input')) radio.checked = radio.value === transport;
+		for (const radio of choices) radio.checked = radio.value === transport;
+		if (!wrong && transport !== (addressed() ?? DEFAULT.transport)) history.replaceState(null, '', `?transport=${transport}`);
 	}
 
 	function write(request) {
@@ -35,21 +44,22 @@ export function startOptions() {
 
 	function setStatus(status) {
 		const now = rows(status);
-		// Drawn anew only after a change: a row in use keeps its focus.
-		if (JSON.stringify(now) === shown) return;
-		shown = JSON.stringify(now);
-		list.replaceChildren(list.firstElementChild, ...now.map(({ name, label, word, usable }) => {
-			const radio = Object.assign(make('input'), { type: 'radio', name: 'transport', value: name, disabled: !usable });
-			return make('label', 'transport', radio, label, make('small', usable ? 'usable' : '', word));
-		}));
-		check();
+		now.forEach(({ word, usable }, index) => {
+			choices[index].disabled = !usable;
+			Object.assign(choices[index].parentElement.lastElementChild, { textContent: word, className: usable ? 'usable' : '' });
+		});
+		const { request, transport } = read();
+		const served = now.filter(({ usable }) => usable).map(({ name }) => name);
+		// The runner may be restricted to another transport than the one that was chosen before.
+		if (list.disabled || !transport || !served.length || served.includes(transport)) check();
+		else write({ ...request, transport: served[0] });
 	}
 
 	on('start-body', 'input', check);
 	on('transports', 'change', ({ target }) => write({ ...(read().request ?? DEFAULT), transport: target.value }));
 	on('start-reset', 'click', () => write(DEFAULT));
+	write({ ...DEFAULT, ...(connectorOf(addressed()) && { transport: addressed() }) });
 	setStatus(null);
-	write(DEFAULT);
 
 	return {
 		read,

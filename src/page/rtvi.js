@@ -54,6 +54,7 @@ export function rtvi({ send, to, log }) {
 			const about = { library: 'edge-runner-page', library_version: version, platform_details: { browser: navigator.userAgent } };
 			greeting ??= post('client-ready', { version: VERSION, about });
 		},
+		press: (button) => post('dtmf', { buttons: [button] }),
 		sendText: (content) => post('send-text', { content, options: {} }),
 	};
 }

@@ -35,7 +35,7 @@ export function session({ to, log }) {
 		if (problem) to.problem(problem);
 	}
 
-	async function connect({ transport, startRequest, deviceId, version }) {
+	async function connect({ transport, startRequest, deviceId, version, context }) {
 		const own = ++run;
 		const mine = (handle) => (...args) => { if (run === own) return handle(...args); };
 		giveUp = new AbortController();
@@ -60,9 +60,10 @@ export function session({ to, log }) {
 		log('http', 'started', started);
 		enter('connecting', 'Connecting');
 		greeted = false;
-		bot = rtvi({ log, send: (message) => call?.send(message) ?? false, to: { ...to, ready, error: botFails } });
+		bot = rtvi({ log, send: (message) => call?.send(message) ?? false, to: { ...to, ready, interrupted, error: botFails } });
 		call = connectorOf(transport)({
 			started,
+			context,
 			track,
 			muted,
 			on: {
@@ -87,6 +88,11 @@ export function session({ to, log }) {
 	function ready() {
 		greeted = true;
 		enter('ready', 'Connected');
+	}
+
+	function interrupted() {
+		call.hush();
+		to.interrupted();
 	}
 
 	function botFails(why, isFatal) {
@@ -132,6 +138,7 @@ export function session({ to, log }) {
 			call?.setMuted(on);
 		},
 		sendText: (text) => bot?.sendText(text),
+		press: (key) => bot?.press(key),
 		stats: () => call?.stats(),
 	};
 }

@@ -1,11 +1,15 @@
-// The runner's nine transports: names on the wire, names in words, and who connects them here. A new connector is a module
-// with the shape that call.js describes, and its function in this table.
+// The runner's nine transports: names on the wire, names in words, and who connects them here. A new one is a module with
+// this shape and its function in the table. In: `started`, the answer of /start; `context`, a running AudioContext; `track`,
+// the microphone or null; `muted`. Out: on.open(first), on.audio(stream), on.message(object), on.trouble(attempt, most),
+// on.closed(problem, reason), on.log(...). On the result: open(), close(), send(message), hush() for an interruption,
+// setTrack(track), setMuted(on), stats() for a sample of charts.js.
 
 import { webrtc } from './call.js';
+import { websocket } from './socket.js';
 
 const TABLE = [
 	['webrtc', 'WebRTC', webrtc],
-	['websocket', 'WebSocket'],
+	['websocket', 'WebSocket', websocket],
 	['videoroom', 'Video room'],
 	['mediaroom', 'Media room'],
 	['telephony_a', 'Telephony A'],
@@ -15,14 +19,18 @@ const TABLE = [
 	['moq', 'Media over QUIC'],
 ];
 
-export const connectorOf = (name) => TABLE.find((row) => row[0] === name)?.[2];
+const row = (name) => TABLE.find(([own]) => own === name);
+
+export const connectorOf = (name) => row(name)?.[2];
+export const labelOf = (name) => row(name)?.[1] ?? '';
 
 /** Each transport with a short word on whether this page can connect it. `status` is null while the runner is silent. */
 export const rows = (status) => TABLE.map(([name, label, connect]) => {
-	const usable = Boolean(connect && status?.transports?.includes(name));
-	const word = usable ? 'ready'
-		: !status ? 'not known'
-			: status.unavailable?.includes(name) ? 'not in this build'
-				: status.transports?.includes(name) ? 'not from this page' : 'switched off';
-	return { name, label, word, usable };
+	const served = status?.transports?.includes(name);
+	const word = !status ? 'not known'
+		: status.unavailable?.includes(name) ? 'not in this build'
+			: !served ? 'switched off'
+				: connect ? 'ready' : 'not from this page';
+	// A runner that keeps silent about itself may serve all the same.
+	return { name, label, word, usable: Boolean(connect && (served || !status)) };
 });

@@ -57,9 +57,9 @@ export function runner(what, { status, message, retryAfter }) {
 	return { title: `${what} was refused (${status})`, text: `The runner says “${message}”. ${hint}`, retry: status >= 500 };
 }
 
-export const noConnection = ({ message }) => ({
+export const noConnection = ({ message }, hint) => ({
 	title: 'The browser refuses to connect',
-	text: `It says “${message}”. Is WebRTC switched on in it, and is --ice-servers of the runner right?`,
+	text: `It says “${message}”. ${hint}`,
 });
 
 export const noPath = () => ({
@@ -72,6 +72,34 @@ export const noPath = () => ({
 	],
 	retry: true,
 });
+
+export const noWorklet = () => ({
+	...insecurePage(),
+	title: 'This page cannot play the sound of a WebSocket',
+	listen: false,
+});
+
+export const noSocket = () => ({
+	title: 'The WebSocket does not open',
+	text: 'The runner began the session, but this way to it stays closed.',
+	steps: [
+		['A proxy in front of the runner must let WebSockets through.'],
+		['With --allowed-origins, the origin of this page must be in the list:', location.origin],
+		['If all lines are busy, the log of the runner says so.'],
+	],
+	retry: true,
+});
+
+/** `code` and `reason` as the socket's end gave them; neither when it has no end, and no life. */
+export function lostSocket(code, reason) {
+	if (code === 1011) return { title: 'The bot failed', text: 'The log of the runner says more.', retry: true };
+	const why = code ? [`WebSocket ${code}`, reason].filter(Boolean).join(': ') : 'it takes no more sound';
+	return {
+		title: 'The connection was lost',
+		text: `Is the runner still running, and this device in its network? (${why})`,
+		retry: true,
+	};
+}
 
 export const noSound = () => ({
 	title: 'The browser holds the sound back',
