@@ -350,3 +350,43 @@ pub const PACER_QUEUE: Duration = Duration::from_millis(100);
 pub const UTTERANCE_REST_WAIT: Duration = Duration::from_millis(150);
 /// Pause after which the bot has stopped speaking; shorter ones are between words, or between chunks of a synthesiser.
 pub const SPEECH_HANGOVER: Duration = Duration::from_millis(350);
+
+// ---- bots as processes
+
+/// Bytes of `RUNNER_ARGUMENTS`: Linux takes 128 KiB for one variable, its name included.
+pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
+/// Connections to one `media_url` that may be in their handshake: the program's own, and a few strays.
+pub const PROCESS_HANDSHAKES_MAX: usize = 4;
+/// How long such a handshake may take.
+pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
+/// Bytes of one message of a program: what a client library sends at most, and 20 s of speech.
+pub const PROCESS_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes that the system may hold per direction of a program's socket: little, so that what is heard and said is recent.
+pub const PROCESS_SOCKET_BUFFER_BYTES: u32 = 64 * 1024;
+/// Speech of the caller that waits for a program, in samples at 16 kHz: a second; older speech is worthless.
+pub const PROCESS_HEARD_SAMPLES_MAX: usize = 16_000;
+/// Speech that a program is ahead of its session, in samples: 40 s at 24 kHz, a long answer that is made faster than spoken
+/// and may still be interrupted.
+pub const PROCESS_AHEAD_SAMPLES_MAX: usize = 1024 * 1024;
+/// Samples that small frames are joined to: 200 ms at 24 kHz.
+pub const PROCESS_CHUNK_SAMPLES: usize = 4_800;
+/// Marks among that speech: one per sentence.
+pub const PROCESS_MARKS_AHEAD_MAX: usize = 256;
+/// How long a program may take to end by itself once it closed its media.
+pub const PROCESS_HANG_UP_GRACE: Duration = Duration::from_secs(2);
+/// How long what a program said before it ended may take to be handed over: all that may wait, and a little.
+pub const PROCESS_LAST_WORDS: Duration = Duration::from_secs(60);
+/// How much earlier than its task a program is ended by force, so that the task can tell.
+pub const PROCESS_KILL_MARGIN: Duration = Duration::from_millis(250);
+/// How long a killed program may take to be gone, and what is still in its pipes to be read.
+pub const PROCESS_REST: Duration = Duration::from_millis(200);
+/// How long the closing handshake with a program may take.
+pub const PROCESS_CLOSE_WITHIN: Duration = Duration::from_millis(500);
+/// Between two looks at whether the last of a group is gone, which the system tells nobody.
+pub const PROCESS_GROUP_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes of one line of a program in the log.
+pub const PROCESS_LINE_BYTES_MAX: usize = 2_000;
+/// Bytes that a program may log in one burst: a stack trace, and a chatty start.
+pub const PROCESS_LOG_BURST_BYTES: usize = 128 * 1024;
+/// Bytes per second that a program may log for ever: a few dozen lines, which a memory card takes for years.
+pub const PROCESS_LOG_BYTES_PER_S: usize = 8 * 1024;

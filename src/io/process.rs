@@ -1,1 +1,282 @@
-//! stub
+//! Bots that are programs: one process per session, in a group of its own, and what ends it.
+//!
+//! In: a command and the arguments of a session. The program finds the arguments as JSON in `RUNNER_ARGUMENTS`, its media at
+//! the `media_url` in them, and speaks the frames of `proto::frames` there; what it writes is logged. Out: how it ended. It
+//! lives until it exits, closes its media, or the session is over; then its whole group gets SIGTERM, and SIGKILL when its
+//! time is up. Refuses: a program that cannot be run, and one that breaks the protocol of its media.
+//!
+//! The media is [`talk`], its door [`door`], the process and its group [`program`], its words in the log [`output`].
+
+pub mod door;
+mod output;
+pub mod program;
+pub mod talk;
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::bot::{self, Audio, Bot, BotError, Kind, Media, RunnerArguments, Shutdown};
+use crate::limits::{
+    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_HANG_UP_GRACE, PROCESS_KILL_MARGIN, PROCESS_LAST_WORDS, PROCESS_REST,
+};
+use crate::proto::process;
+use door::Door;
+use program::Program;
+use talk::{End, Fault};
+
+/// Makes the bot that runs `command` for every session.
+pub fn bot(command: Vec<OsString>) -> Bot {
+    let command: Arc<[OsString]> = command.into();
+    bot::erase(move |args| run(command.clone(), args))
+}
+
+/// Tells whether `command` can be run, before any caller comes.
+///
+/// # Errors
+/// What is wrong, with the name of the program.
+pub fn check(command: &[OsString]) -> Result<(), String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = command.first().filter(|program| !program.is_empty());
+    let program = program.ok_or("the command after `--` is empty")?;
+    let name = program.display();
+    if program.as_bytes().contains(&b'/') {
+        return match Path::new(program).metadata() {
+            Err(error) => Err(format!("the bot `{name}` cannot be run: {error}")),
+            Ok(found) if found.is_dir() => Err(format!("the bot `{name}` cannot be run: it is a folder")),
+            Ok(_) if !is_executable(program) => Err(format!(
+                "the bot `{name}` cannot be run: it is not executable; `chmod +x` makes it so, or put its interpreter before it"
+            )),
+            Ok(_) => Ok(()),
+        };
+    }
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .any(|candidate| candidate.is_file() && is_executable(candidate.as_os_str()));
+    if found {
+        return Ok(());
+    }
+    let here = Path::new(program).exists();
+    let hint = if here {
+        format!("; did you mean `./{name}`?")
+    } else {
+        String::new()
+    };
+    Err(format!(
+        "the bot `{name}` cannot be run: no program of that name is in PATH{hint}"
+    ))
+}
+
+fn is_executable(path: &OsStr) -> bool {
+    let path = CString::new(path.as_bytes());
+    // SAFETY: the path is a C string that outlives the call.
+    path.is_ok_and(|path| unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0)
+}
+
+/// How a program failed its session.
+#[derive(Debug)]
+enum Failure {
+    /// Its media could not be opened.
+    Door(io::Error),
+    Start {
+        program: OsString,
+        source: io::Error,
+    },
+    Exit(ExitStatus),
+    /// The system does not tell how it ended.
+    Lost(io::Error),
+    Fault(Fault),
+    /// It was killed, since SIGTERM did not end it.
+    Stubborn,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Door(source) => write!(f, "opening a socket for its media: {source}"),
+            Failure::Start { program, source } => write!(f, "starting `{}`: {source}", program.display()),
+            Failure::Exit(status) => status.fmt(f),
+            Failure::Lost(source) => write!(f, "waiting for its exit status: {source}"),
+            Failure::Fault(fault) => fault.fmt(f),
+            Failure::Stubborn => f.write_str("it did not end in time on SIGTERM and was killed"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+async fn run(command: Arc<[OsString]>, mut args: RunnerArguments) -> Result<(), BotError> {
+    // A kind without media has none; the program lives until it exits.
+    let media = args.media(Audio::default()).ok();
+    let door = media
+        .as_ref()
+        .map(|_| Door::open())
+        .transpose()
+        .map_err(Failure::Door)?;
+    let arguments = arguments(&args, door.as_ref())?;
+    let program = Program::start(&command, &arguments, args.session_id.clone());
+    let mut program = program.map_err(|source| Failure::Start {
+        program: command.first().cloned().unwrap_or_default(),
+        source,
+    })?;
+    let result = live(&mut program, media.zip(door), args.shutdown).await;
+    program.finish_output().await;
+    Ok(result?)
+}
+
+fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, process::TooLong> {
+    let media_url = door.map(Door::url);
+    let common = process::Common {
+        session_id: &args.session_id,
+        body: &args.body,
+        handle_sigint: args.handle_sigint,
+        handle_sigterm: args.handle_sigterm,
+        idle_timeout_s: args.idle_timeout.as_secs(),
+        media_url: media_url.as_deref(),
+    };
+    let kind = match &args.kind {
+        Kind::Base => process::Kind::Base,
+        Kind::WebRtc(webrtc) => process::Kind::WebRtc {
+            pc_id: &webrtc.webrtc_connection.pc_id,
+        },
+        Kind::WebSocket(socket) => process::Kind::WebSocket {
+            path: socket.websocket.path,
+            transport_type: socket.transport_type.name(),
+            call_data: socket.call_data.as_ref(),
+        },
+    };
+    process::arguments(&common, &kind)
+}
+
+/// Waits for the first of what can end a program, and sees it to its end.
+async fn live(program: &mut Program, media: Option<(Media, Door)>, mut shutdown: Shutdown) -> Result<(), Failure> {
+    let exited = Notify::new();
+    let talk = async {
+        match media {
+            Some((media, door)) => talk::run(media, door, &exited).await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut talk = std::pin::pin!(talk);
+    enum First {
+        Exited(io::Result<ExitStatus>),
+        Talk(End),
+        Shutdown,
+    }
+    let stopping = shutdown.clone();
+    let first = tokio::select! {
+        status = program.exited() => First::Exited(status),
+        end = &mut talk => First::Talk(end),
+        () = shutdown.wait() => First::Shutdown,
+    };
+    match first {
+        First::Exited(status) => {
+            by_itself(status)?;
+            exited.notify_one();
+            // What it said is heard to its end; what it left behind is ended meanwhile.
+            let (_, ()) = tokio::join!(timeout(PROCESS_LAST_WORDS, talk), clear(program));
+            Ok(())
+        }
+        First::Talk(End::HungUp) => {
+            let mut shutdown = stopping.clone();
+            let status = tokio::select! {
+                status = program.exited() => Some(status),
+                () = sleep(PROCESS_HANG_UP_GRACE) => None,
+                () = shutdown.wait() => None,
+            };
+            match status {
+                Some(status) => {
+                    by_itself(status)?;
+                    clear(program).await;
+                    Ok(())
+                }
+                None => stop(program, stopping).await,
+            }
+        }
+        First::Talk(End::Over(farewell)) => while_doing(farewell.say(), stop(program, stopping)).await,
+        First::Talk(End::Fault(fault, farewell)) => {
+            log::warn!("the bot's media is closed: {fault}");
+            let stopped = while_doing(farewell.say(), stop(program, stopping)).await;
+            stopped.and(Err(Failure::Fault(fault)))
+        }
+        First::Shutdown => {
+            let rest = async {
+                if let End::Over(farewell) | End::Fault(_, farewell) = talk.await {
+                    farewell.say().await;
+                }
+            };
+            while_doing(rest, stop(program, stopping)).await
+        }
+    }
+}
+
+/// Judges the end of a program that nobody asked to end.
+fn by_itself(status: io::Result<ExitStatus>) -> Result<(), Failure> {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::Exit(status)),
+        Err(error) => Err(Failure::Lost(error)),
+    }
+}
+
+/// Ends what a program left behind in its group.
+async fn clear(program: &mut Program) {
+    program.terminate();
+    if timeout(PROCESS_HANG_UP_GRACE, program.gone()).await.is_err() {
+        log::info!("the bot left processes behind, which are killed");
+        program.kill();
+    }
+}
+
+/// Asks the program's group to end, and kills it when its time is up. What the program makes of the signal is no failure.
+async fn stop(program: &mut Program, mut shutdown: Shutdown) -> Result<(), Failure> {
+    program.terminate();
+    let patience = async {
+        tokio::select! {
+            () = sleep(BOT_GRACE - PROCESS_KILL_MARGIN) => {}
+            () = async {
+                shutdown.wait().await;
+                sleep(BOT_GRACE_AT_SHUTDOWN - PROCESS_KILL_MARGIN).await;
+            } => {}
+        }
+    };
+    tokio::select! {
+        status = program.gone() => match status {
+            Ok(status) if program::is_of_sigterm(status) => Ok(()),
+            Ok(status) if status.code().is_some() => {
+                log::info!("the bot ended on SIGTERM with {status}");
+                Ok(())
+            }
+            Ok(status) => Err(Failure::Exit(status)),
+            Err(error) => Err(Failure::Lost(error)),
+        },
+        () = patience => {
+            program.kill();
+            // One that even SIGKILL does not end waits for a disk or a driver; nobody can do more.
+            let _ = timeout(PROCESS_REST, program.gone()).await;
+            Err(Failure::Stubborn)
+        }
+    }
+}
+
+/// Waits for `main`, and gets on with `aside` meanwhile.
+async fn while_doing<T>(aside: impl Future<Output = ()>, main: impl Future<Output = T>) -> T {
+    let aside = async {
+        aside.await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        done = main => done,
+        () = aside => unreachable!("it waits for ever"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

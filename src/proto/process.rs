@@ -1,1 +1,268 @@
-//! stub
+//! What a bot that is a program is told, and what it says that is not meant for the caller.
+//!
+//! In: the arguments of a session, a key of the telephone, a mark. Out: the JSON of `RUNNER_ARGUMENTS`, and the JSON of the
+//! messages beside the caller's own. Refuses: arguments that no variable of the environment holds.
+//! The queues on both sides of the program are [`backlog`] and [`ahead`]; what it writes becomes lines in [`lines`].
+//! Source: `pipecat`'s runner arguments for the names; the messages `dtmf` and `mark` are ours.
+
+pub mod ahead;
+pub mod backlog;
+pub mod lines;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
+
+/// What every kind of session has.
+pub struct Common<'a> {
+    pub session_id: &'a str,
+    pub body: &'a Value,
+    pub handle_sigint: bool,
+    pub handle_sigterm: bool,
+    pub idle_timeout_s: u64,
+    /// Where the program finds its media; `None` on a kind without media.
+    pub media_url: Option<&'a str>,
+}
+
+/// What one kind has beyond that.
+pub enum Kind<'a> {
+    Base,
+    WebRtc {
+        pc_id: &'a str,
+    },
+    WebSocket {
+        path: &'a str,
+        transport_type: &'a str,
+        call_data: Option<&'a Value>,
+    },
+}
+
+/// The arguments do not fit into a variable of the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    bytes: usize,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "its arguments are {} bytes of JSON, and a program can be given {PROCESS_ARGUMENTS_BYTES_MAX}: send a smaller `body`",
+            self.bytes
+        )
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+/// Writes the value of `RUNNER_ARGUMENTS`. What another kind has is absent, not null.
+///
+/// # Errors
+/// [`TooLong`], which is the doing of whoever sent the body.
+pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong> {
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    let name = match kind {
+        Kind::Base => "base",
+        Kind::WebRtc { .. } => "webrtc",
+        Kind::WebSocket { .. } => "websocket",
+    };
+    put("kind", name.into());
+    put("session_id", common.session_id.into());
+    put("body", common.body.clone());
+    put("handle_sigint", common.handle_sigint.into());
+    put("handle_sigterm", common.handle_sigterm.into());
+    put("idle_timeout", common.idle_timeout_s.into());
+    match kind {
+        Kind::Base => {}
+        Kind::WebRtc { pc_id } => {
+            put("webrtc_connection", json!({"pc_id": pc_id}));
+        }
+        Kind::WebSocket {
+            path,
+            transport_type,
+            call_data,
+        } => {
+            put("websocket", json!({"path": path}));
+            put("transport_type", (*transport_type).into());
+            if let Some(call_data) = call_data {
+                put("call_data", (*call_data).clone());
+            }
+        }
+    }
+    if let Some(url) = common.media_url {
+        put("media_url", url.into());
+    }
+    let text = Value::Object(fields).to_string();
+    if text.len() > PROCESS_ARGUMENTS_BYTES_MAX {
+        return Err(TooLong { bytes: text.len() });
+    }
+    Ok(text)
+}
+
+/// Writes the message that tells of a key of the telephone.
+pub fn dtmf(digit: char) -> String {
+    json!({"type": "dtmf", "digit": digit}).to_string()
+}
+
+/// Writes the message that tells what became of a mark.
+pub fn mark(name: &str, played: bool) -> String {
+    json!({"type": "mark", "name": name, "played": played}).to_string()
+}
+
+/// Returns the name of the mark that a message of the bot sets; `None` for a message that is meant for the caller.
+///
+/// A message with a label belongs to a protocol of its own, whatever its type.
+pub fn asked_mark(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+        name: String,
+        label: Option<IgnoredAny>,
+    }
+    // Most messages need no second look.
+    if !text.contains("mark") {
+        return None;
+    }
+    let asked: Asked<'_> = serde_json::from_str(text).ok()?;
+    (asked.kind == "mark" && asked.label.is_none()).then_some(asked.name)
+}
+
+/// Returns PCM without the WAV header that some libraries put before the audio of every frame.
+pub fn without_wav_header(pcm: &[u8]) -> &[u8] {
+    match pcm.split_at_checked(44) {
+        Some((head, rest)) if head.starts_with(b"RIFF") && &head[8..16] == b"WAVEfmt " && &head[36..40] == b"data" => {
+            rest
+        }
+        _ => pcm,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn common(body: &Value) -> Common<'_> {
+        Common {
+            session_id: "1b9d",
+            body,
+            handle_sigint: false,
+            handle_sigterm: true,
+            idle_timeout_s: 300,
+            media_url: Some("ws://127.0.0.1:9/t"),
+        }
+    }
+
+    fn parsed(common: &Common<'_>, kind: &Kind<'_>) -> Value {
+        let text = arguments(common, kind).expect("the arguments fit");
+        serde_json::from_str(&text).expect("the arguments are JSON")
+    }
+
+    /// R-016 to R-024: every kind has the common fields and its own, and none of another kind's.
+    #[test]
+    fn each_kind_has_its_fields_and_no_others() {
+        let body = json!({"user": "ann", "none": null});
+        let mut expected = json!({
+            "kind": "webrtc", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
+            "handle_sigterm": true, "idle_timeout": 300, "webrtc_connection": {"pc_id": "p1"},
+            "media_url": "ws://127.0.0.1:9/t",
+        });
+        assert_eq!(parsed(&common(&body), &Kind::WebRtc { pc_id: "p1" }), expected);
+
+        let call_data = json!({"call_id": "c", "from": null});
+        let call = Kind::WebSocket {
+            path: "/ws",
+            transport_type: "telephony_a",
+            call_data: Some(&call_data),
+        };
+        let fields = expected.as_object_mut().expect("an object");
+        fields.remove("webrtc_connection");
+        fields.insert("kind".into(), "websocket".into());
+        fields.insert("websocket".into(), json!({"path": "/ws"}));
+        fields.insert("transport_type".into(), "telephony_a".into());
+        fields.insert("call_data".into(), call_data.clone());
+        assert_eq!(parsed(&common(&body), &call), expected);
+
+        let plain = Kind::WebSocket {
+            path: "/ws-client",
+            transport_type: "websocket",
+            call_data: None,
+        };
+        assert!(parsed(&common(&body), &plain).get("call_data").is_none());
+
+        let alone = Common {
+            media_url: None,
+            ..common(&body)
+        };
+        assert_eq!(
+            parsed(&alone, &Kind::Base),
+            json!({
+                "kind": "base", "session_id": "1b9d", "body": {"user": "ann", "none": null}, "handle_sigint": false,
+                "handle_sigterm": true, "idle_timeout": 300,
+            })
+        );
+    }
+
+    /// At the limit the arguments are written, one byte past it they are refused. No variable holds a NUL.
+    #[test]
+    fn arguments_fit_into_a_variable() {
+        let empty = arguments(&common(&"".into()), &Kind::Base).expect("short").len();
+        let fits: Value = "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX - empty).into();
+        let text = arguments(&common(&fits), &Kind::Base).expect("at the limit");
+        assert_eq!(text.len(), PROCESS_ARGUMENTS_BYTES_MAX);
+        let long: Value = "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX - empty + 1).into();
+        let refused = arguments(&common(&long), &Kind::Base).expect_err("past the limit");
+        assert_eq!(refused.bytes, PROCESS_ARGUMENTS_BYTES_MAX + 1);
+
+        let nul = arguments(&common(&"a\0b".into()), &Kind::Base).expect("short");
+        assert!(!nul.contains('\0') && nul.contains("a\\u0000b"));
+    }
+
+    #[test]
+    fn only_a_bare_mark_is_a_mark() {
+        assert_eq!(
+            asked_mark(r#"{"type":"mark","name":"a \"b\""}"#).as_deref(),
+            Some("a \"b\"")
+        );
+        assert_eq!(
+            asked_mark(r#"{"name":"m","more":[1],"type":"mark"}"#).as_deref(),
+            Some("m")
+        );
+        for other in [
+            r#"{"label":"rtvi-ai","type":"mark","name":"m"}"#,
+            r#"{"type":"mark"}"#,
+            r#"{"type":"mark","name":7}"#,
+            r#"{"type":"remark","name":"m"}"#,
+            r#"["mark"]"#,
+            "mark",
+            "",
+        ] {
+            assert_eq!(asked_mark(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_the_bot_is_told_is_json() {
+        assert_eq!(dtmf('7'), r#"{"digit":"7","type":"dtmf"}"#);
+        let back: Value = serde_json::from_str(&mark("a\"\n", false)).expect("JSON");
+        assert_eq!(back, json!({"type": "mark", "name": "a\"\n", "played": false}));
+    }
+
+    /// Pipecat's client transport writes one unless it is told not to; 44 bytes of it would be a click in every frame.
+    #[test]
+    fn a_wav_header_is_no_speech() {
+        let head = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\xc0\x5d\0\0\x80\xbb\0\0\x02\0\x10\0data\x04\0\0\0";
+        let wav = [head.as_slice(), &[1, 2, 3, 4]].concat();
+        assert_eq!(without_wav_header(&wav), [1, 2, 3, 4]);
+        assert_eq!(without_wav_header(&wav[..44]), [0; 0]);
+        assert_eq!(without_wav_header(&wav[..43]), &wav[..43]);
+        assert_eq!(without_wav_header(&wav[4..]), &wav[4..]);
+        assert_eq!(without_wav_header(&[0; 100]), [0; 100]);
+    }
+}

@@ -1,0 +1,139 @@
+//! The door to a session's media: a listener on loopback that lets one connection in.
+//!
+//! In: connections. Out: the WebSocket of the one that asks for the secret path; the listener is closed with that. Whoever
+//! asks for another path gets 403 and uses nothing up; who does not ask in time is dropped. The path is 128 random bits and
+//! stands in no log.
+//! Source: RFC 6455 section 4.
+
+#![allow(clippy::disallowed_types)] // Sockets live on this floor.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::StatusCode;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
+
+use crate::limits::{
+    ACCEPT_PAUSE_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_HANDSHAKE, PROCESS_HANDSHAKES_MAX, PROCESS_MESSAGE_BYTES_MAX,
+    PROCESS_SOCKET_BUFFER_BYTES,
+};
+
+/// The media of one session, as its program sees it.
+pub type Socket = WebSocketStream<TcpStream>;
+
+/// A listener that waits for one connection.
+pub struct Door {
+    listener: TcpListener,
+    address: SocketAddr,
+    secret: Arc<Secret>,
+}
+
+struct Secret {
+    path: String,
+    /// A connection with the right path is being let in.
+    taken: AtomicBool,
+}
+
+impl Door {
+    /// Listens on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// The system's, as when the process is out of files.
+    pub fn open() -> io::Result<Door> {
+        let socket = TcpSocket::new_v4()?;
+        // What is accepted has them too. The system's own would hold a minute of speech.
+        socket.set_recv_buffer_size(PROCESS_SOCKET_BUFFER_BYTES)?;
+        socket.set_send_buffer_size(PROCESS_SOCKET_BUFFER_BYTES)?;
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let listener = socket.listen(PROCESS_HANDSHAKES_MAX as u32)?;
+        let address = listener.local_addr()?;
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("the system has random numbers once it is up");
+        Ok(Door {
+            listener,
+            address,
+            secret: Arc::new(Secret {
+                path: format!("/{:032x}", u128::from_be_bytes(random)),
+                taken: AtomicBool::new(false),
+            }),
+        })
+    }
+
+    pub fn url(&self) -> String {
+        format!("ws://{}{}", self.address, self.secret.path)
+    }
+
+    /// Waits for the connection that is let in, and closes the door behind it.
+    pub async fn admit(self) -> Socket {
+        let mut guests = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if guests.len() < PROCESS_HANDSHAKES_MAX => match accepted {
+                    Ok((stream, _)) => {
+                        guests.spawn(greet(stream, self.secret.clone()));
+                    }
+                    Err(error) => {
+                        log::warn!("accepting the bot's media: {error}");
+                        sleep(ACCEPT_PAUSE_MAX).await;
+                    }
+                },
+                Some(greeted) = guests.join_next() => match greeted {
+                    Ok(Ok(socket)) => return socket,
+                    Ok(Err(why)) => log::debug!("a connection to the bot's media was refused: {why}"),
+                    // It panicked, which the log has.
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+}
+
+/// What the library may hold.
+fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(4096)
+        .write_buffer_size(0)
+        .max_write_buffer_size(2 * MESSAGES_IN_BYTES_MAX)
+        .max_message_size(Some(PROCESS_MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(PROCESS_MESSAGE_BYTES_MAX))
+}
+
+async fn greet(stream: TcpStream, secret: Arc<Secret>) -> Result<Socket, String> {
+    // A frame of speech must not wait for the next.
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let mut ours = false;
+    #[allow(clippy::result_large_err, reason = "the library's own type")]
+    let check = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
+        if request.uri().path() == secret.path && !secret.taken.swap(true, Ordering::Relaxed) {
+            ours = true;
+            return Ok(response);
+        }
+        let mut refusal = ErrorResponse::new(None);
+        *refusal.status_mut() = StatusCode::FORBIDDEN;
+        Err(refusal)
+    };
+    let handshake = timeout(
+        PROCESS_HANDSHAKE,
+        accept_hdr_async_with_config(stream, check, Some(config())),
+    );
+    let result = match handshake.await {
+        Ok(Ok(socket)) => return Ok(socket),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it did not ask in time".to_owned()),
+    };
+    if ours {
+        // It went away before it was in: the program may try again.
+        secret.taken.store(false, Ordering::Relaxed);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests;

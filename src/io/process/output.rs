@@ -1,0 +1,144 @@
+//! The words of a bot's program on their way to the log, as they are written.
+//!
+//! In: its stdout and stderr. Out: lines at INFO with the session's id, under targets of their own, so that `RUST_LOG` can
+//! tell them from the runner's. Both are INFO: most programs log everything to stderr. The pipes are always read, whatever
+//! the log takes, so that a program never waits for it.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::io::tasks;
+use crate::limits::PROCESS_LOG_BYTES_PER_S;
+use crate::proto::process::lines::{Allowance, Lines, Verdict};
+
+/// Where the lines stand in the log.
+const STDOUT: &str = "edge_runner::bot::stdout";
+const STDERR: &str = "edge_runner::bot::stderr";
+
+/// Logs both streams until both have ended.
+pub async fn log(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin) {
+    carry(stdout, stderr, |entry| match entry {
+        Entry::Line { target, text } => log::info!(target: target, "{text}"),
+        Entry::Flood => {
+            log::warn!("the bot writes more than {PROCESS_LOG_BYTES_PER_S} bytes a second: lines are dropped");
+        }
+        Entry::Dropped(lines) => log::info!("{lines} lines of the bot were dropped"),
+    })
+    .await;
+}
+
+/// What goes to the log.
+#[derive(Debug)]
+enum Entry<'a> {
+    Line {
+        target: &'static str,
+        text: &'a str,
+    },
+    /// Lines are dropped from here on.
+    Flood,
+    Dropped(u64),
+}
+
+async fn carry(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, mut book: impl FnMut(Entry<'_>)) {
+    let mut allowance = Allowance::new(tasks::now());
+    let mut stdout = Stream::new(stdout, STDOUT);
+    let mut stderr = Stream::new(stderr, STDERR);
+    while stdout.is_open || stderr.is_open {
+        tokio::select! {
+            read = stdout.read(), if stdout.is_open => stdout.take(read, &mut allowance, &mut book),
+            read = stderr.read(), if stderr.is_open => stderr.take(read, &mut allowance, &mut book),
+        }
+    }
+    if allowance.dropped() > 0 {
+        book(Entry::Dropped(allowance.dropped()));
+    }
+}
+
+struct Stream<R> {
+    pipe: R,
+    target: &'static str,
+    lines: Lines,
+    buffer: Box<[u8; 4096]>,
+    is_open: bool,
+}
+
+impl<R: AsyncRead + Unpin> Stream<R> {
+    fn new(pipe: R, target: &'static str) -> Self {
+        Stream {
+            pipe,
+            target,
+            lines: Lines::default(),
+            buffer: Box::new([0; 4096]),
+            is_open: true,
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<usize> {
+        self.pipe.read(&mut *self.buffer).await
+    }
+
+    fn take(&mut self, read: io::Result<usize>, allowance: &mut Allowance, book: &mut impl FnMut(Entry<'_>)) {
+        let target = self.target;
+        let line = |text: &str| {
+            match allowance.take(text.len(), tasks::now()) {
+                Verdict::Log => {}
+                Verdict::LogAfter(dropped) => book(Entry::Dropped(dropped)),
+                Verdict::DropFirst => return book(Entry::Flood),
+                Verdict::Drop => return,
+            }
+            book(Entry::Line { target, text });
+        };
+        match read {
+            Ok(count) if count > 0 => self.lines.push(&self.buffer[..count], line),
+            _ => {
+                self.is_open = false;
+                self.lines.finish(line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{PROCESS_LINE_BYTES_MAX, PROCESS_LOG_BURST_BYTES};
+
+    async fn logged(stdout: &[u8], stderr: &[u8]) -> Vec<String> {
+        let mut entries = Vec::new();
+        carry(stdout, stderr, |entry| {
+            entries.push(match entry {
+                Entry::Line { target, text } => format!("{target}: {text}"),
+                other => format!("{other:?}"),
+            });
+        })
+        .await;
+        entries
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_of_both_streams_reach_the_log_up_to_the_last() {
+        let mut entries = logged(b"one\ntwo", b"Traceback\n").await;
+        entries.sort();
+        assert_eq!(
+            entries,
+            [
+                "edge_runner::bot::stderr: Traceback",
+                "edge_runner::bot::stdout: one",
+                "edge_runner::bot::stdout: two",
+            ]
+        );
+    }
+
+    /// Ten megabytes in no time: a burst is logged, the rest is counted, and everything is read.
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_read_and_dropped() {
+        let line = [vec![b'x'; PROCESS_LINE_BYTES_MAX], b"\n".to_vec()].concat();
+        let flood = line.repeat(5_000);
+        let entries = logged(&flood, b"").await;
+        let lines = PROCESS_LOG_BURST_BYTES / (PROCESS_LINE_BYTES_MAX + 64);
+        assert_eq!(entries.len(), lines + 2);
+        assert_eq!(entries[lines], "Flood");
+        assert_eq!(entries[lines + 1], format!("Dropped({})", 5_000 - lines));
+    }
+}

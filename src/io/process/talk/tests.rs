@@ -1,0 +1,451 @@
+//! Both ends of a talk: a session's link on one side, a program's WebSocket on the other, over real loopback.
+
+#![allow(clippy::disallowed_types)] // The program has a socket.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use super::*;
+use crate::bot::media::{LeaveReason, Link, pair};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_AHEAD_SAMPLES_MAX, PROCESS_HEARD_SAMPLES_MAX};
+
+/// Long enough for any loopback; it only ends a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Rig {
+    link: Link,
+    program: WebSocketStream<TcpStream>,
+    talk: JoinHandle<End>,
+    exited: Arc<Notify>,
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future).await.expect("it happens in time")
+}
+
+fn begin() -> (Link, JoinHandle<End>, Arc<Notify>, String) {
+    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+    let media = seat.open(Audio::default());
+    let door = Door::open().expect("a free port");
+    let url = door.url();
+    let exited = Arc::new(Notify::new());
+    let told = exited.clone();
+    let talk = tokio::spawn(async move { run(media, door, &told).await });
+    (link, talk, exited, url)
+}
+
+async fn connect(url: &str) -> WebSocketStream<TcpStream> {
+    let address = url.trim_start_matches("ws://").split('/').next().expect("an address");
+    let stream = TcpStream::connect(address).await.expect("the door is open");
+    client_async(url, stream).await.expect("the right path").0
+}
+
+impl Rig {
+    async fn new() -> Rig {
+        let (link, talk, exited, url) = begin();
+        let program = connect(&url).await;
+        Rig {
+            link,
+            program,
+            talk,
+            exited,
+        }
+    }
+
+    async fn say(&mut self, frame: Vec<u8>) {
+        within(self.program.send(Message::Binary(frame.into())))
+            .await
+            .expect("the socket is open");
+    }
+
+    /// Returns the next frame that the program gets.
+    async fn hear(&mut self) -> Frame {
+        match within(self.program.next()).await {
+            Some(Ok(Message::Binary(bytes))) => frames::decode(bytes).expect("a frame"),
+            other => panic!("{other:?} is no frame"),
+        }
+    }
+
+    async fn hear_json(&mut self) -> serde_json::Value {
+        match self.hear().await {
+            Frame::Message(text) => serde_json::from_str(&text).expect("JSON"),
+            other => panic!("{other:?} is no message"),
+        }
+    }
+
+    /// Waits for something that the session's side sees.
+    async fn until<T>(&self, mut look: impl FnMut(&Link) -> Option<T>) -> T {
+        within(async {
+            loop {
+                if let Some(found) = look(&self.link) {
+                    return found;
+                }
+                self.link.notified().await;
+            }
+        })
+        .await
+    }
+
+    /// Takes so many samples of what the program says.
+    async fn spoken(&self, samples: usize) -> Vec<i16> {
+        let mut spoken = Vec::new();
+        self.until(|link| {
+            link.take_audio(&mut spoken, samples);
+            (spoken.len() >= samples).then_some(())
+        })
+        .await;
+        spoken
+    }
+
+    async fn end(self) -> End {
+        within(self.talk).await.expect("no panic")
+    }
+}
+
+/// Speech that tells where it is lost: every sample is another.
+fn ramp(from: usize, samples: usize) -> Vec<i16> {
+    (from..from + samples).map(|at| at as i16).collect()
+}
+
+/// Interface 6.2: speech at 16 kHz, messages as they came, keys as messages; and the program's own back.
+#[tokio::test]
+async fn everything_goes_both_ways() {
+    let mut rig = Rig::new().await;
+    rig.link.push(Event::Joined);
+    rig.link.push_audio(&ramp(0, 320), 16_000);
+    rig.link.push(Event::Message("{\"label\":\"rtvi-ai\", \"x\":1}".into()));
+    rig.link.push(Event::Dtmf('#'));
+    match rig.hear().await {
+        Frame::Audio { pcm, rate_hz, channels } => {
+            let mut samples = Vec::new();
+            frames::samples(&pcm, channels, &mut samples).expect("whole samples");
+            assert_eq!((samples, rate_hz, channels), (ramp(0, 320), 16_000, 1));
+        }
+        other => panic!("{other:?} is no speech"),
+    }
+    assert_eq!(
+        rig.hear().await,
+        Frame::Message("{\"label\":\"rtvi-ai\", \"x\":1}".into())
+    );
+    assert_eq!(rig.hear_json().await, serde_json::json!({"type": "dtmf", "digit": "#"}));
+
+    rig.say(frames::audio(&ramp(7, 100), 24_000)).await;
+    rig.say(frames::message("not even JSON")).await;
+    rig.say(frames::message(r#"{"type":"mark","name":"m1"}"#)).await;
+    rig.say(Vec::new()).await;
+    assert_eq!(rig.until(Link::take_message).await, "not even JSON");
+    assert_eq!(rig.spoken(100).await, ramp(7, 100));
+    assert_eq!(rig.until(Link::take_mark).await, "m1");
+    assert_eq!(
+        rig.link.audio().expect("open").out_rate_hz,
+        24_000,
+        "no change of rate was needed"
+    );
+    rig.link.push(Event::Mark {
+        name: "m1".into(),
+        played: true,
+    });
+    assert_eq!(
+        rig.hear_json().await,
+        serde_json::json!({"type": "mark", "name": "m1", "played": true})
+    );
+}
+
+/// The rate that stands in the frames is honoured, changes included, and no sample is lost.
+#[tokio::test]
+async fn speech_has_the_rate_that_its_frames_state() {
+    let mut rig = Rig::new().await;
+    for rate_hz in [16_000, 16_000, 48_000, 8_000, 24_000] {
+        rig.say(frames::audio(&ramp(rate_hz as usize, 300), rate_hz)).await;
+        rig.say(frames::audio(&ramp(rate_hz as usize + 300, 300), rate_hz))
+            .await;
+        assert_eq!(rig.spoken(600).await, ramp(rate_hz as usize, 600));
+        assert_eq!(rig.link.audio().expect("open").out_rate_hz, rate_hz);
+    }
+    // A change in mid-speech waits until the speech before it has left.
+    rig.say(frames::audio(&ramp(0, 240), 24_000)).await;
+    rig.say(frames::audio(&ramp(9, 160), 16_000)).await;
+    rig.say(frames::message("both are read")).await;
+    rig.until(Link::take_message).await;
+    assert_eq!(rig.link.audio().expect("open").out_rate_hz, 24_000);
+    assert_eq!(rig.spoken(240).await, ramp(0, 240));
+    assert_eq!(rig.spoken(160).await, ramp(9, 160));
+    assert_eq!(rig.link.audio().expect("open").out_rate_hz, 16_000);
+}
+
+/// Ten seconds of speech are queued that nobody takes: an interruption is seen at once, and nothing of them is heard after it.
+#[tokio::test]
+async fn an_interruption_overtakes_queued_speech() {
+    let mut rig = Rig::new().await;
+    for _ in 0..500 {
+        rig.say(frames::audio(&[1; 480], 24_000)).await;
+    }
+    rig.say(frames::message(r#"{"type":"mark","name":"late"}"#)).await;
+    rig.say(frames::interruption()).await;
+    rig.say(frames::audio(&[2; 480], 24_000)).await;
+    rig.until(|link| link.take_interruption().then_some(())).await;
+    assert_eq!(rig.spoken(480).await, [2; 480]);
+    assert!(!rig.link.has_audio());
+    assert_eq!(
+        rig.hear_json().await,
+        serde_json::json!({"type": "mark", "name": "late", "played": false})
+    );
+}
+
+/// The same in the middle of a change of rate, when speech waits for the old one to leave.
+#[tokio::test]
+async fn an_interruption_overtakes_a_change_of_rate() {
+    let mut rig = Rig::new().await;
+    rig.say(frames::audio(&[1; 4_800], 24_000)).await;
+    rig.say(frames::audio(&[1; 4_800], 16_000)).await;
+    rig.say(frames::interruption()).await;
+    rig.say(frames::audio(&[2; 480], 48_000)).await;
+    rig.until(|link| link.take_interruption().then_some(())).await;
+    assert_eq!(rig.spoken(480).await, [2; 480]);
+    assert_eq!(rig.link.audio().expect("open").out_rate_hz, 48_000);
+}
+
+/// A program that sends four times what may wait has to wait itself; once the session takes it, nothing is lost.
+#[tokio::test]
+async fn a_program_that_speaks_too_far_ahead_waits() {
+    let Rig {
+        link,
+        program,
+        talk: _talk,
+        ..
+    } = Rig::new().await;
+    let (mut mouth, _ear) = program.split();
+    // What the system may hold on top of ours is far below that.
+    let total = 8 * PROCESS_AHEAD_SAMPLES_MAX;
+    let mut speaking = tokio::spawn(async move {
+        for from in (0..total).step_by(4_096) {
+            let frame = frames::audio(&ramp(from, 4_096), 24_000);
+            mouth
+                .send(Message::Binary(frame.into()))
+                .await
+                .expect("the socket is open");
+        }
+        mouth
+    });
+    let early = timeout(Duration::from_millis(300), &mut speaking).await;
+    assert!(early.is_err(), "all of it went somewhere");
+    let mut heard = 0;
+    within(async {
+        while heard < total {
+            let mut spoken = Vec::new();
+            link.take_audio(&mut spoken, usize::MAX);
+            assert_eq!(spoken, ramp(heard, spoken.len()));
+            heard += spoken.len();
+            if heard < total && !link.has_audio() {
+                link.notified().await;
+            }
+        }
+    })
+    .await;
+    let _mouth = within(speaking).await.expect("no panic");
+}
+
+/// A program that never reads costs a bounded amount and loses the oldest; what it says is heard all the same.
+#[tokio::test]
+async fn a_program_that_does_not_read_loses_the_oldest_speech() {
+    let mut rig = Rig::new().await;
+    let frames_pushed = 6_000;
+    for at in 0..frames_pushed {
+        rig.link.push_audio(&[at; 320], 16_000);
+        if at % 10 == 0 {
+            tokio::task::yield_now().await;
+        }
+        if at % 1_000 == 0 {
+            rig.say(frames::audio(&[3; 240], 24_000)).await;
+            assert_eq!(rig.spoken(240).await, [3; 240]);
+        }
+    }
+    rig.link.push(Event::Dtmf('9'));
+    let mut got = Vec::new();
+    loop {
+        match rig.hear().await {
+            Frame::Audio { pcm, .. } => got.push(i16::from_le_bytes([pcm[0], pcm[1]])),
+            Frame::Message(_) => break,
+            other => panic!("{other:?} came from nowhere"),
+        }
+    }
+    assert!(got.is_sorted(), "in order");
+    assert_eq!(*got.last().expect("the newest is there"), frames_pushed - 1);
+    assert!(got.len() < 2_000, "{} frames of 20 ms waited", got.len());
+}
+
+/// What came before the program connected waits for it: every message, and the last second of speech.
+#[tokio::test]
+async fn what_came_early_waits_for_the_program() {
+    let (link, talk, exited, url) = begin();
+    link.push(Event::Message("ready?".into()));
+    for at in 0..100 {
+        link.push_audio(&[at; 320], 16_000);
+        tokio::task::yield_now().await;
+    }
+    let program = connect(&url).await;
+    let mut rig = Rig {
+        link,
+        program,
+        talk,
+        exited,
+    };
+    rig.link.push(Event::Dtmf('1'));
+    assert_eq!(rig.hear().await, Frame::Message("ready?".into()));
+    let mut early = Vec::new();
+    while let Frame::Audio { pcm, .. } = rig.hear().await {
+        early.push(i16::from_le_bytes([pcm[0], pcm[1]]));
+    }
+    let last_second = (100 - (PROCESS_HEARD_SAMPLES_MAX / 320) as i16..100).collect::<Vec<_>>();
+    assert_eq!(early, last_second);
+}
+
+/// The end of the session ends the talk, connected or not, and closes the socket with 1000.
+#[tokio::test]
+async fn the_end_of_the_session_ends_the_talk() {
+    let (link, talk, _, _) = begin();
+    drop(link);
+    assert!(matches!(within(talk).await.expect("no panic"), End::Over(_)));
+
+    for how in ["left", "dropped", "left while it speaks and does not read"] {
+        let mut rig = Rig::new().await;
+        if how.contains("speaks") {
+            for _ in 0..100 {
+                rig.say(frames::audio(&[1; 480], 24_000)).await;
+            }
+            for _ in 0..2_000 {
+                rig.link.push_audio(&[0; 320], 16_000);
+                tokio::task::yield_now().await;
+            }
+        }
+        let Rig {
+            link,
+            mut program,
+            talk,
+            ..
+        } = rig;
+        if how != "dropped" {
+            link.push(Event::Left(LeaveReason::Left));
+        }
+        drop(link);
+        let End::Over(farewell) = within(talk).await.expect("no panic") else {
+            panic!("{how}: it ended otherwise");
+        };
+        let farewell = tokio::spawn(farewell.say());
+        let close = within(async {
+            loop {
+                match program.next().await {
+                    Some(Ok(Message::Close(Some(close)))) => break close,
+                    Some(Ok(_)) => {}
+                    other => panic!("{how}: {other:?} instead of a close"),
+                }
+            }
+        })
+        .await;
+        assert_eq!(
+            (close.code, close.reason.as_str()),
+            (CloseCode::Normal, "the session is over")
+        );
+        within(farewell).await.expect("no panic");
+    }
+}
+
+/// A program that breaks the protocol is told so in the close, and its session in words.
+#[tokio::test]
+async fn a_fault_ends_the_talk_with_its_reason() {
+    let torn = [frames::audio(&[1], 24_000)[..4].to_vec(), vec![1]].concat();
+    let odd = vec![2 << 3 | 2, 5, 3 << 3 | 2, 3, 1, 2, 3];
+    let cases = [
+        (Message::text("{}"), CloseCode::Unsupported, "a text message"),
+        (Message::binary(torn), CloseCode::Invalid, "a bad frame"),
+        (Message::binary(odd), CloseCode::Invalid, "a bad frame: 3 bytes"),
+        (
+            Message::binary(frames::audio(&[1; 10], 96_000)),
+            CloseCode::Policy,
+            "audio at 96000 Hz; 8000 to 48000 Hz",
+        ),
+        (
+            Message::binary(vec![0; PROCESS_MESSAGE_BYTES_MAX + 1]),
+            CloseCode::Size,
+            "a message of more than 1048576 bytes",
+        ),
+    ];
+    for (message, code, words) in cases {
+        let mut rig = Rig::new().await;
+        within(rig.program.send(message)).await.expect("the socket is open");
+        let Rig {
+            mut program,
+            talk,
+            link: _link,
+            ..
+        } = rig;
+        let End::Fault(fault, farewell) = within(talk).await.expect("no panic") else {
+            panic!("{words}: no fault");
+        };
+        assert!(fault.to_string().contains(words), "{fault}");
+        let farewell = tokio::spawn(farewell.say());
+        match within(program.next()).await {
+            Some(Ok(Message::Close(Some(close)))) => {
+                assert_eq!(close.code, code);
+                assert!(close.reason.contains(words), "{}", close.reason);
+            }
+            other => panic!("{words}: {other:?} instead of a close"),
+        }
+        within(farewell).await.expect("no panic");
+    }
+}
+
+/// At the cap a message is read.
+#[tokio::test]
+async fn the_longest_message_is_read() {
+    let mut rig = Rig::new().await;
+    let head = frames::message(&"x".repeat(1_000_000)).len() - 1_000_000;
+    let text = "x".repeat(PROCESS_MESSAGE_BYTES_MAX - head);
+    assert_eq!(frames::message(&text).len(), PROCESS_MESSAGE_BYTES_MAX);
+    rig.say(frames::message(&text)).await;
+    assert_eq!(rig.until(Link::take_message).await.len(), text.len());
+}
+
+/// A program that closes its media, properly or not, is heard to its end first.
+#[tokio::test]
+async fn a_hang_up_loses_no_speech() {
+    for properly in [true, false] {
+        let mut rig = Rig::new().await;
+        let total = 48_000;
+        for from in (0..total).step_by(480) {
+            rig.say(frames::audio(&ramp(from, 480), 24_000)).await;
+        }
+        let Rig {
+            link,
+            mut program,
+            talk,
+            exited,
+        } = rig;
+        if properly {
+            within(program.close(None)).await.expect("the socket is open");
+            while let Some(Ok(_)) = within(program.next()).await {}
+        }
+        drop(program);
+        link.push_audio(&[1; 320], 16_000);
+        let rig = Rig {
+            link,
+            program: Rig::new().await.program,
+            talk,
+            exited,
+        };
+        assert!(!rig.talk.is_finished(), "most of it was not heard yet");
+        assert_eq!(rig.spoken(total).await, ramp(0, total));
+        assert!(matches!(rig.end().await, End::HungUp), "properly: {properly}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_ends_without_its_media_hangs_up() {
+    let (_link, talk, exited, _) = begin();
+    exited.notify_one();
+    assert!(matches!(within(talk).await.expect("no panic"), End::HungUp));
+}

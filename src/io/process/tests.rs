@@ -1,0 +1,425 @@
+//! Lives and ends of real processes: shell scripts as bots, their groups, their exit statuses, the signals to them.
+//!
+//! The tests of media speak to `media_url` in the script's stead. What is waited for is a fact, a file or a process that is
+//! gone; a time only ends a test that would hang.
+
+#![allow(clippy::disallowed_types)] // The program has a socket.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use super::*;
+use crate::bot::media::{Event, LeaveReason, Link, pair};
+use crate::bot::{ShutdownTrigger, WebRtcArguments, WebRtcConnection};
+use crate::config::Config;
+use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_ARGUMENTS_BYTES_MAX};
+use crate::proto::frames;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future).await.expect("it happens in time")
+}
+
+/// A folder of one test, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        let name = format!("edge-runner-{:016x}", getrandom::u64().expect("random numbers"));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Waits until a script has written a whole line to the file.
+    async fn line(&self, name: &str) -> String {
+        within(async {
+            loop {
+                match fs::read_to_string(self.path(name)) {
+                    Ok(text) if text.ends_with('\n') => return text.trim_end().to_owned(),
+                    _ => sleep(Duration::from_millis(5)).await,
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One session with a script as its bot.
+struct Rig {
+    folder: Folder,
+    link: Link,
+    stop: ShutdownTrigger,
+    bot: JoinHandle<Result<(), BotError>>,
+}
+
+impl Rig {
+    /// Runs a script in a folder of its own, which it finds in `$0`.
+    fn new(script: &str) -> Rig {
+        Rig::with_body(script, json!({}))
+    }
+
+    fn with_body(script: &str, body: Value) -> Rig {
+        let folder = Folder::new();
+        let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
+        let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+        let connection = WebRtcConnection::new("pc-1".into(), false);
+        let kind = Kind::WebRtc(WebRtcArguments::new(connection, seat));
+        let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
+        let (stop, shutdown) = Shutdown::channel();
+        args.shutdown = shutdown;
+        let bot = tokio::spawn(bot(command.to_vec())(args));
+        Rig {
+            folder,
+            link,
+            stop,
+            bot,
+        }
+    }
+
+    /// Waits until the script has written its arguments, as `printf '%s\n' "$RUNNER_ARGUMENTS" > $0/arguments` does.
+    async fn arguments(&self) -> Value {
+        serde_json::from_str(&self.folder.line("arguments").await).expect("JSON")
+    }
+
+    async fn connect(&self) -> WebSocketStream<TcpStream> {
+        let arguments = self.arguments().await;
+        let url = arguments["media_url"].as_str().expect("a URL");
+        let address = url.trim_start_matches("ws://").split('/').next().expect("an address");
+        let stream = TcpStream::connect(address).await.expect("the door is open");
+        client_async(url, stream).await.expect("the right path").0
+    }
+
+    /// Waits for the end of the bot; what it failed of as text.
+    async fn end(&mut self) -> Result<(), String> {
+        let result = within(&mut self.bot).await.expect("no panic");
+        result.map_err(|error| error.to_string())
+    }
+}
+
+/// Tells whether a process runs; a zombie does not.
+fn is_running(id: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat"));
+    stat.is_ok_and(|stat| {
+        !matches!(
+            stat[stat.rfind(')').expect("a name") + 2..].chars().next(),
+            Some('Z' | 'X')
+        )
+    })
+}
+
+/// Waits until nothing is left of a process, not even a zombie.
+async fn reaped(id: &str) {
+    within(async {
+        while PathBuf::from(format!("/proc/{id}")).exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+async fn stopped(id: &str) {
+    within(async {
+        while is_running(id) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+const TELL: &str = r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $0/arguments; "#;
+
+#[tokio::test]
+async fn the_program_finds_its_arguments() {
+    let script = format!("{TELL} echo $ENV > $0/env; cat > $0/stdin; echo done > $0/done");
+    let mut rig = Rig::with_body(&script, json!({"a": "\u{e4}\n'\"$HOME"}));
+    let arguments = rig.arguments().await;
+    let url = arguments["media_url"].as_str().expect("a URL").to_owned();
+    assert_eq!(
+        arguments,
+        json!({
+            "kind": "webrtc", "session_id": "test", "body": {"a": "\u{e4}\n'\"$HOME"}, "handle_sigint": false,
+            "handle_sigterm": false, "idle_timeout": 300, "webrtc_connection": {"pc_id": "pc-1"}, "media_url": url,
+        })
+    );
+    assert_eq!(rig.folder.line("env").await, "local");
+    assert_eq!(rig.folder.line("done").await, "done");
+    assert_eq!(
+        fs::read(rig.folder.path("stdin")).expect("written"),
+        b"",
+        "stdin is empty"
+    );
+    assert_eq!(rig.end().await, Ok(()));
+}
+
+/// A kind without media runs without a `media_url`, until the program exits.
+#[tokio::test]
+async fn a_session_without_media_lasts_as_long_as_its_program() {
+    let folder = Folder::new();
+    let script = "case $RUNNER_ARGUMENTS in *media_url*) exit 9;; esac; exit 4";
+    let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
+    let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
+    let failed = within(bot(command.to_vec())(args)).await.expect_err("it exits with 4");
+    assert_eq!(failed.to_string(), "exit status: 4");
+}
+
+/// Interface 6.3: how a program ends by itself is how its session ends.
+#[tokio::test]
+async fn the_exit_status_is_told() {
+    for (script, told) in [
+        ("exit 0", Ok(())),
+        ("exit 3", Err("exit status: 3")),
+        ("exit 143", Err("exit status: 143")),
+        ("kill -9 $$", Err("signal: 9 (SIGKILL)")),
+        ("kill -TERM $$", Err("signal: 15 (SIGTERM)")),
+    ] {
+        let mut rig = Rig::new(script);
+        assert_eq!(rig.end().await, told.map_err(str::to_owned), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_started_is_named() {
+    let (_link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+    let kind = Kind::WebRtc(WebRtcArguments::new(WebRtcConnection::new("pc".into(), false), seat));
+    let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
+    let failed = bot(vec!["/nonexistent/bot".into()])(args)
+        .await
+        .expect_err("there is no such file");
+    assert!(
+        failed
+            .to_string()
+            .starts_with("starting `/nonexistent/bot`: No such file"),
+        "{failed}"
+    );
+}
+
+/// A body that no environment holds is the caller's doing, and is told so.
+#[tokio::test]
+async fn a_body_that_is_too_long_starts_nothing() {
+    let mut rig = Rig::with_body("exit 5", "x".repeat(PROCESS_ARGUMENTS_BYTES_MAX).into());
+    let failed = rig.end().await.expect_err("it is too long");
+    assert!(failed.contains("`body`"), "{failed}");
+    // The longest one that is let through is one that the system takes.
+    let short = Rig::with_body(TELL, "".into()).arguments().await;
+    let room = PROCESS_ARGUMENTS_BYTES_MAX - short.to_string().len() - 16;
+    let mut rig = Rig::with_body(TELL, "x".repeat(room).into());
+    assert_eq!(rig.arguments().await["body"].as_str().map(str::len), Some(room));
+    assert_eq!(rig.end().await, Ok(()));
+}
+
+/// The end of a session is SIGTERM, whether the program has a handler for it or not; what it makes of it is no failure.
+#[tokio::test]
+async fn the_end_of_the_session_terminates_the_program() {
+    for (script, word) in [
+        ("echo up > $0/up; exec sleep 1000", None),
+        (
+            "trap 'echo bye > $0/bye; exit 0' TERM; echo up > $0/up; while :; do sleep 0.01; done",
+            Some("bye"),
+        ),
+        (
+            "trap 'echo bye > $0/bye; exit 1' TERM; echo up > $0/up; while :; do sleep 0.01; done",
+            Some("bye"),
+        ),
+    ] {
+        let mut rig = Rig::new(script);
+        rig.folder.line("up").await;
+        rig.link.push(Event::Left(LeaveReason::Left));
+        assert_eq!(rig.end().await, Ok(()), "{script}");
+        if let Some(word) = word {
+            assert_eq!(rig.folder.line("bye").await, word);
+        }
+    }
+}
+
+/// The same at the stop of the runner, which comes before the session is over.
+#[tokio::test]
+async fn the_stop_of_the_runner_terminates_the_program() {
+    let mut rig = Rig::new("echo up > $0/up; exec sleep 1000");
+    rig.folder.line("up").await;
+    rig.stop.set();
+    assert_eq!(rig.end().await, Ok(()));
+}
+
+/// A crash while it is being terminated is a failure all the same.
+#[tokio::test]
+async fn a_crash_on_the_way_out_is_told() {
+    let mut rig = Rig::new("trap 'kill -SEGV $$' TERM; echo up > $0/up; while :; do sleep 0.01; done");
+    rig.folder.line("up").await;
+    drop(std::mem::replace(&mut rig.link, pair(1).0));
+    let failed = rig.end().await.expect_err("it crashed");
+    assert!(failed.starts_with("signal: 11 (SIGSEGV)"), "{failed}");
+}
+
+/// A program that ignores SIGTERM, and its children that do, are killed before the runner's own time is up.
+#[tokio::test]
+async fn a_stubborn_program_is_killed() {
+    let mut rig = Rig::new(
+        "trap '' TERM; (trap '' TERM; while :; do sleep 0.01; done) & echo $! > $0/child; echo $$ > $0/up; \
+         while :; do sleep 0.01; done",
+    );
+    let (own, child) = (rig.folder.line("up").await, rig.folder.line("child").await);
+    rig.stop.set();
+    let ended = timeout(BOT_GRACE_AT_SHUTDOWN, &mut rig.bot).await;
+    // On a busy machine it may be late; that it is killed is what counts.
+    let result = match ended {
+        Ok(result) => result.expect("no panic").map_err(|error| error.to_string()),
+        Err(_) => rig.end().await,
+    };
+    assert_eq!(result, Err("it did not end in time on SIGTERM and was killed".into()));
+    reaped(&own).await;
+    stopped(&child).await;
+}
+
+/// The group gets the signals: what a script started is asked as well, and gets its time though the script is gone at once.
+#[tokio::test]
+async fn what_the_program_started_gets_its_time() {
+    let mut rig = Rig::new(
+        "(trap 'sleep 0.3; echo saved > $0/saved; exit 0' TERM; echo up > $0/up; while :; do sleep 0.01; done) & wait",
+    );
+    rig.folder.line("up").await;
+    rig.link.push(Event::Left(LeaveReason::Left));
+    assert_eq!(rig.end().await, Ok(()));
+    assert_eq!(
+        fs::read_to_string(rig.folder.path("saved")).expect("it was there first"),
+        "saved\n"
+    );
+}
+
+/// Nothing that a program leaves behind outlives its session, however the program ended.
+#[tokio::test]
+async fn nothing_is_left_behind() {
+    for (exit, told) in [("exit 0", Ok(())), ("exit 3", Err("exit status: 3".to_owned()))] {
+        let mut rig = Rig::new(&format!("sleep 1000 & echo $! > $0/child; {exit}"));
+        assert_eq!(rig.end().await, told);
+        let child = rig.folder.line("child").await;
+        stopped(&child).await;
+    }
+}
+
+/// A task that is aborted takes the whole group with it, and leaves no zombie.
+#[tokio::test]
+async fn an_aborted_bot_leaves_nobody() {
+    let rig = Rig::new("trap '' TERM; sleep 1000 & echo $! > $0/child; echo $$ > $0/up; wait; sleep 1000");
+    let (own, child) = (rig.folder.line("up").await, rig.folder.line("child").await);
+    assert!(is_running(&own) && is_running(&child));
+    rig.bot.abort();
+    reaped(&own).await;
+    stopped(&child).await;
+}
+
+/// A flood of output and a full pipe hold nothing up.
+#[tokio::test]
+async fn a_program_that_never_stops_writing_ends_as_it_likes() {
+    let mut rig = Rig::new("yes 'all work and no play' | head -c 5000000; yes no >&2 & sleep 0.2; exit 6");
+    assert_eq!(rig.end().await, Err("exit status: 6".into()));
+}
+
+/// All that a program said before it exited with 0 is handed over; then the bot has ended, and not earlier.
+#[tokio::test]
+async fn last_words_are_heard() {
+    let mut rig = Rig::new(&format!(
+        "{TELL} while [ ! -e $0/go ]; do sleep 0.01; done; echo $$ > $0/gone"
+    ));
+    let mut program = rig.connect().await;
+    let speech: Vec<i16> = (0..72_000).map(|at| at as i16).collect();
+    for part in speech.chunks(4_800) {
+        let frame = frames::audio(part, 24_000);
+        program.send(Message::Binary(frame.into())).await.expect("open");
+    }
+    program.close(None).await.expect("open");
+    while let Some(Ok(_)) = program.next().await {}
+    fs::write(rig.folder.path("go"), "").expect("a file");
+    let own = rig.folder.line("gone").await;
+    reaped(&own).await;
+    assert!(!rig.bot.is_finished(), "most of it was not heard yet");
+    let mut heard = Vec::new();
+    within(async {
+        while heard.len() < speech.len() {
+            rig.link.take_audio(&mut heard, 4_800);
+            if heard.len() < speech.len() && !rig.link.has_audio() {
+                rig.link.notified().await;
+            }
+        }
+    })
+    .await;
+    assert_eq!(heard, speech);
+    assert_eq!(rig.end().await, Ok(()));
+}
+
+/// To close the media is to hang up: the program gets a moment to exit, and SIGTERM after that.
+#[tokio::test]
+async fn a_program_that_closes_its_media_has_hung_up() {
+    for (script, told) in [
+        ("while [ ! -e $0/go ]; do sleep 0.01; done; exit 0", Ok(())),
+        (
+            "while [ ! -e $0/go ]; do sleep 0.01; done; exit 7",
+            Err("exit status: 7".to_owned()),
+        ),
+        ("exec sleep 1000", Ok(())),
+    ] {
+        let mut rig = Rig::new(&format!("{TELL} {script}"));
+        let mut program = rig.connect().await;
+        program.close(None).await.expect("open");
+        while let Some(Ok(_)) = program.next().await {}
+        fs::write(rig.folder.path("go"), "").expect("a file");
+        assert_eq!(rig.end().await, told, "{script}");
+    }
+}
+
+/// A program that breaks the protocol is ended, and its session says what was wrong.
+#[tokio::test]
+async fn a_fault_ends_the_program() {
+    let mut rig = Rig::new(&format!("{TELL} echo $$ > $0/up; exec sleep 1000"));
+    let mut program = rig.connect().await;
+    program.send(Message::text("hello")).await.expect("open");
+    while let Some(Ok(_)) = program.next().await {}
+    let failed = rig.end().await.expect_err("a fault");
+    assert!(failed.contains("a text message"), "{failed}");
+    let own = rig.folder.line("up").await;
+    reaped(&own).await;
+}
+
+/// Interface 6.3: what cannot be run is named before anybody calls.
+#[test]
+fn a_command_is_checked_at_the_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = Folder::new();
+    let script = folder.path("bot.sh");
+    fs::write(&script, "#!/bin/sh\n").expect("a file");
+    let checked = |command: &OsStr| check(&[command.to_owned(), "--option".into()]);
+    let refused = |command: &OsStr| {
+        let words = checked(command).expect_err("it cannot be run");
+        assert!(words.contains(&*command.to_string_lossy()), "{words} names it");
+        words
+    };
+    assert!(refused(script.as_os_str()).contains("chmod +x"));
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
+    assert_eq!(checked(script.as_os_str()), Ok(()));
+    assert!(refused(folder.0.as_os_str()).contains("folder"));
+    assert!(refused(folder.path("none").as_os_str()).contains("No such file"));
+    assert_eq!(checked("sh".as_ref()), Ok(()));
+    assert!(refused("no-such-program-4f1c".as_ref()).contains("PATH"));
+    assert!(refused("Cargo.toml".as_ref()).contains("./Cargo.toml"));
+    assert!(check(&[]).is_err() && check(&["".into()]).is_err());
+}

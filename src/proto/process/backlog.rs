@@ -1,0 +1,135 @@
+//! What waits for a bot's program: what the caller said and wrote until the program connects, and while it does not read.
+//!
+//! In: encoded frames, told apart by whether they are speech, with the number of samples of that. Out: the frames in order.
+//! A full queue loses its oldest speech, or its oldest messages: old speech is worthless, and a program that does not read
+//! must cost no more than this.
+
+use std::collections::VecDeque;
+
+use crate::limits::{EVENTS_IN_MAX, MESSAGES_IN_BYTES_MAX, PROCESS_HEARD_SAMPLES_MAX};
+
+/// The queue towards one program.
+#[derive(Default)]
+pub struct Backlog {
+    items: VecDeque<Item>,
+    samples: usize,
+    messages: usize,
+    message_bytes: usize,
+    dropped: Dropped,
+}
+
+/// What a program did not read in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    pub frames: u64,
+    pub messages: u64,
+}
+
+enum Item {
+    Speech { frame: Vec<u8>, samples: usize },
+    Message(Vec<u8>),
+}
+
+impl Backlog {
+    /// Queues a frame of speech. One alone is kept, however long.
+    pub fn push_speech(&mut self, frame: Vec<u8>, samples: usize) {
+        self.samples += samples;
+        self.items.push_back(Item::Speech { frame, samples });
+        while self.samples > PROCESS_HEARD_SAMPLES_MAX && self.items.len() - self.messages > 1 {
+            let oldest = self.items.iter().position(|item| matches!(item, Item::Speech { .. }));
+            if let Some(Item::Speech { samples, .. }) = oldest.and_then(|at| self.items.remove(at)) {
+                self.samples -= samples;
+                self.dropped.frames += 1;
+            }
+        }
+    }
+
+    /// Queues a message. One alone is kept, however long.
+    pub fn push_message(&mut self, frame: Vec<u8>) {
+        self.messages += 1;
+        self.message_bytes += frame.len();
+        self.items.push_back(Item::Message(frame));
+        while self.messages > EVENTS_IN_MAX || (self.message_bytes > MESSAGES_IN_BYTES_MAX && self.messages > 1) {
+            let oldest = self.items.iter().position(|item| matches!(item, Item::Message(_)));
+            if let Some(Item::Message(frame)) = oldest.and_then(|at| self.items.remove(at)) {
+                self.messages -= 1;
+                self.message_bytes -= frame.len();
+                self.dropped.messages += 1;
+            }
+        }
+    }
+
+    /// Takes the next frame.
+    pub fn pop(&mut self) -> Option<Vec<u8>> {
+        Some(match self.items.pop_front()? {
+            Item::Speech { frame, samples } => {
+                self.samples -= samples;
+                frame
+            }
+            Item::Message(frame) => {
+                self.messages -= 1;
+                self.message_bytes -= frame.len();
+                frame
+            }
+        })
+    }
+
+    /// Forgets what waits, which nobody will read any more.
+    pub fn clear(&mut self) {
+        while self.pop().is_some() {}
+    }
+
+    /// Returns what was dropped since the last call.
+    pub fn take_dropped(&mut self) -> Dropped {
+        std::mem::take(&mut self.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(backlog: &mut Backlog) -> Vec<u8> {
+        std::iter::from_fn(|| backlog.pop()).map(|frame| frame[0]).collect()
+    }
+
+    /// At the cap nothing is lost; one past it the oldest speech is, and no message.
+    #[test]
+    fn old_speech_makes_room() {
+        let part = PROCESS_HEARD_SAMPLES_MAX / 4;
+        let mut backlog = Backlog::default();
+        backlog.push_message(vec![9]);
+        for name in 0..4 {
+            backlog.push_speech(vec![name], part);
+        }
+        assert_eq!(backlog.take_dropped(), Dropped::default());
+        backlog.push_speech(vec![4], part);
+        assert_eq!(drain(&mut backlog), [9, 1, 2, 3, 4]);
+        assert_eq!(backlog.take_dropped(), Dropped { frames: 1, messages: 0 });
+
+        backlog.push_speech(vec![5], 2 * PROCESS_HEARD_SAMPLES_MAX);
+        assert_eq!(drain(&mut backlog), [5], "one is kept, however long");
+        backlog.push_speech(vec![6], PROCESS_HEARD_SAMPLES_MAX);
+        assert_eq!(drain(&mut backlog), [6], "what was taken counts no longer");
+    }
+
+    #[test]
+    fn old_messages_make_room_by_number_and_by_size() {
+        let mut backlog = Backlog::default();
+        backlog.push_speech(vec![1], 1);
+        for _ in 0..EVENTS_IN_MAX {
+            backlog.push_message(vec![2]);
+        }
+        assert_eq!(backlog.take_dropped(), Dropped::default());
+        backlog.push_message(vec![3]);
+        assert_eq!(backlog.take_dropped(), Dropped { frames: 0, messages: 1 });
+        let left = drain(&mut backlog);
+        assert_eq!((left.len(), left[0], left[EVENTS_IN_MAX]), (EVENTS_IN_MAX + 1, 1, 3));
+
+        backlog.push_message(vec![4; MESSAGES_IN_BYTES_MAX / 2]);
+        backlog.push_message(vec![5; MESSAGES_IN_BYTES_MAX / 2]);
+        assert_eq!(backlog.take_dropped(), Dropped::default());
+        backlog.push_message(vec![6]);
+        assert_eq!(drain(&mut backlog), [5, 6]);
+    }
+}

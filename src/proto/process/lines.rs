@@ -1,0 +1,202 @@
+//! What a bot's program writes to stdout and stderr, as lines for the log.
+//!
+//! In: bytes as they come off a pipe, and `now`. Out: lines of at most [`PROCESS_LINE_BYTES_MAX`] bytes, and the word whether
+//! the log takes one more of them: a program that never stops writing must not wear out a memory card. Bytes that are no
+//! UTF-8 are replaced; what no log should show is escaped by the logger.
+
+use std::time::{Duration, Instant};
+
+use crate::limits::{PROCESS_LINE_BYTES_MAX, PROCESS_LOG_BURST_BYTES, PROCESS_LOG_BYTES_PER_S};
+
+/// Cuts a stream of bytes into lines. A carriage return ends one too: a progress bar has no other end.
+#[derive(Default)]
+pub struct Lines {
+    partial: Vec<u8>,
+    /// The line is longer than the cap; the rest of it is skipped.
+    cut: bool,
+}
+
+impl Lines {
+    /// Takes the next bytes, and hands out each line that they complete. Empty lines are skipped.
+    pub fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&str)) {
+        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.extend(&bytes[..end]);
+            self.finish(&mut line);
+            bytes = &bytes[end + 1..];
+        }
+        self.extend(bytes);
+    }
+
+    /// Hands out the last line, which nothing ended.
+    pub fn finish(&mut self, mut line: impl FnMut(&str)) {
+        if !self.partial.is_empty() {
+            let mut text = String::from_utf8_lossy(&self.partial);
+            if self.cut {
+                text.to_mut().push_str("... (cut)");
+            }
+            line(&text);
+        }
+        self.partial.clear();
+        self.cut = false;
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = PROCESS_LINE_BYTES_MAX - self.partial.len();
+        self.cut |= bytes.len() > room;
+        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+/// How much of a program's output the log takes: a burst, then a trickle.
+pub struct Allowance {
+    left: usize,
+    refilled: Instant,
+    /// Lines that were dropped since the allowance was used up.
+    dropped: u64,
+}
+
+/// What becomes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Log,
+    /// The log takes lines again, after so many were dropped.
+    LogAfter(u64),
+    /// The first of the lines that are dropped.
+    DropFirst,
+    Drop,
+}
+
+impl Allowance {
+    pub fn new(now: Instant) -> Self {
+        Allowance {
+            left: PROCESS_LOG_BURST_BYTES,
+            refilled: now,
+            dropped: 0,
+        }
+    }
+
+    /// Decides on a line of so many bytes.
+    ///
+    /// Once the allowance is used up, it must grow to half before a line passes again: else a flood would be logged in
+    /// crumbs, each with a line that tells of those between.
+    pub fn take(&mut self, bytes: usize, now: Instant) -> Verdict {
+        // What the log adds to a line costs too.
+        let bytes = bytes + 64;
+        self.refill(now);
+        if self.dropped > 0 {
+            if self.left < PROCESS_LOG_BURST_BYTES / 2 {
+                self.dropped += 1;
+                return Verdict::Drop;
+            }
+            self.left = self.left.saturating_sub(bytes);
+            return Verdict::LogAfter(std::mem::take(&mut self.dropped));
+        }
+        if self.left < bytes {
+            self.dropped = 1;
+            return Verdict::DropFirst;
+        }
+        self.left -= bytes;
+        Verdict::Log
+    }
+
+    /// Returns how many lines were dropped that no verdict has told of.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.refilled).as_micros();
+        let grown = elapsed * PROCESS_LOG_BYTES_PER_S as u128 / 1_000_000;
+        if grown >= PROCESS_LOG_BURST_BYTES as u128 {
+            (self.left, self.refilled) = (PROCESS_LOG_BURST_BYTES, now);
+        } else if grown > 0 {
+            // What less than a whole byte grew in is kept for the next time.
+            let spent = (grown * 1_000_000).div_ceil(PROCESS_LOG_BYTES_PER_S as u128);
+            self.refilled += Duration::from_micros(spent as u64);
+            self.left = (self.left + grown as usize).min(PROCESS_LOG_BURST_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(pushes: &[&[u8]]) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut lines = Lines::default();
+        for push in pushes {
+            lines.push(push, |line| found.push(line.to_owned()));
+        }
+        lines.finish(|line| found.push(line.to_owned()));
+        found
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_come() {
+        assert_eq!(
+            lines(&[b"one\ntw", b"o", b"\r\n\n", b" three"]),
+            ["one", "two", " three"]
+        );
+        assert_eq!(lines(&[b"10%\r20%\r"]), ["10%", "20%"]);
+        assert_eq!(lines(&["\u{fc}\n".as_bytes(), b"\xff\n"]), ["\u{fc}", "\u{fffd}"]);
+        assert_eq!(
+            lines(&[&[0xc3], &[0xbc, b'\n']]),
+            ["\u{fc}"],
+            "a character may come in parts"
+        );
+        assert!(lines(&[b"", b"\n\r\n"]).is_empty());
+    }
+
+    /// At the cap a line is whole; one byte past it it is cut, and the line after it is whole again.
+    #[test]
+    fn a_line_has_an_end() {
+        let fits = vec![b'x'; PROCESS_LINE_BYTES_MAX];
+        assert_eq!(lines(&[&fits, b"\nnext"])[0].len(), PROCESS_LINE_BYTES_MAX);
+        let found = lines(&[&fits, b"y", &fits, b"z\nnext\n"]);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].len(), PROCESS_LINE_BYTES_MAX + "... (cut)".len());
+        assert!(found[0].ends_with("x... (cut)"));
+        assert_eq!(found[1], "next");
+    }
+
+    /// A burst passes, then nothing until half of it has grown again, then the number of those between.
+    #[test]
+    fn a_flood_becomes_a_trickle() {
+        let start = Instant::now();
+        let mut allowance = Allowance::new(start);
+        let line = 1024 - 64;
+        for _ in 0..PROCESS_LOG_BURST_BYTES / 1024 {
+            assert_eq!(allowance.take(line, start), Verdict::Log);
+        }
+        assert_eq!(allowance.take(line, start), Verdict::DropFirst);
+        assert_eq!(allowance.take(line, start), Verdict::Drop);
+        let half = Duration::from_secs_f64(PROCESS_LOG_BURST_BYTES as f64 / 2.0 / PROCESS_LOG_BYTES_PER_S as f64);
+        assert_eq!(
+            allowance.take(line, start + half - Duration::from_millis(2)),
+            Verdict::Drop
+        );
+        assert_eq!(allowance.dropped(), 3);
+        let grown = start + half + Duration::from_millis(1);
+        assert_eq!(allowance.take(line, grown), Verdict::LogAfter(3));
+        assert_eq!(allowance.take(line, grown), Verdict::Log);
+        assert_eq!(allowance.dropped(), 0);
+    }
+
+    /// However often it is asked, the log takes what it takes per second, and no more.
+    #[test]
+    fn the_trickle_is_what_it_is_called() {
+        let start = Instant::now();
+        let mut allowance = Allowance::new(start);
+        let mut logged = 0;
+        for ms in 0..600_000 {
+            let verdict = allowance.take(936, start + Duration::from_millis(ms));
+            if matches!(verdict, Verdict::Log | Verdict::LogAfter(_)) {
+                logged += 1000;
+            }
+        }
+        let taken = PROCESS_LOG_BURST_BYTES + 600 * PROCESS_LOG_BYTES_PER_S;
+        assert!(logged <= taken, "{logged} of {taken}");
+        assert!(logged >= taken - PROCESS_LOG_BURST_BYTES, "{logged} of {taken}");
+    }
+}
