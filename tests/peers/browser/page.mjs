@@ -25,24 +25,54 @@ async function assertFits(page) {
 	await page.setViewportSize(SIZES.desk);
 }
 
+/** Adds what the page's own policy forbade to its faults. */
+async function watchPolicy(page, faults) {
+	await page.exposeFunction('violation', (line) => faults.push(line));
+	await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => (
+		globalThis.violation(`${event.violatedDirective} ${event.blockedURI}`))));
+}
+
 const phase = (page) => page.evaluate(() => document.documentElement.dataset.phase);
 const text = (page, id) => page.locator(`#${id}`).innerText();
+
+const isPhase = (page, wanted, limitMs) => until(async () => (await phase(page)) === wanted, `the page is ${wanted}`, limitMs);
+const says = (page, id, words, limitMs) => until(async () => (await text(page, id)).includes(words), `“${words}” in #${id}`, limitMs);
 
 async function connect(page, url) {
 	await page.goto(url);
 	await page.locator('#server[data-ok=true]').waitFor();
 	await page.locator('#connect').click();
-	await until(async () => (await phase(page)) === 'ready', 'the page is ready');
+	await isPhase(page, 'ready');
+}
+
+/** Listens to what the page plays, whatever brought it: `heard` sums up its energy, and how long it was loud. */
+async function listen(page) {
+	await page.evaluate(() => {
+		const LOUD = 0.001;
+		const context = new AudioContext();
+		const analyser = new AnalyserNode(context, { fftSize: 1024 });
+		const samples = new Float32Array(1024);
+		let before = context.currentTime;
+		globalThis.heard = { energy: 0, loudS: 0 };
+		context.createMediaStreamSource(document.getElementById('bot-audio').srcObject).connect(analyser);
+		setInterval(() => {
+			analyser.getFloatTimeDomainData(samples);
+			const power = samples.reduce((sum, sample) => sum + sample ** 2, 0) / samples.length;
+			const passed = context.currentTime - before;
+			before = context.currentTime;
+			globalThis.heard.energy += power * passed;
+			globalThis.heard.loudS += power > LOUD ? passed : 0;
+		}, 20);
+	});
+	const read = () => page.evaluate(() => globalThis.heard);
+	return { read, restart: () => page.evaluate(() => { globalThis.heard = { energy: 0, loudS: 0 }; }) };
 }
 
 export const checks = {
 	async 'page: opens at /, connects, hears the parrot, disconnects'(context, runner, out) {
 		const page = await context.newPage();
 		const faults = watch(page);
-		const violations = [];
-		await page.exposeFunction('violation', (line) => violations.push(line));
-		await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => (
-			globalThis.violation(`${event.violatedDirective} ${event.blockedURI}`))));
+		await watchPolicy(page, faults);
 		await page.goto(`${runner.url}/`);
 		if (new URL(page.url()).pathname !== '/client/') throw new Error(`at ${page.url()}`);
 		await page.locator('#server[data-ok=true]').waitFor();
@@ -58,13 +88,13 @@ export const checks = {
 		await assertFits(page);
 		await page.locator('#text').fill('typed words');
 		await page.keyboard.press('Enter');
-		await until(async () => (await text(page, 'transcript')).includes('typed words'), 'typed words in the transcript');
+		await says(page, 'transcript', 'typed words');
 		await page.locator('#mute').click();
-		await until(async () => (await text(page, 'you')).includes('Muted'), 'muted');
+		await says(page, 'you', 'Muted');
 		await page.locator('#connect').click();
-		await until(async () => (await phase(page)) === 'idle', 'the page is idle');
+		await isPhase(page, 'idle');
 		const freed = await runner.waitForSessions(0, 3000);
-		if (faults.length || violations.length) throw new Error([...faults, ...violations].join('\n'));
+		if (faults.length) throw new Error(faults.join('\n'));
 		await page.close();
 		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
 	},
@@ -80,9 +110,9 @@ export const checks = {
 			await page.keyboard.press('Tab');
 		}
 		await page.keyboard.press('Enter');
-		await until(async () => (await phase(page)) === 'ready', 'the page is ready');
+		await isPhase(page, 'ready');
 		await page.keyboard.press('Enter');
-		await until(async () => (await phase(page)) === 'idle', 'the page is idle');
+		await isPhase(page, 'idle');
 		await runner.waitForSessions(0, 3000);
 		if (faults.length) throw new Error(faults.join('\n'));
 		await page.close();
@@ -111,10 +141,113 @@ export const checks = {
 		const page = await context.newPage();
 		await connect(page, `${runner.url}/client/`);
 		const code = await runner.terminate();
-		await until(async () => (await phase(page)) === 'idle', 'the page is idle', 60000);
+		await isPhase(page, 'idle', 60000);
 		await shoot(page, out, 'ended');
 		await page.close();
 		if (code !== 0) throw new Error(`the runner ended with ${code}`);
 		return 'the runner ended with 0';
+	},
+
+	async 'page: over a WebSocket it connects, hears the parrot, is muted, disconnects'(context, runner, out) {
+		const page = await context.newPage();
+		const faults = watch(page);
+		await watchPolicy(page, faults);
+		await page.goto(`${runner.url}/client/`);
+		await page.locator('#server[data-ok=true]').waitFor();
+		await page.locator('#options summary').click();
+		await page.locator('input[value=websocket]').check();
+		await shoot(page, out, 'options');
+		// The address remembers the choice.
+		await connect(page, page.url());
+		if ((await received(page)).connections) throw new Error('over WebRTC');
+		const sound = await listen(page);
+		await Promise.all([
+			until(async () => (await sound.read()).energy > HEARD, 'sound of the bot', 60000),
+			until(async () => (await page.locator('#bot[data-speaking=true]').count()) > 0, 'the page shows the bot speaking', 60000),
+		]);
+		await says(page, 'transcript', 'You spoke for', 60000);
+		await shoot(page, out, 'socket');
+		await assertFits(page);
+		const { energy } = await sound.read();
+		await page.locator('#mute').click();
+		await says(page, 'you', 'Muted');
+		await page.locator('#connect').click();
+		await isPhase(page, 'idle');
+		const freed = await runner.waitForSessions(0, 3000);
+		if (faults.length) throw new Error(faults.join('\n'));
+		await page.close();
+		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
+	},
+
+	async 'page: over a WebSocket it falls silent when the bot is interrupted'(context, runner) {
+		const page = await context.newPage();
+		await connect(page, `${runner.url}/client/?transport=websocket`);
+		const sound = await listen(page);
+		const answers = async (count) => {
+			const told = async () => (await text(page, 'transcript')).split('You spoke for').length > count;
+			await until(told, `answer ${count} of the parrot`, 60000);
+			await sound.restart();
+		};
+		const isSpeaking = (wanted) => page.locator(`#bot[data-speaking=${wanted}]`).waitFor({ timeout: 60000 });
+		await answers(1);
+		await isSpeaking(true);
+		await isSpeaking(false);
+		const whole = (await sound.read()).loudS;
+		await answers(2);
+		await until(async () => (await sound.read()).loudS > 0, 'the begin of an answer');
+		await page.locator('#text').fill('Quiet, please.');
+		await page.keyboard.press('Enter');
+		await says(page, 'log', 'interruption');
+		await isSpeaking(false);
+		const cut = (await sound.read()).loudS;
+		if (!(cut < whole / 2)) throw new Error(`loud for ${cut} s, and for ${whole} s when nobody interrupts`);
+		await page.close();
+		return `loud for ${cut.toFixed(2)} s in place of ${whole.toFixed(2)} s`;
+	},
+
+	async 'page: the keypad presses keys for the bot, over either transport'(context, runner) {
+		for (const transport of ['webrtc', 'websocket']) {
+			const page = await context.newPage();
+			const faults = watch(page);
+			await connect(page, `${runner.url}/client/?transport=${transport}`);
+			await page.locator('#keypad summary').focus();
+			await page.keyboard.press('Enter');
+			await page.locator('#keys button', { hasText: '7' }).click();
+			await says(page, 'transcript', 'You pressed 7.');
+			await page.keyboard.press('#');
+			await says(page, 'transcript', 'You pressed #.');
+			if (faults.length) throw new Error(faults.join('\n'));
+			await page.close();
+		}
+	},
+
+	async 'page: over a WebSocket a closed tab ends the session'(context, runner) {
+		const page = await context.newPage();
+		await connect(page, `${runner.url}/client/?transport=websocket`);
+		await page.close({ runBeforeUnload: false });
+		return `freed after ${await runner.waitForSessions(0, 3000)} s`;
+	},
+
+	async 'page: over a WebSocket a runner that ends is said in plain words'(context, runner) {
+		const page = await context.newPage();
+		await connect(page, `${runner.url}/client/?transport=websocket`);
+		const code = await runner.terminate();
+		await isPhase(page, 'idle');
+		const status = await text(page, 'status');
+		await page.close();
+		if (!status.includes('the runner is stopping') || code !== 0) throw new Error(`${status}; the runner ended with ${code}`);
+	},
+
+	async 'page: over a WebSocket a lost runner is said in plain words'(context, runner, out) {
+		const page = await context.newPage();
+		await connect(page, `${runner.url}/client/?transport=websocket`);
+		runner.child.kill('SIGKILL');
+		await page.locator('#problem').waitFor({ state: 'visible' });
+		const problem = await text(page, 'problem');
+		if (!/connection was lost/i.test(problem) || !/runner still running/i.test(problem)) throw new Error(problem);
+		if ((await phase(page)) !== 'idle') throw new Error(await phase(page));
+		await shoot(page, out, 'lost');
+		await assertFits(page);
+		await page.close();
 	},
 };
