@@ -217,6 +217,8 @@ pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
 
 /// Messages until the telephony provider is recognised.
 pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
+/// Bytes of a message that is kept for a provider to be recognised: far more than 20 ms of audio.
+pub const EARLY_MESSAGE_BYTES_MAX: usize = 8 * 1024;
 /// From the upgrade to a recognised telephony provider.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Between two pings of the runner.

@@ -38,6 +38,8 @@ use crate::proto::rtc::Common;
 /// Why a runner could not serve.
 #[derive(Debug)]
 pub enum RunError {
+    /// The program that is to be the bot cannot be run.
+    Command(String),
     Bind(BindError),
     /// The UDP port of the sessions.
     BindRtc {
@@ -54,6 +56,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            RunError::Command(why) => f.write_str(why),
             RunError::Bind(error) => error.fmt(f),
             RunError::BindRtc { port, source } => write!(
                 f,
@@ -68,11 +71,19 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Serves until a signal, and ends in good order. `announce` is called once, when everything listens.
+/// Serves until a signal, and ends in good order. The program of the configuration, if it names one, takes the place of `bot`.
+/// `announce` is called once, when everything listens.
 ///
 /// # Errors
 /// [`RunError`] says which part could not be built, and what to do.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening)) -> Result<(), RunError> {
+    let bot = match &config.command {
+        Some(command) => {
+            process::check(command).map_err(RunError::Command)?;
+            process::bot(command.clone())
+        }
+        None => bot,
+    };
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     // Made before the first caller comes, so that none waits for it.
     crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;

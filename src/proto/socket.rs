@@ -18,9 +18,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::limits::{
-    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_MESSAGES_MAX, HANDSHAKE_WITHIN,
-    HANG_UP_BEFORE_CLOSE, MARKS_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ, SOCKET_CLOSE_WITHIN,
-    SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
+    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, EARLY_MESSAGE_BYTES_MAX, FINISH_WITHIN, HANDSHAKE_MESSAGES_MAX,
+    HANDSHAKE_WITHIN, HANG_UP_BEFORE_CLOSE, MARKS_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ,
+    SOCKET_CLOSE_WITHIN, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
 use crate::proto::audio::cadence::{self, Cut};
 use crate::proto::frames::{self, Frame};
@@ -116,6 +116,8 @@ pub struct Session {
     /// Marks that the provider has and has not given back, and those of them that it clears.
     marks: VecDeque<String>,
     cleared: VecDeque<String>,
+    /// What a provider said before it was recognised.
+    early: Vec<String>,
     /// PCM of one message, kept for its memory.
     pcm: Vec<i16>,
     dropped: u64,
@@ -169,6 +171,7 @@ impl Session {
             source_dry: true,
             marks: VecDeque::new(),
             cleared: VecDeque::new(),
+            early: Vec::new(),
             pcm: Vec::new(),
             dropped: 0,
             refused: None,
@@ -212,18 +215,16 @@ impl Session {
     /// Takes a text message of the peer.
     pub fn handle_text(&mut self, text: &str, now: Instant) {
         self.heard = now;
-        match (&mut self.wire, self.phase) {
+        match (&self.wire, self.phase) {
+            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(Some(text), now),
             (Wire::Client, Phase::Live | Phase::Finishing { .. }) => {
                 self.end(LeaveReason::Protocol, 1003, "binary messages are due here", now);
             }
-            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(Some(text), now),
-            (Wire::Call(Some(call)), Phase::Live | Phase::Finishing { .. }) => {
-                self.pcm.clear();
-                let Ok(heard) = call.read(text, &mut self.pcm) else {
-                    return self.end(LeaveReason::Protocol, 1003, "JSON objects are due here", now);
-                };
-                let rate_hz = call.rx.rate_hz;
-                self.hear(heard, rate_hz, now);
+            (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {
+                let is_read = self.read(text, now);
+                if !is_read {
+                    self.end(LeaveReason::Protocol, 1003, "JSON objects are due here", now);
+                }
             }
             _ => {}
         }
@@ -282,6 +283,10 @@ impl Session {
                 self.wire = Wire::Call(Some(Box::new(call)));
                 self.phase = Phase::Live;
                 self.begin();
+                // One provider promises no order, so its first audio may have come before.
+                for text in std::mem::take(&mut self.early) {
+                    self.read(&text, now);
+                }
             }
             Ok(None) => {
                 let Phase::Handshake { messages, .. } = &mut self.phase else {
@@ -290,6 +295,8 @@ impl Session {
                 *messages += 1;
                 if *messages >= HANDSHAKE_MESSAGES_MAX {
                     self.refuse(1008, "unrecognised telephony handshake", now);
+                } else if let Some(text) = text.filter(|text| text.len() <= EARLY_MESSAGE_BYTES_MAX) {
+                    self.early.push(text.to_owned());
                 }
             }
             Err(telephony::Refusal::Encoding(encoding)) => {
@@ -305,9 +312,17 @@ impl Session {
         self.close(code, why, now);
     }
 
-    fn hear(&mut self, heard: Heard, rate_hz: u32, now: Instant) {
+    /// Reads a message of a recognised provider, and tells whether it is one.
+    fn read(&mut self, text: &str, now: Instant) -> bool {
+        let Wire::Call(Some(call)) = &mut self.wire else {
+            return false;
+        };
+        self.pcm.clear();
+        let Ok(heard) = call.read(text, &mut self.pcm) else {
+            return false;
+        };
         if !self.pcm.is_empty() {
-            self.ear.hear(&self.pcm, rate_hz);
+            self.ear.hear(&self.pcm, call.rx.rate_hz);
         }
         match heard {
             Heard::Audio | Heard::Nothing => {}
@@ -318,6 +333,7 @@ impl Session {
                 self.close(1000, "", now);
             }
         }
+        true
     }
 
     fn mark_returned(&mut self, name: String) {
@@ -514,34 +530,33 @@ impl Session {
                 self.waiting_bytes -= length(&message);
                 return Output::Send(message);
             }
-            while self.speaks() {
-                let Some(output) = self.voice.poll_output(now) else {
-                    break;
-                };
-                match output {
-                    cadence::Output::SpeechStarted => return Output::Event(Event::SpeechStarted),
-                    cadence::Output::SpeechStopped => return Output::Event(Event::SpeechStopped),
-                    cadence::Output::Chunk(pcm) => {
-                        return Output::Send(match &self.wire {
-                            Wire::Call(Some(call)) => Message::Text(call.media(pcm)),
-                            _ => Message::Binary(frames::audio(pcm, CLIENT_HZ)),
-                        });
-                    }
-                    cadence::Output::Mark(name) => match &self.wire {
-                        Wire::Call(Some(call)) => {
-                            let text = call.mark(&name);
-                            if self.marks.len() == MARKS_MAX {
-                                self.marks.pop_front();
-                            }
-                            self.marks.push_back(name);
-                            return Output::Send(Message::Text(text));
-                        }
-                        _ => return Output::Event(Event::Mark { name, played: true }),
-                    },
-                }
+            if let Some(output) = self.speak(now) {
+                return output;
             }
         }
         Output::Timeout(self.next_timeout(writable))
+    }
+
+    /// Returns what is due of the bot's speech.
+    fn speak(&mut self, now: Instant) -> Option<Output<'static>> {
+        if !self.speaks() {
+            return None;
+        }
+        Some(match (self.voice.poll_output(now)?, &self.wire) {
+            (cadence::Output::SpeechStarted, _) => Output::Event(Event::SpeechStarted),
+            (cadence::Output::SpeechStopped, _) => Output::Event(Event::SpeechStopped),
+            (cadence::Output::Chunk(pcm), Wire::Call(Some(call))) => Output::Send(Message::Text(call.media(pcm))),
+            (cadence::Output::Chunk(pcm), _) => Output::Send(Message::Binary(frames::audio(pcm, CLIENT_HZ))),
+            (cadence::Output::Mark(name), Wire::Call(Some(call))) => {
+                let text = call.mark(&name);
+                if self.marks.len() == MARKS_MAX {
+                    self.marks.pop_front();
+                }
+                self.marks.push_back(name);
+                Output::Send(Message::Text(text))
+            }
+            (cadence::Output::Mark(name), _) => Output::Event(Event::Mark { name, played: true }),
+        })
     }
 
     fn next_timeout(&self, writable: bool) -> Instant {

@@ -108,6 +108,18 @@ fn the_first_words_of_a_caller_are_heard() {
     assert!(rig.heard.iter().all(|sample| *sample == rig.heard[0] && *sample != 0));
 }
 
+/// One provider promises no order: audio that overtakes its `start` is heard as well.
+#[test]
+fn audio_before_the_handshake_is_heard() {
+    let mut rig = Rig::new(Session::call);
+    rig.json(json!({"event": "connected"}));
+    rig.json(media(&[0x10; 160]));
+    rig.json(start_a());
+    rig.with(|session, _| session.set_rates(8_000, 8_000));
+    assert_eq!(rig.heard.len(), 160);
+    assert_eq!(rig.events, [Event::Joined]);
+}
+
 /// Keys and marks are events; a stop ends the call, and nobody is asked to hang up.
 #[test]
 fn what_the_provider_says_becomes_events() {
