@@ -392,3 +392,5 @@ pub const PROCESS_LINE_BYTES_MAX: usize = 2_000;
 pub const PROCESS_LOG_BURST_BYTES: usize = 128 * 1024;
 /// Bytes per second that a program may log for ever: a few dozen lines, which a memory card takes for years.
 pub const PROCESS_LOG_BYTES_PER_S: usize = 8 * 1024;
+/// Pause after each read of a program whose lines are dropped: it may still write megabytes per second.
+pub const PROCESS_FLOOD_PAUSE: Duration = Duration::from_millis(1);

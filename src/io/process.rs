@@ -8,7 +8,7 @@
 //! The media is [`talk`], its door [`door`], the process and its group [`program`], its words in the log [`output`].
 
 pub mod door;
-mod output;
+pub mod output;
 pub mod program;
 pub mod talk;
 
@@ -43,6 +43,7 @@ pub fn bot(command: Vec<OsString>) -> Bot {
 /// # Errors
 /// What is wrong, with the name of the program.
 pub fn check(command: &[OsString]) -> Result<(), String> {
+    // Where the system will look for the program; no other room has a use for it.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = command.first().filter(|program| !program.is_empty());
     let program = program.ok_or("the command after `--` is empty")?;
@@ -181,8 +182,10 @@ async fn live(program: &mut Program, media: Option<(Media, Door)>, mut shutdown:
             by_itself(status)?;
             exited.notify_one();
             // What it said is heard to its end; what it left behind is ended meanwhile.
-            let (_, ()) = tokio::join!(timeout(PROCESS_LAST_WORDS, talk), clear(program));
-            Ok(())
+            match tokio::join!(timeout(PROCESS_LAST_WORDS, talk), clear(program)) {
+                (Ok(End::Fault(fault, _)), ()) => Err(Failure::Fault(fault)),
+                _ => Ok(()),
+            }
         }
         First::Talk(End::HungUp) => {
             let mut shutdown = stopping.clone();

@@ -2,14 +2,15 @@
 //!
 //! In: its stdout and stderr. Out: lines at INFO with the session's id, under targets of their own, so that `RUST_LOG` can
 //! tell them from the runner's. Both are INFO: most programs log everything to stderr. The pipes are always read, whatever
-//! the log takes, so that a program never waits for it.
+//! the log takes, so that a program never waits for it; one that floods them is read a little slower than it could write.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::sleep;
 
 use crate::io::tasks;
-use crate::limits::PROCESS_LOG_BYTES_PER_S;
+use crate::limits::{PROCESS_FLOOD_PAUSE, PROCESS_LOG_BYTES_PER_S};
 use crate::proto::process::lines::{Allowance, Lines, Verdict};
 
 /// Where the lines stand in the log.
@@ -48,6 +49,10 @@ async fn carry(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, m
         tokio::select! {
             read = stdout.read(), if stdout.is_open => stdout.take(read, &mut allowance, &mut book),
             read = stderr.read(), if stderr.is_open => stderr.take(read, &mut allowance, &mut book),
+        }
+        if allowance.dropped() > 0 {
+            // Else a program that only writes would keep a whole core busy with reading.
+            sleep(PROCESS_FLOOD_PAUSE).await;
         }
     }
     if allowance.dropped() > 0 {
