@@ -31,7 +31,7 @@ use self::read::{Takes, read};
 pub use self::refusal::Refusal;
 use self::refusal::json_reply;
 use crate::bot::SessionId;
-use crate::config::Config;
+use crate::config::{Config, Transport};
 use crate::io::sessions::Start;
 use crate::io::socket::{self, Upgrade};
 use crate::io::webrtc::WebRtc;
@@ -298,6 +298,12 @@ fn socket<E: Engine>(
     *request.version_mut() = head.version;
     *request.headers_mut() = head.headers.clone();
     let switching = create_response(&request).map_err(|_| Refusal::NoUpgrade)?;
+    if let (Family::Call, Some(Transport::TelephonyA), Some(proxy)) = (family, app.config.transport, &app.config.proxy)
+    {
+        let url = format!("wss://{proxy}{}", head.uri.path());
+        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+        signature::verify_upgrade(&app.config.telephony, &url, &text).map_err(Refusal::Signature)?;
+    }
     let query = route::Query::new(head.uri.query().unwrap_or_default());
     let upgrade = app.engine.socket(family, || {
         let mut named = query.value("sessionId");

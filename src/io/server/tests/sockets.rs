@@ -243,4 +243,14 @@ async fn an_unsigned_webhook_is_refused() {
     let signed = format!("{head}\r\nX-Twilio-Signature: Je6A1DWCb/yHrzlhDUI00JGnKx8=");
     assert_eq!(runner.ask(&signed, form).await.status, 200);
     assert_eq!(runner.ask(&signed, &form.replace("1111", "1112")).await.status, 403);
+    // The call's socket is signed too, by this provider alone; others come to the same path.
+    let call = runner
+        .upgrade("/ws", "X-Twilio-Signature: lSY1FtgclpU49kSp82uKi0xxgCg=\r\n")
+        .await;
+    assert!(call.is_ok());
+    let forged = runner
+        .upgrade("/ws", "X-Twilio-Signature: lSY1FtgclpU49kSp82uKi0xxgCA=\r\n")
+        .await;
+    assert_eq!(forged.expect_err("forged").0, 403);
+    assert!(runner.upgrade("/ws", "").await.is_ok());
 }
