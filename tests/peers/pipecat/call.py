@@ -21,12 +21,13 @@ class Chunk:
 class Call:
     def __init__(self, provider, url, headers=None):
         self.provider, self.url, self.headers = provider, url, headers
-        self.chunks, self.clears, self.others = [], [], []
+        # Marks come with the number of samples before them.
+        self.chunks, self.clears, self.marks = [], [], []
         self.voice = None
         self.sent = 0
         self._to_say = numpy.zeros(0, "<i2")
         self._tasks = []
-        self._marks = []
+        self._unplayed = []
         self._plays_until = 0.0
 
     async def __aenter__(self):
@@ -39,7 +40,7 @@ class Call:
         return self
 
     async def __aexit__(self, *error):
-        for task in [*self._tasks, *self._marks]:
+        for task in [*self._tasks, *self._unplayed]:
             task.cancel()
         ends = await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.socket.close()
@@ -89,10 +90,11 @@ class Call:
             assert message == self._clear, f"not the message that Pipecat would send: {message}, {self._clear}"
             self.clears.append(now)
             self._plays_until = now
-            for mark in self._marks:
+            for mark in self._unplayed:
                 mark.cancel()
         else:
-            self._marks.append(asyncio.create_task(self._play_to(message)))
+            self.marks.append((message, len(self.heard())))
+            self._unplayed.append(asyncio.create_task(self._play_to(message)))
 
     async def _play_to(self, mark):
         """Gives a mark back once what came before it is played, or at once when that is thrown away."""

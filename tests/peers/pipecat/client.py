@@ -113,11 +113,11 @@ class Client:
     async def send(self, message):
         await self.worker.queue_frame(OutputTransportMessageUrgentFrame(message))
 
-    async def ready(self, id="d2d923ea"):
+    async def ready(self, id="d2d923ea", limit_s=10):
         """Says client-ready; the data of the runner's bot-ready."""
         about = {"library": "pipecat check"}
         await self.send({"label": "rtvi-ai", "type": "client-ready", "id": id, "data": {"version": "2.1.0", "about": about}})
-        return (await self.until(lambda: self.message("bot-ready", id=id), "bot-ready", 10))["data"]
+        return (await self.until(lambda: self.message("bot-ready", id=id), "bot-ready", limit_s))["data"]
 
     def message(self, kind, **fields):
         """The first message of that type whose fields have these values."""

@@ -96,6 +96,9 @@ class Twilio(Provider):
     def dtmf(self, digit):
         return self.message("dtmf", dtmf={"track": "inbound_track", "digit": digit})
 
+    def mark(self, name):
+        return {"event": "mark", "streamSid": self.stream, "mark": {"name": name}}
+
     def played(self, mark):
         return self.message("mark", mark=mark["mark"])
 
@@ -131,6 +134,9 @@ class Telnyx(Provider):
 
     def dtmf(self, digit):
         return self.message("dtmf", occurred_at="2026-11-21T12:00:00.000Z", dtmf={"digit": digit})
+
+    def mark(self, name):
+        return {"event": "mark", "mark": {"name": name}}
 
     def played(self, mark):
         return self.message("mark", mark=mark["mark"])
@@ -177,6 +183,9 @@ class Plivo(Provider):
     def dtmf(self, digit):
         return self.message("dtmf", dtmf={"track": "inbound", "digit": digit, "timestamp": "1795252760000"})
 
+    def mark(self, name):
+        return {"event": "checkpoint", "streamId": self.stream, "name": name}
+
     def played(self, mark):
         return {"event": "playedStream", "streamId": self.stream, "name": mark["name"]}
 
@@ -211,6 +220,9 @@ class Exotel(Provider):
 
     def dtmf(self, digit):
         return self.message("dtmf", dtmf={"digit": digit, "duration": "100"})
+
+    def mark(self, name):
+        return {"event": "mark", "stream_sid": self.stream, "mark": {"name": name}}
 
     def played(self, mark):
         return self.message("mark", mark=mark["mark"])

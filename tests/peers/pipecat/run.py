@@ -18,10 +18,11 @@ os.environ.setdefault("LOGURU_LEVEL", "ERROR")
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import plain
+import programs
 import telephone
 from runner import BINARY, Runner
 
-CHECKS = {**telephone.CHECKS, **plain.CHECKS}
+CHECKS = {**telephone.CHECKS, **plain.CHECKS, **programs.CHECKS}
 # Far more than any of them takes.
 LIMIT_S = 120
 
