@@ -16,6 +16,8 @@ pub const BOT_GRACE: Duration = Duration::from_secs(10);
 pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
 /// From the first SIGINT or SIGTERM to the end of the process; a supervisor's patience.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(2500);
+/// How long tasks may take to be dropped at the very end.
+pub const RUNTIME_END: Duration = Duration::from_millis(200);
 /// Rates of PCM that a bot may ask for, in Hz: the range of Opus.
 pub const RATES_HZ: RangeInclusive<u32> = 8_000..=48_000;
 /// Audio frames that wait for a slow bot: a second of them; older speech is worthless.

@@ -21,7 +21,7 @@ use super::env::{self, Variables};
 use super::{Command, Surroundings, banner};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::config::Config;
-use crate::limits::ENV_FILE_BYTES_MAX;
+use crate::limits::{ENV_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 
 const FAILED: u8 = 1;
@@ -121,8 +121,9 @@ fn serve(config: Arc<Config>, bot: Bot) -> Result<(), Failure> {
         );
     };
     let served = runtime.block_on(crate::io::run(config, bot, announce));
-    // Tasks were ended by `io::run`; a blocking call of a bot must not hold the process.
-    runtime.shutdown_background();
+    // What is left of tasks is dropped, and with it the programs that are bots; a blocking call of a bot must not hold the
+    // process.
+    runtime.shutdown_timeout(RUNTIME_END);
     served.map_err(|error| Failure {
         code: FAILED,
         message: error.to_string(),

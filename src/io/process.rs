@@ -138,7 +138,8 @@ fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, proc
         session_id: &args.session_id,
         body: &args.body,
         handle_sigint: args.handle_sigint,
-        handle_sigterm: args.handle_sigterm,
+        // By SIGTERM a program is told to end, so acting on it is its own business.
+        handle_sigterm: true,
         idle_timeout_s: args.idle_timeout.as_secs(),
         media_url: media_url.as_deref(),
     };

@@ -158,7 +158,7 @@ async fn the_program_finds_its_arguments() {
         arguments,
         json!({
             "kind": "webrtc", "session_id": "test", "body": {"a": "\u{e4}\n'\"$HOME"}, "handle_sigint": false,
-            "handle_sigterm": false, "idle_timeout": 300, "webrtc_connection": {"pc_id": "pc-1"}, "media_url": url,
+            "handle_sigterm": true, "idle_timeout": 300, "webrtc_connection": {"pc_id": "pc-1"}, "media_url": url,
         })
     );
     assert_eq!(rig.folder.line("env").await, "local");
