@@ -367,8 +367,8 @@ pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
 pub const PROCESS_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes that the system may hold per direction of a program's socket: little, so that what is heard and said is recent.
 pub const PROCESS_SOCKET_BUFFER_BYTES: u32 = 64 * 1024;
-/// Speech of the caller that waits for a program, in samples at 16 kHz: a second; older speech is worthless.
-pub const PROCESS_HEARD_SAMPLES_MAX: usize = 16_000;
+/// Speech of the caller that waits for a program, in samples at 16 kHz: 10 s, while it starts and loads its models.
+pub const PROCESS_HEARD_SAMPLES_MAX: usize = 160_000;
 /// Speech that a program is ahead of its session, in samples: 40 s at 24 kHz, a long answer that is made faster than spoken
 /// and may still be interrupted.
 pub const PROCESS_AHEAD_SAMPLES_MAX: usize = 1024 * 1024;
