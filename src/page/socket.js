@@ -53,6 +53,8 @@ export function websocket({ started, context, track, on }) {
 		const { pathname, search } = new URL(started.wsUrl);
 		const url = new URL(pathname.slice(1) + search, BASE);
 		url.protocol = url.protocol.replace('http', 'ws');
+		// By its session's name the bot gets the body of the start.
+		if (started.sessionId) url.searchParams.set('sessionId', started.sessionId);
 		if (started.token) url.searchParams.set('token', started.token);
 		return url;
 	}
