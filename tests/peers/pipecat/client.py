@@ -47,9 +47,21 @@ class Ear(FrameProcessor):
         await self.push_frame(frame, direction)
 
 
+class Transport(WebsocketClientTransport):
+    """Pipecat 1.14 connects before its pipeline runs, and sound that comes in between ends its reading: here it waits."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.started = asyncio.Event()
+
+    async def _on_message(self, websocket, message):
+        await self.started.wait()
+        await super()._on_message(websocket, message)
+
+
 class Client:
     def __init__(self, url, headers=None):
-        self.transport = WebsocketClientTransport(url, WebsocketClientParams(
+        self.transport = Transport(url, WebsocketClientParams(
             audio_in_enabled=True, audio_out_enabled=True, audio_out_end_silence_secs=0,
             # The bytes of a WAV header would be played as sound.
             add_wav_header=False, additional_headers=headers))
@@ -71,14 +83,13 @@ class Client:
             enable_rtvi=False, enable_turn_tracking=False, idle_timeout_secs=None)
         runner = WorkerRunner(handle_sigint=False)
         await runner.add_workers(self.worker)
-        started = asyncio.Event()
 
         async def on_started(*_):
-            started.set()
+            self.transport.started.set()
 
         self.worker.add_event_handler("on_pipeline_started", on_started)
         self._run = asyncio.create_task(runner.run())
-        await asyncio.wait_for(started.wait(), 15)
+        await asyncio.wait_for(self.transport.started.wait(), 15)
         self._tasks = [asyncio.create_task(self._speak())]
         return self
 
