@@ -313,6 +313,7 @@ impl Output {
                 }
                 let audio = outbound.audio.unwrap_or_default();
                 if outbound.samples.is_empty() || audio.out_rate_hz == rate_hz {
+                    outbound.rates_news |= audio.out_rate_hz != rate_hz;
                     outbound.audio = Some(Audio {
                         out_rate_hz: rate_hz,
                         ..audio
@@ -354,6 +355,7 @@ impl Seat {
                 in_rate_hz: clamp(audio.in_rate_hz),
                 out_rate_hz: clamp(audio.out_rate_hz),
             });
+            outbound.rates_news = true;
         }
         self.0.to_link.notify_one();
         Media {
@@ -383,7 +385,9 @@ impl Link {
 
     /// Returns the rates, once the bot has opened its media.
     pub fn audio(&self) -> Option<Audio> {
-        lock(&self.0.outbound).audio
+        let mut outbound = lock(&self.0.outbound);
+        outbound.rates_news = false;
+        outbound.audio
     }
 
     /// Hands an event to the bot. Audio goes through [`Link::push_audio`], which spares a copy.
@@ -440,9 +444,15 @@ impl Link {
     }
 
     /// Moves queued speech into `into`, up to the next mark and at most `samples_max` of it, and returns how much that was.
+    ///
+    /// Nothing, while the transport has not asked for an interruption or for rates that came before that speech: it would
+    /// drop the new words for the old ones, or play them at the wrong speed.
     pub fn take_audio(&self, into: &mut Vec<i16>, samples_max: usize) -> usize {
         let taken = {
             let mut outbound = lock(&self.0.outbound);
+            if outbound.has_news() {
+                return 0;
+            }
             let marked = outbound.marks.front().map_or(usize::MAX, |(behind, _)| *behind);
             let take = outbound.samples.len().min(samples_max).min(marked);
             into.extend(outbound.samples.drain(..take));
@@ -460,7 +470,7 @@ impl Link {
     /// Takes the next mark, if all speech before it was taken.
     pub fn take_mark(&self) -> Option<String> {
         let mut outbound = lock(&self.0.outbound);
-        if outbound.marks.front()?.0 > 0 {
+        if outbound.has_news() || outbound.marks.front()?.0 > 0 {
             return None;
         }
         outbound.marks.pop_front().map(|(_, name)| name)
@@ -590,7 +600,9 @@ struct Outbound {
     messages_dropped: u64,
     /// Counts interruptions, so that a waiting `send_audio` sees that it was overtaken.
     epoch: u64,
+    /// The transport has not asked yet for an interruption, or for the rates since they changed.
     interrupted: bool,
+    rates_news: bool,
     ended: bool,
 }
 
@@ -606,6 +618,11 @@ impl Outbound {
             self.message_bytes -= oldest.len();
             self.messages_dropped += 1;
         }
+    }
+
+    /// Tells whether what is queued follows something that the transport does not know yet.
+    fn has_news(&self) -> bool {
+        self.interrupted || self.rates_news
     }
 
     /// Returns how many samples the queue still takes.

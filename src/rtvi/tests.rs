@@ -528,6 +528,7 @@ fn the_client_is_answered_while_speech_is_queued() {
         assert_eq!(caller.types(), ["bot-started-speaking", "bot-ready"]);
         let mut taken = Vec::new();
         let mut sent = Poll::Pending;
+        caller.link.audio();
         while caller.link.take_audio(&mut taken, 320) > 0 {
             if sent.is_pending() {
                 sent = sending.as_mut().poll(&mut context);

@@ -12,7 +12,9 @@ use crate::limits::MESSAGE_BYTES_MAX;
 
 fn open() -> (Link, Media) {
     let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-    (link, seat.open(Audio::at(16_000)))
+    let media = seat.open(Audio::at(16_000));
+    assert_eq!(link.audio().map(|audio| audio.in_rate_hz), Some(16_000));
+    (link, media)
 }
 
 /// Returns what a future has to give without waiting.
@@ -249,6 +251,36 @@ fn an_interruption_overtakes_speech_that_waits() {
     let mut taken = Vec::new();
     link.take_audio(&mut taken, 100);
     assert_eq!(taken, [5; 10], "speech after the interruption is heard");
+}
+
+/// A transport that asks for speech first, as it does when its clock is faster than the news, must not drop the new words
+/// for the interruption before them, nor play them at the old rate.
+#[test]
+fn speech_waits_until_what_came_before_it_is_known() {
+    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+    let media = seat.open(Audio::at(16_000));
+    let mut taken = Vec::new();
+    let mut take = || {
+        taken.clear();
+        link.take_audio(&mut taken, 100)
+    };
+    assert_eq!(ready(media.send_audio(&[1; 10])), Some(Ok(())));
+    assert_eq!(take(), 0, "the rates are not known");
+    assert!(link.audio().is_some());
+    assert_eq!(take(), 10);
+
+    media.interrupt();
+    assert_eq!(ready(media.send_audio(&[2; 20])), Some(Ok(())));
+    media.output().mark("m").expect("the session goes on");
+    assert_eq!((take(), link.take_mark()), (0, None));
+    assert!(link.take_interruption());
+    assert_eq!((take(), link.take_mark().as_deref()), (20, Some("m")));
+
+    assert_eq!(ready(media.output().set_rate(8_000)), Some(Ok(())));
+    assert_eq!(ready(media.send_audio(&[3; 30])), Some(Ok(())));
+    assert_eq!(take(), 0);
+    assert_eq!(link.audio().map(|audio| audio.out_rate_hz), Some(8_000));
+    assert_eq!(take(), 30);
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl Call {
             self.audible = false;
             self.caller.link.push(Event::SpeechStopped);
         }
+        self.caller.link.audio();
         let taken = self.caller.link.take_audio(&mut self.heard, FRAME);
         if (taken > 0) != self.audible {
             self.audible = taken > 0;
@@ -568,6 +569,7 @@ async fn the_loop_repeats_two_sentences_and_leaves_when_nobody_speaks() {
         for frame in [room(1_000), said.clone(), room(5_000)].concat().chunks(FRAME) {
             ticks.tick().await;
             caller.link.push_audio(frame, RATE_HZ);
+            caller.link.audio();
             let taken = caller.link.take_audio(&mut heard, FRAME);
             if (taken > 0) != audible {
                 audible = taken > 0;

@@ -355,6 +355,7 @@ async fn last_words_are_heard() {
     let mut heard = Vec::new();
     within(async {
         while heard.len() < speech.len() {
+            rig.link.audio();
             rig.link.take_audio(&mut heard, 4_800);
             if heard.len() < speech.len() && !rig.link.has_audio() {
                 rig.link.notified().await;

@@ -94,6 +94,7 @@ impl Rig {
     async fn spoken(&self, samples: usize) -> Vec<i16> {
         let mut spoken = Vec::new();
         self.until(|link| {
+            link.audio();
             link.take_audio(&mut spoken, samples);
             (spoken.len() >= samples).then_some(())
         })
@@ -237,6 +238,7 @@ async fn a_program_that_speaks_too_far_ahead_waits() {
     within(async {
         while heard < total {
             let mut spoken = Vec::new();
+            link.audio();
             link.take_audio(&mut spoken, usize::MAX);
             assert_eq!(spoken, ramp(heard, spoken.len()));
             heard += spoken.len();
