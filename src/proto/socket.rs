@@ -372,6 +372,10 @@ impl Session {
 
     /// Takes a text for the caller. A telephone gets JSON alone, and nothing of the talk with a screen.
     pub fn handle_message(&mut self, text: String) {
+        if !self.speaks() {
+            // Behind a close nothing may be sent, and what is tried would cut its handshake short.
+            return;
+        }
         let message = match self.wire {
             Wire::Client => Message::Binary(frames::message(&text)),
             Wire::Call(_) => match serde_json::from_str::<Value>(&text) {
@@ -574,6 +578,9 @@ impl Session {
 
     /// Ends the session from this side: the bot is told, the provider is asked to hang up, then the socket closes.
     fn end(&mut self, reason: LeaveReason, code: u16, why: &'static str, now: Instant) {
+        if reason == LeaveReason::Protocol {
+            log::warn!("closing with code {code}: {why}");
+        }
         self.leave(reason);
         if self.telephone().is_some() && self.speaks() {
             self.hang_up = true;

@@ -197,6 +197,26 @@ fn the_last_words_are_heard() {
     assert!(rig.gone);
 }
 
+/// What the bot still says to a caller that is let go must not follow the close: that would cut the handshake short.
+#[test]
+fn nothing_follows_a_close() {
+    let mut rig = Rig::client();
+    rig.text("{}");
+    for _ in 0..=MESSAGES_OUT_MAX {
+        rig.with(|session, _| session.handle_message("{}".into()));
+    }
+    let closes = rig
+        .sent
+        .iter()
+        .position(|(_, message)| matches!(message, Message::Close(..)));
+    assert_eq!(closes, Some(rig.sent.len() - 1));
+
+    let mut rig = Rig::client();
+    rig.with(|session, now| session.handle_close(now));
+    rig.with(|session, _| session.handle_message("{}".into()));
+    assert_eq!(rig.sent, []);
+}
+
 /// A close, and a connection that is gone, end the session without a word more.
 #[test]
 fn a_client_that_leaves_is_gone() {
