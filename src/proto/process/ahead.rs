@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::limits::{PROCESS_AHEAD_SAMPLES_MAX, PROCESS_CHUNK_SAMPLES, PROCESS_MARKS_AHEAD_MAX, RATES_HZ};
+use crate::limits::{
+    MARK_BYTES_MAX, PROCESS_AHEAD_SAMPLES_MAX, PROCESS_CHUNK_SAMPLES, PROCESS_MARKS_AHEAD_MAX, RATES_HZ,
+};
 
 /// The queue from one program to its session.
 pub struct Ahead {
@@ -88,12 +90,12 @@ impl Ahead {
         Ok(())
     }
 
-    /// Queues a mark; gives it back when there are too many.
+    /// Queues a mark; gives it back when there are too many, or its name is too long for any session.
     ///
     /// # Errors
     /// The name of the mark that found no room.
     pub fn push_mark(&mut self, name: String) -> Result<(), String> {
-        if self.marks == PROCESS_MARKS_AHEAD_MAX {
+        if self.marks == PROCESS_MARKS_AHEAD_MAX || name.len() > MARK_BYTES_MAX {
             return Err(name);
         }
         self.marks += 1;
@@ -212,6 +214,11 @@ mod tests {
             ahead.push_mark("m".into()).expect("room");
         }
         assert_eq!(ahead.push_mark("n".into()), Err("n".into()));
+
+        let mut ahead = Ahead::new(24_000);
+        let longest = "n".repeat(MARK_BYTES_MAX);
+        assert_eq!(ahead.push_mark(longest.clone()), Ok(()));
+        assert!(ahead.push_mark(longest + "n").is_err(), "no session takes that name");
     }
 
     /// Single samples are joined, up to the size of a chunk.
