@@ -129,7 +129,12 @@ pub fn socket_path(family: Family) -> &'static str {
 /// Returns what of a path may stand in a log: no token.
 pub fn for_log(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
-    if path.starts_with("/ws") { &path[..end] } else { path }
+    match decoded(path) {
+        // However the path is spelled, it leads to a socket.
+        Some(Cow::Owned(plain)) if plain.starts_with("/ws") => "/ws...",
+        _ if path.starts_with("/ws") => &path[..end],
+        _ => path,
+    }
 }
 
 /// Finds the WebSocket of a path, and the token behind it.
@@ -340,6 +345,21 @@ mod tests {
             "/videoroom-dialin-webhook",
         ] {
             assert_eq!(get(path), Err(Refusal::NotFound), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_token_is_for_the_log() {
+        for (path, logged) in [
+            ("/ws", "/ws"),
+            ("/ws/TOKEN", "/ws"),
+            ("/ws-client/TOKEN/", "/ws-client"),
+            ("/%77s/TOKEN", "/ws..."),
+            ("/ws%2FTOKEN", "/ws..."),
+            ("/sessions/S/api/offer", "/sessions/S/api/offer"),
+            ("/client/%ff", "/client/%ff"),
+        ] {
+            assert_eq!(for_log(path), logged, "{path}");
         }
     }
 

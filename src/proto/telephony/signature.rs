@@ -141,9 +141,11 @@ pub fn verify_upgrade<'r>(
         return Ok(Standing::NotChecked);
     };
     let bare = url.trim_end_matches('/');
-    a_signed(&account.token, &[bare.to_owned(), format!("{bare}/")], "", header)
+    a_signed(&account.token, &[bare.to_owned(), format!("{bare}/")], "", header).map_err(|wrong| {
         // A token may follow in the path, and no log shows it.
-        .map_err(|wrong| wrong.at(url.split_inclusive("/ws").next().unwrap_or_default()))
+        let host = url.match_indices('/').nth(2).map_or(url, |(end, _)| &url[..end]);
+        wrong.at(&format!("{host}/ws"))
+    })
 }
 
 impl Wrong {
