@@ -243,6 +243,11 @@ pub const CALL_PLAYOUT_MARGIN: Duration = Duration::from_millis(200);
 pub const EARLY_AUDIO: Duration = Duration::from_secs(10);
 /// Changes of the rate of a client's audio: each makes a new filter, and no client changes it twice.
 pub const RATE_CHANGES_MAX: u32 = 16;
+/// Bytes that the system may hold of what a socket was sent: its own choice, 4 MiB, is minutes of speech before a caller that
+/// stopped reading is noticed.
+pub const SOCKET_SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// How long the hang-up of a call may go on once its socket is gone and the runner is stopping; then the log tells.
+pub const HANG_UP_AT_SHUTDOWN: Duration = Duration::from_millis(500);
 /// Bytes that wait in a socket's buffer for the network: four of the longest messages.
 pub const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
@@ -363,6 +368,8 @@ pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
 pub const PROCESS_HANDSHAKES_MAX: usize = 4;
 /// How long such a handshake may take.
 pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
+/// From a program's connection to the first frame to it: Pipecat's client connects before its pipeline runs.
+pub const PROCESS_SETTLE: Duration = Duration::from_millis(250);
 /// Bytes of one message of a program: what a client library sends at most, and 20 s of speech.
 pub const PROCESS_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes that the system may hold per direction of a program's socket: little, so that what is heard and said is recent.

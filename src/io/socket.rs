@@ -16,7 +16,7 @@ use futures_util::{Sink, Stream};
 use tokio::io::AsyncRead as _;
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -29,7 +29,10 @@ use crate::config::Transport;
 use crate::io::rest;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
 use crate::io::tasks::{self, Place};
-use crate::limits::{HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX};
+use crate::limits::{
+    HANG_UP_AT_SHUTDOWN, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX,
+    SOCKET_SEND_BUFFER_BYTES,
+};
 use crate::logging;
 use crate::proto::session::{Event, LeaveReason};
 use crate::proto::socket::{Message, Output, Session};
@@ -44,6 +47,9 @@ pub fn upgrade(sessions: Sessions, family: Family, start: Start, place: Place) -
     Box::new(move |stream, read| {
         let id = start.session_id.clone();
         tokio::spawn(logging::in_session(id, async move {
+            if let Err(error) = socket2::SockRef::from(&stream).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
+                log::debug!("the size of the send buffer: {error}");
+            }
             let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
             run(socket, sessions, family, start, place).await;
         }));
@@ -123,9 +129,15 @@ async fn run(socket: WebSocketStream<TcpStream>, sessions: Sessions, family: Fam
     let dropped = link.as_ref().map(Link::dropped).unwrap_or_default();
     // The bot learns of the end by the link.
     drop(link);
+    let mut stopping = sessions.shutdown().clone();
     let hung_up = async {
-        if let Some(hang_up) = hang_up {
-            hang_up.await;
+        let Some(hang_up) = hang_up else { return };
+        tokio::select! {
+            () = hang_up => {}
+            () = async {
+                stopping.wait().await;
+                sleep(HANG_UP_AT_SHUTDOWN).await;
+            } => log::warn!("the call was perhaps not hung up: the runner stops, and its provider has not answered"),
         }
     };
     let bot_ended = async {
@@ -377,7 +389,7 @@ fn begin(life: &mut Life) {
     let config = life.sessions.config();
     if let Some(expected) = config
         .transport
-        .filter(|expected| expected.is_telephony() && *expected != transport)
+        .filter(|expected| transport.is_telephony() && expected.is_telephony() && *expected != transport)
     {
         log::warn!(
             "the call is {}'s, though the runner was started with -t {}",
