@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::time::sleep_until;
 
 use crate::bot::{Audio, BotError, RunnerArguments};
+use crate::config::Transport;
 use crate::limits::{PARROT_LEVEL_INTERVAL, PARROT_SPOKEN_MIN};
 use crate::proto::audio::vad::Vad;
 use crate::rtvi::{ClientMessage, Measure, Metrics, Rtvi, RtviEvent};
@@ -88,6 +89,8 @@ struct Parrot<E> {
     playback: Option<Playback>,
     embedded: bool,
     greeting: bool,
+    /// Whether the greeting waits for the client to say that it is ready: on a plain socket some connect before they listen.
+    greets_ready: bool,
     idle_timeout: Duration,
     /// When the caller last spoke or wrote, or the parrot finished or will finish.
     active: Instant,
@@ -107,6 +110,7 @@ impl<E: Ear> Parrot<E> {
             playback: None,
             embedded: args.webrtc_connection().is_ok_and(|connection| connection.embedded),
             greeting: args.body.get("greeting").and_then(Value::as_bool).unwrap_or(true),
+            greets_ready: args.transport_type() == Ok(Transport::WebSocket.name()),
             idle_timeout: args.idle_timeout,
             active: now,
             loudest: 0.0,
@@ -119,11 +123,16 @@ impl<E: Ear> Parrot<E> {
         match event {
             RtviEvent::Joined => {
                 self.active = now;
-                if self.greeting {
-                    self.play(sound::chime(RATE_HZ), None, now);
+                if !self.greets_ready {
+                    self.greet(now);
                 }
             }
-            RtviEvent::Ready => self.show("Say something, then pause: I repeat it."),
+            RtviEvent::Ready => {
+                self.show("Say something, then pause: I repeat it.");
+                if self.greets_ready {
+                    self.greet(now);
+                }
+            }
             RtviEvent::Audio(frame) => self.hear(&frame, now),
             RtviEvent::Text { content, options } => {
                 self.active = now;
@@ -190,6 +199,12 @@ impl<E: Ear> Parrot<E> {
         let seconds = self.idle_timeout.as_secs();
         self.show(&format!("Nobody spoke for {seconds} s. Goodbye."));
         ControlFlow::Break(())
+    }
+
+    fn greet(&mut self, now: Instant) {
+        if self.greeting {
+            self.play(sound::chime(RATE_HZ), None, now);
+        }
     }
 
     fn hear(&mut self, pcm: &[i16], now: Instant) {

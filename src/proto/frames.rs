@@ -88,12 +88,13 @@ pub fn decode(bytes: Bytes) -> Result<Frame, BadFrame> {
     })
 }
 
-/// Appends the samples of a frame's PCM, stereo as the mean of its channels.
+/// Appends the samples of a frame's PCM, stereo as the mean of its channels. A WAV header before them is skipped.
 ///
 /// # Errors
 ///
 /// When bytes are left over, or there are more than two channels; nothing is appended then.
 pub fn samples(pcm: &[u8], channels: u32, into: &mut Vec<i16>) -> Result<(), BadFrame> {
+    let pcm = without_wav_header(pcm);
     match channels {
         0 | 1 => {
             let (pairs, rest) = pcm.as_chunks::<2>();
@@ -115,6 +116,16 @@ pub fn samples(pcm: &[u8], channels: u32, into: &mut Vec<i16>) -> Result<(), Bad
         more => return Err(BadFrame::Channels(more)),
     }
     Ok(())
+}
+
+/// Returns PCM without the WAV header that some libraries put before the audio of every frame.
+fn without_wav_header(pcm: &[u8]) -> &[u8] {
+    match pcm.split_at_checked(44) {
+        Some((head, rest)) if head.starts_with(b"RIFF") && &head[8..16] == b"WAVEfmt " && &head[36..40] == b"data" => {
+            rest
+        }
+        _ => pcm,
+    }
 }
 
 fn torn(pcm: &[u8], channels: u32) -> BadFrame {
@@ -400,5 +411,17 @@ mod tests {
             torn(&[1], 1).to_string(),
             "1 bytes are no whole samples of 16 bits for 1 channels"
         );
+    }
+
+    /// Pipecat's client transport writes one unless it is told not to; 44 bytes of it would be a click in every frame.
+    #[test]
+    fn a_wav_header_is_no_speech() {
+        let head = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\xc0\x5d\0\0\x80\xbb\0\0\x02\0\x10\0data\x04\0\0\0";
+        let wav = [head.as_slice(), &[1, 2, 3, 4]].concat();
+        assert_eq!(without_wav_header(&wav), [1, 2, 3, 4]);
+        assert_eq!(without_wav_header(&wav[..44]), [0; 0]);
+        assert_eq!(without_wav_header(&wav[..43]), &wav[..43]);
+        assert_eq!(without_wav_header(&wav[4..]), &wav[4..]);
+        assert_eq!(without_wav_header(&[0; 100]), [0; 100]);
     }
 }

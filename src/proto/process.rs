@@ -134,16 +134,6 @@ pub fn asked_mark(text: &str) -> Option<String> {
     (asked.kind == "mark" && asked.label.is_none()).then_some(asked.name)
 }
 
-/// Returns PCM without the WAV header that some libraries put before the audio of every frame.
-pub fn without_wav_header(pcm: &[u8]) -> &[u8] {
-    match pcm.split_at_checked(44) {
-        Some((head, rest)) if head.starts_with(b"RIFF") && &head[8..16] == b"WAVEfmt " && &head[36..40] == b"data" => {
-            rest
-        }
-        _ => pcm,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,17 +242,5 @@ mod tests {
         assert_eq!(dtmf('7'), r#"{"digit":"7","type":"dtmf"}"#);
         let back: Value = serde_json::from_str(&mark("a\"\n", false)).expect("JSON");
         assert_eq!(back, json!({"type": "mark", "name": "a\"\n", "played": false}));
-    }
-
-    /// Pipecat's client transport writes one unless it is told not to; 44 bytes of it would be a click in every frame.
-    #[test]
-    fn a_wav_header_is_no_speech() {
-        let head = b"RIFF\x28\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\xc0\x5d\0\0\x80\xbb\0\0\x02\0\x10\0data\x04\0\0\0";
-        let wav = [head.as_slice(), &[1, 2, 3, 4]].concat();
-        assert_eq!(without_wav_header(&wav), [1, 2, 3, 4]);
-        assert_eq!(without_wav_header(&wav[..44]), [0; 0]);
-        assert_eq!(without_wav_header(&wav[..43]), &wav[..43]);
-        assert_eq!(without_wav_header(&wav[4..]), &wav[4..]);
-        assert_eq!(without_wav_header(&[0; 100]), [0; 100]);
     }
 }

@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker};
 use serde_json::json;
 
 use super::*;
-use crate::bot::media::{Link, pair};
-use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection};
-use crate::config::Config;
+use crate::bot::media::{Link, Seat, pair};
+use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection};
+use crate::config::{Config, Transport};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, MESSAGES_OUT_MAX};
 
 /// The transport's side of a session.
@@ -23,10 +23,23 @@ pub(crate) struct Caller {
 impl Caller {
     /// Makes a session: the caller, and the arguments of its bot.
     pub fn new(embedded: bool, body: Value) -> (Caller, RunnerArguments) {
+        let connection = WebRtcConnection::new("pc".to_owned(), embedded);
+        Caller::on(|seat| Kind::WebRtc(WebRtcArguments::new(connection, seat)), body)
+    }
+
+    /// A caller on a socket: a plain client, or a telephone, which has call data.
+    pub fn on_socket(transport: Transport, call_data: Option<Value>, body: Value) -> (Caller, RunnerArguments) {
+        let socket = WebSocketConnection::new("/ws");
+        Caller::on(
+            |seat| Kind::WebSocket(WebSocketArguments::new(socket, transport, call_data, None, seat)),
+            body,
+        )
+    }
+
+    fn on(kind: impl FnOnce(Seat) -> Kind, body: Value) -> (Caller, RunnerArguments) {
         let config = Config::default();
         let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-        let connection = WebRtcConnection::new("pc".to_owned(), embedded);
-        let kind = Kind::WebRtc(WebRtcArguments::new(connection, seat));
+        let kind = kind(seat);
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(config), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
@@ -598,4 +611,30 @@ fn a_kind_without_media_has_no_talk() {
     let mut base = RunnerArguments::new("b".into(), json!({}), args.cli_args.clone(), Kind::Base);
     let missing = Rtvi::open(&mut base, Audio::default()).err().expect("no media");
     assert_eq!(missing.to_string(), "`media` is not part of base arguments");
+}
+
+/// A telephone has no screen and says nothing of itself: it is ready when it is there, and is sent nothing to read.
+#[test]
+fn a_telephone_is_ready_at_once_and_reads_nothing() {
+    let data = json!({"call_id": "CA1"});
+    let (caller, mut args) = Caller::on_socket(Transport::TelephonyA, Some(data), json!({}));
+    let mut talk = Rtvi::open(&mut args, Audio::at(8_000)).expect("a call has media");
+    caller.link.push(Event::Joined);
+    caller.link.push(Event::Dtmf('7'));
+    caller.link.push(Event::Mark {
+        name: "m".into(),
+        played: true,
+    });
+    let mut context = Context::from_waker(Waker::noop());
+    let mut next = || match std::pin::pin!(talk.recv()).poll(&mut context) {
+        Poll::Ready(event) => format!("{:?}", event.expect("the talk goes on")),
+        Poll::Pending => panic!("an event was due"),
+    };
+    assert_eq!(
+        [next(), next(), next(), next()],
+        ["Joined", "Ready", "Dtmf('7')", r#"Mark { name: "m", played: true }"#]
+    );
+    talk.show("nobody sees this");
+    talk.user_started_speaking();
+    assert_eq!(caller.received().len(), 0);
 }

@@ -284,6 +284,26 @@ fn a_caller_who_mutes_in_mid_sentence_gets_an_answer() {
     assert_eq!(call.heard, vec![SPEECH; 600 * 16]);
 }
 
+/// On a plain socket some clients connect before they listen, so the greeting waits for their word; a telephone has none.
+#[test]
+fn on_a_plain_socket_it_greets_who_is_ready() {
+    use crate::config::Transport;
+    for (transport, data, at_once) in [
+        (Transport::WebSocket, None, false),
+        (Transport::TelephonyA, Some(json!({})), true),
+    ] {
+        let (caller, mut args) = Caller::on_socket(transport, data, json!({}));
+        let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a socket has media");
+        let now = Instant::now();
+        let mut parrot = Parrot::new(talk, &args, Vad::new(RATE_HZ), now);
+        let _ = parrot.handle_event(RtviEvent::Joined, now);
+        assert_eq!(parrot.voice.is_some(), at_once);
+        let _ = parrot.handle_event(RtviEvent::Ready, now);
+        assert!(parrot.voice.is_some());
+        drop(caller);
+    }
+}
+
 #[test]
 fn it_greets_with_two_notes_unless_it_is_told_not_to() {
     let mut call = Call::with(false, json!({}), BOT_IDLE);

@@ -6,15 +6,15 @@
 //! Refuses, and ends with: text, bytes that are no frame, a message that is too long, a rate that cannot be played.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{Future as _, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::error::{CapacityError, Error, ProtocolError};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::door::{Door, Socket};
 use crate::bot::media::{Audio, Event, Media, MediaError, Output};
-use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST};
+use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
 use crate::proto::frames::{self, BadFrame, Frame};
 use crate::proto::process;
 use crate::proto::process::ahead::{Ahead, BadRate, Step};
@@ -175,6 +175,8 @@ struct Line {
     /// Gone once nothing more can be read: a program that closes waits until it is.
     socket: Option<Box<Socket>>,
     writable: bool,
+    /// Before this is over, nothing is written: a pipeline that connects before it runs would choke on it.
+    settling: Pin<Box<Sleep>>,
 }
 
 impl Line {
@@ -182,6 +184,7 @@ impl Line {
         Line {
             socket: Some(Box::new(socket)),
             writable: true,
+            settling: Box::pin(sleep(PROCESS_SETTLE)),
         }
     }
 
@@ -199,7 +202,8 @@ impl Line {
         let Some(socket) = &mut self.socket else {
             return Poll::Pending;
         };
-        if self.writable && write(socket, backlog, cx).is_err() {
+        let settled = self.settling.is_elapsed() || self.settling.as_mut().poll(cx).is_ready();
+        if self.writable && settled && write(socket, backlog, cx).is_err() {
             // What the program said before it went is still to be read.
             self.writable = false;
         }
@@ -255,7 +259,7 @@ fn take_frame(bytes: Bytes, output: &Output, speech: &Speech, backlog: &mut Back
     match frames::decode(bytes).map_err(Fault::Frame)? {
         Frame::Audio { pcm, rate_hz, channels } => {
             let mut samples = Vec::with_capacity(pcm.len() / 2);
-            frames::samples(process::without_wav_header(&pcm), channels, &mut samples).map_err(Fault::Frame)?;
+            frames::samples(&pcm, channels, &mut samples).map_err(Fault::Frame)?;
             speech.ahead().push_speech(samples, rate_hz).map_err(Fault::Rate)?;
             speech.queued.notify_one();
         }
