@@ -196,7 +196,13 @@ async fn talk(life: &mut Life) -> Option<Outcome> {
             () = &mut timer => life.session.handle_timeout(tasks::now()),
             ended = ended(bot.as_mut()), if outcome.is_none() => {
                 hear_bot(life);
-                life.session.handle_bot_end(ended.reason(), tasks::now());
+                // A bot may see the runner stop before its session does, and end for that reason.
+                let reason = if life.sessions.shutdown().is_set() {
+                    LeaveReason::Shutdown
+                } else {
+                    ended.reason()
+                };
+                life.session.handle_bot_end(reason, tasks::now());
                 outcome = Some(ended);
             }
             () = done(hang_up.as_mut()) => {
