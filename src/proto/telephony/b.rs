@@ -60,14 +60,18 @@ fn heard(start: &Object) -> Result<Format, Refusal> {
     }
 }
 
-/// Logs what the provider has against a message of ours. The text may hold phone numbers, its code and title do not.
+/// Logs what the provider has against a message of ours. The text may hold phone numbers, so may its title.
 pub(super) fn complain(stream_id: &str, complaint: &Complaint, text: &str) {
     let word = |word: Option<&str>| -> String { word.unwrap_or("?").chars().take(TELEPHONY_WORD_CHARS_MAX).collect() };
-    let (code, title) = (word(complaint.code.as_str()), word(complaint.title.as_str()));
+    let code = word(complaint.code.as_str().filter(|code| code.len() <= CODE_CHARS_MAX));
+    let title = word(complaint.title.as_str()).replace(char::is_numeric, "#");
     warn!("the provider of stream {stream_id} reports error {code}, {title}");
     let whole: String = text.chars().take(TELEPHONY_LOGGED_CHARS_MAX).collect();
     debug!("the error: {whole}");
 }
+
+/// Its codes have six digits; what is longer could be somebody's number.
+const CODE_CHARS_MAX: usize = 6;
 
 /// Puts frames in the order of their numbers, as far as that costs no more than a few frames of delay.
 #[derive(Debug, Default)]
