@@ -7,5 +7,8 @@
 
 mod corpus;
 mod device;
+mod hangup;
 mod house;
+mod sockets;
 mod support;
+mod telephony;

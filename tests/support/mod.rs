@@ -1,6 +1,12 @@
-//! What the tests stand on: the real binary on free ports, a strict microcontroller, sound, and a small HTTP client.
+//! What the tests stand on: the real binary on free ports, a strict microcontroller, four telephony providers and their REST
+//! API, clients of WebSockets and of HTTP, and sound.
 
+pub mod client;
 pub mod device;
 pub mod http;
+pub mod provider;
+pub mod rest;
 pub mod runner;
+pub mod socket;
 pub mod sound;
+pub mod sweep;

@@ -19,6 +19,18 @@ use super::http;
 /// How long a test waits for something that must happen, on the slowest and busiest machine it may run on.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How the names of the runner's variables begin.
+const VARIABLES: [&str; 8] = [
+    "RUNNER_",
+    "PIPECAT_",
+    "TELCO_",
+    "TWILIO_",
+    "TELNYX_",
+    "PLIVO_",
+    "VIDEOROOM_",
+    "RUST_LOG",
+];
+
 pub struct TestRunner {
     child: Child,
     pub addr: SocketAddr,
@@ -37,8 +49,14 @@ pub struct Ended {
 impl TestRunner {
     /// Starts the binary and waits until it listens.
     pub fn start(args: &[&str]) -> Self {
+        Self::start_with(args, &[])
+    }
+
+    /// Starts it with variables in its environment.
+    pub fn start_with(args: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = folder();
         let mut child = command(&folder)
+            .envs(variables.iter().copied())
             .args(["--port", "0", "--rtc-port", "0"])
             .args(args)
             .spawn()
@@ -145,6 +163,40 @@ impl TestRunner {
         self.log.lock().expect("no holder panics").join("\n")
     }
 
+    /// Waits for a line of the log with `words` in it, and returns it.
+    pub fn wait_for_log(&self, words: &str) -> String {
+        self.wait_for_logs(words, 1).remove(0)
+    }
+
+    /// Waits for so many lines of the log with `words` in them, and returns all there are.
+    pub fn wait_for_logs(&self, words: &str, count: usize) -> Vec<String> {
+        let start = Instant::now();
+        loop {
+            let log = self.log.lock().expect("no holder panics").clone();
+            let found: Vec<String> = log.into_iter().filter(|line| line.contains(words)).collect();
+            if found.len() >= count {
+                return found;
+            }
+            assert!(
+                start.elapsed() < PATIENCE,
+                "`{words}` was logged {} times, not {count}; log:\n{}",
+                found.len(),
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The memory that it holds, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().nth(1));
+        number
+            .and_then(|kib| kib.parse().ok())
+            .unwrap_or_else(|| panic!("no VmRSS in {status}"))
+    }
+
     /// Sends a signal by its name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         // The shell has `kill` built in; the standard library cannot send signals and some images lack the program.
@@ -177,7 +229,7 @@ fn command(folder: &PathBuf) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_edge-runner"));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("RUNNER_") || text.starts_with("PIPECAT_") || text == "RUST_LOG" {
+        if VARIABLES.iter().any(|prefix| text.starts_with(prefix)) {
             command.env_remove(&name);
         }
     }

@@ -1,0 +1,157 @@
+//! [`Client`]: a plain client of `/ws-client`, which plays what it gets and talks RTVI.
+//!
+//! In: speech at any rate, messages. Out: what the runner sends, each frame held against what such a client can play: 24 kHz
+//! mono, whole samples, whole pieces of 20 ms, JSON in every message. A frame that it could not use fails the test.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use edge_runner::proto::frames::{self, Frame};
+use serde_json::{Value, json};
+
+use super::socket::{Arrived, Habits, Refused, Socket, What, seconds};
+
+/// The rate at which a client plays, whatever a frame says.
+pub const PLAYS_HZ: u32 = 24_000;
+/// 20 ms of it.
+const PIECE: usize = 480;
+
+pub struct Client {
+    pub socket: Socket,
+    /// When it first said something.
+    pub said: Option<Instant>,
+    pub heard: Vec<i16>,
+    /// When each frame of audio came, and its samples.
+    pub chunks: Vec<(Instant, usize)>,
+    pub messages: Vec<Value>,
+    pub interruptions: usize,
+    pub close: Option<(u16, String)>,
+    pub gone: bool,
+}
+
+impl Client {
+    pub fn connect(addr: SocketAddr, target: &str) -> Self {
+        Self::try_connect(addr, target, Habits::default()).unwrap_or_else(|refused| panic!("{target}: {refused:?}"))
+    }
+
+    pub fn try_connect(addr: SocketAddr, target: &str, habits: Habits<'_>) -> Result<Self, Refused> {
+        Ok(Self {
+            socket: Socket::try_connect(addr, target, habits)?,
+            said: None,
+            heard: Vec::new(),
+            chunks: Vec::new(),
+            messages: Vec::new(),
+            interruptions: 0,
+            close: None,
+            gone: false,
+        })
+    }
+
+    /// Says PCM in frames of 16 ms, as the stock client does.
+    pub fn say(&mut self, pcm: &[i16], rate_hz: u32) {
+        self.said.get_or_insert_with(Instant::now);
+        for frame in pcm.chunks((rate_hz * 16 / 1_000) as usize) {
+            self.socket.audio(frame, rate_hz);
+        }
+    }
+
+    /// Sends an RTVI message.
+    pub fn tell(&mut self, kind: &str, id: &str, data: &Value) {
+        let message = json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
+        self.socket.message(&message.to_string());
+    }
+
+    /// Asks the bot for what the data is, under a name of its own, and waits for the answer.
+    pub fn ask(&mut self, id: &str, data: &Value) -> Value {
+        self.tell("client-message", id, &json!({"t": "echo", "d": data}));
+        self.hear_message(&format!("the answer to {id}"), |message| {
+            message["type"] == "server-response" && message["id"] == id
+        })
+    }
+
+    /// Waits for a message, which may have come already.
+    pub fn hear_message(&mut self, wanted: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+        self.hear_until(wanted, |client| client.messages.iter().any(&is_it));
+        let found = self.messages.iter().find(|message| is_it(message));
+        found.cloned().expect("it was just there")
+    }
+
+    /// Waits until `done`, and files everything that comes until then.
+    pub fn hear_until(&mut self, wanted: &str, done: impl Fn(&Self) -> bool) {
+        while !done(self) {
+            assert!(!self.gone, "the session ended with {:?} before {wanted}", self.close);
+            let arrived = self.socket.next(wanted);
+            self.file(arrived);
+        }
+    }
+
+    /// Waits for the end, and returns the runner's close.
+    pub fn end(&mut self) -> Option<(u16, String)> {
+        self.hear_until("the end", |client| client.gone);
+        self.close.clone()
+    }
+
+    fn file(&mut self, arrived: Arrived) {
+        match arrived.what {
+            What::Text(text) => panic!("a client cannot read text: {text}"),
+            What::Binary(bytes) => {
+                assert_eq!(self.close, None, "a message after the close");
+                self.take(arrived.at, frames::decode(bytes).expect("a frame"));
+            }
+            What::Close(code, reason) => self.close = Some((code, reason)),
+            What::Gone(_) => self.gone = true,
+        }
+    }
+
+    fn take(&mut self, at: Instant, frame: Frame) {
+        match frame {
+            Frame::Audio { pcm, rate_hz, channels } => {
+                assert_eq!(
+                    (rate_hz, channels),
+                    (PLAYS_HZ, 1),
+                    "it plays at another speed than this"
+                );
+                let before = self.heard.len();
+                frames::samples(&pcm, channels, &mut self.heard).expect("whole samples");
+                let samples = self.heard.len() - before;
+                assert!(
+                    samples > 0 && samples.is_multiple_of(PIECE),
+                    "a frame of {samples} samples"
+                );
+                self.chunks.push((at, samples));
+            }
+            Frame::Message(text) => {
+                let message = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+                self.messages.push(message);
+            }
+            Frame::Interruption => self.interruptions += 1,
+            other => panic!("a client knows no such frame: {other:?}"),
+        }
+    }
+
+    /// The messages of the runner's voice behind the first so many samples.
+    pub fn heard_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
+        let mut end = 0;
+        self.chunks.iter().filter_map(move |(_, samples)| {
+            let start = end;
+            end += samples;
+            (start >= before).then(|| &self.heard[start..end])
+        })
+    }
+
+    /// Fails if more was sent than could be played by then, beyond the lead and one frame. What is late on its way only looks
+    /// slower, so a slow machine cannot fail this.
+    pub fn assert_paced(&self, lead_s: f64) {
+        let began = self.said.expect("nothing is answered before something is said");
+        let mut sent_s = 0.0;
+        for (n, (at, samples)) in self.chunks.iter().enumerate() {
+            let length_s = *samples as f64 / f64::from(PLAYS_HZ);
+            sent_s += length_s;
+            let ahead_s = sent_s - seconds(began, *at);
+            assert!(
+                ahead_s <= lead_s + length_s,
+                "frame {n} came {ahead_s} s ahead of its playing"
+            );
+        }
+    }
+}

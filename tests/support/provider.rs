@@ -1,0 +1,498 @@
+//! [`Caller`]: a call that a telephony provider brings, line by line from a script or message by message.
+//!
+//! In: what the caller says, as PCM at the rate of the [`Line`], and keys. Out: what the runner says back, each message held
+//! against what this provider takes: its members and no others, its stream, its codec, its chunks. A message that the provider
+//! would not understand fails the test. The messages are those of the providers' public references; the scripts are
+//! `tests/data/telephony`.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use data_encoding::BASE64;
+use edge_runner::proto::audio::g711;
+use serde_json::{Value, json};
+
+use super::socket::{Arrived, Socket, What, seconds};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    A,
+    B,
+    C,
+    D,
+}
+
+pub const ALL: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    Ulaw,
+    Alaw,
+    L16,
+}
+
+/// How the caller's voice comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub codec: Codec,
+    pub rate_hz: u32,
+}
+
+const fn line(codec: Codec, rate_hz: u32) -> Line {
+    Line { codec, rate_hz }
+}
+
+impl Codec {
+    pub fn encode(self, pcm: &[i16]) -> Vec<u8> {
+        match self {
+            Self::Ulaw => pcm.iter().map(|sample| g711::ulaw_encode(*sample)).collect(),
+            Self::Alaw => pcm.iter().map(|sample| g711::alaw_encode(*sample)).collect(),
+            Self::L16 => pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect(),
+        }
+    }
+
+    fn decode(self, bytes: &[u8]) -> Vec<i16> {
+        match self {
+            Self::Ulaw => bytes.iter().map(|byte| g711::ulaw_decode(*byte)).collect(),
+            Self::Alaw => bytes.iter().map(|byte| g711::alaw_decode(*byte)).collect(),
+            Self::L16 => {
+                let (pairs, rest) = bytes.as_chunks::<2>();
+                assert!(rest.is_empty(), "half a sample");
+                pairs.iter().map(|pair| i16::from_le_bytes(*pair)).collect()
+            }
+        }
+    }
+}
+
+impl Provider {
+    /// Its name as the runner says it.
+    pub fn transport(self) -> &'static str {
+        match self {
+            Self::A => "telephony_a",
+            Self::B => "telephony_b",
+            Self::C => "telephony_c",
+            Self::D => "telephony_d",
+        }
+    }
+
+    /// The messages of a recorded call.
+    pub fn script(self) -> impl Iterator<Item = &'static str> {
+        let text = match self {
+            Self::A => include_str!("../data/telephony/a.jsonl"),
+            Self::B => include_str!("../data/telephony/b.jsonl"),
+            Self::C => include_str!("../data/telephony/c.jsonl"),
+            Self::D => include_str!("../data/telephony/d.jsonl"),
+        };
+        text.lines()
+    }
+
+    /// Every line that this provider can bring, the ordinary one first.
+    pub fn lines(self) -> &'static [Line] {
+        const A: &[Line] = &[line(Codec::Ulaw, 8_000)];
+        const B: &[Line] = &[
+            line(Codec::Ulaw, 8_000),
+            line(Codec::Alaw, 8_000),
+            line(Codec::L16, 16_000),
+        ];
+        const C: &[Line] = &[
+            line(Codec::Ulaw, 8_000),
+            line(Codec::L16, 8_000),
+            line(Codec::L16, 16_000),
+        ];
+        const D: &[Line] = &[
+            line(Codec::L16, 8_000),
+            line(Codec::L16, 16_000),
+            line(Codec::L16, 24_000),
+            line(Codec::Ulaw, 8_000),
+        ];
+        match self {
+            Self::A => A,
+            Self::B => B,
+            Self::C => C,
+            Self::D => D,
+        }
+    }
+
+    /// How the runner's voice goes back on this line.
+    pub fn back(self, line: Line) -> Line {
+        match self {
+            Self::A | Self::B | Self::C => NETWORK,
+            Self::D => line,
+        }
+    }
+
+    /// How often the provider sends a message of audio.
+    pub fn frame_ms(self) -> u32 {
+        if self == Self::D { 100 } else { 20 }
+    }
+}
+
+/// What three of the four are sent, whatever they send.
+const NETWORK: Line = line(Codec::Ulaw, 8_000);
+
+/// One message of the runner's voice.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk {
+    pub at: Instant,
+    pub bytes: usize,
+    pub samples: usize,
+}
+
+pub struct Caller {
+    pub provider: Provider,
+    pub line: Line,
+    pub socket: Socket,
+    pub stream_id: String,
+    pub call_id: String,
+    /// When the first of the caller's voice was said.
+    pub said: Option<Instant>,
+    /// What the runner said, and how it was cut.
+    pub heard: Vec<i16>,
+    pub chunks: Vec<Chunk>,
+    /// How many chunks had come when it asked to clear what is not played.
+    pub clears: Vec<usize>,
+    /// The runner's close, and the end of the connection.
+    pub close: Option<(u16, String)>,
+    pub gone: bool,
+    /// Numbers are written the other way: digits where the provider sends text, and text where it sends digits.
+    pub numbers_turned: bool,
+    count: u64,
+    frames: u64,
+}
+
+impl Caller {
+    /// Dials in, and says nothing yet.
+    pub fn connect(addr: SocketAddr, target: &str, provider: Provider, line: Line) -> Self {
+        let tag = match provider {
+            Provider::A => "MZ00000000000000000000000000000001",
+            Provider::B => "7d1a3c52-0b61-4f4e-9f0e-3a8f0c9b2a11",
+            Provider::C => "a1a2a3a4-0000-4000-8000-000000000002",
+            Provider::D => "s-0001",
+        };
+        let call_id = match provider {
+            Provider::A => "CA00000000000000000000000000000001",
+            Provider::B => "v3:abcDEF123-_",
+            Provider::C => "0f0e0d0c-0b0a-4000-8000-000000000001",
+            Provider::D => "c-0001",
+        };
+        Self {
+            provider,
+            line,
+            socket: Socket::connect(addr, target),
+            stream_id: tag.into(),
+            call_id: call_id.into(),
+            said: None,
+            heard: Vec::new(),
+            chunks: Vec::new(),
+            clears: Vec::new(),
+            close: None,
+            gone: false,
+            numbers_turned: false,
+            count: 0,
+            frames: 0,
+        }
+    }
+
+    /// Dials in on `/ws`, and opens the stream as this provider does.
+    pub fn dial(addr: SocketAddr, provider: Provider) -> Self {
+        Self::dial_on(addr, provider, provider.lines()[0])
+    }
+
+    pub fn dial_on(addr: SocketAddr, provider: Provider, line: Line) -> Self {
+        let mut caller = Self::connect(addr, "/ws", provider, line);
+        caller.greet();
+        caller.start();
+        caller
+    }
+
+    /// Dials in for the call of the script, of which nothing is said yet.
+    pub fn scripted(addr: SocketAddr, provider: Provider) -> Self {
+        let mut caller = Self::connect(addr, "/ws", provider, provider.lines()[0]);
+        let start = provider.script().find(|text| text.contains(r#""event":"start""#));
+        let start: Value = serde_json::from_str(start.expect("a call begins")).expect("JSON");
+        let text = |value: &Value| value.as_str().expect("an id").to_owned();
+        let members = &start["start"];
+        (caller.stream_id, caller.call_id) = match provider {
+            Provider::A => (text(&members["streamSid"]), text(&members["callSid"])),
+            Provider::B => (text(&start["stream_id"]), text(&members["call_control_id"])),
+            Provider::C => (text(&members["streamId"]), text(&members["callId"])),
+            Provider::D => (text(&members["stream_sid"]), text(&members["call_sid"])),
+        };
+        caller
+    }
+
+    /// Says what comes before the start; provider c has nothing to say there.
+    pub fn greet(&mut self) {
+        match self.provider {
+            Provider::A => self.send(&json!({"event": "connected", "protocol": "Call", "version": "1.0.0"})),
+            Provider::B => self.send(&json!({"event": "connected", "version": "1.0.0"})),
+            Provider::C => {}
+            Provider::D => self.send(&json!({"event": "connected"})),
+        }
+    }
+
+    /// Says which stream of which call this is.
+    pub fn start(&mut self) {
+        let (stream_id, call_id) = (self.stream_id.clone(), self.call_id.clone());
+        let rate_hz = self.line.rate_hz;
+        let encoding = match (self.provider, self.line.codec) {
+            (Provider::B, Codec::Ulaw) => "PCMU",
+            (Provider::B, Codec::Alaw) => "PCMA",
+            (Provider::B, Codec::L16) => "L16",
+            (_, Codec::Ulaw) => "audio/x-mulaw",
+            (Provider::D, Codec::L16) => "audio/x-raw",
+            (_, Codec::L16) => "audio/x-l16",
+            (_, Codec::Alaw) => unreachable!("provider b alone has it"),
+        };
+        let count = self.next_count();
+        let start = match self.provider {
+            Provider::A => json!({"event": "start", "sequenceNumber": count, "streamSid": stream_id,
+                "start": {"accountSid": "AC00000000000000000000000000000001", "streamSid": stream_id, "callSid": call_id,
+                    "tracks": ["inbound"], "customParameters": {"from_number": FROM, "to_number": TO},
+                    "mediaFormat": {"encoding": encoding, "sampleRate": rate_hz, "channels": 1}}}),
+            Provider::B => json!({"event": "start", "sequence_number": count, "stream_id": stream_id,
+                "start": {"user_id": "1c1d2e3f-0000-4000-8000-000000000001", "call_control_id": call_id,
+                    "call_session_id": "11111111-2222-3333-4444-555555555555", "from": FROM, "to": TO, "tags": [],
+                    "client_state": "c3RhdGU=", "custom_parameters": {"customer": "42"},
+                    "media_format": {"encoding": encoding, "sample_rate": rate_hz, "channels": 1}}}),
+            Provider::C => json!({"event": "start", "sequenceNumber": count,
+                "start": {"callId": call_id, "streamId": stream_id, "accountId": "MAXXXXXXXXXXXXXXXXXX", "tracks": ["inbound"],
+                    "mediaFormat": {"encoding": encoding, "sampleRate": rate_hz}},
+                "extra_headers": format!("from={FROM}")}),
+            Provider::D => json!({"event": "start", "sequence_number": count, "stream_sid": stream_id,
+                "start": {"stream_sid": stream_id, "call_sid": call_id, "account_sid": "acct1", "from": FROM, "to": TO,
+                    "custom_parameters": {"k": "v"},
+                    "media_format": {"encoding": encoding, "sample_rate": rate_hz.to_string(), "bit_rate": "16"}}}),
+        };
+        self.send(&start);
+    }
+
+    /// Says PCM in messages of this provider's length, the last one as short as it is.
+    pub fn say(&mut self, pcm: &[i16]) {
+        self.said.get_or_insert_with(Instant::now);
+        let samples = self.line.rate_hz * self.provider.frame_ms() / 1_000;
+        for frame in pcm.chunks(samples as usize) {
+            let payload = BASE64.encode(&self.line.codec.encode(frame));
+            self.say_payload(&payload);
+        }
+    }
+
+    /// Says one message of audio with this payload, whatever it is.
+    pub fn say_payload(&mut self, payload: &str) {
+        self.frames += 1;
+        let (count, chunk) = (self.next_count(), self.number(self.frames));
+        let timestamp = (self.frames * u64::from(self.provider.frame_ms())).to_string();
+        let stream_id = &self.stream_id;
+        let media = match self.provider {
+            Provider::A => json!({"event": "media", "sequenceNumber": count, "streamSid": stream_id,
+                "media": {"track": "inbound", "chunk": chunk, "timestamp": timestamp, "payload": payload}}),
+            Provider::B => json!({"event": "media", "sequence_number": count, "stream_id": stream_id,
+                "media": {"track": "inbound", "chunk": chunk, "timestamp": timestamp, "payload": payload}}),
+            Provider::C => {
+                json!({"event": "media", "sequenceNumber": count, "streamId": stream_id, "extra_headers": "{}",
+                "media": {"track": "inbound", "chunk": chunk, "timestamp": timestamp, "payload": payload}})
+            }
+            Provider::D => json!({"event": "media", "sequence_number": count, "stream_sid": stream_id,
+                "media": {"chunk": chunk, "timestamp": timestamp, "payload": payload}}),
+        };
+        self.send(&media);
+    }
+
+    pub fn press(&mut self, digit: &str) {
+        let (count, stream_id) = (self.next_count(), &self.stream_id);
+        let dtmf = match self.provider {
+            Provider::A => json!({"event": "dtmf", "sequenceNumber": count, "streamSid": stream_id,
+                "dtmf": {"track": "inbound_track", "digit": digit}}),
+            Provider::B => json!({"event": "dtmf", "sequence_number": count, "stream_id": stream_id,
+                "occurred_at": "2026-11-21T12:00:00.000Z", "dtmf": {"digit": digit}}),
+            Provider::C => {
+                json!({"event": "dtmf", "sequenceNumber": count, "streamId": stream_id, "extra_headers": "{}",
+                "dtmf": {"track": "inbound", "digit": digit, "timestamp": "1795252760000"}})
+            }
+            Provider::D => json!({"event": "dtmf", "sequence_number": count, "stream_sid": stream_id,
+                "dtmf": {"digit": digit, "duration": "100"}}),
+        };
+        self.send(&dtmf);
+    }
+
+    /// Gives a mark back, as if it had been played or cleared.
+    pub fn give_back(&mut self, name: &str) {
+        let (count, stream_id) = (self.next_count(), &self.stream_id);
+        let mark = match self.provider {
+            Provider::A => {
+                json!({"event": "mark", "sequenceNumber": count, "streamSid": stream_id, "mark": {"name": name}})
+            }
+            Provider::B => {
+                json!({"event": "mark", "sequence_number": count, "stream_id": stream_id, "mark": {"name": name}})
+            }
+            Provider::C => json!({"event": "playedStream", "streamId": stream_id, "name": name}),
+            Provider::D => {
+                json!({"event": "mark", "sequence_number": count, "stream_sid": stream_id, "mark": {"name": name}})
+            }
+        };
+        self.send(&mark);
+    }
+
+    /// Says that the caller has hung up.
+    pub fn stop(&mut self) {
+        let (count, stream_id, call_id) = (self.next_count(), &self.stream_id, &self.call_id);
+        let stop = match self.provider {
+            Provider::A => json!({"event": "stop", "sequenceNumber": count, "streamSid": stream_id,
+                "stop": {"accountSid": "AC00000000000000000000000000000001", "callSid": call_id}}),
+            Provider::B => json!({"event": "stop", "sequence_number": count, "stream_id": stream_id,
+                "stop": {"user_id": "1c1d2e3f-0000-4000-8000-000000000001", "call_control_id": call_id}}),
+            Provider::C => json!({"event": "stop", "streamId": stream_id, "reason": "call ended"}),
+            Provider::D => json!({"event": "stop", "sequence_number": count, "stream_sid": stream_id,
+                "stop": {"call_sid": call_id, "account_sid": "acct1", "reason": "callended"}}),
+        };
+        self.send(&stop);
+    }
+
+    pub fn send(&self, message: &Value) {
+        self.socket.text(message.to_string());
+    }
+
+    fn next_count(&mut self) -> Value {
+        self.count += 1;
+        self.number(self.count)
+    }
+
+    /// Provider c writes its numbers as numbers, the others as text.
+    fn number(&self, n: u64) -> Value {
+        if (self.provider == Provider::C) != self.numbers_turned {
+            n.into()
+        } else {
+            n.to_string().into()
+        }
+    }
+
+    /// Waits until `done`, and files everything that comes until then.
+    pub fn hear_until(&mut self, wanted: &str, done: impl Fn(&Self) -> bool) {
+        while !done(self) {
+            assert!(!self.gone, "the call ended with {:?} before {wanted}", self.close);
+            let arrived = self.socket.next(wanted);
+            self.file(arrived);
+        }
+    }
+
+    /// Waits until so many milliseconds of the runner's voice came.
+    pub fn hear_ms(&mut self, ms: u32) {
+        let samples = (self.back().rate_hz * ms / 1_000) as usize;
+        self.hear_until(&format!("{ms} ms of speech"), |caller| caller.heard.len() >= samples);
+    }
+
+    /// Waits for the end, and returns the runner's close.
+    pub fn end(&mut self) -> Option<(u16, String)> {
+        self.hear_until("the end", |caller| caller.gone);
+        self.close.clone()
+    }
+
+    pub fn back(&self) -> Line {
+        self.provider.back(self.line)
+    }
+
+    fn file(&mut self, arrived: Arrived) {
+        match arrived.what {
+            What::Text(text) => {
+                assert_eq!(self.close, None, "a message after the close: {text}");
+                self.read(arrived.at, &text);
+            }
+            What::Binary(bytes) => panic!("provider {:?} takes no binary message: {bytes:?}", self.provider),
+            What::Close(code, reason) => self.close = Some((code, reason)),
+            What::Gone(_) => self.gone = true,
+        }
+    }
+
+    /// Reads a message as strictly as the provider's reference allows.
+    fn read(&mut self, at: Instant, text: &str) {
+        let message: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let stream_id = &self.stream_id;
+        let payload = message["media"]["payload"].as_str().unwrap_or_default();
+        let media = match self.provider {
+            Provider::A => json!({"event": "media", "streamSid": stream_id, "media": {"payload": payload}}),
+            Provider::B => json!({"event": "media", "media": {"payload": payload}}),
+            Provider::C => json!({"event": "playAudio", "streamId": stream_id,
+                "media": {"contentType": "audio/x-mulaw", "sampleRate": 8000, "payload": payload}}),
+            Provider::D => json!({"event": "media", "stream_sid": stream_id, "media": {"payload": payload}}),
+        };
+        let clear = match self.provider {
+            Provider::A => json!({"event": "clear", "streamSid": stream_id}),
+            Provider::B => json!({"event": "clear"}),
+            Provider::C => json!({"event": "clearAudio", "streamId": stream_id}),
+            Provider::D => json!({"event": "clear", "stream_sid": stream_id}),
+        };
+        if message == clear {
+            self.clears.push(self.chunks.len());
+            return;
+        }
+        assert_eq!(message, media, "provider {:?} knows no such message", self.provider);
+        let bytes = BASE64.decode(payload.as_bytes()).expect("base64 with its padding");
+        let pcm = self.back().codec.decode(&bytes);
+        self.chunks.push(Chunk {
+            at,
+            bytes: bytes.len(),
+            samples: pcm.len(),
+        });
+        self.heard.extend(pcm);
+    }
+
+    /// The messages of the runner's voice behind the first so many samples.
+    pub fn heard_from(&self, before: usize) -> impl Iterator<Item = &[i16]> {
+        let mut end = 0;
+        self.chunks.iter().filter_map(move |chunk| {
+            let start = end;
+            end += chunk.samples;
+            (start >= before).then(|| &self.heard[start..end])
+        })
+    }
+
+    /// Fails unless every message was cut as this provider takes it.
+    pub fn assert_cut(&self) {
+        let (last, whole) = self.chunks.split_last().expect("something was said");
+        match self.provider {
+            Provider::A | Provider::B | Provider::C => {
+                // 20 ms, the shortest that provider b takes.
+                assert!(
+                    whole.iter().chain([last]).all(|chunk| chunk.bytes == 160),
+                    "{:?}",
+                    self.chunks
+                );
+            }
+            Provider::D => {
+                let bytes_100_ms = if self.line.codec == Codec::L16 { 2 } else { 1 } * self.line.rate_hz as usize / 10;
+                let least = bytes_100_ms.max(3_200);
+                assert!(
+                    whole.iter().all(|chunk| (least..=100_000).contains(&chunk.bytes)),
+                    "below {least}: {:?}",
+                    self.chunks
+                );
+                assert!(
+                    self.chunks.iter().all(|chunk| chunk.bytes % 320 == 0),
+                    "{:?}",
+                    self.chunks
+                );
+            }
+        }
+    }
+
+    /// Fails if more was sent than the provider would have played by then, beyond the lead and one chunk. It cannot fail for a
+    /// slow machine: what is late on its way only looks slower.
+    pub fn assert_paced(&self, lead_s: f64) {
+        let began = self.said.expect("nothing is answered before something is said");
+        let rate_hz = f64::from(self.back().rate_hz);
+        let mut sent_s = 0.0;
+        for (n, chunk) in self.chunks.iter().enumerate() {
+            let length_s = chunk.samples as f64 / rate_hz;
+            sent_s += length_s;
+            let ahead_s = sent_s - seconds(began, chunk.at);
+            assert!(
+                ahead_s <= lead_s + length_s,
+                "chunk {n} came {ahead_s} s ahead of its playing"
+            );
+        }
+    }
+}
+
+/// The caller's number and the one that was called.
+pub const FROM: &str = "+15550001111";
+pub const TO: &str = "+15550002222";

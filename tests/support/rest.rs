@@ -1,0 +1,124 @@
+//! [`Rest`]: a provider's REST API on a free port of this machine, which notes what it is asked and answers by a script.
+//!
+//! In: the answers, each a status and a JSON body; the last one is given to all further requests. Out: the requests as they
+//! came. One request per connection, as the runner makes them. Standard library only, so that it shares no fault with the
+//! runner's client.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::runner::PATIENCE;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    pub method: String,
+    pub target: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(n, _)| n == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+pub struct Rest {
+    addr: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Rest {
+    pub fn start(answers: &[(u16, &str)]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let rest = Self {
+            addr: listener.local_addr().expect("it is bound"),
+            asked: Arc::default(),
+            over: Arc::default(),
+        };
+        let answers: Vec<(u16, String)> = answers
+            .iter()
+            .map(|(status, body)| (*status, (*body).to_owned()))
+            .collect();
+        let (asked, over) = (rest.asked.clone(), rest.over.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Some(request) = read(&stream) {
+                    // Noted before it is answered: whoever sees what the answer does can see the request.
+                    let count = {
+                        let mut asked = asked.lock().expect("no holder panics");
+                        asked.push(request);
+                        asked.len()
+                    };
+                    let (status, body) = &answers[count.min(answers.len()) - 1];
+                    let _ = answer(&stream, *status, body);
+                }
+            }
+        });
+        rest
+    }
+
+    /// The base that the runner is to be given.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// What was asked up to now.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().expect("no holder panics").clone()
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        // Wakes the listener for the last time.
+        let _ = TcpStream::connect(self.addr);
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<Asked> {
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let mut lines = BufReader::new(stream);
+    let mut line = || {
+        let mut text = String::new();
+        lines.read_line(&mut text).ok().map(|_| text.trim_end().to_owned())
+    };
+    let first = line()?;
+    let mut words = first.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = Vec::new();
+    loop {
+        let text = line()?;
+        let Some((name, value)) = text.split_once(':') else {
+            break;
+        };
+        headers.push((name.to_lowercase(), value.trim().to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let mut body = vec![0; length.map_or(Ok(0), |(_, length)| length.parse()).ok()?];
+    lines.read_exact(&mut body).ok()?;
+    Some(Asked {
+        method,
+        target,
+        headers,
+        body: String::from_utf8(body).ok()?,
+    })
+}
+
+fn answer(mut stream: &TcpStream, status: u16, body: &str) -> std::io::Result<()> {
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status} Scripted\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
