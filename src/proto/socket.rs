@@ -337,12 +337,15 @@ impl Session {
     }
 
     fn mark_returned(&mut self, name: String) {
-        // One that was cleared has been told already.
-        if let Some(at) = self.cleared.iter().position(|cleared| *cleared == name) {
+        let awaited = self.marks.iter().position(|mark| *mark == name);
+        let cleared = self.cleared.iter().position(|cleared| *cleared == name);
+        // One that was cleared has been told already. Where it may never come back, one of that name that is under way does.
+        let cleared_first = awaited.is_none() || self.telephone().is_some_and(Call::returns_cleared);
+        if let Some(at) = cleared.filter(|_| cleared_first) {
             self.cleared.remove(at);
             return;
         }
-        if let Some(at) = self.marks.iter().position(|mark| *mark == name) {
+        if let Some(at) = awaited {
             self.marks.remove(at);
         }
         self.events.push_back(Event::Mark { name, played: true });

@@ -127,6 +127,11 @@ impl Call {
         text
     }
 
+    /// Tells whether the provider promises to give back the marks that a clear overtakes, before any later one.
+    pub fn returns_cleared(&self) -> bool {
+        matches!(self.provider, Provider::A | Provider::B)
+    }
+
     /// Returns the message that drops what was sent and is not played yet.
     pub fn clear(&self) -> String {
         let stream_id = message::quoted(&self.stream_id);

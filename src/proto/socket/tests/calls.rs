@@ -192,6 +192,26 @@ fn an_interruption_clears_the_provider() {
     assert!(rig.events.contains(&told("said", true)));
 }
 
+/// Provider c promises nothing of marks that it clears: one of the same name that follows must not be taken for them.
+#[test]
+fn a_cleared_mark_that_never_comes_back_hides_no_other() {
+    let mut rig = Rig::new(Session::call);
+    rig.json(
+        json!({"event": "start", "sequenceNumber": 1, "start": {"callId": "c1", "streamId": "s1",
+        "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000}}}),
+    );
+    rig.with(|session, _| session.handle_mark("end".into()));
+    rig.with(|session, _| session.handle_interruption());
+    rig.json(json!({"event": "clearedAudio", "sequenceNumber": 0, "streamId": "s1"}));
+    assert!(rig.events.contains(&told("end", false)));
+    rig.with(|session, _| session.handle_mark("end".into()));
+    rig.json(json!({"event": "playedStream", "streamId": "s1", "name": "end"}));
+    assert!(rig.events.contains(&told("end", true)));
+    let told = rig.events.len();
+    rig.json(json!({"event": "playedStream", "streamId": "s1", "name": "end"}));
+    assert_eq!(rig.events.len(), told, "the one that was cleared, after all");
+}
+
 /// A provider gets JSON objects as the bot wrote them, and nothing of the talk with a screen.
 #[test]
 fn only_what_a_provider_can_read_is_sent() {
