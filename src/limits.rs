@@ -246,10 +246,12 @@ pub const RATE_CHANGES_MAX: u32 = 16;
 /// Bytes that the system may hold of what a socket was sent: its own choice, 4 MiB, is minutes of speech before a caller that
 /// stopped reading is noticed.
 pub const SOCKET_SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// Hang-ups that wait for their provider beside the live sessions; beyond it they keep their session's place.
+pub const HANG_UPS_MAX: usize = 32;
 /// How long the hang-up of a call may go on once its socket is gone and the runner is stopping; then the log tells.
 pub const HANG_UP_AT_SHUTDOWN: Duration = Duration::from_millis(500);
-/// Bytes that wait in a socket's buffer for the network: four of the longest messages.
-pub const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
+/// Bytes that wait in a socket's buffer for the network: four of the longest messages, and what they are wrapped in.
+pub const SOCKET_BUFFER_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX + 4 * 1024;
 
 // ---- SDP
 

@@ -46,6 +46,8 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
             if verbosity < 3 {
                 // It calls every caller's ordinary goodbye an error.
                 builder.filter_module("sctp_proto", LevelFilter::Off);
+                // It repeats every message of a call.
+                builder.filter_module("tungstenite", LevelFilter::Warn);
             }
         }
     }

@@ -527,8 +527,10 @@ fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
 
 fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: SocketAddr) {
     let (method, path, status) = (&head.method, route::for_log(head.uri.path()), refusal.status().as_u16());
-    if let Refusal::Signature(wrong) = refusal {
-        warn!("{status} {method} {path}: webhook refused: {wrong}");
+    if let Refusal::Signature(wrong) = refusal
+        && lock(&app.log_budget).take(Instant::now())
+    {
+        warn!("{status} {method} {path}: {wrong}");
     }
     if let Refusal::Invalid { invalid, body } = refusal
         && lock(&app.log_budget).take(Instant::now())

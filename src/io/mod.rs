@@ -100,7 +100,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     };
     let common = Arc::new(Common::new());
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
-    let engine = WebRtc::new(sessions, common.clone(), port);
+    let engine = WebRtc::new(sessions.clone(), common.clone(), port);
     let app = Arc::new(App::new(config, engine));
     let mut server = tokio::spawn(server::serve(listeners, app, shutdown));
     announce(&listening);
@@ -112,6 +112,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     stop.set();
     let ended = async {
         live.empty().await;
+        sessions.hang_ups().empty().await;
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
     };

@@ -12,7 +12,7 @@ use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::Config;
 use crate::io::tasks::{Live, Place};
-use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN};
+use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging;
 use crate::proto::session::LeaveReason;
 
@@ -32,6 +32,7 @@ struct Inner {
     config: Arc<Config>,
     bot: Bot,
     live: Live,
+    hang_ups: Live,
     shutdown: Shutdown,
 }
 
@@ -41,6 +42,7 @@ impl Sessions {
             config,
             bot,
             live,
+            hang_ups: Live::new(HANG_UPS_MAX),
             shutdown,
         }))
     }
@@ -61,6 +63,11 @@ impl Sessions {
     /// Takes a place for a session to be; `None` when all are held.
     pub fn enter(&self) -> Option<Place> {
         self.0.live.enter()
+    }
+
+    /// Returns the hang-ups that outlive their sessions.
+    pub fn hang_ups(&self) -> &Live {
+        &self.0.hang_ups
     }
 
     /// Starts the bot of a session.

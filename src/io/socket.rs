@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use crate::bot::media::{self, Link};
-use crate::bot::{self, Kind, WebSocketArguments, WebSocketConnection};
+use crate::bot::{self, Kind, Shutdown, WebSocketArguments, WebSocketConnection};
 use crate::config::Transport;
 use crate::io::rest;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
@@ -66,6 +66,9 @@ pub fn config() -> WebSocketConfig {
         .max_frame_size(Some(MESSAGE_BYTES_MAX))
 }
 
+/// A hang-up on its way.
+type HangUp = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Everything that one session owns.
 struct Life {
     session: Box<Session>,
@@ -78,7 +81,7 @@ struct Life {
     link: Option<Link>,
     bot: Option<BotTask>,
     /// The provider's answer to a hang-up is awaited.
-    hang_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    hang_up: Option<HangUp>,
     /// The socket took all that it was given.
     writable: bool,
     /// The socket's messages can be read; after an error they cannot.
@@ -129,42 +132,47 @@ async fn run(socket: WebSocketStream<TcpStream>, sessions: Sessions, family: Fam
     let dropped = link.as_ref().map(Link::dropped).unwrap_or_default();
     // The bot learns of the end by the link.
     drop(link);
-    let mut stopping = sessions.shutdown().clone();
-    let hung_up = async {
-        let Some(hang_up) = hang_up else { return };
-        tokio::select! {
-            () = hang_up => {}
-            () = async {
-                stopping.wait().await;
-                sleep(HANG_UP_AT_SHUTDOWN).await;
-            } => log::warn!("the call was perhaps not hung up: the runner stops, and its provider has not answered"),
-        }
-    };
-    let bot_ended = async {
-        match (outcome, bot) {
+    // A provider that does not answer keeps no caller out, unless many of them do not answer.
+    let aside = hang_up.as_ref().and_then(|_| sessions.hang_ups().enter());
+    let ended = async {
+        let outcome = match (outcome, bot) {
             (Some(outcome), _) => Some(outcome),
             (None, Some(bot)) => Some(bot.finish(sessions.shutdown()).await),
             (None, None) => None,
+        };
+        let seconds = (tasks::now() - began).as_secs_f64();
+        match outcome {
+            Some(outcome) => {
+                let counts = format!(
+                    "{seconds:.1} s, {}, {frames_in} frames to the bot, {} dropped",
+                    session.tally(),
+                    dropped.frames_in
+                );
+                outcome.log(reason.unwrap_or(LeaveReason::Failed), &counts);
+            }
+            None => match session.refused() {
+                Some(why) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
+                None => log::info!("no session on {path}: the connection ended after {seconds:.1} s"),
+            },
         }
+        drop((start, lease));
+        // Whoever waits for the last place finds nothing left.
+        aside.is_none().then_some(place)
     };
-    let ((), outcome) = tokio::join!(hung_up, bot_ended);
-    let seconds = (tasks::now() - began).as_secs_f64();
-    match outcome {
-        Some(outcome) => {
-            let counts = format!(
-                "{seconds:.1} s, {}, {frames_in} frames to the bot, {} dropped",
-                session.tally(),
-                dropped.frames_in
-            );
-            outcome.log(reason.unwrap_or(LeaveReason::Failed), &counts);
-        }
-        None => match session.refused() {
-            Some(why) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
-            None => log::info!("no session on {path}: the connection ended after {seconds:.1} s"),
-        },
+    let ((), _place) = tokio::join!(hung_up(hang_up, sessions.shutdown()), ended);
+}
+
+/// Waits for the hang-up, if there is one, and at the runner's end not for long.
+async fn hung_up(hang_up: Option<HangUp>, shutdown: &Shutdown) {
+    let Some(hang_up) = hang_up else { return };
+    let mut stopping = shutdown.clone();
+    tokio::select! {
+        () = hang_up => {}
+        () = async {
+            stopping.wait().await;
+            sleep(HANG_UP_AT_SHUTDOWN).await;
+        } => log::warn!("the call was perhaps not hung up: the runner stops, and its provider has not answered"),
     }
-    // Whoever waits for the last place finds nothing left.
-    drop((start, lease, place));
 }
 
 /// The loop. Returns how the bot ended, if it did before the session.
@@ -270,7 +278,7 @@ async fn ended(bot: Option<&mut BotTask>) -> Outcome {
     }
 }
 
-async fn done(hang_up: Option<&mut Pin<Box<dyn Future<Output = ()> + Send>>>) {
+async fn done(hang_up: Option<&mut HangUp>) {
     match hang_up {
         Some(hang_up) => hang_up.await,
         None => std::future::pending().await,

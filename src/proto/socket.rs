@@ -19,8 +19,8 @@ use serde_json::Value;
 
 use crate::limits::{
     CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, EARLY_MESSAGE_BYTES_MAX, FINISH_WITHIN, HANDSHAKE_MESSAGES_MAX,
-    HANDSHAKE_WITHIN, HANG_UP_BEFORE_CLOSE, MARKS_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ,
-    SOCKET_CLOSE_WITHIN, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
+    HANDSHAKE_WITHIN, HANG_UP_BEFORE_CLOSE, MARKS_MAX, MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
+    RATES_HZ, SOCKET_CLOSE_WITHIN, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
 use crate::proto::audio::cadence::{self, Cut};
 use crate::proto::frames::{self, Frame};
@@ -356,16 +356,11 @@ impl Session {
             Err(_) => self.end(LeaveReason::Protocol, 1003, "no protobuf frame", now),
             Ok(Frame::Audio { pcm, rate_hz, channels }) => {
                 self.pcm.clear();
-                let taken = RATES_HZ.contains(&rate_hz)
-                    && frames::samples(&pcm, channels, &mut self.pcm).is_ok()
-                    && self.ear.hear(&self.pcm, rate_hz);
-                if !taken {
-                    self.end(
-                        LeaveReason::Protocol,
-                        1003,
-                        "audio is 16-bit PCM at 8000 to 48000 Hz",
-                        now,
-                    );
+                if !RATES_HZ.contains(&rate_hz) || frames::samples(&pcm, channels, &mut self.pcm).is_err() {
+                    let due = "audio is 16-bit PCM at 8000 to 48000 Hz";
+                    self.end(LeaveReason::Protocol, 1003, due, now);
+                } else if !self.ear.hear(&self.pcm, rate_hz) {
+                    self.end(LeaveReason::Protocol, 1008, "the rate changed too often", now);
                 }
             }
             Ok(Frame::Message(text)) => self.events.push_back(Event::Message(text)),
@@ -379,6 +374,10 @@ impl Session {
             // Behind a close nothing may be sent, and what is tried would cut its handshake short.
             return;
         }
+        if text.len() > MESSAGE_BYTES_MAX {
+            self.drop_message("it is longer than a client takes");
+            return;
+        }
         let message = match self.wire {
             Wire::Client => Message::Binary(frames::message(&text)),
             Wire::Call(_) => match serde_json::from_str::<Value>(&text) {
@@ -386,17 +385,18 @@ impl Session {
                     Message::Text(text)
                 }
                 Ok(Value::Object(_)) => return,
-                _ => {
-                    self.dropped += 1;
-                    // Ever more rarely: a bot can send any number.
-                    if self.dropped.is_power_of_two() {
-                        log::warn!("message dropped: a telephony provider takes JSON objects alone");
-                    }
-                    return;
-                }
+                _ => return self.drop_message("a telephony provider takes JSON objects alone"),
             },
         };
         self.send(message);
+    }
+
+    /// Counts a message that the peer cannot take. The log hears of it ever more rarely: a bot can send any number.
+    fn drop_message(&mut self, why: &str) {
+        self.dropped += 1;
+        if self.dropped.is_power_of_two() {
+            log::warn!("message dropped: {why}");
+        }
     }
 
     /// Drops all speech that has not been played, as far as the far end can.

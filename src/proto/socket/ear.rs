@@ -21,7 +21,7 @@ pub struct Ear {
     /// Speech at the bot's rate, of which the first `taken` samples were handed out.
     pcm: Vec<i16>,
     taken: usize,
-    samples: u64,
+    heard: Duration,
 }
 
 impl Ear {
@@ -50,7 +50,7 @@ impl Ear {
             self.wire_hz = wire_hz;
             self.resampler = self.rate_hz.and_then(|rate_hz| resampler(wire_hz, rate_hz));
         }
-        self.samples += pcm.len() as u64;
+        self.heard += Duration::from_secs(pcm.len() as u64) / wire_hz;
         if self.rate_hz.is_some() {
             self.convert(pcm);
         } else {
@@ -88,7 +88,7 @@ impl Ear {
 
     /// Returns how much the caller sent.
     pub fn heard(&self) -> Duration {
-        Duration::from_secs(self.samples) / self.wire_hz.max(1)
+        self.heard
     }
 }
 

@@ -94,6 +94,16 @@ fn an_interruption_drops_what_has_not_left() {
     assert_eq!(rig.events.last(), Some(&Event::SpeechStopped));
 }
 
+/// At the cap a message of the bot leaves, and one byte past it does not.
+#[test]
+fn a_message_has_a_longest_length() {
+    let mut rig = Rig::client();
+    rig.with(|session, _| session.handle_message("m".repeat(MESSAGE_BYTES_MAX)));
+    assert_eq!(frames_sent(&rig).len(), 1);
+    rig.with(|session, _| session.handle_message("m".repeat(MESSAGE_BYTES_MAX + 1)));
+    assert_eq!((frames_sent(&rig).len(), rig.session.tally().messages_dropped), (1, 1));
+}
+
 /// A client says nothing of what it played, so a mark is passed when the speech before it has left.
 #[test]
 fn marks_come_back_when_their_speech_has_left() {
