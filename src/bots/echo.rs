@@ -13,11 +13,13 @@ use crate::rtvi::{Rtvi, RtviEvent};
 pub async fn echo(mut args: RunnerArguments) -> Result<(), BotError> {
     let audio = Audio::at(args.line_rate_hz().unwrap_or(16_000));
     let mut talk = Rtvi::open(&mut args, audio)?;
+    let output = talk.output().clone();
     while let Some(event) = talk.recv().await {
         match event {
             RtviEvent::Audio(frame) => {
-                // When the session is over, the next event says so.
-                let _ = talk.send_audio(&frame).await;
+                // What comes meanwhile waits where it came in, so that a burst is echoed whole. When the session is over, the
+                // next event says so.
+                let _ = output.send_audio(&frame).await;
             }
             RtviEvent::Message(asked) => talk.respond(&asked, &asked.d),
             RtviEvent::Text { content, .. } => talk.show(&content),

@@ -240,9 +240,9 @@ fn received(line: &str) -> Option<u64> {
 /// Live telephone calls with speech in both directions, provider a's messages, the echo bot in between.
 ///
 /// Lost is what did not come back. The way through is from a message sent to its echo received. Late is how far behind its
-/// deadline a message leaves when the runner paces: each call is sent a second of speech at once, of which the first eleven
-/// messages may leave at once and each further one 20 ms after the one before. Both hold the trips over loopback and the
-/// wake-ups of this process, which serves all callers with one thread.
+/// deadline a message leaves when the runner paces: each call is sent four seconds of speech at once, of which the first
+/// eleven messages may leave at once and each further one 20 ms after the one before; counted is what leaves while all calls
+/// are paced. Both hold the trips over loopback and the wake-ups of this process, which serves all callers with one thread.
 pub fn calls(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let runtime = runtime()?;
@@ -304,14 +304,18 @@ async fn talk_all(phones: &mut Vec<Phone>, messages: u32) -> Result<Vec<Talk>> {
     Ok(talks)
 }
 
-/// Sends every phone a second of speech at once, and returns how late the paced part of each echo was.
+/// Sends every phone four seconds of speech at once, one phone after the other, and returns how late the paced part of each
+/// echo was, from the moment when all have begun.
 async fn burst_all(phones: &mut Vec<Phone>) -> Result<Vec<Duration>> {
     const UNPACED: usize = 11;
-    let mut tasks = JoinSet::new();
+    let (mut tasks, begin) = (JoinSet::new(), Instant::now());
+    // Not a divisor of 20 ms, so that the calls do not share a phase.
+    let step = Duration::from_micros(10_700);
+    let all_begun = begin + step * phones.len() as u32 + phone::PTIME * 10;
     for (at, mut phone) in phones.drain(..).enumerate() {
         tasks.spawn(async move {
-            tokio::time::sleep(phone::PTIME * at as u32 / 7).await;
-            let heard = phone.burst(50).await?;
+            tokio::time::sleep_until((begin + step * at as u32).into()).await;
+            let heard = phone.burst(200).await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>((phone, heard))
         });
     }
@@ -320,7 +324,11 @@ async fn burst_all(phones: &mut Vec<Phone>) -> Result<Vec<Duration>> {
         let (phone, heard) = done??;
         phones.push(phone);
         let Some(first) = heard.first() else { continue };
-        let paced = heard.iter().enumerate().skip(UNPACED);
+        let paced = heard
+            .iter()
+            .enumerate()
+            .skip(UNPACED)
+            .filter(|(_, at)| **at > all_begun);
         late.extend(paced.map(|(nth, at)| {
             let due = *first + phone::PTIME * (nth - UNPACED + 1) as u32;
             at.saturating_duration_since(due)
