@@ -225,16 +225,16 @@ fn a_provider_that_stumbles_is_asked_again_and_one_that_knows_no_such_call_is_no
             });
         }
     });
-    for (rest, wanted) in [(&stumbles, 9), (&over, 3), (&refuses, 3)] {
-        assert_eq!(rest.asked().len(), wanted, "{:#?}", rest.asked());
-    }
-    over.assert_each_asked_once();
-    refuses.assert_each_asked_once();
     let [first, second, third] = &runners;
     first.wait_for_logs("the call was hung up", 3);
     second.wait_for_logs("the provider knows of no such call", 3);
     let warnings = third.wait_for_logs("the call was not hung up: status 401", 3);
     assert!(warnings.iter().all(|line| line.contains(" WARN ")), "{warnings:#?}");
+    for (rest, wanted) in [(&stumbles, 9), (&over, 3), (&refuses, 3)] {
+        assert_eq!(rest.asked().len(), wanted, "{:#?}", rest.asked());
+    }
+    over.assert_each_asked_once();
+    refuses.assert_each_asked_once();
     runners.into_iter().for_each(stop);
 }
 
@@ -305,6 +305,7 @@ fn neither_secrets_nor_numbers_reach_the_log() {
         assert_eq!(again.err().map(|refused| refused.status), Some(403));
         tokens.push(token);
     }
+    runner.wait_for_logs("the call was not hung up", 3);
     runner.wait_for_logs("session ended: ", ALL.len());
     let log = runner.log();
     assert_eq!(apis.asked().len(), 3, "{log}");

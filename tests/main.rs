@@ -1,4 +1,5 @@
-//! The one test binary: each module is named for a behaviour and meets the runner as its peers do, over HTTP and UDP.
+//! The one test binary: each module is named for a behaviour and meets the runner as its peers do, over HTTP,
+//! WebSockets and UDP.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -9,6 +10,7 @@ mod corpus;
 mod device;
 mod hangup;
 mod house;
+mod processes;
 mod sockets;
 mod support;
 mod telephony;

@@ -1,9 +1,10 @@
 //! What the tests stand on: the real binary on free ports, a strict microcontroller, four telephony providers and their REST
-//! API, clients of WebSockets and of HTTP, and sound.
+//! API, clients of WebSockets and of HTTP, a bot that is a program, and sound.
 
 pub mod client;
 pub mod device;
 pub mod http;
+pub mod program;
 pub mod provider;
 pub mod rest;
 pub mod runner;

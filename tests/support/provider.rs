@@ -2,16 +2,19 @@
 //!
 //! In: what the caller says, as PCM at the rate of the [`Line`], and keys. Out: what the runner says back, each message held
 //! against what this provider takes: its members and no others, its stream, its codec, its chunks. A message that the provider
-//! would not understand fails the test. The messages are those of the providers' public references; the scripts are
-//! `tests/data/telephony`.
+//! would not understand fails the test. What it is sent it plays: a mark comes back once all before it was played, or at once
+//! when that is cleared. The messages are those of the providers' public references; the scripts are `tests/data/telephony`.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use edge_runner::proto::audio::g711;
 use serde_json::{Value, json};
 
+use super::runner::PATIENCE;
 use super::socket::{Arrived, Socket, What, seconds};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,20 @@ pub struct Line {
 
 const fn line(codec: Codec, rate_hz: u32) -> Line {
     Line { codec, rate_hz }
+}
+
+/// Does the same with every provider, all at the same time.
+pub fn each_at_once(work: impl Fn(Provider) + Sync) {
+    thread::scope(|scope| {
+        let workers = ALL.map(|provider| {
+            let work = &work;
+            scope.spawn(move || work(provider))
+        });
+        // The first one that failed is the one that is told of.
+        for worker in workers {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
 }
 
 impl Codec {
@@ -151,6 +168,11 @@ pub struct Caller {
     pub chunks: Vec<Chunk>,
     /// How many chunks had come when it asked to clear what is not played.
     pub clears: Vec<usize>,
+    /// The marks that it set, and when each was given back.
+    pub marks: Vec<String>,
+    pub given_back: Vec<Instant>,
+    /// Messages of its bot to the provider itself; a caller that expects none fails at one.
+    pub others: Option<Vec<Value>>,
     /// The runner's close, and the end of the connection.
     pub close: Option<(u16, String)>,
     pub gone: bool,
@@ -158,6 +180,9 @@ pub struct Caller {
     pub numbers_turned: bool,
     count: u64,
     frames: u64,
+    /// When all that was sent is played, and the marks that wait, each for its time.
+    played: Option<Instant>,
+    waiting: VecDeque<(Instant, String)>,
 }
 
 impl Caller {
@@ -185,11 +210,16 @@ impl Caller {
             heard: Vec::new(),
             chunks: Vec::new(),
             clears: Vec::new(),
+            marks: Vec::new(),
+            given_back: Vec::new(),
+            others: None,
             close: None,
             gone: false,
             numbers_turned: false,
             count: 0,
             frames: 0,
+            played: None,
+            waiting: VecDeque::new(),
         }
     }
 
@@ -315,8 +345,9 @@ impl Caller {
         self.send(&dtmf);
     }
 
-    /// Gives a mark back, as if it had been played or cleared.
+    /// Gives a mark back: what stood before it was played, or cleared.
     pub fn give_back(&mut self, name: &str) {
+        self.given_back.push(Instant::now());
         let (count, stream_id) = (self.next_count(), &self.stream_id);
         let mark = match self.provider {
             Provider::A => {
@@ -366,13 +397,30 @@ impl Caller {
         }
     }
 
-    /// Waits until `done`, and files everything that comes until then.
+    /// Waits until `done`, and files everything that comes until then; plays meanwhile.
     pub fn hear_until(&mut self, wanted: &str, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             assert!(!self.gone, "the call ended with {:?} before {wanted}", self.close);
-            let arrived = self.socket.next(wanted);
-            self.file(arrived);
+            self.hear_within(PATIENCE, wanted)
+                .unwrap_or_else(|| panic!("waited in vain for {wanted}"));
         }
+    }
+
+    /// Files what comes next, or gives a mark back; nothing when neither happens in this time.
+    pub fn hear_within(&mut self, time: Duration, wanted: &str) -> Option<()> {
+        let due = self
+            .waiting
+            .front()
+            .map(|(due, _)| due.saturating_duration_since(Instant::now()));
+        let first = due.filter(|due| *due < time);
+        if let Some(arrived) = self.socket.next_within(first.unwrap_or(time), wanted) {
+            self.file(arrived);
+        } else {
+            first?;
+            let (_, name) = self.waiting.pop_front()?;
+            self.give_back(&name);
+        }
+        Some(())
     }
 
     /// Waits until so many milliseconds of the runner's voice came.
@@ -421,8 +469,33 @@ impl Caller {
             Provider::C => json!({"event": "clearAudio", "streamId": stream_id}),
             Provider::D => json!({"event": "clear", "stream_sid": stream_id}),
         };
+        let name = message["mark"]["name"]
+            .as_str()
+            .or(message["name"].as_str())
+            .unwrap_or_default();
+        let mark = match self.provider {
+            Provider::A => json!({"event": "mark", "streamSid": stream_id, "mark": {"name": name}}),
+            Provider::B => json!({"event": "mark", "mark": {"name": name}}),
+            Provider::C => json!({"event": "checkpoint", "streamId": stream_id, "name": name}),
+            Provider::D => json!({"event": "mark", "stream_sid": stream_id, "mark": {"name": name}}),
+        };
         if message == clear {
             self.clears.push(self.chunks.len());
+            self.played = None;
+            for (_, name) in std::mem::take(&mut self.waiting) {
+                self.give_back(&name);
+            }
+            return;
+        }
+        if message == mark {
+            self.marks.push(name.to_owned());
+            self.waiting.push_back((self.played.unwrap_or(at), name.to_owned()));
+            return;
+        }
+        if message != media
+            && let Some(others) = &mut self.others
+        {
+            others.push(message);
             return;
         }
         assert_eq!(message, media, "provider {:?} knows no such message", self.provider);
@@ -433,6 +506,8 @@ impl Caller {
             bytes: bytes.len(),
             samples: pcm.len(),
         });
+        let length = Duration::from_secs(pcm.len() as u64) / self.back().rate_hz;
+        self.played = Some(self.played.map_or(at, |played| played.max(at)) + length);
         self.heard.extend(pcm);
     }
 

@@ -158,6 +158,11 @@ impl TestRunner {
         }
     }
 
+    /// A file in the folder that it was started in.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     /// Everything it wrote to standard error.
     pub fn log(&self) -> String {
         self.log.lock().expect("no holder panics").join("\n")
@@ -187,14 +192,14 @@ impl TestRunner {
         }
     }
 
-    /// The memory that it holds, in KiB.
-    pub fn resident_kib(&self) -> u64 {
+    /// The most memory that it ever held, in KiB.
+    pub fn peak_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
         let number = line.and_then(|line| line.split_whitespace().nth(1));
         number
             .and_then(|kib| kib.parse().ok())
-            .unwrap_or_else(|| panic!("no VmRSS in {status}"))
+            .unwrap_or_else(|| panic!("no VmHWM in {status}"))
     }
 
     /// Sends a signal by its name, such as `TERM`.

@@ -138,9 +138,15 @@ impl Socket {
 
     /// Waits for what comes next; `wanted` is for the words of a failure.
     pub fn next(&mut self, wanted: &str) -> Arrived {
-        match self.inbox.recv_timeout(PATIENCE) {
-            Ok(arrived) => arrived,
-            Err(RecvTimeoutError::Timeout) => panic!("waited in vain for {wanted}"),
+        self.next_within(PATIENCE, wanted)
+            .unwrap_or_else(|| panic!("waited in vain for {wanted}"))
+    }
+
+    /// Waits for what comes next, no longer than this.
+    pub fn next_within(&mut self, time: Duration, wanted: &str) -> Option<Arrived> {
+        match self.inbox.recv_timeout(time) {
+            Ok(arrived) => Some(arrived),
+            Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => panic!("nothing follows the end: {wanted}"),
         }
     }

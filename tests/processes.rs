@@ -1,0 +1,558 @@
+//! Bots that are programs, against the real binary: what they are told, what they hear and say, and every way in which they and
+//! their sessions end.
+//!
+//! Most of these bots are a shell that stays while the test itself speaks on their media; one is this test binary.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+use edge_runner::limits::PROCESS_MESSAGE_BYTES_MAX;
+use edge_runner::proto::frames::{self, Frame};
+use serde_json::{Value, json};
+
+use crate::support::client::{Client, PLAYS_HZ};
+use crate::support::device::{Device, Options};
+use crate::support::http;
+use crate::support::program::{HEARS_HZ, Program, STAYS, Started, wait_for_end};
+use crate::support::provider::{Caller, FROM, Provider, TO, each_at_once};
+use crate::support::rest::Rest;
+use crate::support::runner::TestRunner;
+use crate::support::socket::{Habits, Socket, What};
+use crate::support::sound::Speech;
+use crate::support::sweep::Sweep;
+
+/// A runner whose bot is this script.
+fn shell(script: &str) -> TestRunner {
+    TestRunner::start(&["--", "/bin/sh", "-c", script])
+}
+
+/// The process that serves the call of this provider.
+fn of_call(runner: &TestRunner, provider: Provider) -> Started {
+    Started::of(runner, |arguments| arguments["transport_type"] == provider.transport())
+}
+
+/// A plain client and its program.
+fn talk(runner: &TestRunner) -> (Client, Program) {
+    let client = Client::connect(runner.addr, "/ws-client");
+    let program = Started::of(runner, |_| true).speak();
+    (client, program)
+}
+
+/// R-016 to R-024: `RUNNER_ARGUMENTS` of a call, whole, for every provider.
+#[test]
+fn a_program_finds_the_call_in_its_arguments() {
+    let runner = &shell(STAYS);
+    each_at_once(|provider| {
+        let caller = Caller::dial(runner.addr, provider);
+        let started = of_call(runner, provider);
+        let (stream_id, call_id) = (&caller.stream_id, &caller.call_id);
+        let body = match provider {
+            Provider::A => json!({"from_number": FROM, "to_number": TO}),
+            Provider::B => json!({"customer": "42"}),
+            Provider::C => json!({"from": FROM}),
+            Provider::D => json!({"k": "v"}),
+        };
+        let mut call_data = json!({"stream_id": stream_id, "call_id": call_id, "from": FROM, "to": TO, "body": body});
+        match provider {
+            Provider::A => {}
+            Provider::B => call_data["outbound_encoding"] = json!("PCMU"),
+            Provider::C => (call_data["from"], call_data["to"]) = (Value::Null, Value::Null),
+            Provider::D => {
+                call_data["account_sid"] = json!("acct1");
+                call_data["custom_parameters"] = body.clone();
+            }
+        }
+        let wanted = json!({
+            "kind": "websocket",
+            "session_id": started.arguments["session_id"],
+            "body": body,
+            "handle_sigint": false,
+            "handle_sigterm": true,
+            "idle_timeout": 300,
+            "websocket": {"path": "/ws"},
+            "transport_type": provider.transport(),
+            "call_data": call_data,
+            "media_url": started.arguments["media_url"],
+        });
+        assert_eq!(started.arguments, wanted);
+        assert!(started.arguments["session_id"].as_str().is_some_and(|id| id.len() >= 8));
+    });
+}
+
+#[test]
+fn a_program_finds_the_body_of_start_in_its_arguments() {
+    let runner = shell(STAYS);
+    let body = json!({"who": "Zo\u{eb} \"'$HOME`\n\u{0}", "n": [1, null]});
+    let asked = json!({"transport": "websocket", "body": body}).to_string();
+    let kind = ["Content-Type: application/json"];
+    let reply = http::request(runner.addr, "POST", "/start", &kind, asked.as_bytes()).expect("an answer");
+    let id = reply.json()["sessionId"].as_str().expect("a name").to_owned();
+    let _client = Client::connect(runner.addr, &format!("/ws-client?sessionId={id}"));
+    let started = Started::of(&runner, |_| true);
+    let wanted = json!({
+        "kind": "websocket", "session_id": id, "body": body, "handle_sigint": false, "handle_sigterm": true,
+        "idle_timeout": 300, "websocket": {"path": "/ws-client"}, "transport_type": "websocket",
+        "media_url": started.arguments["media_url"],
+    });
+    assert_eq!(started.arguments, wanted);
+}
+
+/// Interface 6.1: a kind has its own fields, and none of another's.
+#[test]
+fn a_program_finds_the_connection_in_its_arguments() {
+    let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--", "/bin/sh", "-c", STAYS]);
+    let mut device = Device::join(runner.addr, Options::new(Speech::Silence));
+    let started = Started::of(&runner, |_| true);
+    let arguments = &started.arguments;
+    assert!(
+        arguments["webrtc_connection"]["pc_id"]
+            .as_str()
+            .is_some_and(|id| !id.is_empty())
+    );
+    let wanted = json!({
+        "kind": "webrtc", "session_id": arguments["session_id"], "body": {}, "handle_sigint": false,
+        "handle_sigterm": true, "idle_timeout": 300, "webrtc_connection": arguments["webrtc_connection"],
+        "media_url": arguments["media_url"],
+    });
+    assert_eq!(*arguments, wanted);
+    device.vanish();
+}
+
+/// What the caller said while the program started is not lost, and both hear each other whole.
+#[test]
+fn caller_and_program_hear_each_other() {
+    let runner = &shell(STAYS);
+    each_at_once(|provider| {
+        let mut caller = Caller::dial(runner.addr, provider);
+        let sweep = Sweep { ms: 1_200 };
+        caller.say(&sweep.pcm(caller.line.rate_hz));
+        let mut program = of_call(runner, provider).speak();
+        let samples = (sweep.heard_ms() * HEARS_HZ / 1_000) as usize;
+        program.hear_until("the caller", |program| program.samples() >= samples);
+        let clear_db = if provider == Provider::D { 50.0 } else { 30.0 };
+        sweep.assert_heard(program.heard.iter().map(Vec::as_slice), HEARS_HZ, clear_db);
+
+        // Said at once, at a rate of its own, and heard as it is spoken.
+        caller.said = Some(std::time::Instant::now());
+        program.say(&sweep.pcm(24_000), 24_000);
+        let rate_hz = caller.back().rate_hz;
+        let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
+        caller.hear_until("the program", |caller| caller.heard.len() >= samples);
+        sweep.assert_heard(caller.heard_from(0), rate_hz, clear_db);
+        caller.assert_cut();
+        caller.assert_paced(0.2);
+        caller.stop();
+        assert_eq!(caller.end(), Some((1000, String::new())));
+        assert_eq!(program.end().map(|(code, _)| code), Some(1000));
+        wait_for_end(program.process);
+    });
+    runner.wait_for_logs("session ended: caller left", 4);
+}
+
+/// Keys and marks reach the program as messages; a mark comes back when its caller heard all before it, and not earlier.
+#[test]
+fn keys_and_marks_are_messages() {
+    let runner = &shell(STAYS);
+    each_at_once(|provider| {
+        let mut caller = Caller::dial(runner.addr, provider);
+        let mut program = of_call(runner, provider).speak();
+        for digit in ["0", "9", "*", "#", "A", "10", ""] {
+            caller.press(digit);
+        }
+        caller.press("7");
+        program.hear_message("the last key", |message| message["digit"] == "7");
+        let keys: Vec<_> = ["0", "9", "*", "#", "7"]
+            .map(|key| json!({"type": "dtmf", "digit": key}))
+            .into();
+        assert_eq!(program.messages, keys);
+
+        let began = std::time::Instant::now();
+        program.mark("before anything");
+        program.say(&vec![500; 9_600], 16_000);
+        program.mark("after 600 \"ms\"");
+        caller.hear_until("both marks back", |caller| caller.given_back.len() == 2);
+        program.hear_message("the second mark", |message| message["name"] == "after 600 \"ms\"");
+        assert_eq!(caller.marks, ["before anything", "after 600 \"ms\""]);
+        assert!(
+            began.elapsed() >= Duration::from_millis(600),
+            "a mark came back before its speech was played"
+        );
+        let marks = [("before anything", true), ("after 600 \"ms\"", true)];
+        let told = marks.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
+        assert_eq!(program.messages[keys.len()..], told);
+    });
+}
+
+/// An interruption drops what has not left and clears what has; its marks come back as not played, once each.
+#[test]
+fn an_interruption_of_the_program_clears_the_call() {
+    let runner = &shell(STAYS);
+    each_at_once(|provider| {
+        let mut caller = Caller::dial(runner.addr, provider);
+        let mut program = of_call(runner, provider).speak();
+        program.say(&vec![500; 1_600], 16_000);
+        program.mark("heard");
+        program.say(&vec![700; 160_000], 16_000);
+        program.mark("never heard");
+        caller.hear_until("the first mark back", |caller| caller.given_back.len() == 1);
+        program.hear_message("the first mark", |message| message["name"] == "heard");
+        program.interrupt();
+        caller.hear_until("a clear", |caller| !caller.clears.is_empty());
+        // What is said next follows at once, and nothing of the old speech comes before it.
+        program.say(&vec![-900; 8_000], 16_000);
+        program.mark("after");
+        caller.hear_until("all marks back", |caller| {
+            caller.marks.last().is_some_and(|mark| mark == "after") && caller.given_back.len() == caller.marks.len()
+        });
+        program.hear_message("the last mark", |message| message["name"] == "after");
+        let told = [("heard", true), ("never heard", false), ("after", true)];
+        let told = told.map(|(name, played)| json!({"type": "mark", "name": name, "played": played}));
+        assert_eq!(program.messages, told, "{provider:?}");
+        assert_eq!(caller.clears.len(), 1);
+        let old: usize = caller.chunks[..caller.clears[0]]
+            .iter()
+            .map(|chunk| chunk.samples)
+            .sum();
+        // Resamplers ring a little where the level jumps.
+        let stale = caller.heard[old..].iter().filter(|sample| **sample > 100).count();
+        assert_eq!(stale, 0, "{provider:?} was sent old speech behind the clear");
+    });
+}
+
+/// A bot's own words for its provider go through as they are; what belongs to a screen never does.
+#[test]
+fn messages_for_the_provider_go_through_and_those_for_a_screen_do_not() {
+    let runner = shell(STAYS);
+    let mut caller = Caller::dial(runner.addr, Provider::C);
+    caller.others = Some(Vec::new());
+    let program = of_call(&runner, Provider::C).speak();
+    let digits = json!({"event": "sendDTMF", "dtmf": "12#"});
+    program.tell(&json!({"label": "rtvi-ai", "type": "bot-ready", "id": "1", "data": {}}));
+    program.socket.message("no JSON");
+    program.socket.message("[1]");
+    program.tell(&digits);
+    caller.hear_until("the digits", |caller| {
+        caller.others.as_ref().is_some_and(|others| !others.is_empty())
+    });
+    assert_eq!(caller.others, Some(vec![digits]));
+}
+
+/// To a plain client the program is the bot: it is asked `client-ready`, and nobody answers in its place.
+#[test]
+fn a_plain_client_talks_to_the_program_alone() {
+    let runner = shell(STAYS);
+    let (mut client, mut program) = talk(&runner);
+    let ready = json!({"label": "rtvi-ai", "type": "client-ready", "id": "7", "data": {"version": "2.1.0"}});
+    client.socket.message(&ready.to_string());
+    assert_eq!(program.hear_message("client-ready", |_| true), ready);
+    let answer = json!({"label": "rtvi-ai", "type": "bot-ready", "id": "7", "data": {"version": "2.1.0"}});
+    program.tell(&answer);
+    assert_eq!(client.hear_message("bot-ready", |_| true), answer);
+    assert_eq!(client.messages.len(), 1);
+    let sweep = Sweep { ms: 800 };
+    for rate_hz in [8_000, 48_000] {
+        let before = client.heard.len();
+        program.say(&sweep.pcm(rate_hz), rate_hz);
+        let samples = (sweep.heard_ms() * PLAYS_HZ / 1_000) as usize;
+        client.hear_until("the program", |client| client.heard.len() - before >= samples);
+        sweep.assert_heard(client.heard_from(before), PLAYS_HZ, 50.0);
+    }
+    program.interrupt();
+    client.hear_until("the interruption", |client| client.interruptions == 1);
+    // To close the media is to hang up.
+    program.socket.close(1000);
+    assert_eq!(client.end(), Some((1000, String::new())));
+    wait_for_end(program.process);
+    runner.wait_for_log("session ended: bot ended");
+}
+
+/// The door of the media opens once, for whoever knows its path.
+#[test]
+fn media_is_for_its_program_alone() {
+    let runner = shell(STAYS);
+    let _client = Client::connect(runner.addr, "/ws-client");
+    let started = Started::of(&runner, |_| true);
+    let (address, path) = started.media();
+    for wrong in ["/", "/ws-client", &path[..path.len() - 1], &format!("{path}0")] {
+        let refused = Socket::try_connect(address, wrong, Habits::default());
+        assert_eq!(refused.err().map(|refused| refused.status), Some(403), "{wrong}");
+    }
+    let mut program = started.speak();
+    // The door is shut behind it, or about to be.
+    let upgrade = [
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ];
+    let second = http::request(address, "GET", &path, &upgrade, b"");
+    assert!(second.as_ref().map_or(true, |reply| reply.status == 403), "{second:?}");
+    program.socket.message("{}");
+    let process = program.process;
+    let log = runner.log();
+    assert!(
+        !log.contains(path.trim_start_matches('/')),
+        "the path was logged: {log}"
+    );
+    program.socket.text("text is no frame");
+    assert_eq!(program.end().map(|(code, _)| code), Some(1003));
+    wait_for_end(process);
+}
+
+/// How a program ends is how its session ends; the caller is told by the code, and the log in words.
+#[test]
+fn the_end_of_the_program_is_the_end_of_its_session() {
+    let ends = [
+        ("exit 0", 1000, "INFO", "session ended: bot ended"),
+        ("exit 3", 1011, "WARN", "the bot failed: exit status: 3"),
+        ("kill -KILL $$", 1011, "WARN", "the bot failed: signal: 9"),
+        ("kill -SEGV $$", 1011, "WARN", "the bot failed: signal: 11"),
+    ];
+    for (script, code, level, words) in ends {
+        let runner = shell(&format!("echo to stdout; echo 'to stderr' >&2; {script}"));
+        let mut client = Client::connect(runner.addr, "/ws-client");
+        assert_eq!(client.end().map(|(code, _)| code), Some(code), "{script}");
+        let line = runner.wait_for_log(words);
+        assert!(line.contains(level), "{line}");
+        let id = line
+            .split(['[', ']'])
+            .nth(1)
+            .expect("the name of the session")
+            .to_owned();
+        for (word, from) in [("to stdout", "bot::stdout"), ("to stderr", "bot::stderr")] {
+            let line = runner.wait_for_log(word);
+            assert!(line.contains(&format!("[{id}]")) && line.contains(from), "{line}");
+        }
+        runner.wait_for_sessions(0);
+    }
+}
+
+/// A call is hung up once when its program ends, however that is.
+#[test]
+fn a_call_whose_program_ends_is_hung_up() {
+    for script in ["exit 0", "exit 1", "kill -KILL $$"] {
+        let api = Rest::start(&[(200, "{}")]);
+        let variables = [
+            ("TELCO_B_API_URL", api.url()),
+            ("TELCO_B_API_KEY", "b-secret".to_owned()),
+        ];
+        let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let mut runner = TestRunner::start_with(&["--", "/bin/sh", "-c", script], &variables);
+        let mut caller = Caller::dial(runner.addr, Provider::B);
+        caller.end();
+        runner.wait_for_sessions(0);
+        runner.signal("TERM");
+        runner.wait();
+        let asked = api.asked();
+        assert_eq!(asked.len(), 1, "{script}: {asked:#?}");
+        assert_eq!(asked[0].target, "/v2/calls/v3:abcDEF123-_/actions/hangup");
+    }
+}
+
+/// One program that crashes takes nobody with it.
+#[test]
+fn a_crash_ends_its_own_session_alone() {
+    let runner = shell(STAYS);
+    let mut first = Caller::dial(runner.addr, Provider::A);
+    let mut second = Caller::dial(runner.addr, Provider::B);
+    let doomed = of_call(&runner, Provider::A);
+    let program = of_call(&runner, Provider::B).speak();
+    signal("KILL", doomed.process);
+    assert_eq!(first.end(), Some((1011, "the bot failed".into())));
+    runner.wait_for_sessions(1);
+    program.say(&vec![1_000; 16_000], 16_000);
+    second.hear_ms(900);
+    second.stop();
+    second.end();
+    runner.wait_for_sessions(0);
+}
+
+fn signal(name: &str, process: u32) {
+    let command = format!("kill -{name} {process}");
+    let status = Command::new("/bin/sh")
+        .args(["-c", &command])
+        .status()
+        .expect("a shell");
+    assert!(status.success(), "{command}");
+}
+
+/// SIGTERM reaches the whole group, with time to clean up; who stays on is killed, and the runner ends in good order.
+#[test]
+fn the_end_of_the_runner_ends_its_programs() {
+    let polite = "trap 'echo polite goodbye; exit 0' TERM; echo the bot is up; while :; do sleep 0.05; done";
+    let stubborn = "trap '' TERM; (trap '' TERM; echo the bot is up; while :; do sleep 0.05; done) & wait";
+    for (script, words) in [(polite, "polite goodbye"), (stubborn, "was killed")] {
+        let script = format!("echo $$ > process; {script}");
+        let mut runner = shell(&script);
+        let mut client = Client::connect(runner.addr, "/ws-client");
+        runner.wait_for_log("the bot is up");
+        let process = fs::read_to_string(runner.path("process")).expect("it is up");
+        runner.signal("TERM");
+        assert_eq!(client.end(), Some((1001, "the runner is stopping".into())));
+        assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+        runner.wait_for_log(words);
+        wait_for_end(process.trim().parse().expect("a number"));
+    }
+}
+
+/// A program that never opens its media, or never reads it, holds no more than its share of what a caller sends.
+#[test]
+fn what_a_program_does_not_read_is_bounded() {
+    let runner = shell(STAYS);
+    let mut client = Client::connect(runner.addr, "/ws-client");
+    let started = Started::of(&runner, |_| true);
+    let before_kib = runner.peak_kib();
+    let long = "x".repeat(100_000);
+    let flood = |client: &mut Client| {
+        for n in 0..200 {
+            client.tell("client-message", &n.to_string(), &json!({"t": "x", "d": long}));
+            client.say(&[1_000; 320], 16_000);
+        }
+    };
+    flood(&mut client);
+    let (address, path) = started.media();
+    let deaf = Socket::try_connect(
+        address,
+        &path,
+        Habits {
+            deaf: true,
+            ..Habits::default()
+        },
+    );
+    let deaf = deaf.unwrap_or_else(|refused| panic!("{refused:?}"));
+    flood(&mut client);
+    // It cannot read, and can still be heard.
+    deaf.message(r#"{"label":"rtvi-ai","type":"server-message","data":"done"}"#);
+    client.hear_message("the program", |message| message["data"] == "done");
+    // Once this is answered, all that came before it was taken.
+    client.socket.close(1000);
+    client.end();
+    let grown_kib = runner.peak_kib() - before_kib;
+    println!("grown by {grown_kib} KiB");
+    // Of 40 MB.
+    assert!(grown_kib < 12 * 1024, "grown by {grown_kib} KiB");
+    runner.wait_for_sessions(0);
+}
+
+/// A program that speaks for minutes in one breath is read as it is heard, and can be interrupted all the same.
+#[test]
+fn what_a_program_says_too_early_is_bounded() {
+    let runner = shell(STAYS);
+    let (mut client, program) = talk(&runner);
+    client.say(&[0; 320], 16_000);
+    let before_kib = runner.peak_kib();
+    // Ten minutes: 29 MB.
+    for _ in 0..60 {
+        program.say(&vec![800; 240_000], 24_000);
+    }
+    client.hear_until("a second", |client| client.heard.len() >= 24_000);
+    client.assert_paced(0.04);
+    let grown_kib = runner.peak_kib() - before_kib;
+    println!("grown by {grown_kib} KiB");
+    assert!(grown_kib < 8 * 1024, "grown by {grown_kib} KiB");
+    client.socket.close(1000);
+    client.end();
+    wait_for_end(program.process);
+}
+
+/// Whatever a program sends that is no frame ends it and its session, with the code that says why.
+#[test]
+fn a_program_that_breaks_the_protocol_is_ended() {
+    let offences: [(&str, What, u16); 3] = [
+        ("a text message", What::Text("{}".into()), 1003),
+        ("a bad frame", What::Binary(vec![0xff; 9].into()), 1007),
+        (
+            "audio at 7999 Hz",
+            What::Binary(frames::audio(&[0; 160], 7_999).into()),
+            1008,
+        ),
+    ];
+    for (words, what, code) in offences {
+        let runner = shell(STAYS);
+        let (mut client, mut program) = talk(&runner);
+        match what {
+            What::Text(text) => program.socket.text(text),
+            What::Binary(bytes) => program.socket.binary(bytes),
+            _ => unreachable!("neither is sent"),
+        }
+        assert_eq!(program.end().map(|(code, _)| code), Some(code), "{words}");
+        assert_eq!(client.end(), Some((1011, "the bot failed".into())), "{words}");
+        wait_for_end(program.process);
+        runner.wait_for_log(words);
+    }
+    let runner = shell(STAYS);
+    let (mut client, mut program) = talk(&runner);
+    program.socket.message(&"x".repeat(PROCESS_MESSAGE_BYTES_MAX));
+    assert_eq!(program.end().map(|(code, _)| code), Some(1009));
+    assert_eq!(client.end(), Some((1011, "the bot failed".into())));
+}
+
+/// Interface 6.3: what cannot be run is named before anybody calls.
+#[test]
+fn a_command_that_cannot_be_run_is_refused_at_start() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let script = folder.join(format!("plain-{}", std::process::id()));
+    fs::write(&script, "#!/bin/sh\n").expect("the build's folder is writable");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).expect("it is the test's");
+    let plain = script.to_str().expect("text");
+    for command in ["no-such-program-4f1c", "/nonexistent/bot", plain, "/"] {
+        let ended = TestRunner::run(&["--port", "0", "--rtc-port", "0", "--", command, "--option"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains(command), "{ended:?}");
+        assert!(!ended.stdout.contains("listening"), "{ended:?}");
+    }
+    fs::remove_file(&script).expect("it is the test's");
+    let ended = TestRunner::run(&["--port", "0", "--rtc-port", "0", "--"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+}
+
+/// A program as programs are: it finds its media by its environment, echoes, and ends with the session.
+#[test]
+fn a_program_of_its_own_echoes() {
+    let own = std::env::current_exe().expect("this is a program");
+    let own = own.to_str().expect("text");
+    let name = "processes::the_program_that_echoes";
+    let runner = &TestRunner::start(&["--", own, "--exact", name, "--ignored", "--nocapture"]);
+    each_at_once(|provider| {
+        let mut caller = Caller::dial(runner.addr, provider);
+        let sweep = Sweep { ms: 800 };
+        caller.say(&sweep.pcm(caller.line.rate_hz));
+        let rate_hz = caller.back().rate_hz;
+        let samples = (sweep.heard_ms() * rate_hz / 1_000) as usize;
+        caller.hear_until("the echo", |caller| caller.heard.len() >= samples);
+        sweep.assert_heard(caller.heard_from(0), rate_hz, 30.0);
+        caller.stop();
+        caller.end();
+    });
+    runner.wait_for_sessions(0);
+}
+
+/// Not a test: what the one above runs, in processes of its own.
+#[test]
+#[ignore = "it is the bot of another test"]
+fn the_program_that_echoes() {
+    let Ok(arguments) = std::env::var("RUNNER_ARGUMENTS") else {
+        return;
+    };
+    let started = Started {
+        process: std::process::id(),
+        arguments: serde_json::from_str(&arguments).expect("JSON"),
+    };
+    let (address, path) = started.media();
+    let mut media = Socket::connect(address, &path);
+    loop {
+        match media.next("a frame").what {
+            What::Binary(bytes) => {
+                if let Frame::Audio { pcm, rate_hz, channels } = frames::decode(bytes).expect("a frame") {
+                    let mut samples = Vec::new();
+                    frames::samples(&pcm, channels, &mut samples).expect("whole samples");
+                    media.audio(&samples, rate_hz);
+                }
+            }
+            What::Gone(_) => return,
+            What::Text(_) | What::Close(..) => {}
+        }
+    }
+}
