@@ -2,9 +2,10 @@
 //!
 //! In: a command, the arguments for its environment, signals. Out: its exit status, and whether any of its group is left.
 //! However it is let go of, no process of the group and no zombie stays behind.
-//! Source: `kill(2)`, `setpgid(2)`, `waitpid(2)`.
+//! Source: `kill(2)`, `setpgid(2)`, `waitpid(2)`, `proc_pid_stat(5)`.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -132,9 +133,29 @@ impl Group {
         // SAFETY: a null pointer says that the status is not wanted.
         while unsafe { libc::waitpid(-self.id, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
         // SAFETY: two numbers, no memory. Signal 0 only asks.
-        self.is_gone = unsafe { libc::kill(-self.id, 0) } != 0;
+        self.is_gone = unsafe { libc::kill(-self.id, 0) } != 0 || !runs(self.id);
         self.is_gone
     }
+}
+
+/// Tells whether a member of a group runs. A zombie does not, and whoever has to reap it may take its time, or never do it: the
+/// first process of a container often does not.
+fn runs(group: libc::pid_t) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return true;
+    };
+    processes
+        .flatten()
+        // What is no process has no such file.
+        .filter_map(|process| fs::read_to_string(process.path().join("stat")).ok())
+        // Its number, its name in parentheses, which may hold anything, its state, its parent's number, its group's.
+        .filter_map(|stat| {
+            let (_, rest) = stat.rsplit_once(')')?;
+            let mut fields = rest.split_ascii_whitespace();
+            let (state, group) = (fields.next()?, fields.nth(1)?);
+            (!matches!(state, "Z" | "X")).then(|| group.parse().ok())?
+        })
+        .any(|of: libc::pid_t| of == group)
 }
 
 impl Drop for Group {
