@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::http;
 use crate::support::provider::{ALL, Caller, FROM, Provider, TO};
-use crate::support::rest::{Asked, Rest};
+use crate::support::rest::{Asked, Rest, SILENCE};
 use crate::support::runner::TestRunner;
 use crate::support::socket::{Habits, Socket};
 
@@ -132,6 +132,25 @@ fn a_runner_that_ends_hangs_its_calls_up() {
     for caller in &mut callers {
         assert_eq!(
             caller.end(),
+            Some((1001, "the runner is stopping".into())),
+            "{:?}",
+            caller.provider
+        );
+    }
+}
+
+/// A provider that takes a request and does not answer keeps neither the runner nor the socket from ending.
+#[test]
+fn a_runner_ends_though_its_providers_do_not_answer() {
+    let apis = Apis::start(&[SILENCE]);
+    let runner = apis.runner(&[], &credentials());
+    let mut callers = calls(&runner);
+    stop(runner);
+    apis.assert_each_asked_once();
+    for caller in &mut callers {
+        let close = caller.end();
+        assert_eq!(
+            close,
             Some((1001, "the runner is stopping".into())),
             "{:?}",
             caller.provider

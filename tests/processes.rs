@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::support::client::{Client, PLAYS_HZ};
 use crate::support::device::{Device, Options};
 use crate::support::http;
-use crate::support::program::{HEARS_HZ, Program, STAYS, Started, wait_for_end};
+use crate::support::program::{HEARS_HZ, LINGERS, Program, STAYS, Started, wait_for_end};
 use crate::support::provider::{Caller, FROM, Provider, TO, each_at_once};
 use crate::support::rest::Rest;
 use crate::support::runner::TestRunner;
@@ -123,7 +123,7 @@ fn a_program_finds_the_connection_in_its_arguments() {
 /// What the caller said while the program started is not lost, and both hear each other whole.
 #[test]
 fn caller_and_program_hear_each_other() {
-    let runner = &shell(STAYS);
+    let runner = &shell(LINGERS);
     each_at_once(|provider| {
         let mut caller = Caller::dial(runner.addr, provider);
         let sweep = Sweep { ms: 1_200 };
@@ -271,7 +271,7 @@ fn a_plain_client_talks_to_the_program_alone() {
 /// The door of the media opens once, for whoever knows its path.
 #[test]
 fn media_is_for_its_program_alone() {
-    let runner = shell(STAYS);
+    let runner = shell(LINGERS);
     let _client = Client::connect(runner.addr, "/ws-client");
     let started = Started::of(&runner, |_| true);
     let (address, path) = started.media();
@@ -397,6 +397,34 @@ fn the_end_of_the_runner_ends_its_programs() {
     }
 }
 
+/// A member of the group that is dead, and that nobody reaps, keeps no session waiting. Its parent is in a group of its own.
+#[test]
+fn a_zombie_is_no_living_program() {
+    let script = "import os, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        print('the child is up', flush=True)
+        time.sleep(60)
+    os.setpgid(0, 0)
+    print('parent', os.getpid(), flush=True)
+    time.sleep(60)
+time.sleep(60)";
+    let runner = TestRunner::start(&["--", "python3", "-c", script]);
+    let mut client = Client::connect(runner.addr, "/ws-client");
+    runner.wait_for_log("the child is up");
+    let line = runner.wait_for_log("parent ");
+    let parent: u32 = line
+        .rsplit(' ')
+        .next()
+        .and_then(|id| id.parse().ok())
+        .expect("a number");
+    client.socket.close(1000);
+    client.end();
+    let end = runner.wait_for_log("session ended: caller left");
+    signal("KILL", parent);
+    assert!(end.contains("INFO") && !end.contains("the bot failed"), "{end}");
+}
+
 /// A program that never opens its media, or never reads it, holds no more than its share of what a caller sends.
 #[test]
 fn what_a_program_does_not_read_is_bounded() {
@@ -470,7 +498,7 @@ fn a_program_that_breaks_the_protocol_is_ended() {
         ),
     ];
     for (words, what, code) in offences {
-        let runner = shell(STAYS);
+        let runner = shell(LINGERS);
         let (mut client, mut program) = talk(&runner);
         match what {
             What::Text(text) => program.socket.text(text),
@@ -482,7 +510,7 @@ fn a_program_that_breaks_the_protocol_is_ended() {
         wait_for_end(program.process);
         runner.wait_for_log(words);
     }
-    let runner = shell(STAYS);
+    let runner = shell(LINGERS);
     let (mut client, mut program) = talk(&runner);
     program.socket.message(&"x".repeat(PROCESS_MESSAGE_BYTES_MAX));
     assert_eq!(program.end().map(|(code, _)| code), Some(1009));

@@ -21,6 +21,10 @@ pub const HEARS_HZ: u32 = 16_000;
 /// Leaves the arguments in a file named for the process, and stays for as long as any test may take.
 pub const STAYS: &str = r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments && exec sleep 60"#;
 
+/// The same, and takes a moment to end, so that its media is closed before it is gone.
+pub const LINGERS: &str = r#"printf '%s\n' "$RUNNER_ARGUMENTS" > $$.new && mv $$.new $$.arguments
+    trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"#;
+
 /// One process, as it was started.
 #[derive(Debug)]
 pub struct Started {

@@ -1,6 +1,6 @@
 //! [`Rest`]: a provider's REST API on a free port of this machine, which notes what it is asked and answers by a script.
 //!
-//! In: the answers, each a status and a JSON body; the last one is given to all further requests. Out: the requests as they
+//! In: the answers, each a status and a JSON body, or [`SILENCE`]; the last one is given to all further requests. Out: the requests as they
 //! came. One request per connection, as the runner makes them. Standard library only, so that it shares no fault with the
 //! runner's client.
 
@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::runner::PATIENCE;
+
+/// No answer, on a connection that stays open.
+pub const SILENCE: (u16, &str) = (0, "");
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
@@ -48,6 +51,7 @@ impl Rest {
             .collect();
         let (asked, over) = (rest.asked.clone(), rest.over.clone());
         thread::spawn(move || {
+            let mut open = Vec::new();
             for stream in listener.incoming().map_while(Result::ok) {
                 if over.load(Ordering::Relaxed) {
                     return;
@@ -60,7 +64,11 @@ impl Rest {
                         asked.len()
                     };
                     let (status, body) = &answers[count.min(answers.len()) - 1];
-                    let _ = answer(&stream, *status, body);
+                    if *status == SILENCE.0 {
+                        open.push(stream);
+                    } else {
+                        let _ = answer(&stream, *status, body);
+                    }
                 }
             }
         });
