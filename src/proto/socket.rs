@@ -8,24 +8,24 @@
 //! Times and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf WebSocket.
 
 mod ear;
+mod peer;
 mod voice;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use crate::limits::{
-    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, EARLY_MESSAGE_BYTES_MAX, FINISH_WITHIN, HANDSHAKE_MESSAGES_MAX,
-    HANDSHAKE_WITHIN, HANG_UP_BEFORE_CLOSE, MARKS_MAX, MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX,
-    RATES_HZ, SOCKET_CLOSE_WITHIN, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
+    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, HANG_UP_BEFORE_CLOSE, MARKS_MAX,
+    MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_CLOSE_WITHIN, SOCKET_FREED_AFTER,
+    SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
 use crate::proto::audio::cadence::{self, Cut};
-use crate::proto::frames::{self, Frame};
+use crate::proto::frames;
 use crate::proto::session::{Event, LeaveReason};
-use crate::proto::telephony::{self, Call, Heard};
+use crate::proto::telephony::Call;
 use ear::Ear;
 use voice::Voice;
 
@@ -212,37 +212,6 @@ impl Session {
         self.voice.set_rate(out_rate_hz);
     }
 
-    /// Takes a text message of the peer.
-    pub fn handle_text(&mut self, text: &str, now: Instant) {
-        self.heard = now;
-        match (&self.wire, self.phase) {
-            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(Some(text), now),
-            (Wire::Client, Phase::Live | Phase::Finishing { .. }) => {
-                self.end(LeaveReason::Protocol, 1003, "binary messages are due here", now);
-            }
-            (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {
-                let is_read = self.read(text, now);
-                if !is_read {
-                    self.end(LeaveReason::Protocol, 1003, "JSON objects are due here", now);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Takes a binary message of the peer.
-    pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
-        self.heard = now;
-        match (&self.wire, self.phase) {
-            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(None, now),
-            (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {
-                self.end(LeaveReason::Protocol, 1003, "text messages are due here", now);
-            }
-            (Wire::Client, Phase::Live | Phase::Finishing { .. }) => self.take_frame(bytes, now),
-            _ => {}
-        }
-    }
-
     /// The peer answered a ping, or sent one.
     pub fn handle_pong(&mut self, now: Instant) {
         self.heard = now;
@@ -274,98 +243,10 @@ impl Session {
         self.phase = Phase::Gone;
     }
 
-    /// Looks at a message of a peer that is not recognised yet; nothing stands for what is no text.
-    fn detect(&mut self, text: Option<&str>, now: Instant) {
-        match text.map_or(Ok(None), telephony::detect) {
-            Ok(Some(call)) => {
-                let cut = call_cut(&call);
-                self.voice = Voice::new(cut);
-                self.wire = Wire::Call(Some(Box::new(call)));
-                self.phase = Phase::Live;
-                self.begin();
-                // One provider promises no order, so its first audio may have come before.
-                for text in std::mem::take(&mut self.early) {
-                    self.read(&text, now);
-                }
-            }
-            Ok(None) => {
-                let Phase::Handshake { messages, .. } = &mut self.phase else {
-                    return;
-                };
-                *messages += 1;
-                if *messages >= HANDSHAKE_MESSAGES_MAX {
-                    self.refuse(1008, "unrecognised telephony handshake", now);
-                } else if let Some(text) = text.filter(|text| text.len() <= EARLY_MESSAGE_BYTES_MAX) {
-                    self.early.push(text.to_owned());
-                }
-            }
-            Err(telephony::Refusal::Encoding(encoding)) => {
-                log::warn!("call refused: its audio encoding `{encoding}` cannot be decoded here");
-                self.refuse(1003, "unsupported audio encoding", now);
-            }
-        }
-    }
-
     /// Ends a handshake that leads nowhere: there is no bot to tell.
     fn refuse(&mut self, code: u16, why: &'static str, now: Instant) {
         self.refused = Some(why);
         self.close(code, why, now);
-    }
-
-    /// Reads a message of a recognised provider, and tells whether it is one.
-    fn read(&mut self, text: &str, now: Instant) -> bool {
-        let Wire::Call(Some(call)) = &mut self.wire else {
-            return false;
-        };
-        self.pcm.clear();
-        let Ok(heard) = call.read(text, &mut self.pcm) else {
-            return false;
-        };
-        if !self.pcm.is_empty() {
-            self.ear.hear(&self.pcm, call.rx.rate_hz);
-        }
-        match heard {
-            Heard::Audio | Heard::Nothing => {}
-            Heard::Dtmf(key) => self.events.push_back(Event::Dtmf(key)),
-            Heard::Mark(name) => self.mark_returned(name),
-            Heard::Stop => {
-                self.leave(LeaveReason::Left);
-                self.close(1000, "", now);
-            }
-        }
-        true
-    }
-
-    fn mark_returned(&mut self, name: String) {
-        let awaited = self.marks.iter().position(|mark| *mark == name);
-        let cleared = self.cleared.iter().position(|cleared| *cleared == name);
-        // One that was cleared has been told already. Where it may never come back, one of that name that is under way does.
-        let cleared_first = awaited.is_none() || self.telephone().is_some_and(Call::returns_cleared);
-        if let Some(at) = cleared.filter(|_| cleared_first) {
-            self.cleared.remove(at);
-            return;
-        }
-        if let Some(at) = awaited {
-            self.marks.remove(at);
-        }
-        self.events.push_back(Event::Mark { name, played: true });
-    }
-
-    fn take_frame(&mut self, bytes: Bytes, now: Instant) {
-        match frames::decode(bytes) {
-            Err(_) => self.end(LeaveReason::Protocol, 1003, "no protobuf frame", now),
-            Ok(Frame::Audio { pcm, rate_hz, channels }) => {
-                self.pcm.clear();
-                if !RATES_HZ.contains(&rate_hz) || frames::samples(&pcm, channels, &mut self.pcm).is_err() {
-                    let due = "audio is 16-bit PCM at 8000 to 48000 Hz";
-                    self.end(LeaveReason::Protocol, 1003, due, now);
-                } else if !self.ear.hear(&self.pcm, rate_hz) {
-                    self.end(LeaveReason::Protocol, 1008, "the rate changed too often", now);
-                }
-            }
-            Ok(Frame::Message(text)) => self.events.push_back(Event::Message(text)),
-            Ok(_) => {}
-        }
     }
 
     /// Takes a text for the caller. A telephone gets JSON alone, and nothing of the talk with a screen.

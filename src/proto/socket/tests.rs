@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{CLIENT_LEAD, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
+use crate::proto::frames::Frame;
 
 mod calls;
 mod clients;
