@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::time::SystemTime;
 
-use log::debug;
+use log::{debug, warn};
 use serde_json::Value;
 
 use crate::bot::media::{Audio, AudioFrame, Event, Events, LeaveReason, MediaError, Output};
@@ -112,6 +112,8 @@ pub struct Rtvi {
     waiting: VecDeque<RtviEvent>,
     /// How many of `waiting` are audio.
     frames_waiting: usize,
+    /// Audio that gave way while the bot was sending.
+    frames_dropped: u64,
     /// Sentences that the client hears of once the bot's voice is heard, each with the place it is at.
     held: VecDeque<(Segment, usize)>,
     segments: u32,
@@ -141,6 +143,7 @@ impl Rtvi {
             speaking: false,
             waiting: VecDeque::new(),
             frames_waiting: 0,
+            frames_dropped: 0,
             held: VecDeque::new(),
             segments: 0,
         })
@@ -400,6 +403,12 @@ impl Rtvi {
     }
 
     fn leave(&mut self, reason: LeaveReason) {
+        if self.frames_dropped > 0 {
+            warn!(
+                "{} frames of the caller were dropped while the bot waited for its own speech to leave",
+                self.frames_dropped
+            );
+        }
         self.over = true;
         self.keep(RtviEvent::Left(reason));
     }
@@ -417,6 +426,7 @@ impl Rtvi {
                 .iter()
                 .position(|event| matches!(event, RtviEvent::Audio(_)));
             oldest.and_then(|oldest| self.waiting.remove(oldest));
+            self.frames_dropped += 1;
         } else {
             self.frames_waiting += 1;
         }
