@@ -3,36 +3,13 @@
 //! In: text. Out: bytes, or nothing when a character is not of the alphabet, the length cannot be, or bits are left over.
 //! Source: RFC 4648 section 4.
 
+use data_encoding::BASE64_NOPAD;
+
 /// Decodes a text.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=').as_bytes();
-    if text.len() - digits.len() > 2 || digits.len() % 4 == 1 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    let (mut bits, mut held) = (0_u32, 0);
-    for digit in digits {
-        bits = bits << 6 | value(*digit)?;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-            bits &= (1 << held) - 1;
-        }
-    }
-    (bits == 0).then_some(bytes)
-}
-
-fn value(digit: u8) -> Option<u32> {
-    let value = match digit {
-        b'A'..=b'Z' => digit - b'A',
-        b'a'..=b'z' => digit - b'a' + 26,
-        b'0'..=b'9' => digit - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(value.into())
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    BASE64_NOPAD.decode(digits.as_bytes()).ok().filter(|_| padding <= 2)
 }
 
 #[cfg(test)]
