@@ -6,6 +6,8 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::aliases::{self, Area};
 use crate::limits::SESSIONS_MAX_DEFAULT;
@@ -172,6 +174,29 @@ impl Default for Telephony {
     }
 }
 
+/// Where the certificate of HTTPS comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// Plain HTTP alone.
+    #[default]
+    Off,
+    /// Made by the runner and kept in [`Config::state_dir`].
+    Auto,
+    /// PEM files, read again on SIGHUP.
+    Files { certificate: PathBuf, key: PathBuf },
+}
+
+/// Who may read `/metrics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetricsAccess {
+    /// Nobody.
+    Off,
+    /// Peers on this machine that no proxy stands before.
+    #[default]
+    Local,
+    Any,
+}
+
 /// Which bot the stock binary runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltInBot {
@@ -206,7 +231,19 @@ pub struct Config {
     pub proxy: Option<String>,
     /// Whole origins in lower case, without a default port; empty allows every origin.
     pub allowed_origins: Vec<String>,
-    /// Servers returned to clients; the list wins over `enableDefaultIceServers`.
+    /// Names under which the server may be addressed beside those that are always taken, in lower case: of this machine,
+    /// and of `--allowed-hosts`.
+    pub host_names: Vec<String>,
+    /// What a caller of `/start` and `/api/offer` has to know; `None` asks for nothing.
+    pub api_key: Option<Secret>,
+    pub tls: Tls,
+    /// Where what the runner makes for itself is kept; `None` when no place is known.
+    pub state_dir: Option<PathBuf>,
+    pub metrics: MetricsAccess,
+    /// How long live sessions may go on by themselves once the runner was asked to stop.
+    pub drain: Duration,
+    /// Servers that this runner gathers candidates from and that are returned to clients, before
+    /// `enableDefaultIceServers`.
     pub ice_servers: Vec<IceServer>,
     /// Further host addresses to offer as candidates.
     pub ice_addresses: Vec<IpAddr>,
@@ -236,6 +273,12 @@ impl Default for Config {
             transport: None,
             proxy: None,
             allowed_origins: Vec::new(),
+            host_names: Vec::new(),
+            api_key: None,
+            tls: Tls::Off,
+            state_dir: None,
+            metrics: MetricsAccess::Local,
+            drain: Duration::ZERO,
             ice_servers: Vec::new(),
             ice_addresses: Vec::new(),
             embedded: None,

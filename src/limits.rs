@@ -16,6 +16,8 @@ pub const BOT_GRACE: Duration = Duration::from_secs(10);
 pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
 /// From the first SIGINT or SIGTERM to the end of the process; a supervisor's patience.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(2500);
+/// Longest drain that may be asked for: a long call, and within what supervisors can be told to wait.
+pub const DRAIN_MAX: Duration = Duration::from_secs(3600);
 /// How long tasks may take to be dropped at the very end.
 pub const RUNTIME_END: Duration = Duration::from_millis(200);
 /// Rates of PCM that a bot may ask for, in Hz: the range of Opus.
@@ -71,6 +73,10 @@ pub const ICE_SERVERS_MAX: usize = 16;
 pub const ICE_URLS_MAX: usize = 8;
 /// Further addresses to offer; each is a line in every section of every answer.
 pub const ICE_ADDRESSES_MAX: usize = 8;
+/// Bytes of an API key: below, it can be guessed; above, it is not a key but a file given by mistake.
+pub const API_KEY_BYTES: RangeInclusive<usize> = 16..=512;
+/// Bytes of a file with a key or a certificate: a chain with many names has 16 KiB.
+pub const KEY_FILE_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes of a `.env` file: hundreds of variables and a few keys in PEM form.
 pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 

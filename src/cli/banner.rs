@@ -154,6 +154,8 @@ mod tests {
         let around = Surroundings {
             variables: Variables::new(own, []),
             addresses: addresses.clone(),
+            names: vec!["Board".into()],
+            read: &|_| Err(std::io::Error::other("no file")),
             resolve: &|_| Vec::new(),
         };
         let command = parse(arguments.iter().map(Into::into), &around).expect("valid arguments");

@@ -5,10 +5,11 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::moq::Moq;
-use crate::config::{BuiltInBot, Transport};
-use crate::limits::{SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX};
+use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
+use crate::limits::{DRAIN_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX};
 
 /// What was typed, before the values are held against each other.
 #[derive(Debug, Default)]
@@ -31,6 +32,11 @@ pub(super) struct Typed {
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
     pub tls: Option<Tls>,
+    pub state_dir: Option<String>,
+    pub api_key: Option<String>,
+    pub api_key_file: Option<String>,
+    pub metrics: Option<MetricsAccess>,
+    pub drain: Option<Duration>,
     pub moq: Moq,
     pub verbosity: u8,
     /// What stands after `--`.
@@ -52,14 +58,6 @@ impl WsAuth {
             _ => None,
         }
     }
-}
-
-/// Where the certificate of HTTPS comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Tls {
-    Off,
-    Auto,
-    Files { certificate: String, key: String },
 }
 
 /// The heading under which an option stands in the help.
@@ -149,7 +147,35 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
         Group::Server,
         "HTTPS and WSS on the same port as HTTP: `auto` makes a certificate once and keeps it, CERT:KEY are PEM \
-         files [later: all but `off`]. [default: off]",
+         files, read again on SIGHUP. [default: off]",
+    ),
+    flag(
+        None,
+        "--state-dir",
+        Takes::One("DIR", |typed, text| put(&mut typed.state_dir, text)),
+        Group::Server,
+        "Where the certificate of `--tls auto` is kept. [default: STATE_DIRECTORY of systemd, else edge-runner in \
+         XDG_STATE_HOME or ~/.local/state]",
+    ),
+    flag(
+        None,
+        "--drain",
+        Takes::One("SECONDS", |typed, text| {
+            put(
+                &mut typed.drain,
+                Duration::from_secs(number(&text, 0, DRAIN_MAX.as_secs())?),
+            )
+        }),
+        Group::Server,
+        "How long live sessions may go on after SIGTERM or Ctrl-C, while new ones are refused; a second signal ends \
+         them at once. [default: 0]",
+    ),
+    flag(
+        None,
+        "--metrics",
+        Takes::One("off|local|any", |typed, text| put(&mut typed.metrics, metrics(&text)?)),
+        Group::Server,
+        "Who may read /metrics: nobody, peers on this machine, or everybody. [default: local]",
     ),
     flag(
         None,
@@ -190,7 +216,8 @@ pub(super) const FLAGS: &[Flag] = &[
         "--ice-servers",
         Takes::Many("SERVER", |typed, text| push(&mut typed.ice_servers, text)),
         Group::WebRtc,
-        "STUN and TURN servers for clients: URLs, or JSON objects with `urls`, `username`, `credential`.",
+        "STUN and TURN servers of this runner and its clients: URLs, or JSON objects with `urls`, `username`, \
+         `credential`.",
     ),
     flag(
         None,
@@ -228,7 +255,23 @@ pub(super) const FLAGS: &[Flag] = &[
         "--allowed-hosts",
         Takes::Many("HOST", |typed, text| push(&mut typed.allowed_hosts, text)),
         Group::Access,
-        "Further names under which this server may be addressed [later].",
+        "Further names under which this server may be addressed; requests for other ones get 421. [default: \
+         localhost, addresses, this machine's names, *.local, the host of --proxy]",
+    ),
+    flag(
+        None,
+        "--api-key",
+        Takes::One("KEY", |typed, text| put(&mut typed.api_key, text)),
+        Group::Access,
+        "Ask callers of /start and /api/offer for `Authorization: Bearer KEY`; RUNNER_API_KEY does the same and shows \
+         in no list of processes.",
+    ),
+    flag(
+        None,
+        "--api-key-file",
+        Takes::One("FILE", |typed, text| put(&mut typed.api_key_file, text)),
+        Group::Access,
+        "The same, with the key on the first line of a file.",
     ),
     flag(
         None,
@@ -408,14 +451,23 @@ fn ice_address(text: &str) -> Result<IpAddr, Wants> {
     address.ok_or_else(|| "the IP address of one machine".into())
 }
 
+fn metrics(text: &str) -> Result<MetricsAccess, Wants> {
+    match text {
+        "off" => Ok(MetricsAccess::Off),
+        "local" => Ok(MetricsAccess::Local),
+        "any" => Ok(MetricsAccess::Any),
+        _ => Err("`off`, `local` or `any`".into()),
+    }
+}
+
 fn tls(text: &str) -> Result<Tls, Wants> {
     match text {
         "off" => Ok(Tls::Off),
         "auto" => Ok(Tls::Auto),
         _ => match text.split_once(':') {
             Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => Ok(Tls::Files {
-                certificate: certificate.to_owned(),
-                key: key.to_owned(),
+                certificate: certificate.into(),
+                key: key.into(),
             }),
             _ => Err("`off`, `auto` or the two files CERT:KEY".into()),
         },

@@ -16,6 +16,7 @@ by telephone.
 
 Usage: edge-runner [OPTIONS]                        serve the built-in bot
        edge-runner [OPTIONS] -- COMMAND [ARGS...]   run this program as the bot of each session
+       edge-runner doctor [OPTIONS]                 say what would keep callers out, and what to do
        edge-runner cloud <serve|regions|build|...>  the cloud agent service and its client [later]
 
 Options marked [later] are understood and refused: they are not in this build yet.
@@ -31,6 +32,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "Default of `--ice-servers`: URLs with commas, or JSON.",
     ),
     ("RUNNER_WEBSOCKET_AUTH", "Default of `--ws-auth`."),
+    ("RUNNER_API_KEY", "Default of `--api-key`."),
     (
         "TELCO_A_ACCOUNT_SID",
         "Account at telephony_a. With its token, calls are hung up when their session ends, and webhooks are verified.",

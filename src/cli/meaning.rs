@@ -4,12 +4,13 @@
 //! this build lacks, so that a user never finds the second mistake only after the first feature has arrived.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
-use super::flags::{Tls, Typed, WsAuth};
+use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
 use super::{Misuse, Surroundings, hosts, telephony};
-use crate::config::{BuiltInBot, Config, Host, IceServer, Transport};
-use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
+use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
+use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::ice;
 
 /// HTTP port when none is given.
@@ -24,10 +25,16 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let proxy = proxy(&typed, transport, warnings)?;
     rooms(&typed, around)?;
     let ws_auth = ws_auth(&typed, around)?;
-    for name in &typed.allowed_hosts {
-        if !hosts::is_host(name) {
-            return Err(Misuse::value("--allowed-hosts", name, "host names"));
-        }
+    let host_names = host_names(&typed, around)?;
+    let api_key = api_key(&typed, around)?;
+    let state_dir = state_dir(&typed, around);
+    let tls = typed.tls.clone().unwrap_or_default();
+    if tls == Tls::Auto && state_dir.is_none() {
+        return Err(Misuse::Combination(
+            "`--tls auto` needs `--state-dir DIR`, where the certificate is kept: neither STATE_DIRECTORY nor \
+             XDG_STATE_HOME nor HOME is set"
+                .into(),
+        ));
     }
     command(&typed)?;
     if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
@@ -41,7 +48,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         false => None,
     };
     let allowed_origins = origins(&typed, around, warnings)?;
-    let ice_servers = ice_servers(&typed, around, warnings)?;
+    let ice_servers = ice_servers(&typed, around)?;
     let telephony = telephony::telephony(&around.variables, !typed.no_verify_webhooks, warnings)?;
     typed.moq.check(warnings)?;
     in_this_build(&typed, transport)?;
@@ -53,6 +60,12 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         transport,
         proxy,
         allowed_origins,
+        host_names,
+        api_key,
+        tls,
+        state_dir,
+        metrics: typed.metrics.unwrap_or_default(),
+        drain: typed.drain.unwrap_or_default(),
         ice_servers,
         ice_addresses: typed.ice_addresses,
         embedded,
@@ -252,18 +265,79 @@ fn origins(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>)
     Ok(origins)
 }
 
-fn ice_servers(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Vec<IceServer>, Misuse> {
+fn ice_servers(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<IceServer>, Misuse> {
     let (source, texts) = match around.variables.named("RUNNER_ICE_SERVERS") {
         Some((name, text)) if typed.ice_servers.is_empty() => (name, vec![text]),
         _ => ("--ice-servers", typed.ice_servers.iter().map(String::as_str).collect()),
     };
-    let servers = ice::parse(texts).map_err(|error| Misuse::Combination(format!("`{source}`: {error}")))?;
-    if !servers.is_empty() {
-        warnings.push(format!(
-            "`{source}`: the servers are passed to clients; this build's own side of a connection does not use them"
-        ));
+    ice::parse(texts).map_err(|error| Misuse::Combination(format!("`{source}`: {error}")))
+}
+
+/// The names of this machine and those of the option, without a port and a dot at the end, in lower case.
+fn host_names(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<String>, Misuse> {
+    let mut names = Vec::new();
+    let asked = typed.allowed_hosts.iter().flat_map(|text| text.split(','));
+    for name in asked.map(str::trim).filter(|name| !name.is_empty()) {
+        if !hosts::is_host(name) {
+            let wants = "host names such as bot.example.net, without scheme and port";
+            return Err(Misuse::value("--allowed-hosts", name, wants));
+        }
+        names.push(name.trim_end_matches('.').to_ascii_lowercase());
     }
-    Ok(servers)
+    let own = around.names.iter().filter(|name| hosts::is_host(name));
+    names.extend(own.map(|name| name.trim_end_matches('.').to_ascii_lowercase()));
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// The option's key, else the file's, else the variable's. No error repeats it.
+fn api_key(typed: &Typed, around: &Surroundings<'_>) -> Result<Option<Secret>, Misuse> {
+    let (source, key) = match (&typed.api_key, &typed.api_key_file) {
+        (Some(_), Some(_)) => {
+            return Err(Misuse::Combination(
+                "`--api-key` and `--api-key-file` both name the key; give one of them".into(),
+            ));
+        }
+        (Some(key), None) => ("--api-key", key.clone()),
+        (None, Some(file)) => {
+            let text = (around.read)(file)
+                .map_err(|error| Misuse::Combination(format!("`--api-key-file`: reading {file}: {error}")))?;
+            ("--api-key-file", text.lines().next().unwrap_or_default().to_owned())
+        }
+        (None, None) => match around.variables.named("RUNNER_API_KEY") {
+            Some((name, key)) => (name, key.to_owned()),
+            None => return Ok(None),
+        },
+    };
+    let key = key.trim();
+    if !API_KEY_BYTES.contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Misuse::Value {
+            source: source.into(),
+            given: None,
+            wants: format!(
+                "a key of {} to {} visible ASCII characters; `openssl rand -hex 24` makes one",
+                API_KEY_BYTES.start(),
+                API_KEY_BYTES.end()
+            ),
+        });
+    }
+    Ok(Some(Secret::new(key)))
+}
+
+/// Where state is kept: the option, systemd's folder, or the user's.
+fn state_dir(typed: &Typed, around: &Surroundings<'_>) -> Option<PathBuf> {
+    let variable = |name: &'static str| around.variables.get(name);
+    if let Some(folder) = &typed.state_dir {
+        return Some(folder.into());
+    }
+    // systemd lists several with colons between them; the first is ours.
+    if let Some(folders) = variable("STATE_DIRECTORY") {
+        return folders.split(':').next().map(PathBuf::from);
+    }
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let state = variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?;
+    Some(state.join("edge-runner"))
 }
 
 /// Refuses what is specified and comes in a later version, so that no option is ever ignored in silence.
@@ -281,16 +355,6 @@ fn in_this_build(typed: &Typed, transport: Option<Transport>) -> Result<(), Misu
             typed.moq != Moq::default(),
             "Media over QUIC (`--moq-*`)".to_owned(),
             served,
-        ),
-        (
-            !typed.allowed_hosts.is_empty(),
-            "`--allowed-hosts`".to_owned(),
-            "it answers under every host name",
-        ),
-        (
-            matches!(typed.tls, Some(Tls::Auto | Tls::Files { .. })),
-            "HTTPS (`--tls`)".to_owned(),
-            "put a proxy with a certificate before it",
         ),
     ];
     match later.into_iter().find(|(asked, ..)| *asked) {

@@ -17,6 +17,7 @@ mod telephony;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 
 use crate::aliases::{self, Area};
@@ -29,6 +30,8 @@ use flags::{FLAGS, Flag, Takes, Typed};
 pub enum Command {
     /// Serve; `warnings` are for the log, once there is one.
     Serve { config: Box<Config>, warnings: Vec<String> },
+    /// Look for what keeps callers out, say what to do about it, and end.
+    Doctor { config: Box<Config>, warnings: Vec<String> },
     /// Print this text and end.
     Help(String),
     /// Print this text and end.
@@ -41,6 +44,10 @@ pub struct Surroundings<'a> {
     pub variables: Variables,
     /// The addresses of this machine's interfaces.
     pub addresses: Vec<IpAddr>,
+    /// This machine's own names.
+    pub names: Vec<String>,
+    /// Reads a short text file.
+    pub read: &'a dyn Fn(&str) -> io::Result<String>,
     /// Finds the addresses of a host name; none when it is unknown.
     pub resolve: &'a dyn Fn(&str) -> Vec<IpAddr>,
 }
@@ -143,10 +150,13 @@ pub fn parse(
     match read(arguments)? {
         Read::Help => Ok(Command::Help(help::text())),
         Read::Version => Ok(Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))),
-        Read::Serve(typed) => {
+        Read::Run(task, typed) => {
             let mut warnings = Vec::new();
             let config = Box::new(meaning::config(*typed, surroundings, &mut warnings)?);
-            Ok(Command::Serve { config, warnings })
+            Ok(match task {
+                Task::Serve => Command::Serve { config, warnings },
+                Task::Doctor => Command::Doctor { config, warnings },
+            })
         }
     }
 }
@@ -154,7 +164,13 @@ pub fn parse(
 enum Read {
     Help,
     Version,
-    Serve(Box<Typed>),
+    Run(Task, Box<Typed>),
+}
+
+/// What is done with a configuration.
+enum Task {
+    Serve,
+    Doctor,
 }
 
 /// The first stage: what was typed.
@@ -163,6 +179,11 @@ fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Read, Misuse> {
     let mut options: Vec<OsString> = arguments.into_iter().collect();
     if let Some(at) = options.iter().position(|argument| argument == "--") {
         typed.command = Some(options.split_off(at).split_off(1));
+    }
+    let mut task = Task::Serve;
+    if options.first().is_some_and(|argument| argument == "doctor") {
+        options.remove(0);
+        task = Task::Doctor;
     }
     let mut parser = lexopt::Parser::from_args(options);
     while let Some(argument) = parser.next().map_err(from_lexopt)? {
@@ -197,7 +218,7 @@ fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Read, Misuse> {
             }
         }
     }
-    Ok(Read::Serve(typed))
+    Ok(Read::Run(task, typed))
 }
 
 /// The text of one value, and whether it was written as `--name=value`.

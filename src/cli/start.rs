@@ -17,11 +17,13 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use tokio::runtime::Runtime;
+
 use super::env::{self, Variables};
 use super::{Command, Surroundings, banner};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::config::Config;
-use crate::limits::{ENV_FILE_BYTES_MAX, RUNTIME_END};
+use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 
 const FAILED: u8 = 1;
@@ -68,19 +70,22 @@ fn run(bot: Bot, bot_crate: &str) -> Result<(), Failure> {
     let around = Surroundings {
         variables: Variables::new(process, file.variables),
         addresses: interface_addresses(),
+        names: machine_names(),
+        read: &|path| read_text(File::open(path)?, KEY_FILE_BYTES_MAX),
         resolve: &resolve,
     };
     let command = super::parse(std::env::args_os().skip(1), &around).map_err(|misuse| Failure {
         code: MISUSED,
         message: format!("{misuse}\nSee `edge-runner --help`."),
     })?;
-    let (config, warnings) = match command {
+    let (config, warnings, doctor) = match command {
         Command::Help(text) | Command::Version(text) => {
             // `edge-runner --help | head` closes the pipe early, which is no failure.
             let _ = io::stdout().write_all(text.as_bytes());
             return Ok(());
         }
-        Command::Serve { config, warnings } => (config, warnings),
+        Command::Serve { config, warnings } => (config, warnings, false),
+        Command::Doctor { config, warnings } => (config, warnings, true),
     };
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, around.variables.get("RUST_LOG"), bot_crate);
@@ -90,10 +95,15 @@ fn run(bot: Bot, bot_crate: &str) -> Result<(), Failure> {
     if !alone {
         log::warn!("ENV=local and .env are not set for bots: threads were started before edge_runner::main");
     }
-    serve(Arc::new(*config), bot)
+    let config = Arc::new(*config);
+    let runtime = runtime(&config)?;
+    if doctor {
+        return examine(runtime, config);
+    }
+    serve(runtime, config, bot)
 }
 
-fn serve(config: Arc<Config>, bot: Bot) -> Result<(), Failure> {
+fn runtime(config: &Config) -> Result<Runtime, Failure> {
     let mut builder = match config.workers {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         workers => {
@@ -104,10 +114,27 @@ fn serve(config: Arc<Config>, bot: Bot) -> Result<(), Failure> {
             builder
         }
     };
-    let runtime = builder
+    builder
         .enable_all()
         .build()
-        .map_err(|error| Failure::of_step("starting the runtime", error))?;
+        .map_err(|error| Failure::of_step("starting the runtime", error))
+}
+
+/// Prints what was found; something that keeps callers out is a failure.
+fn examine(runtime: Runtime, config: Arc<Config>) -> Result<(), Failure> {
+    let findings = runtime.block_on(crate::io::doctor::examine(config));
+    runtime.shutdown_timeout(RUNTIME_END);
+    let _ = io::stdout().write_all(findings.to_string().as_bytes());
+    match findings.broken() {
+        0 => Ok(()),
+        broken => Err(Failure {
+            code: FAILED,
+            message: format!("{broken} of the checks failed"),
+        }),
+    }
+}
+
+fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), Failure> {
     let announced = Arc::clone(&config);
     let announce = move |listening: &crate::config::Listening| {
         let text = banner::text(&announced, listening);
@@ -170,14 +197,29 @@ fn env_file() -> io::Result<env::File> {
     if file.metadata()?.is_dir() {
         return Ok(env::File::default());
     }
+    Ok(env::parse(&read_text(file, ENV_FILE_BYTES_MAX)?))
+}
+
+/// Reads a whole file of text.
+fn read_text(file: File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
-    file.take(ENV_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > ENV_FILE_BYTES_MAX {
-        return Err(io::Error::other(format!(
-            "it is longer than {ENV_FILE_BYTES_MAX} bytes"
-        )));
+    file.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it is longer than {bytes_max} bytes")));
     }
-    Ok(env::parse(&text))
+    Ok(text)
+}
+
+/// The name that the kernel has for this machine, and the first label of it.
+fn machine_names() -> Vec<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    let label = name.split('.').next().unwrap_or_default();
+    [name, label]
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn lossy(text: std::ffi::OsString) -> String {

@@ -1,7 +1,7 @@
 //! The command line as a whole: arguments and surroundings in, a configuration or a refusal out.
 
 use super::*;
-use crate::config::{BuiltInBot, Host, Transport};
+use crate::config::{BuiltInBot, Host, Tls, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 
 /// Parses with the given variables on a machine that has 192.0.2.5 and knows the name `board`.
@@ -15,6 +15,11 @@ fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command,
             .iter()
             .map(|address| address.parse().expect("an address"))
             .collect(),
+        names: vec!["Board".into(), "Board.lan.".into()],
+        read: &|path| match path {
+            "key" => Ok("0123456789abcdef\nsecond line\n".into()),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
+        },
         resolve: &|name| match name {
             "board" => vec![
                 "2001:db8::5".parse().expect("an address"),
@@ -204,11 +209,8 @@ fn what_comes_later_is_refused_by_name() {
         (&["--direct"][..], &key[..], "`--direct`"),
         (&["-d", "-t", "daily"], &key, "`--direct`"),
         (&["--dialin"], &key, "`--dialin`"),
-        (&["--tls", "auto"], &[], "--tls"),
-        (&["--tls", "a:b"], &[], "--tls"),
         (&["--moq-serve"], &[], "--moq-"),
         (&["--moq-connect=https://r.example.net"], &[], "--moq-"),
-        (&["--allowed-hosts", "a.example.net"], &[], "--allowed-hosts"),
         (&["cloud", "serve"], &[], "cloud"),
     ] {
         let message = refused_with(arguments, variables);
@@ -358,12 +360,80 @@ fn ice_servers_come_from_the_option_else_from_the_variable() {
         .map(|server| server.urls[0].as_str())
         .collect();
     assert_eq!(urls, ["stun:a", "turn:t", "stun:b"]);
-    assert_eq!(warnings.len(), 1);
+    assert!(warnings.is_empty());
     let variable = [("RUNNER_ICE_SERVERS", "stun:v,stun:w")];
     assert_eq!(served(&[], &variable).0.ice_servers.len(), 2);
     assert_eq!(served(&["--ice-servers", "stun:a"], &variable).0.ice_servers.len(), 1);
     assert!(refused(&["--ice-servers", "stun://a"]).contains("--ice-servers"));
     assert!(refused_with(&[], &[("PIPECAT_ICE_SERVERS", "[1]")]).contains("PIPECAT_ICE_SERVERS"));
+}
+
+#[test]
+fn host_names_are_those_of_the_machine_and_of_the_option() {
+    assert_eq!(config(&[]).host_names, ["board", "board.lan"]);
+    let asked = config(&["--allowed-hosts", "Bot.Example.net.,b.example", "board"]);
+    assert_eq!(asked.host_names, ["b.example", "board", "board.lan", "bot.example.net"]);
+    for bad in ["http://a", "a:80", "a b"] {
+        assert!(refused(&["--allowed-hosts", bad]).contains("--allowed-hosts"), "{bad}");
+    }
+}
+
+/// the key of callers comes from the option, a file or a variable, and no error repeats it.
+#[test]
+fn an_api_key_comes_from_one_place_and_is_never_repeated() {
+    let key = |arguments: &[&str], variables: &[(&str, &str)]| served(arguments, variables).0.api_key.expect("a key");
+    let long = "k".repeat(512);
+    let variable = [("RUNNER_API_KEY", "variable-is-this-one")];
+    assert_eq!(key(&[], &variable).expose(), "variable-is-this-one");
+    assert_eq!(
+        key(&["--api-key", "sixteen-letters!"], &variable).expose(),
+        "sixteen-letters!"
+    );
+    assert_eq!(key(&["--api-key", &long], &[]).expose(), long);
+    assert_eq!(key(&["--api-key-file", "key"], &variable).expose(), "0123456789abcdef");
+    assert!(config(&[]).api_key.is_none());
+    assert!(refused(&["--api-key-file", "absent"]).contains("reading absent"));
+    assert!(refused(&["--api-key", &long, "--api-key-file", "key"]).contains("one of them"));
+    for bad in [
+        "fifteen-letters",
+        &"k".repeat(513),
+        "with a space in it",
+        "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
+    ] {
+        let message = refused(&["--api-key", bad]);
+        assert!(message.contains("16 to 512") && !message.contains(bad), "{message}");
+    }
+}
+
+#[test]
+fn state_has_a_place_where_the_system_wants_it() {
+    let folder = |arguments: &[&str], variables: &[(&str, &str)]| served(arguments, variables).0.state_dir;
+    let home = ("HOME", "/home/ann");
+    assert_eq!(folder(&[], &[]), None);
+    assert_eq!(folder(&[], &[home]), Some("/home/ann/.local/state/edge-runner".into()));
+    let xdg = ("XDG_STATE_HOME", "/state");
+    assert_eq!(folder(&[], &[home, xdg]), Some("/state/edge-runner".into()));
+    let systemd = ("STATE_DIRECTORY", "/var/lib/edge-runner:/var/lib/other");
+    assert_eq!(folder(&[], &[home, xdg, systemd]), Some("/var/lib/edge-runner".into()));
+    assert_eq!(folder(&["--state-dir", "/s"], &[systemd]), Some("/s".into()));
+    assert!(refused(&["--tls", "auto"]).contains("--state-dir"));
+    assert_eq!(config(&["--tls", "auto", "--state-dir", "/s"]).tls, Tls::Auto);
+}
+
+#[test]
+fn the_doctor_takes_the_options_of_the_server() {
+    let Ok(Command::Doctor { config, .. }) = parse_with(&["doctor", "--port", "9"], &[]) else {
+        panic!("a doctor");
+    };
+    assert_eq!(config.port, 9);
+    assert!(refused(&["--port", "9", "doctor"]).contains("`doctor` is no option"));
+}
+
+#[test]
+fn draining_has_an_end() {
+    assert_eq!(config(&[]).drain.as_secs(), 0);
+    assert_eq!(config(&["--drain", "3600"]).drain.as_secs(), 3600);
+    assert!(refused(&["--drain", "3601"]).contains("0 to 3600"));
 }
 
 ///
@@ -474,6 +544,8 @@ fn an_argument_that_is_no_unicode_is_refused_and_not_a_panic() {
     let around = Surroundings {
         variables: Variables::default(),
         addresses: Vec::new(),
+        names: vec!["Board".into()],
+        read: &|_| Err(std::io::Error::other("no file")),
         resolve: &|_| Vec::new(),
     };
     let bad = || OsString::from_vec(b"\xff".to_vec());

@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
+pub mod doctor;
 pub mod http;
 pub mod media;
 pub mod process;
@@ -14,6 +15,7 @@ pub mod server;
 pub mod sessions;
 pub mod signal;
 pub mod socket;
+pub mod stream;
 pub mod tasks;
 pub mod udp;
 pub mod webrtc;

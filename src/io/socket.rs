@@ -4,18 +4,15 @@
 //! the bot, the deadline, the bot's end, the end of a hang-up or the runner's, hands it to the session, and does what the
 //! session answers. It ends when nothing of the session is left, its bot and its hang-up included.
 
-#![allow(clippy::disallowed_types, reason = "this room is the shell: it owns a socket")]
-
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::{Sink, Stream};
+use futures_util::{Sink as _, Stream as _};
 use tokio::io::AsyncRead as _;
 use tokio::io::ReadBuf;
-use tokio::net::TcpStream;
 use tokio::time::{sleep, sleep_until};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
@@ -28,6 +25,7 @@ use crate::bot::{self, Kind, Shutdown, WebSocketArguments, WebSocketConnection};
 use crate::config::Transport;
 use crate::io::rest;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
+use crate::io::stream::Stream;
 use crate::io::tasks::{self, Place};
 use crate::limits::{
     HANG_UP_AT_SHUTDOWN, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX,
@@ -40,14 +38,14 @@ use crate::proto::telephony::hangup;
 use crate::proto::token::Family;
 
 /// What a connection becomes once its upgrade is answered: its stream goes in, with what was read beyond the request.
-pub type Upgrade = Box<dyn FnOnce(TcpStream, Bytes) + Send>;
+pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 
 /// Makes what an accepted upgrade becomes: a session of its own.
 pub fn upgrade(sessions: Sessions, family: Family, start: Start, place: Place) -> Upgrade {
     Box::new(move |stream, read| {
         let id = start.session_id.clone();
         tokio::spawn(logging::in_session(id, async move {
-            if let Err(error) = socket2::SockRef::from(&stream).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
+            if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
                 log::debug!("the size of the send buffer: {error}");
             }
             let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
@@ -72,7 +70,7 @@ type HangUp = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Everything that one session owns.
 struct Life {
     session: Box<Session>,
-    socket: WebSocketStream<TcpStream>,
+    socket: WebSocketStream<Stream>,
     sessions: Sessions,
     path: &'static str,
     /// What the bot starts from; gone once it has.
@@ -92,7 +90,7 @@ struct Life {
     frames_in: u64,
 }
 
-async fn run(socket: WebSocketStream<TcpStream>, sessions: Sessions, family: Family, start: Start, place: Place) {
+async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family, start: Start, place: Place) {
     let began = tasks::now();
     let (session, path) = match family {
         Family::Client => (Session::client(began), "/ws-client"),
@@ -237,7 +235,7 @@ enum Traffic {
 
 /// Moves bytes both ways until something comes of it.
 fn traffic(
-    socket: &mut WebSocketStream<TcpStream>,
+    socket: &mut WebSocketStream<Stream>,
     readable: bool,
     writable: bool,
     discard: &mut usize,

@@ -24,12 +24,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use log::debug;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::bot::Shutdown;
 use crate::io::http::{self, App, Becomes, Engine, Times};
+use crate::io::stream::Stream;
 use crate::limits;
 
 /// Serves one connection until it ends.
@@ -53,7 +54,7 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         .writev(false)
         .serve_connection(
             Watched {
-                stream: TokioIo::new(stream),
+                stream: TokioIo::new(Stream::Plain(stream)),
                 doing: doing.clone(),
             },
             service,
@@ -111,24 +112,29 @@ enum End {
 
 /// Waits for the client to close its side. Closing while it still sends would make its system throw our answer away, and
 /// a refusal is mostly sent before all of a body has come.
-async fn linger(mut stream: TcpStream, times: Times) {
+async fn linger(mut stream: Stream, times: Times) {
     let drained = async {
         // An error means that the client is gone, and with it the reason to wait.
         stream.shutdown().await?;
         let mut left = limits::HTTP_DISCARD_BYTES_MAX;
         while left > 0 {
-            stream.readable().await?;
-            match stream.try_read(&mut [0; 4096]) {
-                Ok(0) => break,
-                Ok(read) => left = left.saturating_sub(read),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            match poll_fn(|cx| discard(&mut stream, cx)).await? {
+                0 => break,
+                read => left = left.saturating_sub(read),
             }
         }
         Ok(())
     };
     // Either end of it is fine.
     let _: Result<io::Result<()>, _> = tokio::time::timeout(times.linger, drained).await;
+}
+
+/// Reads and forgets; the buffer is no part of the connection's task, which lives for long.
+fn discard(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    let mut buffer = [0; 4096];
+    let mut buffer = ReadBuf::new(&mut buffer);
+    let read = Pin::new(stream).poll_read(cx, &mut buffer);
+    read.map_ok(|()| buffer.filled().len())
 }
 
 /// What a connection is waiting for.
@@ -212,7 +218,7 @@ impl Patience {
 
 /// A socket that notes what its connection is doing.
 struct Watched {
-    stream: TokioIo<TcpStream>,
+    stream: TokioIo<Stream>,
     doing: Arc<Doing>,
 }
 
