@@ -18,6 +18,8 @@ pub const BOT_GRACE_AT_SHUTDOWN: Duration = Duration::from_secs(1);
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(2500);
 /// Longest drain that may be asked for: a long call, and within what supervisors can be told to wait.
 pub const DRAIN_MAX: Duration = Duration::from_secs(3600);
+/// Between two lines that tell how many sessions a drain still waits for.
+pub const DRAIN_REPORT: Duration = Duration::from_secs(10);
 /// How long tasks may take to be dropped at the very end.
 pub const RUNTIME_END: Duration = Duration::from_millis(200);
 /// Rates of PCM that a bot may ask for, in Hz: the range of Opus.
@@ -45,6 +47,23 @@ pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 /// Live sessions by default: what four slow cores carry with room to spare.
 pub const SESSIONS_MAX_DEFAULT: usize = 32;
+
+// ---- watch: stalls, supervisor
+
+/// Between two looks from outside the runtime at whether it answers; a supervisor that wants to hear more often is told so.
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time between two looks that counts: beyond it the whole process was stopped, or its machine slept.
+pub const WATCH_GAP_MAX: Duration = Duration::from_secs(1);
+/// A runtime that gives no answer for so long has stalled: callers hear the gap, and their networks give up soon.
+pub const RUNTIME_STALL: Duration = Duration::from_secs(3);
+/// A task that keeps its thread for so long in one turn has stalled; turns take milliseconds.
+pub const TURN_STALL: Duration = Duration::from_secs(2);
+/// Stalls of one task that the log tells; more of them only count.
+pub const TURN_WARNINGS_MAX: u32 = 5;
+/// Between two lines that tell the supervisor how many sessions live.
+pub const STATUS_INTERVAL: Duration = Duration::from_secs(2);
+/// How long the end waits for the supervisor to have been told of it.
+pub const NOTIFY_WITHIN: Duration = Duration::from_millis(200);
 
 // ---- audio: codec, jitter, pacing
 

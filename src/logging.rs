@@ -28,6 +28,11 @@ pub async fn in_session<F: Future>(id: SessionId, future: F) -> F::Output {
     SESSION.scope(id, future).await
 }
 
+/// Calls `log` with every line that it logs marked with the session's id: for who tells of a session from outside its tasks.
+pub fn as_session(id: SessionId, log: impl FnOnce()) {
+    SESSION.sync_scope(id, log);
+}
+
 /// Sets the logger and the panic hook up; once per process.
 ///
 /// `verbosity` counts `-v`; `directives` is the text of `RUST_LOG`; `bot_crate` is the crate whose records are shown like the

@@ -37,7 +37,7 @@ pub struct RunnerArguments {
     pub handle_sigterm: bool,
     /// How long a talk may go without any activity before the bot should end it. The bot decides what activity is.
     pub idle_timeout: Duration,
-    /// Set when the runner is asked to stop.
+    /// Set when the runner ends: when it is asked to, or when the time of `--drain` is over.
     pub shutdown: Shutdown,
     /// What the runner was started with.
     pub cli_args: Arc<Config>,

@@ -60,6 +60,8 @@ pub trait Engine: Send + Sync + 'static {
     fn candidates(&self, candidates: Candidates) -> impl Future<Output = Result<(), OfferRefusal>> + Send;
     /// Counts the live sessions.
     fn sessions(&self) -> usize;
+    /// Tells whether new sessions are refused since the runner is on its way to its end.
+    fn is_closed(&self) -> bool;
     /// Makes what the connection becomes that asks for a WebSocket. `start` is called when there is a place for its session.
     fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal>;
 }
@@ -81,9 +83,13 @@ impl Engine for WebRtc {
         WebRtc::sessions(self).count()
     }
 
+    fn is_closed(&self) -> bool {
+        WebRtc::sessions(self).is_closed()
+    }
+
     fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal> {
         let sessions = WebRtc::sessions(self);
-        if sessions.shutdown().is_set() {
+        if sessions.is_closed() {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
         let place = sessions.enter().ok_or(Refusal::Offer(OfferRefusal::Full))?;
@@ -195,11 +201,15 @@ async fn dispatch<E: Engine>(
 ) -> Result<Reply, Refusal> {
     let headers = &head.headers;
     match route {
-        Route::Status => Ok(json_reply(StatusCode::OK, app.status.reply(app.engine.sessions()))),
+        Route::Status => {
+            let status = app.status.reply(app.engine.sessions(), app.engine.is_closed());
+            Ok(json_reply(StatusCode::OK, status))
+        }
         Route::ToPage => Ok(to_page()),
         Route::Page(name) => file(&name, headers).ok_or(Refusal::Route(route::Refusal::NotFound)),
         Route::Start => {
             let body = read(app.times, headers, Takes::Json, body).await?;
+            still_open(app)?;
             start(app, &body, asked(app, headers, peer))
         }
         Route::Webhook => webhook(app, head, body).await,
@@ -228,6 +238,14 @@ async fn dispatch<E: Engine>(
                 .insert(header::ALLOW, HeaderValue::from_static(allowed));
             Ok(reply)
         }
+    }
+}
+
+/// Refuses what would become a session that is not let in any more.
+fn still_open<E: Engine>(app: &App<E>) -> Result<(), Refusal> {
+    match app.engine.is_closed() {
+        true => Err(Refusal::Offer(OfferRefusal::Stopping)),
+        false => Ok(()),
     }
 }
 
@@ -350,6 +368,8 @@ async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incoming) -> Resul
         return Err(Refusal::Route(route::Refusal::Method(route::ROOT)));
     };
     let body = read(app.times, headers, Takes::Anything, body).await?;
+    // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
+    still_open(app)?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // Only provider d comes without `--proxy`, and it signs nothing.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");

@@ -2,13 +2,15 @@
 //! `proto` answers; a decision about a protocol belongs one floor down.
 //!
 //! [`run`] builds the parts, waits for the end, and takes them down again: no new session, every live one told, and
-//! everything gone within [`SHUTDOWN_GRACE`].
+//! everything gone within [`SHUTDOWN_GRACE`]. With `--drain` the live ones are waited for before that.
 
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
 pub mod doctor;
+pub mod drain;
 pub mod http;
 pub mod media;
+pub mod notify;
 pub mod process;
 pub mod rest;
 pub mod server;
@@ -18,6 +20,7 @@ pub mod socket;
 pub mod stream;
 pub mod tasks;
 pub mod udp;
+pub mod watch;
 pub mod webrtc;
 
 use std::fmt;
@@ -33,7 +36,7 @@ use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
 use crate::io::webrtc::WebRtc;
-use crate::limits::SHUTDOWN_GRACE;
+use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::crypto;
 use crate::proto::rtc::Common;
 
@@ -51,7 +54,9 @@ pub enum RunError {
     /// The certificate of this process could not be made.
     Certificate(String),
     Signals(io::Error),
-    /// A second signal came while sessions were still ending.
+    /// The thread that watches the runtime could not be started.
+    Watch(io::Error),
+    /// One more signal came while sessions were still ending.
     Forced,
 }
 
@@ -66,7 +71,8 @@ impl fmt::Display for RunError {
             ),
             RunError::Certificate(why) => write!(f, "making the DTLS certificate: {why}"),
             RunError::Signals(source) => write!(f, "listening for signals: {source}"),
-            RunError::Forced => f.write_str("stopped at once by a second signal"),
+            RunError::Watch(source) => write!(f, "starting the thread that watches the runtime: {source}"),
+            RunError::Forced => f.write_str("stopped at once by a further signal"),
         }
     }
 }
@@ -103,20 +109,30 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let common = Arc::new(Common::new());
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
     let engine = WebRtc::new(sessions.clone(), common.clone(), port);
+    sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
+    let drain = config.drain;
     let app = Arc::new(App::new(config, engine));
     let mut server = tokio::spawn(server::serve(listeners, app, shutdown));
     announce(&listening);
+    sessions.watch().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
     common.warm_up(Instant::now());
 
     let name = signals.next().await;
     log::info!("{name}: stopping, {} sessions live", live.count());
+    sessions.close();
+    let supervisor_told = sessions.watch().stopping(drain + SHUTDOWN_GRACE + RUNTIME_END);
+    if !drain.is_zero() {
+        let over = drain::drain(drain, &live, sessions.hang_ups(), signals.next()).await;
+        log::info!("{over}: ending, {} sessions live", live.count());
+    }
     stop.set();
     let ended = async {
         live.empty().await;
         sessions.hang_ups().empty().await;
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
+        supervisor_told.await;
     };
     let outcome = tokio::select! {
         () = ended => Ok(()),

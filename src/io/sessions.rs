@@ -4,6 +4,7 @@
 //! session and no other; a bot that does not end in time is aborted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tokio::task::{JoinError, JoinHandle};
@@ -12,9 +13,11 @@ use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::Config;
 use crate::io::tasks::{Live, Place};
+use crate::io::watch::Watch;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging;
 use crate::proto::session::LeaveReason;
+use crate::proto::stall::Task;
 
 /// What a new session starts from.
 pub struct Start {
@@ -33,7 +36,10 @@ struct Inner {
     bot: Bot,
     live: Live,
     hang_ups: Live,
+    /// No session begins any more.
+    closed: AtomicBool,
     shutdown: Shutdown,
+    watch: Watch,
 }
 
 impl Sessions {
@@ -43,7 +49,9 @@ impl Sessions {
             bot,
             live,
             hang_ups: Live::new(HANG_UPS_MAX),
+            closed: AtomicBool::new(false),
             shutdown,
+            watch: Watch::default(),
         }))
     }
 
@@ -53,6 +61,21 @@ impl Sessions {
 
     pub fn shutdown(&self) -> &Shutdown {
         &self.0.shutdown
+    }
+
+    /// Lets no session begin from here on; the live ones go on.
+    pub fn close(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells whether new sessions are refused since the runner drains or stops.
+    pub fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Relaxed) || self.0.shutdown.is_set()
+    }
+
+    /// Returns the watch over the tasks of the sessions.
+    pub fn watch(&self) -> &Watch {
+        &self.0.watch
     }
 
     /// Returns how many sessions are live.
@@ -76,10 +99,8 @@ impl Sessions {
         args.shutdown = self.0.shutdown.clone();
         let bot = self.0.bot.clone();
         // The call itself is inside the task: a bot function may panic before its first await.
-        BotTask(tokio::spawn(logging::in_session(
-            session_id,
-            async move { bot(args).await },
-        )))
+        let task = logging::in_session(session_id.clone(), async move { bot(args).await });
+        BotTask(tokio::spawn(self.0.watch.over(session_id, Task::Bot, task)))
     }
 }
 

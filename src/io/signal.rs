@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first asks the runner to stop, the second makes it.
+//! SIGINT and SIGTERM: the first asks the runner to stop, the next ones make it do so sooner.
 
 use std::io;
 

@@ -34,6 +34,7 @@ use crate::limits::{
 use crate::logging;
 use crate::proto::session::{Event, LeaveReason};
 use crate::proto::socket::{Message, Output, Session};
+use crate::proto::stall::Task;
 use crate::proto::telephony::hangup;
 use crate::proto::token::Family;
 
@@ -44,13 +45,15 @@ pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 pub fn upgrade(sessions: Sessions, family: Family, start: Start, place: Place) -> Upgrade {
     Box::new(move |stream, read| {
         let id = start.session_id.clone();
-        tokio::spawn(logging::in_session(id, async move {
+        let watch = sessions.watch().clone();
+        let task = logging::in_session(id.clone(), async move {
             if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
                 log::debug!("the size of the send buffer: {error}");
             }
             let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
             run(socket, sessions, family, start, place).await;
-        }));
+        });
+        tokio::spawn(watch.over(id, Task::Media, task));
     })
 }
 

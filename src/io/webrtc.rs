@@ -25,6 +25,7 @@ use crate::proto::candidate::{self, Interface, LocalPolicy};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::rtc::{Common, OfferError, Setup};
 use crate::proto::session::Session;
+use crate::proto::stall::Task;
 
 /// A message to the task of a session.
 pub enum Request {
@@ -156,6 +157,9 @@ impl WebRtc {
 
     fn begin(&self, offer: &str, data: Option<Value>, start: impl FnOnce() -> Start) -> Result<Answer, OfferRefusal> {
         let inner = &self.0;
+        if inner.sessions.is_closed() {
+            return Err(OfferRefusal::Stopping);
+        }
         let Some(place) = inner.sessions.enter() else {
             return Err(OfferRefusal::Full);
         };
@@ -198,7 +202,8 @@ impl WebRtc {
             _place: place,
             _lease: start.lease,
         };
-        tokio::spawn(logging::in_session(start.session_id, media::run(life)));
+        let task = logging::in_session(start.session_id.clone(), media::run(life));
+        tokio::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
         Ok(Answer { sdp, pc_id })
     }
 

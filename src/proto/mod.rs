@@ -9,6 +9,7 @@
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
+//! - The runner itself: [`stall`] (what stands still)
 
 pub mod audio;
 pub mod body;
@@ -28,6 +29,7 @@ pub mod rtvi;
 pub mod sdp;
 pub mod session;
 pub mod socket;
+pub mod stall;
 pub mod start;
 pub mod stun;
 pub mod table;

@@ -219,7 +219,8 @@ fn accepted(config: &Config) -> Vec<Transport> {
 /// The reply of `/status`, made ready once: only the number of sessions changes.
 #[derive(Clone, Debug)]
 pub struct Status {
-    before_sessions: Vec<u8>,
+    ready: Vec<u8>,
+    draining: Vec<u8>,
 }
 
 impl Status {
@@ -231,23 +232,28 @@ impl Status {
                 .map(Transport::name)
                 .collect()
         };
-        let text = format!(
-            r#"{{"status":"ready","transports":{},"unavailable":{},"version":"{}","sessions":"#,
-            json!(names(true)),
-            json!(names(false)),
-            env!("CARGO_PKG_VERSION"),
-        );
+        let before_sessions = |word: &str| {
+            let text = format!(
+                r#"{{"status":"{word}","transports":{},"unavailable":{},"version":"{}","sessions":"#,
+                json!(names(true)),
+                json!(names(false)),
+                env!("CARGO_PKG_VERSION"),
+            );
+            text.into_bytes()
+        };
         Status {
-            before_sessions: text.into_bytes(),
+            ready: before_sessions("ready"),
+            draining: before_sessions("draining"),
         }
     }
 
-    /// Returns the JSON of the reply.
-    pub fn reply(&self, sessions: usize) -> Vec<u8> {
+    /// Returns the JSON of the reply. A runner that takes no new session is `draining`, and not `ready` as clients know it.
+    pub fn reply(&self, sessions: usize, draining: bool) -> Vec<u8> {
         use std::io::Write as _;
+        let before_sessions = if draining { &self.draining } else { &self.ready };
         // Room for the longest number and the brace.
-        let mut reply = Vec::with_capacity(self.before_sessions.len() + 24);
-        reply.extend_from_slice(&self.before_sessions);
+        let mut reply = Vec::with_capacity(before_sessions.len() + 24);
+        reply.extend_from_slice(before_sessions);
         write!(reply, "{sessions}}}").expect("writing to a vector cannot fail");
         reply
     }
@@ -498,7 +504,15 @@ mod tests {
     #[test]
     fn status_tells_the_truth_about_this_build() {
         let status = |transport, sessions| -> Value {
-            serde_json::from_slice(&Status::new(&config(transport)).reply(sessions)).expect("a reply is JSON")
+            let status = Status::new(&config(transport));
+            let reply = |draining| -> Value {
+                serde_json::from_slice(&status.reply(sessions, draining)).expect("a reply is JSON")
+            };
+            let (ready, mut draining) = (reply(false), reply(true));
+            assert_eq!(draining["status"].take(), json!("draining"));
+            draining["status"] = json!("ready");
+            assert_eq!(draining, ready, "nothing else changes");
+            ready
         };
         assert_eq!(
             status(None, 3),

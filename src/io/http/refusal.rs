@@ -116,7 +116,9 @@ impl Refusal {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full) | Refusal::Token(token::Refusal::Full) => {
+            Refusal::Full(_)
+            | Refusal::Offer(OfferRefusal::Full | OfferRefusal::Stopping)
+            | Refusal::Token(token::Refusal::Full) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));

@@ -41,6 +41,10 @@ impl Program {
             .env("RUNNER_ARGUMENTS", arguments)
             // Else Python keeps lines back until 8 KiB of them are there, and loses them in a crash.
             .env("PYTHONUNBUFFERED", "1")
+            // The runner's own supervisor: a program that thinks it is the service would speak for the runner.
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("WATCHDOG_USEC")
+            .env_remove("WATCHDOG_PID")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

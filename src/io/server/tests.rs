@@ -8,6 +8,7 @@ mod requests;
 mod sockets;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ struct Fake {
     live: Mutex<Vec<Start>>,
     offers: Mutex<Vec<Offer>>,
     candidates: Mutex<Vec<Candidates>>,
+    closed: AtomicBool,
 }
 
 impl Fake {
@@ -83,6 +85,10 @@ impl Engine for Arc<Fake> {
 
     fn sessions(&self) -> usize {
         self.live.lock().expect("whole").len()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// A socket answers with the name of its session, and closes.

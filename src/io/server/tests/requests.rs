@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::config::Transport;
 
 /// from `/start` to the bot, which starts with the offer and not before.
 #[tokio::test]
@@ -137,7 +138,7 @@ async fn every_refusal_of_an_offer_has_its_status() {
         ("bad", 400, "no m-line", None),
         ("unknown", 404, "Peer connection not found", None),
         ("full", 503, "try again later", Some("5")),
-        ("stopping", 503, "stopping", None),
+        ("stopping", 503, "stopping", Some("5")),
         ("no candidate", 500, "192.0.2.1 is none of 192.0.2.2", None),
         ("too long", 500, "4097 of 4096 bytes", None),
     ] {
@@ -147,6 +148,35 @@ async fn every_refusal_of_an_offer_has_its_status() {
         assert!(detail.contains(word), "{detail}");
         assert_eq!(reply.header("retry-after"), retry, "{sdp}");
     }
+}
+
+/// A runner that drains says so in `/status`, refuses what would become a session, with the time to ask again, and serves the
+/// rest.
+#[tokio::test]
+async fn a_runner_that_drains_starts_nothing() {
+    let config = Config {
+        transport: Some(Transport::TelephonyD),
+        ..config()
+    };
+    let calls = Runner::with(config, Times::default()).await;
+    let clients = Runner::start().await;
+    for runner in [&calls, &clients] {
+        runner.engine.closed.store(true, Ordering::Relaxed);
+    }
+    let start = clients.post("/start", json!({})).await;
+    let webhook = calls.ask("POST / HTTP/1.1", "").await;
+    for reply in [start, webhook] {
+        assert_eq!(reply.refusal(), (503, "this runner is stopping".into()));
+        assert_eq!(reply.header("retry-after"), Some("5"));
+    }
+    let status = clients.ask("GET /status HTTP/1.1", "").await;
+    assert_eq!((status.status, &status.json()["status"]), (200, &json!("draining")));
+    assert_eq!(clients.ask("GET /client/ HTTP/1.1", "").await.status, 200);
+    // Renegotiation of a connection that lives is the engine's to judge.
+    let known = clients
+        .post("/api/offer", json!({"sdp": "v=0", "pc_id": "known"}))
+        .await;
+    assert_eq!(known.status, 200);
 }
 
 /// refusals of `/start`.

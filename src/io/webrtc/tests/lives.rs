@@ -178,3 +178,24 @@ async fn sessions_do_not_hold_the_engine() {
     drop(rig);
     assert!(engine.upgrade().is_none());
 }
+
+/// A runner that drains lets nobody in, and the client who is in may still change its network and come back.
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_drains_keeps_who_is_in() {
+    let mut rig = Rig::new(4);
+    let mut client = Client::at("127.0.0.1:9000", tasks::now());
+    let answer = rig.offer(new(client.offer()), json!({})).await.expect("an answer");
+    client.accept(&answer.sdp);
+    rig.engine.sessions().close();
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Stopping));
+    let again = client.change(|api| drop(api.ice_restart(false)));
+    let renegotiated = rig.offer(known(again, &answer.pc_id, false), json!({})).await;
+    client.accept(&renegotiated.expect("an answer").sdp);
+    let other = Client::at("127.0.0.1:9001", tasks::now()).offer();
+    let restarted = rig.offer(known(other, &answer.pc_id, true), json!({})).await;
+    assert!(restarted.is_ok(), "{restarted:?}");
+    assert_eq!(rig.engine.sessions().count(), 1);
+    // Without a caller it ends by itself, and not because the runner drains.
+    assert_eq!(rig.told().await, "left: never connected");
+    rig.empty().await;
+}

@@ -1,0 +1,132 @@
+//! The time between the signal and the end in which live sessions go on by themselves, and no new one begins (`--drain`).
+//!
+//! In: how long it may take, the sessions, and further signals. Out: why it is over, and INFO lines that say how many sessions
+//! are awaited. Without sessions, or without `--drain`, it is over at once.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, interval_at, sleep};
+
+use crate::io::tasks::Live;
+use crate::limits::DRAIN_REPORT;
+
+/// Why the waiting is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// There is nobody left to wait for.
+    Empty,
+    TimeUp,
+    /// A signal of this name asked for the end.
+    Signal(&'static str),
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Over::Empty => f.write_str("all sessions have ended"),
+            Over::TimeUp => f.write_str("the drain time is over"),
+            Over::Signal(name) => write!(f, "{name} again"),
+        }
+    }
+}
+
+/// Waits until no session and no hang-up is left, the time is up, or a further signal comes.
+pub async fn drain(time: Duration, live: &Live, hang_ups: &Live, again: impl Future<Output = &'static str>) -> Over {
+    let mut told = live.count();
+    log::info!(
+        "waiting up to {} s for {told} sessions; new ones are refused",
+        time.as_secs()
+    );
+    let mut empty = pin!(async {
+        live.empty().await;
+        hang_ups.empty().await;
+    });
+    let mut again = pin!(again);
+    let mut time_up = pin!(sleep(time));
+    let mut report = interval_at(Instant::now() + DRAIN_REPORT, DRAIN_REPORT);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut empty => return Over::Empty,
+            name = &mut again => return Over::Signal(name),
+            () = &mut time_up => return Over::TimeUp,
+            _ = report.tick() => {
+                let left = live.count();
+                if left != told {
+                    log::info!("waiting for {left} sessions");
+                    told = left;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Returns how the drain ended and how long it took, by a clock that jumps.
+    async fn drained(
+        time: Duration,
+        live: &Live,
+        hang_ups: &Live,
+        again: impl Future<Output = &'static str>,
+    ) -> (Over, Duration) {
+        let start = Instant::now();
+        let over = drain(time, live, hang_ups, again).await;
+        (over, start.elapsed())
+    }
+
+    async fn after<T>(time: Duration, value: T) -> T {
+        sleep(time).await;
+        value
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_lasts_as_long_as_its_sessions_and_no_longer_than_its_time() {
+        let (live, hang_ups) = (Live::new(8), Live::new(8));
+        let nobody = drained(MINUTE, &live, &hang_ups, pending()).await;
+        assert_eq!(nobody, (Over::Empty, Duration::ZERO));
+        for (ends, over) in [
+            (MINUTE / 2, (Over::Empty, MINUTE / 2)),
+            (MINUTE * 2, (Over::TimeUp, MINUTE)),
+        ] {
+            let (first, last) = (live.enter().expect("a place"), live.enter().expect("a place"));
+            let leaving = tokio::spawn(async move {
+                drop(after(ends / 2, first).await);
+                drop(after(ends / 2, last).await);
+            });
+            assert_eq!(drained(MINUTE, &live, &hang_ups, pending()).await, over);
+            leaving.await.expect("it does not panic");
+        }
+    }
+
+    /// The provider of the last call is still asked to hang it up.
+    #[tokio::test(start_paused = true)]
+    async fn a_hang_up_is_waited_for() {
+        let (live, hang_ups) = (Live::new(8), Live::new(8));
+        let asking = hang_ups.enter().expect("a place");
+        let asked = tokio::spawn(async move { drop(after(MINUTE / 4, asking).await) });
+        assert_eq!(
+            drained(MINUTE, &live, &hang_ups, pending()).await,
+            (Over::Empty, MINUTE / 4)
+        );
+        asked.await.expect("it does not panic");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_signal_ends_it() {
+        let (live, hang_ups) = (Live::new(8), Live::new(8));
+        let _stays = live.enter();
+        let again = after(MINUTE / 4, "SIGTERM");
+        let over = drained(MINUTE, &live, &hang_ups, again).await;
+        assert_eq!(over, (Over::Signal("SIGTERM"), MINUTE / 4));
+    }
+}

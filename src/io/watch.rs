@@ -1,0 +1,351 @@
+//! The thread that looks at the runtime from outside, since a bot that blocks its thread may take the runtime with it.
+//!
+//! In: the tasks of the sessions, each of which notes when it is entered and left, and the heartbeat, which the thread asks
+//! for. Out: a line in the log when one of them stands still and when it goes on, counts for the metrics, and the signs of
+//! life to the supervisor, which are withheld as long as the runtime stands still. What counts as a stall is
+//! `proto::stall`'s to say.
+//!
+//! The question itself helps: it wakes a thread of the runtime that sleeps, and that one takes over sockets and timers which
+//! a blocked one had been looking after.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::bot::SessionId;
+use crate::io::notify::Supervisor;
+use crate::io::tasks::Live;
+use crate::limits::NOTIFY_WITHIN;
+use crate::logging;
+use crate::proto::stall::{Change, Heartbeat, OfRuntime, OfTask, Task, Turns};
+
+/// The watch of one runner. Clones share it.
+#[derive(Clone, Default)]
+pub struct Watch {
+    board: Arc<Board>,
+    /// To the thread; not there before it is started.
+    orders: Arc<OnceLock<Sender<Order>>>,
+}
+
+/// What the thread and the runtime both look at.
+#[derive(Default)]
+struct Board {
+    /// Wakes the task that answers.
+    ask: Notify,
+    answered: AtomicBool,
+    tasks: Mutex<Tasks>,
+    runtime_stalls: AtomicU64,
+    task_stalls: AtomicU64,
+    runtime_stalled: AtomicBool,
+}
+
+#[derive(Default)]
+struct Tasks {
+    by_number: HashMap<u64, Watched>,
+    last: u64,
+}
+
+struct Watched {
+    session: SessionId,
+    task: Task,
+    moves: Arc<AtomicU32>,
+    turns: Turns,
+}
+
+/// What the thread does beside looking.
+enum Order {
+    Ready,
+    Stopping {
+        within: Duration,
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// What has stalled so far, for the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    /// How often the runtime stood still.
+    pub runtime: u64,
+    /// How often a task of a session kept its thread for too long.
+    pub tasks: u64,
+    /// The runtime stands still at this moment, as far as one can tell who is asked from outside it.
+    pub runtime_now: bool,
+}
+
+impl Watch {
+    /// Starts the thread. Call it within the runtime that is to be watched.
+    ///
+    /// # Errors
+    /// The operating system's, when there is no thread to be had.
+    pub fn start(&self, live: Live) -> io::Result<()> {
+        let (sender, orders) = mpsc::channel();
+        let board = self.board.clone();
+        thread::Builder::new()
+            .name("watch".into())
+            .spawn(move || watch(&board, &orders, &live))?;
+        let board = self.board.clone();
+        tokio::spawn(async move {
+            loop {
+                board.ask.notified().await;
+                board.answered.store(true, Relaxed);
+            }
+        });
+        // A second start would be a second runner on one watch; the first thread's orders stay its own.
+        let _ = self.orders.set(sender);
+        Ok(())
+    }
+
+    /// Tells the supervisor that everything listens.
+    pub fn ready(&self) {
+        if let Some(orders) = self.orders.get() {
+            // A thread that is gone has told of its panic.
+            let _ = orders.send(Order::Ready);
+        }
+    }
+
+    /// Tells the supervisor that the end has begun, and how long it may take. What comes back waits until it was told; not for
+    /// long.
+    pub fn stopping(&self, within: Duration) -> impl Future<Output = ()> + use<> {
+        let (done, told) = oneshot::channel();
+        let order = Order::Stopping { within, done };
+        let sent = self.orders.get().is_some_and(|orders| orders.send(order).is_ok());
+        async move {
+            if sent {
+                let _ = tokio::time::timeout(NOTIFY_WITHIN, told).await;
+            }
+        }
+    }
+
+    /// Returns what has stalled so far.
+    pub fn stalls(&self) -> Stalls {
+        let board = &self.board;
+        Stalls {
+            runtime: board.runtime_stalls.load(Relaxed),
+            tasks: board.task_stalls.load(Relaxed),
+            runtime_now: board.runtime_stalled.load(Relaxed),
+        }
+    }
+
+    /// Makes the future of a session's task one whose turns are watched.
+    pub fn over<F: Future>(&self, session: SessionId, task: Task, future: F) -> Turning<F> {
+        let moves = Arc::<AtomicU32>::default();
+        let watched = Watched {
+            session,
+            task,
+            moves: moves.clone(),
+            turns: Turns::new(Instant::now()),
+        };
+        let mut tasks = self.board.tasks();
+        tasks.last += 1;
+        let number = tasks.last;
+        tasks.by_number.insert(number, watched);
+        drop(tasks);
+        Turning {
+            future: Box::pin(future),
+            _entry: Entry {
+                number,
+                board: self.board.clone(),
+            },
+            moves,
+        }
+    }
+}
+
+impl Board {
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        // The map is whole after every single statement.
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A future that notes each of its turns.
+pub struct Turning<F> {
+    future: Pin<Box<F>>,
+    /// Dropped after the future: what that does while it is dropped is no turn of it.
+    _entry: Entry,
+    /// Odd while a turn is on. Nobody else writes it.
+    moves: Arc<AtomicU32>,
+}
+
+impl<F: Future> Future for Turning<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let entered = self.moves.load(Relaxed).wrapping_add(1);
+        self.moves.store(entered, Relaxed);
+        let polled = self.future.as_mut().poll(cx);
+        self.moves.store(entered.wrapping_add(1), Relaxed);
+        polled
+    }
+}
+
+/// The place of a task on the board, free again when it is dropped.
+struct Entry {
+    number: u64,
+    board: Arc<Board>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.board.tasks().by_number.remove(&self.number);
+    }
+}
+
+/// The thread: looks, tells and sleeps until nobody is left to give it orders.
+fn watch(board: &Board, orders: &Receiver<Order>, live: &Live) {
+    let mut supervisor = Supervisor::find();
+    let mut heartbeat = Heartbeat::new(Instant::now());
+    let mut next = Instant::now();
+    let (mut ready, mut stopping) = (false, false);
+    board.ask.notify_one();
+    loop {
+        match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(Order::Ready) => {
+                ready = true;
+                supervisor.ready();
+            }
+            Ok(Order::Stopping { within, done }) => {
+                stopping = true;
+                supervisor.stopping(within);
+                // The end may have stopped waiting.
+                let _ = done.send(());
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let now = Instant::now();
+                next = now + supervisor.interval();
+                look_at_runtime(board, &mut heartbeat, now);
+                look_at_tasks(board, now);
+                if !heartbeat.is_stalled() {
+                    supervisor.alive();
+                }
+                if ready {
+                    supervisor.sessions(live.count(), stopping, now);
+                }
+            }
+        }
+    }
+}
+
+fn look_at_runtime(board: &Board, heartbeat: &mut Heartbeat, now: Instant) {
+    let answered = board.answered.swap(false, Relaxed);
+    let change = heartbeat.handle_look(answered, now);
+    if answered {
+        board.ask.notify_one();
+    }
+    match change {
+        Some(change @ Change::Stalled(_)) => {
+            board.runtime_stalls.fetch_add(1, Relaxed);
+            log::error!("{}", OfRuntime(change));
+        }
+        Some(change @ Change::Over(_)) => log::info!("{}", OfRuntime(change)),
+        None => {}
+    }
+    board.runtime_stalled.store(heartbeat.is_stalled(), Relaxed);
+}
+
+fn look_at_tasks(board: &Board, now: Instant) {
+    let mut changes = Vec::new();
+    for watched in board.tasks().by_number.values_mut() {
+        let before = watched.turns.stalls();
+        let change = watched.turns.handle_look(watched.moves.load(Relaxed), now);
+        board
+            .task_stalls
+            .fetch_add(u64::from(watched.turns.stalls() - before), Relaxed);
+        changes.extend(change.map(|change| (watched.session.clone(), watched.task, change)));
+    }
+    // Not with the lock: a log that is slow to write to must hold up no session.
+    for (session, task, change) in changes {
+        logging::as_session(session, || match change {
+            Change::Stalled(_) => log::warn!("{}", OfTask(task, change)),
+            Change::Over(_) => log::info!("{}", OfTask(task, change)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use super::*;
+
+    fn moves(watch: &Watch) -> Vec<u32> {
+        let tasks = watch.board.tasks();
+        tasks
+            .by_number
+            .values()
+            .map(|watched| watched.moves.load(Relaxed))
+            .collect()
+    }
+
+    /// A task is at work in its turns and idle between them, and leaves the board when it ends or is thrown away.
+    #[test]
+    fn a_task_notes_its_turns() {
+        let watch = Watch::default();
+        let id = SessionId::from("a session");
+        let seen = watch.clone();
+        let mut left = 2;
+        let mut task = watch.over(
+            id.clone(),
+            Task::Media,
+            poll_fn(move |_| {
+                assert!(moves(&seen).iter().any(|moves| !moves.is_multiple_of(2)));
+                left -= 1;
+                if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+            }),
+        );
+        let idle = watch.over(id, Task::Bot, std::future::pending::<()>());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut task).poll(&mut cx).is_pending());
+        assert!(moves(&watch).iter().all(|moves| moves.is_multiple_of(2)));
+        assert!(Pin::new(&mut task).poll(&mut cx).is_ready());
+        drop(task);
+        assert_eq!(moves(&watch), [0]);
+        drop(idle);
+        assert!(moves(&watch).is_empty());
+    }
+
+    /// The looks of the thread, one after the other: a task that does not come back is counted once, and the runtime is asked
+    /// again only when it has answered.
+    #[test]
+    fn what_stands_still_is_counted() {
+        let watch = Watch::default();
+        let board = &watch.board;
+        let task = watch.over(SessionId::from("a session"), Task::Bot, std::future::pending::<()>());
+        task.moves.store(1, Relaxed);
+        let start = Instant::now();
+        let mut heartbeat = Heartbeat::new(start);
+        for half_seconds in 0..20 {
+            let now = start + Duration::from_millis(500) * half_seconds;
+            look_at_runtime(board, &mut heartbeat, now);
+            look_at_tasks(board, now);
+        }
+        let stalled = Stalls {
+            runtime: 1,
+            tasks: 1,
+            runtime_now: true,
+        };
+        assert_eq!(watch.stalls(), stalled);
+        board.answered.store(true, Relaxed);
+        task.moves.store(2, Relaxed);
+        look_at_runtime(board, &mut heartbeat, start + Duration::from_secs(10));
+        assert_eq!(
+            watch.stalls(),
+            Stalls {
+                runtime_now: false,
+                ..stalled
+            }
+        );
+        assert!(!board.answered.load(Relaxed));
+    }
+}

@@ -1,0 +1,326 @@
+//! Who stands still: what is said of a runtime that does not answer, and of a task that does not let go of its thread.
+//!
+//! In: at each look from outside whether the runtime has answered, or how often a task has been entered and left, and `now`.
+//! Out: the moment a stall is told, once, and the moment that it is over, with how long it took. Time in which the whole
+//! process stood still, since it was stopped or its machine slept, is nobody's stall.
+//! Times stand in `limits`.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::limits::{RUNTIME_STALL, TURN_STALL, TURN_WARNINGS_MAX, WATCH_GAP_MAX};
+
+/// What a look finds that was not so before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has stood still for so long, and still does.
+    Stalled(Duration),
+    /// It goes on, after so long.
+    Over(Duration),
+}
+
+/// Time since something was last seen to move, without the time in which nothing could.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    since: Instant,
+    looked: Instant,
+}
+
+impl Standing {
+    fn new(now: Instant) -> Self {
+        Standing {
+            since: now,
+            looked: now,
+        }
+    }
+
+    /// Returns for how long it has stood still.
+    fn look(&mut self, now: Instant) -> Duration {
+        let gap = now.saturating_duration_since(self.looked);
+        if gap > WATCH_GAP_MAX {
+            self.since += gap;
+        }
+        self.looked = now;
+        now.saturating_duration_since(self.since)
+    }
+}
+
+/// The heartbeat of the runtime: it is asked for an answer, and must give it soon.
+#[derive(Debug)]
+pub struct Heartbeat {
+    standing: Standing,
+    stalled: bool,
+}
+
+impl Heartbeat {
+    pub fn new(now: Instant) -> Self {
+        Heartbeat {
+            standing: Standing::new(now),
+            stalled: false,
+        }
+    }
+
+    /// Takes whether the last question has been answered; if so, the next one is asked at `now`.
+    pub fn handle_look(&mut self, answered: bool, now: Instant) -> Option<Change> {
+        let silent = self.standing.look(now);
+        if answered {
+            self.standing = Standing::new(now);
+            return std::mem::take(&mut self.stalled).then_some(Change::Over(silent));
+        }
+        let news = !self.stalled && silent >= RUNTIME_STALL;
+        self.stalled |= news;
+        news.then_some(Change::Stalled(silent))
+    }
+
+    /// Tells whether a supervisor is better off believing that nobody is there.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+}
+
+/// The turns of one task: it is entered when something wakes it, and left when it waits again.
+#[derive(Debug)]
+pub struct Turns {
+    standing: Standing,
+    moves: u32,
+    stalled: bool,
+    told: u32,
+}
+
+impl Turns {
+    pub fn new(now: Instant) -> Self {
+        Turns {
+            standing: Standing::new(now),
+            moves: 0,
+            stalled: false,
+            told: 0,
+        }
+    }
+
+    /// Takes how often the task has been entered and left so far: an odd number says that it is at work.
+    pub fn handle_look(&mut self, moves: u32, now: Instant) -> Option<Change> {
+        let busy = self.standing.look(now);
+        if moves != self.moves || moves.is_multiple_of(2) {
+            self.moves = moves;
+            self.standing = Standing::new(now);
+            let over = std::mem::take(&mut self.stalled) && self.told <= TURN_WARNINGS_MAX;
+            return over.then_some(Change::Over(busy));
+        }
+        let news = !self.stalled && busy >= TURN_STALL;
+        if !news {
+            return None;
+        }
+        self.stalled = true;
+        self.told = self.told.saturating_add(1);
+        (self.told <= TURN_WARNINGS_MAX).then_some(Change::Stalled(busy))
+    }
+
+    /// Returns how many turns were too long.
+    pub fn stalls(&self) -> u32 {
+        self.told
+    }
+}
+
+/// Says what happened to the runtime.
+pub struct OfRuntime(pub Change);
+
+impl fmt::Display for OfRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Change::Stalled(time) => write!(
+                f,
+                "the runtime has been stalled for {:.1} s: a bot blocks its thread; what waits or computes for long belongs \
+                 behind `.await`, or into `tokio::task::spawn_blocking`",
+                time.as_secs_f64()
+            ),
+            Change::Over(time) => write!(f, "the runtime goes on after a stall of {:.1} s", time.as_secs_f64()),
+        }
+    }
+}
+
+/// Which task of a session it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The one that moves the session's packets or messages.
+    Media,
+    Bot,
+}
+
+/// Says what happened to a task of a session.
+pub struct OfTask(pub Task, pub Change);
+
+impl fmt::Display for OfTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let who = match self.0 {
+            Task::Media => "the session's media",
+            Task::Bot => "the session's bot",
+        };
+        match self.1 {
+            Change::Stalled(time) => write!(
+                f,
+                "{who} has kept its thread for {:.1} s in one turn, and others wait for that thread",
+                time.as_secs_f64()
+            ),
+            Change::Over(time) => write!(f, "{who} goes on after a turn of {:.1} s", time.as_secs_f64()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::WATCH_INTERVAL;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Looks every half second until `until`, and returns what was told, each with its time since the start.
+    fn looks(
+        start: Instant,
+        from: Duration,
+        until: Duration,
+        mut look: impl FnMut(Instant) -> Option<Change>,
+    ) -> Vec<(Duration, Change)> {
+        let mut at = from;
+        let mut told = Vec::new();
+        while at <= until {
+            told.extend(look(start + at).map(|change| (at, change)));
+            at += WATCH_INTERVAL;
+        }
+        told
+    }
+
+    /// A question that waits for its answer up to the limit is nothing, one that waits longer is told once, and so is its end.
+    #[test]
+    fn a_runtime_that_does_not_answer_is_told_once_and_its_end_once() {
+        let start = Instant::now();
+        let mut heartbeat = Heartbeat::new(start);
+        assert_eq!(heartbeat.handle_look(true, start), None);
+        let told = looks(start, WATCH_INTERVAL, RUNTIME_STALL - MS, |now| {
+            heartbeat.handle_look(false, now)
+        });
+        assert_eq!((told, heartbeat.is_stalled()), (Vec::new(), false));
+        let told = looks(start, RUNTIME_STALL, RUNTIME_STALL * 4, |now| {
+            heartbeat.handle_look(false, now)
+        });
+        assert_eq!(told, [(RUNTIME_STALL, Change::Stalled(RUNTIME_STALL))]);
+        assert!(heartbeat.is_stalled());
+        let end = RUNTIME_STALL * 4 + WATCH_INTERVAL;
+        let told = looks(start, end, end * 2, |now| heartbeat.handle_look(true, now));
+        assert_eq!(told, [(end, Change::Over(end))]);
+        assert!(!heartbeat.is_stalled());
+    }
+
+    /// An answer that comes just in time starts the count anew.
+    #[test]
+    fn a_slow_runtime_is_not_a_stalled_one() {
+        let start = Instant::now();
+        let mut heartbeat = Heartbeat::new(start);
+        let mut nth = 0;
+        let told = looks(start, WATCH_INTERVAL, RUNTIME_STALL * 20, |now| {
+            nth += 1;
+            heartbeat.handle_look(nth % 5 == 0, now)
+        });
+        assert_eq!(told, []);
+    }
+
+    /// A machine that slept for an hour wakes with a question open, and with a task at work: neither has stalled.
+    #[test]
+    fn the_sleep_of_the_machine_is_nobodys_stall() {
+        let start = Instant::now();
+        let (mut heartbeat, mut turns) = (Heartbeat::new(start), Turns::new(start));
+        let mut look = |at: Duration| {
+            (
+                heartbeat.handle_look(false, start + at),
+                turns.handle_look(1, start + at),
+            )
+        };
+        assert_eq!(look(WATCH_INTERVAL), (None, None));
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(look(hour), (None, None));
+        assert_eq!(look(hour + WATCH_INTERVAL), (None, None));
+        // From then on it counts again.
+        let mut told = 0;
+        for nth in 2..20 {
+            let (runtime, task) = look(hour + WATCH_INTERVAL * nth);
+            told += u32::from(runtime.is_some()) + u32::from(task.is_some());
+        }
+        assert_eq!(told, 2);
+        // The longest gap between two looks that counts, and the first that does not.
+        for (gap, counts) in [(WATCH_GAP_MAX, true), (WATCH_GAP_MAX + MS, false)] {
+            let mut standing = Standing::new(start);
+            assert_eq!(standing.look(start + gap) == gap, counts);
+        }
+    }
+
+    #[test]
+    fn a_turn_that_does_not_end_is_told_once_and_its_end_once() {
+        let start = Instant::now();
+        let mut turns = Turns::new(start);
+        // Entered just before the first look.
+        let told = looks(start, Duration::ZERO, TURN_STALL * 3, |now| turns.handle_look(7, now));
+        assert_eq!(told, [(TURN_STALL, Change::Stalled(TURN_STALL))]);
+        let end = TURN_STALL * 3 + WATCH_INTERVAL;
+        let told = looks(start, end, end * 2, |now| turns.handle_look(8, now));
+        assert_eq!(told, [(end, Change::Over(end))]);
+        assert_eq!(turns.stalls(), 1);
+    }
+
+    /// A task that is at work at every look, each time in another turn, is busy; one that waits for ever is idle.
+    #[test]
+    fn neither_busy_nor_idle_tasks_stall() {
+        let start = Instant::now();
+        let (mut busy, mut idle) = (Turns::new(start), Turns::new(start));
+        let mut moves = u32::MAX - 20;
+        let told = looks(start, Duration::ZERO, TURN_STALL * 20, |now| {
+            // The count begins anew at its end.
+            moves = moves.wrapping_add(2);
+            busy.handle_look(moves, now)
+        });
+        assert_eq!(told, []);
+        assert_eq!(
+            looks(start, Duration::ZERO, TURN_STALL * 20, |now| idle.handle_look(6, now)),
+            []
+        );
+        assert_eq!((busy.stalls(), idle.stalls()), (0, 0));
+    }
+
+    /// A task that stalls again and again is told of so many times, and counted on.
+    #[test]
+    fn the_warnings_of_one_task_are_bounded() {
+        let start = Instant::now();
+        let mut turns = Turns::new(start);
+        let (mut warnings, mut ends, mut now) = (0, 0, start);
+        for nth in 0..TURN_WARNINGS_MAX + 3 {
+            for _ in 0..10 {
+                now += WATCH_INTERVAL;
+                match turns.handle_look(2 * nth + 1, now) {
+                    Some(Change::Stalled(_)) => warnings += 1,
+                    Some(Change::Over(_)) => ends += 1,
+                    None => {}
+                }
+            }
+        }
+        assert_eq!((warnings, ends), (TURN_WARNINGS_MAX, TURN_WARNINGS_MAX));
+        assert_eq!(turns.stalls(), TURN_WARNINGS_MAX + 3);
+    }
+
+    #[test]
+    fn the_words_say_what_to_do() {
+        let time = Duration::from_millis(3_250);
+        let stalled = OfRuntime(Change::Stalled(time)).to_string();
+        assert!(
+            stalled.starts_with("the runtime has been stalled for 3.2 s: a bot blocks its thread; "),
+            "{stalled}"
+        );
+        assert!(stalled.contains("spawn_blocking"));
+        let over = OfRuntime(Change::Over(time)).to_string();
+        assert_eq!(over, "the runtime goes on after a stall of 3.2 s");
+        let bot = OfTask(Task::Bot, Change::Stalled(time)).to_string();
+        assert!(
+            bot.starts_with("the session's bot has kept its thread for 3.2 s"),
+            "{bot}"
+        );
+        let media = OfTask(Task::Media, Change::Over(time)).to_string();
+        assert_eq!(media, "the session's media goes on after a turn of 3.2 s");
+    }
+}
