@@ -104,6 +104,11 @@ pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Characters of one log message: the 5000 of a refused body, its errors, and no more.
 pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
 
+// ---- metrics
+
+/// How often a live session adds what it counted to what a scrape sees; scrapers come every few seconds.
+pub const METRICS_INTERVAL: Duration = Duration::from_secs(1);
+
 // ---- HTTP
 
 /// Open connections: six of each of forty browsers; the next ones wait in the system's queue.

@@ -10,6 +10,7 @@ mod corpus;
 mod device;
 mod hangup;
 mod house;
+mod metrics;
 mod processes;
 mod sockets;
 mod support;

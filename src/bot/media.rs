@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -16,6 +17,7 @@ use crate::limits::{
     AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MARK_BYTES_MAX, MARKS_MAX, MESSAGES_IN_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ,
 };
+use crate::proto::metrics::Waiting;
 pub use crate::proto::session::LeaveReason;
 
 /// The rates of PCM that a bot asks for, in Hz.
@@ -492,6 +494,17 @@ impl Link {
         let text = outbound.messages.pop_front()?;
         outbound.message_bytes -= text.len();
         Some(text)
+    }
+
+    /// Returns what waits in the queues at this moment.
+    pub fn waiting(&self) -> Waiting {
+        let frames = lock(&self.0.inbound).frames;
+        let outbound = lock(&self.0.outbound);
+        let rate_hz = outbound.audio.unwrap_or_default().out_rate_hz;
+        Waiting {
+            frames,
+            speech: Duration::from_secs(outbound.samples.len() as u64) / rate_hz,
+        }
     }
 
     /// Returns what the queues had to drop.

@@ -32,12 +32,14 @@ pub use self::refusal::Refusal;
 use self::refusal::json_reply;
 use crate::bot::SessionId;
 use crate::config::{Config, Transport};
+use crate::io::metrics;
 use crate::io::sessions::Start;
 use crate::io::socket::{self, Upgrade};
 use crate::io::webrtc::WebRtc;
 use crate::limits;
 use crate::page;
 use crate::proto::body::{self, LogBudget};
+use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::origin::{self, Origins, Preflight, Standing};
 use crate::proto::route::{self, Route};
@@ -47,6 +49,9 @@ use crate::proto::telephony::{Provider, signature, webhook};
 use crate::proto::token::{Family, Tokens};
 
 type Reply = Response<Full<Bytes>>;
+
+/// The content type of the text format of Prometheus.
+const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 /// What answers offers. [`WebRtc`] does; the tests of this room bring their own.
 pub trait Engine: Send + Sync + 'static {
@@ -62,6 +67,14 @@ pub trait Engine: Send + Sync + 'static {
     fn sessions(&self) -> usize;
     /// Tells whether new sessions are refused since the runner is on its way to its end.
     fn is_closed(&self) -> bool;
+    /// Returns where answers and refusals are counted.
+    fn metrics(&self) -> Arc<Metrics> {
+        Arc::default()
+    }
+    /// Returns what `/metrics` answers.
+    fn metrics_text(&self) -> String {
+        self.metrics().render(&Seen::default())
+    }
     /// Makes what the connection becomes that asks for a WebSocket. `start` is called when there is a place for its session.
     fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal>;
 }
@@ -85,6 +98,14 @@ impl Engine for WebRtc {
 
     fn is_closed(&self) -> bool {
         WebRtc::sessions(self).is_closed()
+    }
+
+    fn metrics(&self) -> Arc<Metrics> {
+        WebRtc::sessions(self).metrics().clone()
+    }
+
+    fn metrics_text(&self) -> String {
+        metrics::text(self)
     }
 
     fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal> {
@@ -131,6 +152,7 @@ pub struct App<E = WebRtc> {
     /// Tokens of WebSockets; nothing when none are asked for.
     tokens: Option<Mutex<Tokens>>,
     log_budget: Mutex<LogBudget>,
+    metrics: Arc<Metrics>,
     pub(super) times: Times,
 }
 
@@ -146,6 +168,7 @@ impl<E: Engine> App<E> {
                 .then(|| Mutex::new(Tokens::new(random(), Instant::now()))),
             log_budget: Mutex::default(),
             times: Times::default(),
+            metrics: engine.metrics(),
             engine,
             config,
         }
@@ -185,9 +208,14 @@ pub(super) async fn answer<E: Engine>(
         log_refusal(app, &refusal, &head, peer);
         refusal.reply()
     });
-    if let Standing::Allowed(origin) = standing {
+    // Who may read the metrics is judged by machine, so no page of somebody else's may read them from its visitor's.
+    let is_metrics = reply.headers().get(header::CONTENT_TYPE) == Some(&METRICS_TYPE);
+    if let Standing::Allowed(origin) = standing
+        && !is_metrics
+    {
         put(reply.headers_mut(), origin::headers(origin));
     }
+    app.metrics.responded(reply.status().as_u16());
     reply
 }
 
@@ -205,6 +233,7 @@ async fn dispatch<E: Engine>(
             let status = app.status.reply(app.engine.sessions(), app.engine.is_closed());
             Ok(json_reply(StatusCode::OK, status))
         }
+        Route::Metrics => metrics_reply(app, headers, peer),
         Route::ToPage => Ok(to_page()),
         Route::Page(name) => file(&name, headers).ok_or(Refusal::Route(route::Refusal::NotFound)),
         Route::Start => {
@@ -413,7 +442,9 @@ async fn take_offer<E: Engine>(app: &App<E>, session: Option<&str>, mut offer: O
             lease: None,
         },
     };
+    let began = Instant::now();
     let answer = app.engine.offer(offer, begin).await.map_err(Refusal::Offer)?;
+    app.metrics.answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))
 }
 
@@ -440,6 +471,18 @@ impl Drop for Lease {
     fn drop(&mut self) {
         lock(&self.table).release(&self.claim, self.used);
     }
+}
+
+/// Shows what was counted, to those for whom it is.
+fn metrics_reply<E: Engine>(app: &App<E>, headers: &HeaderMap, peer: SocketAddr) -> Result<Reply, Refusal> {
+    let on_this_machine = peer.ip().to_canonical().is_loopback();
+    let forwarded = headers.keys().any(|name| is_forwarding(name.as_str()));
+    judge(app.config.metrics, on_this_machine, forwarded).map_err(Refusal::Metrics)?;
+    let mut reply = Reply::new(Full::new(app.engine.metrics_text().into()));
+    let put = reply.headers_mut();
+    put.insert(header::CONTENT_TYPE, METRICS_TYPE);
+    put.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(reply)
 }
 
 fn fresh_id() -> SessionId {
@@ -546,6 +589,9 @@ fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
 }
 
 fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: SocketAddr) {
+    if let Refusal::Offer(why) = refusal {
+        app.metrics.offer_refused(why);
+    }
     let (method, path, status) = (&head.method, route::for_log(head.uri.path()), refusal.status().as_u16());
     if let Refusal::Signature(wrong) = refusal
         && lock(&app.log_budget).take(Instant::now())

@@ -12,11 +12,13 @@ use tokio::time::sleep_until;
 
 use crate::bot::media::Link;
 use crate::bot::{self, Shutdown};
+use crate::config::Transport;
 use crate::io::sessions::{BotTask, Outcome};
 use crate::io::tasks::{self, Place};
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
 use crate::limits::DEVICE_SILENT_AFTER;
+use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::offer::Answer;
 use crate::proto::rtc::OfferError;
 use crate::proto::session::{Event, LeaveReason, Output, Session};
@@ -37,14 +39,37 @@ pub struct Life {
     pub _place: Place,
 }
 
-/// What a session has done, for its last line in the log.
-#[derive(Default)]
+/// What a session has done, for its last line in the log and for the metrics.
 struct Tally {
-    datagrams_in: u64,
-    datagrams_out: u64,
-    frames_in: u64,
+    counts: Counts,
+    share: Share,
+    began: Instant,
     reason: Option<LeaveReason>,
     peer: Option<IpAddr>,
+}
+
+impl Tally {
+    /// Takes over what others count.
+    fn count(&mut self, session: &Session, link: &Link) {
+        let (heard, spoken, dropped) = (session.heard(), session.spoken(), link.dropped());
+        let counters = heard.counters;
+        for (what, total) in [
+            (Count::PacketsLost, counters.lost),
+            (Count::PacketsLate, counters.late),
+            (Count::PacketsUnreadable, heard.unreadable + counters.refused),
+            (Count::FramesRecovered, counters.recovered),
+            (Count::FramesConcealed, counters.concealed),
+            (Count::FramesOut, spoken.frames),
+            (Count::FramesSkipped, spoken.skipped),
+            (Count::FramesDropped, dropped.frames_in),
+            (
+                Count::MessagesDropped,
+                session.messages_dropped() + dropped.messages_out,
+            ),
+        ] {
+            self.counts.set(what, total);
+        }
+    }
 }
 
 /// Runs a session to its end.
@@ -52,8 +77,15 @@ pub async fn run(mut life: Life) {
     let began = tasks::now();
     let device = if life.session.is_device() { ", embedded" } else { "" };
     log::info!("session started: webrtc{device}");
-    let mut tally = Tally::default();
+    let mut tally = Tally {
+        counts: Counts::default(),
+        share: Share::begin(life.engine.sessions().metrics().clone(), Transport::WebRtc, began),
+        began,
+        reason: None,
+        peer: None,
+    };
     let outcome = talk(&mut life, &mut tally).await;
+    tally.count(&life.session, &life.link);
     let Life {
         session,
         inbox,
@@ -66,22 +98,24 @@ pub async fn run(mut life: Life) {
     } = life;
     // Nobody can reach the session any more, and who just tried is told so; the bot learns of its end by the link.
     drop((registered, requests, inbox));
-    let dropped = link.dropped();
     drop(link);
     let outcome = match outcome {
         Some(outcome) => outcome,
         None => bot.finish(&shutdown).await,
     };
-    let counts = format!(
+    let counts = &tally.counts;
+    let words = format!(
         "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
         (tasks::now() - began).as_secs_f64(),
-        tally.datagrams_in,
-        tally.datagrams_out,
+        counts.get(Count::PacketsIn),
+        counts.get(Count::PacketsOut),
         session.heard(),
-        tally.frames_in,
-        dropped.frames_in,
+        counts.get(Count::FramesIn),
+        counts.get(Count::FramesDropped),
     );
-    outcome.log(tally.reason.unwrap_or(LeaveReason::Failed), &counts);
+    let reason = tally.reason.unwrap_or(LeaveReason::Failed);
+    outcome.log(reason, &words);
+    tally.share.end(counts, reason);
 }
 
 /// The loop. Returns how the bot ended, if it did before the session.
@@ -101,7 +135,8 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
         // In no order: a peer that floods its inbox, or a bot that never stops sending, must not keep the others waiting.
         tokio::select! {
             datagram = life.inbox.recv() => {
-                tally.datagrams_in += 1;
+                tally.counts.add(Count::PacketsIn, 1);
+                tally.counts.add(Count::BytesIn, datagram.contents.len() as u64);
                 life.session.handle_datagram(
                     datagram.source,
                     datagram.destination,
@@ -109,14 +144,16 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                     datagram.arrived,
                 );
             }
-            () = life.link.notified() => hear_bot(life),
+            () = life.link.notified() => hear_bot(life, tally),
             () = &mut timer => {
-                life.session.handle_timeout(tasks::now());
+                let now = tasks::now();
+                tally.share.served(now.saturating_duration_since(deadline.into_std()));
+                life.session.handle_timeout(now);
                 pull_speech(life);
             }
             Some(request) = life.requests.recv() => handle_request(life, tally, request),
             ended = life.bot.ended(), if outcome.is_none() => {
-                hear_bot(life);
+                hear_bot(life, tally);
                 life.session.handle_bot_end(ended.reason(), tasks::now());
                 outcome = Some(ended);
             }
@@ -132,12 +169,16 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
 /// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
 fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
     let now = tasks::now();
+    if now >= tally.share.due() {
+        tally.count(&life.session, &life.link);
+        tally.share.tell(&tally.counts, life.link.waiting(), now);
+    }
     loop {
         match life.session.poll_output(now) {
             Output::Timeout(at) => return Some(at),
             Output::Gone => return None,
             Output::Transmit(mut transmit) => {
-                tally.datagrams_out += 1;
+                tally.counts.add(Count::PacketsOut, 1);
                 let (source, destination) = (transmit.source, transmit.destination);
                 if transmit.proves_destination() {
                     tally.peer = Some(destination.ip());
@@ -147,10 +188,12 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
                 } else if transmit.is_check() {
                     life.inbox.expect(destination);
                 }
-                life.inbox.port().send(source, destination, transmit.contents());
+                let contents = transmit.contents();
+                tally.counts.add(Count::BytesOut, contents.len() as u64);
+                life.inbox.port().send(source, destination, contents);
             }
             Output::Audio(pcm, rate_hz) => {
-                tally.frames_in += 1;
+                tally.counts.add(Count::FramesIn, 1);
                 life.link.push_audio(pcm, rate_hz);
             }
             Output::Event(event) => {
@@ -166,12 +209,16 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
     Some(match event {
         Event::Joined => {
             log::info!("connected");
+            tally.share.connected(tasks::now() - tally.began);
             if let (true, Some(address)) = (life.session.is_device(), tally.peer) {
                 life.engine.device_connected(life.inbox.number(), address);
             }
             bot::Event::Joined
         }
-        Event::Message(text) => bot::Event::Message(text),
+        Event::Message(text) => {
+            tally.counts.add(Count::MessagesIn, 1);
+            bot::Event::Message(text)
+        }
         Event::Dtmf(key) => bot::Event::Dtmf(key),
         Event::Mark { name, played } => bot::Event::Mark { name, played },
         Event::SpeechStarted => bot::Event::SpeechStarted,
@@ -192,15 +239,17 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
 }
 
 /// Takes everything that the bot has for the session.
-fn hear_bot(life: &mut Life) {
+fn hear_bot(life: &mut Life, tally: &mut Tally) {
     let now = tasks::now();
     if let Some(audio) = life.link.audio() {
         life.session.set_rates(audio.in_rate_hz, audio.out_rate_hz, now);
     }
     if life.link.take_interruption() {
+        tally.counts.add(Count::Interruptions, 1);
         life.session.handle_interruption(now);
     }
     while let Some(text) = life.link.take_message() {
+        tally.counts.add(Count::MessagesOut, 1);
         life.session.handle_message(text);
     }
     pull_speech(life);

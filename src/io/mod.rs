@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod drain;
 pub mod http;
 pub mod media;
+pub mod metrics;
 pub mod notify;
 pub mod process;
 pub mod rest;

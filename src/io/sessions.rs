@@ -16,6 +16,7 @@ use crate::io::tasks::{Live, Place};
 use crate::io::watch::Watch;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging;
+use crate::proto::metrics::Metrics;
 use crate::proto::session::LeaveReason;
 use crate::proto::stall::Task;
 
@@ -38,6 +39,7 @@ struct Inner {
     hang_ups: Live,
     /// No session begins any more.
     closed: AtomicBool,
+    metrics: Arc<Metrics>,
     shutdown: Shutdown,
     watch: Watch,
 }
@@ -50,6 +52,7 @@ impl Sessions {
             live,
             hang_ups: Live::new(HANG_UPS_MAX),
             closed: AtomicBool::new(false),
+            metrics: Arc::default(),
             shutdown,
             watch: Watch::default(),
         }))
@@ -91,6 +94,11 @@ impl Sessions {
     /// Returns the hang-ups that outlive their sessions.
     pub fn hang_ups(&self) -> &Live {
         &self.0.hang_ups
+    }
+
+    /// Returns what everything of this runner counts in.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
     }
 
     /// Starts the bot of a session.

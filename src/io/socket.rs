@@ -32,6 +32,7 @@ use crate::limits::{
     SOCKET_SEND_BUFFER_BYTES,
 };
 use crate::logging;
+use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::session::{Event, LeaveReason};
 use crate::proto::socket::{Message, Output, Session};
 use crate::proto::stall::Task;
@@ -90,7 +91,23 @@ struct Life {
     /// Bytes that a peer may still send after it was told to stop.
     discard: usize,
     reason: Option<LeaveReason>,
-    frames_in: u64,
+    counts: Counts,
+    /// There is one once the bot has started.
+    share: Option<Share>,
+}
+
+impl Life {
+    /// Takes over what others count.
+    fn count(&mut self) {
+        let (said, dropped) = (
+            self.session.tally(),
+            self.link.as_ref().map(Link::dropped).unwrap_or_default(),
+        );
+        self.counts.set(Count::FramesOut, said.chunks_out);
+        self.counts.set(Count::FramesDropped, dropped.frames_in);
+        let messages = said.messages_dropped + dropped.messages_out;
+        self.counts.set(Count::MessagesDropped, messages);
+    }
 }
 
 async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family, start: Start, place: Place) {
@@ -113,9 +130,11 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         readable: true,
         discard: HTTP_DISCARD_BYTES_MAX,
         reason: None,
-        frames_in: 0,
+        counts: Counts::default(),
+        share: None,
     };
     let outcome = talk(&mut life).await;
+    life.count();
     let Life {
         session,
         socket,
@@ -126,11 +145,11 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         bot,
         hang_up,
         reason,
-        frames_in,
+        counts,
+        share,
         ..
     } = life;
     drop(socket);
-    let dropped = link.as_ref().map(Link::dropped).unwrap_or_default();
     // The bot learns of the end by the link.
     drop(link);
     // A provider that does not answer keeps no caller out, unless many of them do not answer.
@@ -142,14 +161,18 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
             (None, None) => None,
         };
         let seconds = (tasks::now() - began).as_secs_f64();
+        let reason = reason.unwrap_or(LeaveReason::Failed);
+        if let Some(share) = share {
+            share.end(&counts, reason);
+        }
         match outcome {
             Some(outcome) => {
-                let counts = format!(
-                    "{seconds:.1} s, {}, {frames_in} frames to the bot, {} dropped",
-                    session.tally(),
-                    dropped.frames_in
+                let (frames, dropped) = (counts.get(Count::FramesIn), counts.get(Count::FramesDropped));
+                let words = format!(
+                    "{seconds:.1} s, {}, {frames} frames to the bot, {dropped} dropped",
+                    session.tally()
                 );
-                outcome.log(reason.unwrap_or(LeaveReason::Failed), &counts);
+                outcome.log(reason, &words);
             }
             None => match session.refused() {
                 Some(why) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
@@ -184,6 +207,8 @@ async fn talk(life: &mut Life) -> Option<Outcome> {
     let mut outcome = None;
     let mut stopping = false;
     while let Some(deadline) = drain(life).await {
+        // A socket may be silent for long; what it counted before that is not kept back so long.
+        let deadline = life.share.as_ref().map_or(deadline, |share| deadline.min(share.due()));
         let deadline = tokio::time::Instant::from_std(deadline);
         if timer.deadline() != deadline {
             timer.as_mut().reset(deadline);
@@ -202,7 +227,13 @@ async fn talk(life: &mut Life) -> Option<Outcome> {
         tokio::select! {
             traffic = poll_fn(|cx| traffic(socket, *readable, *writable, discard, cx)) => handle_traffic(life, traffic),
             () = notified(link.as_ref()) => hear_bot(life),
-            () = &mut timer => life.session.handle_timeout(tasks::now()),
+            () = &mut timer => {
+                let now = tasks::now();
+                if let Some(share) = &mut life.share {
+                    share.served(now.saturating_duration_since(deadline.into_std()));
+                }
+                life.session.handle_timeout(now);
+            }
             ended = ended(bot.as_mut()), if outcome.is_none() => {
                 hear_bot(life);
                 // A bot may see the runner stop before its session does, and end for that reason.
@@ -288,6 +319,10 @@ async fn done(hang_up: Option<&mut HangUp>) {
 
 fn handle_traffic(life: &mut Life, traffic: Traffic) {
     let now = tasks::now();
+    if let Traffic::Message(Some(Ok(frame))) = &traffic {
+        life.counts.add(Count::PacketsIn, 1);
+        life.counts.add(Count::BytesIn, frame.len() as u64);
+    }
     let session = &mut life.session;
     match traffic {
         Traffic::Flushed(Ok(())) => life.writable = true,
@@ -322,6 +357,13 @@ fn handle_error(life: &mut Life, error: &Error, now: Instant) {
 async fn drain(life: &mut Life) -> Option<Instant> {
     pull_speech(life);
     let now = tasks::now();
+    if life.share.as_ref().is_some_and(|share| now >= share.due()) {
+        life.count();
+        let waiting = life.link.as_ref().map(Link::waiting).unwrap_or_default();
+        if let Some(share) = &mut life.share {
+            share.tell(&life.counts, waiting, now);
+        }
+    }
     loop {
         match life.session.poll_output(life.writable, now) {
             Output::Timeout(at) => return Some(at),
@@ -336,13 +378,15 @@ async fn drain(life: &mut Life) -> Option<Instant> {
             Output::Begin => begin(life),
             Output::Audio(pcm, rate_hz) => {
                 if let Some(link) = &life.link {
-                    life.frames_in += 1;
+                    life.counts.add(Count::FramesIn, 1);
                     link.push_audio(pcm, rate_hz);
                 }
             }
             Output::Event(event) => {
-                if let Event::Left(reason) = event {
-                    life.reason = Some(reason);
+                match event {
+                    Event::Left(reason) => life.reason = Some(reason),
+                    Event::Message(_) => life.counts.add(Count::MessagesIn, 1),
+                    _ => {}
                 }
                 if let (Some(link), Some(event)) = (&life.link, translate(event)) {
                     link.push(event);
@@ -364,6 +408,8 @@ async fn send(life: &mut Life, message: Message) {
             reason: why.into(),
         })),
     };
+    life.counts.add(Count::PacketsOut, 1);
+    life.counts.add(Count::BytesOut, frame.len() as u64);
     let mut socket = Pin::new(&mut life.socket);
     let sent = match socket.as_mut().start_send(frame) {
         Ok(()) => poll_fn(|cx| Poll::Ready(socket.as_mut().poll_flush(cx))).await,
@@ -401,6 +447,8 @@ fn begin(life: &mut Life) {
         seat,
     ));
     log::info!("session started: {}", transport.name());
+    let metrics = life.sessions.metrics().clone();
+    life.share = Some(Share::begin(metrics, transport, tasks::now()));
     let config = life.sessions.config();
     if let Some(expected) = config
         .transport
@@ -451,9 +499,11 @@ fn hear_bot(life: &mut Life) {
         life.session.set_rates(audio.in_rate_hz, audio.out_rate_hz);
     }
     if link.take_interruption() {
+        life.counts.add(Count::Interruptions, 1);
         life.session.handle_interruption();
     }
     while let Some(text) = link.take_message() {
+        life.counts.add(Count::MessagesOut, 1);
         life.session.handle_message(text);
     }
     pull_speech(life);

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -61,6 +62,16 @@ pub struct Port {
     v4: Option<Socket>,
     v6: Option<Socket>,
     routes: Mutex<Routes>,
+    dropped: Dropped,
+}
+
+/// Datagrams that reached no session.
+#[derive(Default)]
+pub struct Dropped {
+    /// Those of no session.
+    pub strangers: AtomicU64,
+    /// Those of a session whose inbox was full.
+    pub inbox_full: AtomicU64,
 }
 
 impl Port {
@@ -99,12 +110,18 @@ impl Port {
             v4,
             v6,
             routes: Mutex::default(),
+            dropped: Dropped::default(),
         }))
     }
 
     /// Returns the port's number.
     pub fn number(&self) -> u16 {
         self.v4.as_ref().or(self.v6.as_ref()).map_or(0, |socket| socket.port)
+    }
+
+    /// Returns what was dropped since the port was bound.
+    pub fn dropped(&self) -> &Dropped {
+        &self.dropped
     }
 
     /// Tells whether datagrams of the address's family can be sent.
@@ -158,7 +175,8 @@ impl Port {
                 let Some(ip) = meta.dst_ip else { continue };
                 let destination = SocketAddr::new(ip.to_canonical(), socket.port);
                 for contents in part[..meta.len].chunks(meta.stride.max(1)) {
-                    routes.deliver(meta.addr, destination, contents, &mut arena, arrived);
+                    let dropped = &self.dropped;
+                    routes.deliver(meta.addr, destination, contents, &mut arena, arrived, dropped);
                 }
             }
         }
@@ -205,7 +223,7 @@ impl Port {
     pub fn inject(&self, source: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
         let destination = SocketAddr::from(([127, 0, 0, 1], self.number()));
         self.routes()
-            .deliver(source, destination, contents, arena, tasks::now());
+            .deliver(source, destination, contents, arena, tasks::now(), &self.dropped);
     }
 
     /// Returns how many names and addresses are routed.
@@ -229,13 +247,18 @@ impl Routes {
         contents: &[u8],
         arena: &mut BytesMut,
         arrived: Instant,
+        dropped: &Dropped,
     ) {
         let route = match stun::server_ufrag(contents) {
             Some(ufrag) => self.by_ufrag.get(ufrag),
             None => self.by_address.get(&source),
         };
-        let Some(route) = route else { return };
+        let Some(route) = route else {
+            dropped.strangers.fetch_add(1, Relaxed);
+            return;
+        };
         let Ok(place) = route.inbox.try_reserve() else {
+            dropped.inbox_full.fetch_add(1, Relaxed);
             return;
         };
         if arena.capacity() < contents.len() {

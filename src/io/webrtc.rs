@@ -82,6 +82,11 @@ impl WebRtc {
         &self.0.sessions
     }
 
+    /// Returns the UDP port of every session.
+    pub fn port(&self) -> &Port {
+        &self.0.port
+    }
+
     /// Answers an offer. `start` is called only when the offer makes a new session.
     ///
     /// # Errors

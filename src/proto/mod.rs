@@ -8,6 +8,7 @@
 //!   [`session`] (one life), [`outbox`] (messages to the client)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
+//! - What is told of it: [`metrics`]
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - The runner itself: [`stall`] (what stands still)
 
@@ -18,6 +19,7 @@ pub mod crypto;
 pub mod form;
 pub mod frames;
 pub mod ice;
+pub mod metrics;
 pub mod offer;
 pub mod origin;
 pub mod outbox;

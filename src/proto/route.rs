@@ -21,6 +21,7 @@ pub enum Route<'p> {
     Page(Cow<'p, str>),
     Start,
     Status,
+    Metrics,
     /// An offer (POST), of a session that `/start` made or of none.
     Offer(Option<String>),
     /// The client's candidates (PATCH).
@@ -64,7 +65,7 @@ const SOCKET: &str = "GET, OPTIONS";
 pub const ROOT: &str = READ;
 
 /// Paths whose endpoints come in later versions.
-const LATER: [&str; 2] = ["/videoroom", "/metrics"];
+const LATER: [&str; 1] = ["/videoroom"];
 
 /// Tells whether a request is exempt from the list of origins: a browser that navigates to the page names no origin.
 pub fn is_navigation(method: &str, path: &str) -> bool {
@@ -96,6 +97,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
     let path = path.strip_suffix('/').unwrap_or(&path);
     match path {
         "/status" => read(method, Route::Status),
+        "/metrics" => read(method, Route::Metrics),
         "/start" => match method {
             "POST" => Ok(Route::Start),
             "OPTIONS" => Ok(Route::Methods(WRITE)),
@@ -305,11 +307,7 @@ mod tests {
 
     #[test]
     fn what_comes_later_says_so() {
-        for (path, name) in [
-            ("/videoroom", "/videoroom"),
-            ("/daily", "/videoroom"),
-            ("/metrics", "/metrics"),
-        ] {
+        for (path, name) in [("/videoroom", "/videoroom"), ("/daily", "/videoroom")] {
             assert_eq!(get(path), Err(Refusal::NotInThisBuild(name)), "{path}");
         }
     }

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::limits::{CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER};
 use crate::proto::audio::listener::{self, Listener};
+use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
 use crate::proto::outbox::Outbox;
 use crate::proto::rtc::{self, OfferError, Peer, Setup, Transmit};
@@ -216,6 +217,16 @@ impl Session {
     /// Returns what became of the caller's packets, for the log.
     pub fn heard(&self) -> listener::Tally {
         self.listener.tally()
+    }
+
+    /// Returns what left for the caller: frames of audio, and slots without one.
+    pub fn spoken(&self) -> pacer::Counters {
+        self.speaker.counters()
+    }
+
+    /// Returns how many texts of the bot the caller did not take.
+    pub fn messages_dropped(&self) -> u64 {
+        self.outbox.dropped()
     }
 
     /// Tells whether goodbye is being said; a client that comes back then must not be given hope.

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::proto::body::Invalid;
 use crate::proto::offer::OfferRefusal;
 use crate::proto::telephony::signature;
-use crate::proto::{route, start, table, token};
+use crate::proto::{metrics, route, start, table, token};
 
 /// Every way in which a request is refused.
 pub enum Refusal {
@@ -41,6 +41,8 @@ pub enum Refusal {
     /// A WebSocket without the token that it needs.
     NoToken,
     Token(token::Refusal),
+    /// `/metrics`, asked for by somebody whom it is not for.
+    Metrics(metrics::Denied),
     /// A webhook that is not its provider's.
     Signature(signature::Wrong),
 }
@@ -52,7 +54,12 @@ impl Refusal {
             Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::Origin | Refusal::NoToken | Refusal::Token(_) | Refusal::Signature(_) => StatusCode::FORBIDDEN,
+            Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
+            Refusal::Origin
+            | Refusal::NoToken
+            | Refusal::Token(_)
+            | Refusal::Signature(_)
+            | Refusal::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
             Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
             Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -93,6 +100,7 @@ impl Refusal {
                 "a token is needed: /start gives one, for the path, `?token=` or a bearer header".to_owned()
             }
             Refusal::Token(refusal) => refusal.to_string(),
+            Refusal::Metrics(denied) => denied.to_string(),
             Refusal::Signature(_) => "invalid signature".to_owned(),
         }
     }

@@ -46,6 +46,8 @@ pub struct Speaker {
     taken: Vec<i16>,
     resampled: Vec<i16>,
     turns: VecDeque<Turn>,
+    /// What left before the rate was set.
+    before: pacer::Counters,
 }
 
 impl Speaker {
@@ -62,6 +64,7 @@ impl Speaker {
             taken: Vec::new(),
             resampled: Vec::new(),
             turns: VecDeque::new(),
+            before: pacer::Counters::default(),
         }
     }
 
@@ -73,6 +76,7 @@ impl Speaker {
         let codec_hz = encoder_rate_hz(rate_hz);
         self.rate_hz = rate_hz;
         self.resampler = (codec_hz != rate_hz).then(|| Resampler::new(rate_hz, codec_hz));
+        self.before = self.counters();
         self.pacer = Pacer::new(codec_hz);
         self.encoder = None;
         self.ticks_before = self.ticks;
@@ -146,6 +150,16 @@ impl Speaker {
     /// Returns the next turn of speech that the caller heard.
     pub fn poll_turn(&mut self) -> Option<Turn> {
         self.turns.pop_front()
+    }
+
+    /// Returns what left since the session began.
+    pub fn counters(&self) -> pacer::Counters {
+        let (before, now) = (self.before, self.pacer.counters());
+        pacer::Counters {
+            frames: before.frames + now.frames,
+            silent: before.silent + now.silent,
+            skipped: before.skipped + now.skipped,
+        }
     }
 
     pub fn poll_timeout(&self) -> Option<Instant> {

@@ -10,6 +10,7 @@ import pathlib
 import sys
 import time
 import traceback
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -195,7 +196,28 @@ async def loss(runner):
         await client.close()
 
 
-CHECKS = [tone, trickle, rtvi, renegotiation, restart, eight, loss, farewell, vanish, never]
+async def metrics(runner):
+    """a reader of Prometheus understands what is counted of a talk"""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    client = Client(runner)
+    await client.connect()
+    try:
+        await asyncio.sleep(2)
+        text = await asyncio.to_thread(lambda: urllib.request.urlopen(runner.url + "/metrics", timeout=10).read().decode())
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        live = {sample.labels["transport"]: sample.value for sample in families["edge_runner_sessions"].samples}
+        assert live["webrtc"] == 1, live
+        frames = {sample.labels["transport"]: sample.value for sample in families["edge_runner_audio_frames_sent"].samples}
+        assert frames["webrtc"] > 25, frames
+        untyped = [name for name, family in families.items() if family.type not in ("counter", "gauge", "histogram")]
+        assert not untyped, untyped
+        return f"{len(families)} families, {len(text)} bytes"
+    finally:
+        await client.close()
+
+
+CHECKS = [tone, trickle, rtvi, renegotiation, restart, eight, loss, farewell, vanish, never, metrics]
 
 
 async def main(binary, names):

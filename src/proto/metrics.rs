@@ -1,0 +1,364 @@
+//! What the runner counts, for `/metrics`: sessions, media, delays, refusals.
+//!
+//! In: counts of sessions, delays, refusals; when it is read, what only the shell can see ([`Seen`]). Out: [`Metrics::render`],
+//! the text that Prometheus reads. Label values are words of this file, so their number is fixed: no address, no id.
+//! A session counts in plain numbers and hands what is new to its [`Share`] once a second and at its end; no packet takes a
+//! lock or touches memory that sessions share. Source: Prometheus "Text-based format" 0.0.4, "Metric and label naming".
+
+mod counts;
+pub mod process;
+mod share;
+mod text;
+
+use std::array;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::config::{MetricsAccess, Transport};
+use crate::proto::offer::OfferRefusal;
+use crate::proto::session::LeaveReason;
+use counts::{COUNTERS, COUNTS, Of};
+pub use counts::{Count, Counts, Waiting};
+use process::Process;
+pub use share::Share;
+use text::{Kind, Text};
+
+/// Labels of outcomes; [`outcome`] finds the place of one.
+const OUTCOMES: [&str; 10] = [
+    "left",
+    "vanished",
+    "never_connected",
+    "replaced",
+    "bot_ended",
+    "bot_failed",
+    "shutdown",
+    "failed",
+    "stalled",
+    "protocol",
+];
+
+fn outcome(reason: LeaveReason) -> usize {
+    match reason {
+        LeaveReason::Left => 0,
+        LeaveReason::Vanished => 1,
+        LeaveReason::NeverConnected => 2,
+        LeaveReason::Replaced => 3,
+        LeaveReason::BotEnded => 4,
+        LeaveReason::BotFailed => 5,
+        LeaveReason::Shutdown => 6,
+        LeaveReason::Failed => 7,
+        LeaveReason::Stalled => 8,
+        LeaveReason::Protocol => 9,
+    }
+}
+
+/// Labels of refused offers; [`refused`] finds the place of one.
+const REFUSALS: [&str; 6] = [
+    "bad_sdp",
+    "unknown_connection",
+    "full",
+    "stopping",
+    "no_candidate",
+    "answer_too_long",
+];
+
+fn refused(refusal: &OfferRefusal) -> usize {
+    match refusal {
+        OfferRefusal::BadSdp(_) => 0,
+        OfferRefusal::UnknownConnection => 1,
+        OfferRefusal::Full => 2,
+        OfferRefusal::Stopping => 3,
+        OfferRefusal::NoCandidate(_) => 4,
+        OfferRefusal::AnswerTooLong(_) => 5,
+    }
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Bounds of a histogram's buckets, beside the last one, which has none.
+const BUCKETS: usize = 10;
+
+type Bounds = [Duration; BUCKETS];
+
+const fn ms<const N: usize>(ms: [u64; N]) -> [Duration; N] {
+    let mut bounds = [Duration::ZERO; N];
+    let mut at = 0;
+    while at < N {
+        bounds[at] = Duration::from_millis(ms[at]);
+        at += 1;
+    }
+    bounds
+}
+
+const ANSWER: Bounds = ms([1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000]);
+const CONNECT: Bounds = ms([50, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 15_000]);
+const LATENESS: Bounds = ms([1, 2, 3, 5, 10, 20, 50, 100, 500, 1_000]);
+
+fn bucket(bounds: &Bounds, delay: Duration) -> usize {
+    bounds.iter().position(|bound| delay <= *bound).unwrap_or(BUCKETS)
+}
+
+/// A histogram that sessions share.
+#[derive(Default)]
+struct Histogram {
+    buckets: [AtomicU64; BUCKETS + 1],
+    sum_us: AtomicU64,
+}
+
+impl Histogram {
+    fn observe(&self, bounds: &Bounds, delay: Duration) {
+        self.buckets[bucket(bounds, delay)].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(delay.as_micros() as u64, Relaxed);
+    }
+}
+
+/// What one transport has counted.
+#[derive(Default)]
+struct Row {
+    live: AtomicU64,
+    started: AtomicU64,
+    ended: [AtomicU64; OUTCOMES.len()],
+    counts: [AtomicU64; COUNTS],
+    waiting_frames: AtomicU64,
+    waiting_speech_us: AtomicU64,
+}
+
+/// Everything that is counted. Made once per runner.
+#[derive(Default)]
+pub struct Metrics {
+    rows: [Row; Transport::ALL.len()],
+    refused: [AtomicU64; REFUSALS.len()],
+    responses: [AtomicU64; CLASSES.len()],
+    answer: Histogram,
+    connect: Histogram,
+    lateness: Histogram,
+}
+
+/// What only the shell can see, at the moment of a scrape.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub process: Option<Process>,
+    /// Datagrams that belonged to no session, and those for a session that had no room.
+    pub strangers: u64,
+    pub inbox_full: u64,
+    /// ICE servers of the configuration that answer, and that do not; nothing where none are asked.
+    pub ice_servers: Option<(usize, usize)>,
+}
+
+impl Metrics {
+    /// An offer, or a socket, became no session.
+    pub fn offer_refused(&self, refusal: &OfferRefusal) {
+        self.refused[refused(refusal)].fetch_add(1, Relaxed);
+    }
+
+    /// An answer of HTTP left with this status.
+    pub fn responded(&self, status: u16) {
+        if let Some(class) = self.responses.get(usize::from(status / 100).wrapping_sub(1)) {
+            class.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// An offer was answered after so long.
+    pub fn answered(&self, after: Duration) {
+        self.answer.observe(&ANSWER, after);
+    }
+
+    /// A caller was connected so long after the answer.
+    pub fn connected(&self, after: Duration) {
+        self.connect.observe(&CONNECT, after);
+    }
+
+    /// Returns the text that Prometheus reads.
+    pub fn render(&self, seen: &Seen) -> String {
+        let mut text = Text::default();
+        text.family("edge_runner_build_info", Kind::Gauge, "The version of the runner.");
+        text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        self.render_sessions(&mut text);
+        self.render_media(&mut text);
+        text.family(
+            "edge_runner_offers_refused_total",
+            Kind::Counter,
+            "WebRTC offers and socket upgrades that became no session.",
+        );
+        for (reason, count) in REFUSALS.iter().zip(&self.refused) {
+            text.sample(&[("reason", reason)], count.load(Relaxed));
+        }
+        text.family(
+            "edge_runner_http_responses_total",
+            Kind::Counter,
+            "Answers of the HTTP server by the class of their status.",
+        );
+        for (class, count) in CLASSES.iter().zip(&self.responses) {
+            text.sample(&[("class", class)], count.load(Relaxed));
+        }
+        self.render_delays(&mut text);
+        render_seen(&mut text, seen);
+        text.into_string()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (Transport, &Row)> {
+        let all = Transport::ALL
+            .into_iter()
+            .map(|transport| (transport, self.row(transport)));
+        all.filter(|(transport, _)| transport.in_this_build())
+    }
+
+    fn row(&self, transport: Transport) -> &Row {
+        &self.rows[transport as usize]
+    }
+
+    fn render_sessions(&self, text: &mut Text) {
+        text.family("edge_runner_sessions", Kind::Gauge, "Live sessions.");
+        for (transport, row) in self.rows() {
+            text.sample(&[("transport", transport.name())], row.live.load(Relaxed));
+        }
+        text.family(
+            "edge_runner_sessions_started_total",
+            Kind::Counter,
+            "Sessions that began.",
+        );
+        for (transport, row) in self.rows() {
+            text.sample(&[("transport", transport.name())], row.started.load(Relaxed));
+        }
+        text.family(
+            "edge_runner_sessions_ended_total",
+            Kind::Counter,
+            "Sessions that ended, by the reason.",
+        );
+        for (transport, row) in self.rows() {
+            for (outcome, count) in OUTCOMES.iter().zip(&row.ended) {
+                text.sample(
+                    &[("transport", transport.name()), ("outcome", outcome)],
+                    count.load(Relaxed),
+                );
+            }
+        }
+    }
+
+    fn render_media(&self, text: &mut Text) {
+        for (what, name, help, of) in COUNTERS {
+            text.family(name, Kind::Counter, help);
+            for (transport, row) in self.rows() {
+                if of == Of::All || transport == Transport::WebRtc {
+                    let count = row.counts[what as usize].load(Relaxed);
+                    text.sample(&[("transport", transport.name())], count);
+                }
+            }
+        }
+        text.family(
+            "edge_runner_bot_queue_frames",
+            Kind::Gauge,
+            "Audio frames that wait for the bots of live sessions.",
+        );
+        for (transport, row) in self.rows() {
+            text.sample(&[("transport", transport.name())], row.waiting_frames.load(Relaxed));
+        }
+        text.family(
+            "edge_runner_speech_queue_seconds",
+            Kind::Gauge,
+            "Speech of bots that waits to leave, over all live sessions.",
+        );
+        for (transport, row) in self.rows() {
+            let speech = Duration::from_micros(row.waiting_speech_us.load(Relaxed));
+            text.sample(&[("transport", transport.name())], speech.as_secs_f64());
+        }
+    }
+
+    fn render_delays(&self, text: &mut Text) {
+        let histograms = [
+            (
+                &self.answer,
+                &ANSWER,
+                "edge_runner_offer_to_answer_seconds",
+                "From a WebRTC offer to its answer.",
+            ),
+            (
+                &self.connect,
+                &CONNECT,
+                "edge_runner_answer_to_connected_seconds",
+                "From an answer to the connection that carries audio.",
+            ),
+            (
+                &self.lateness,
+                &LATENESS,
+                "edge_runner_timer_lateness_seconds",
+                "How late the deadlines of live sessions were served.",
+            ),
+        ];
+        for (histogram, bounds, name, help) in histograms {
+            let counts: [u64; BUCKETS + 1] = array::from_fn(|at| histogram.buckets[at].load(Relaxed));
+            let sum = Duration::from_micros(histogram.sum_us.load(Relaxed));
+            text.histogram(name, help, bounds, &counts, sum);
+        }
+    }
+}
+
+fn render_seen(text: &mut Text, seen: &Seen) {
+    text.family(
+        "edge_runner_datagrams_dropped_total",
+        Kind::Counter,
+        "Datagrams that reached no session: of strangers, or for a session with a full inbox.",
+    );
+    text.sample(&[("reason", "stranger")], seen.strangers);
+    text.sample(&[("reason", "inbox_full")], seen.inbox_full);
+    if let Some((up, down)) = seen.ice_servers {
+        text.family(
+            "edge_runner_ice_servers",
+            Kind::Gauge,
+            "STUN and TURN servers of the configuration by whether they answer.",
+        );
+        text.sample(&[("state", "up")], up as u64);
+        text.sample(&[("state", "down")], down as u64);
+    }
+    if let Some(process) = &seen.process {
+        process.render(text);
+    }
+}
+
+/// Tells whether a proxy says by this header, in lower case, that it passes a request on for somebody else.
+pub fn is_forwarding(header: &str) -> bool {
+    matches!(header, "forwarded" | "x-real-ip" | "via") || header.starts_with("x-forwarded-")
+}
+
+/// Why nobody reads the metrics in this way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// There are none.
+    Off,
+    /// The peer is another machine.
+    Remote,
+    /// A proxy on this machine asks for somebody.
+    Forwarded,
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Denied::Off => "there are no metrics: the runner was started with --metrics off",
+            Denied::Remote => "only this machine may read the metrics; --metrics any opens them to every machine",
+            Denied::Forwarded => {
+                "a proxy asks for somebody else, and only this machine may read the metrics; --metrics any opens them"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// Judges who may read the metrics.
+///
+/// # Errors
+/// [`Denied`] says why not.
+pub fn judge(access: MetricsAccess, peer_is_loopback: bool, forwarded: bool) -> Result<(), Denied> {
+    match access {
+        MetricsAccess::Off => Err(Denied::Off),
+        MetricsAccess::Any => Ok(()),
+        MetricsAccess::Local if !peer_is_loopback => Err(Denied::Remote),
+        MetricsAccess::Local if forwarded => Err(Denied::Forwarded),
+        MetricsAccess::Local => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

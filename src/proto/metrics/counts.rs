@@ -1,0 +1,170 @@
+//! What one session counts, and under which names the sums of it are told.
+//!
+//! In: what happens to a session, one plain addition each. Out: the table of names that `metrics` renders.
+
+use std::time::Duration;
+
+/// What a session counts from its begin to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    PacketsIn,
+    PacketsOut,
+    BytesIn,
+    BytesOut,
+    FramesIn,
+    FramesOut,
+    FramesDropped,
+    FramesSkipped,
+    PacketsLost,
+    PacketsLate,
+    PacketsUnreadable,
+    FramesRecovered,
+    FramesConcealed,
+    MessagesIn,
+    MessagesOut,
+    MessagesDropped,
+    Interruptions,
+}
+
+pub(super) const COUNTS: usize = COUNTERS.len();
+
+/// Who can have a counter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    All,
+    WebRtc,
+}
+
+/// Name and help of each [`Count`], in its order.
+pub(super) const COUNTERS: [(Count, &str, &str, Of); 17] = [
+    (
+        Count::PacketsIn,
+        "edge_runner_packets_received_total",
+        "Datagrams of WebRTC peers, messages on sockets.",
+        Of::All,
+    ),
+    (
+        Count::PacketsOut,
+        "edge_runner_packets_sent_total",
+        "Datagrams to WebRTC peers, messages on sockets.",
+        Of::All,
+    ),
+    (
+        Count::BytesIn,
+        "edge_runner_received_bytes_total",
+        "Bytes in the packets received.",
+        Of::All,
+    ),
+    (
+        Count::BytesOut,
+        "edge_runner_sent_bytes_total",
+        "Bytes in the packets sent.",
+        Of::All,
+    ),
+    (
+        Count::FramesIn,
+        "edge_runner_audio_frames_received_total",
+        "Audio frames of callers that were handed to bots, those made up included.",
+        Of::All,
+    ),
+    (
+        Count::FramesOut,
+        "edge_runner_audio_frames_sent_total",
+        "Audio frames that left for callers, silence included.",
+        Of::All,
+    ),
+    (
+        Count::FramesDropped,
+        "edge_runner_audio_frames_dropped_total",
+        "Audio frames of callers that a slow bot did not read in time.",
+        Of::All,
+    ),
+    (
+        Count::FramesSkipped,
+        "edge_runner_audio_frames_skipped_total",
+        "Audio frames that did not leave because the runner woke up too late.",
+        Of::WebRtc,
+    ),
+    (
+        Count::PacketsLost,
+        "edge_runner_audio_packets_lost_total",
+        "Audio packets of callers that were given up.",
+        Of::WebRtc,
+    ),
+    (
+        Count::PacketsLate,
+        "edge_runner_audio_packets_late_total",
+        "Audio packets of callers that came after they were given up.",
+        Of::WebRtc,
+    ),
+    (
+        Count::PacketsUnreadable,
+        "edge_runner_audio_packets_unreadable_total",
+        "Audio packets of callers that were no Opus.",
+        Of::WebRtc,
+    ),
+    (
+        Count::FramesRecovered,
+        "edge_runner_audio_frames_recovered_total",
+        "Lost audio frames that were read from the packet behind them.",
+        Of::WebRtc,
+    ),
+    (
+        Count::FramesConcealed,
+        "edge_runner_audio_frames_concealed_total",
+        "Audio frames that were made up in place of lost ones.",
+        Of::WebRtc,
+    ),
+    (
+        Count::MessagesIn,
+        "edge_runner_messages_received_total",
+        "Text messages of callers that were handed to bots.",
+        Of::All,
+    ),
+    (
+        Count::MessagesOut,
+        "edge_runner_messages_sent_total",
+        "Text messages of bots for callers.",
+        Of::All,
+    ),
+    (
+        Count::MessagesDropped,
+        "edge_runner_messages_dropped_total",
+        "Text messages of bots that callers did not take, or could not.",
+        Of::All,
+    ),
+    (
+        Count::Interruptions,
+        "edge_runner_interruptions_total",
+        "Times that a bot took back what it had not said yet.",
+        Of::All,
+    ),
+];
+
+/// The counts of one session since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts(pub(super) [u64; COUNTS]);
+
+impl Counts {
+    pub fn add(&mut self, what: Count, more: u64) {
+        self.0[what as usize] += more;
+    }
+
+    /// Takes a total that somebody else counts.
+    pub fn set(&mut self, what: Count, total: u64) {
+        self.0[what as usize] = total;
+    }
+
+    pub fn get(&self, what: Count) -> u64 {
+        self.0[what as usize]
+    }
+}
+
+/// What waits in the queues between a session and its bot at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Frames for the bot.
+    pub frames: usize,
+    /// Speech for the caller.
+    pub speech: Duration,
+}

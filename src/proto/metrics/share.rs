@@ -1,0 +1,108 @@
+//! One live session's share in the metrics.
+//!
+//! In: its counts, what waits in its queues, how late its deadlines were served. Out: nothing until it is told; then what is
+//! new is added to the sums, so that a session shows up long before its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::{BUCKETS, Counts, LATENESS, Metrics, Waiting, bucket, outcome};
+use crate::config::Transport;
+use crate::limits::METRICS_INTERVAL;
+use crate::proto::session::LeaveReason;
+
+/// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that panics has failed.
+pub struct Share {
+    metrics: Arc<Metrics>,
+    transport: Transport,
+    told: Counts,
+    waiting: Waiting,
+    told_at: Instant,
+    /// Served deadlines that were not told of yet.
+    lateness: [u64; BUCKETS + 1],
+    lateness_sum_us: u64,
+    reason: LeaveReason,
+}
+
+impl Share {
+    /// A session begins.
+    pub fn begin(metrics: Arc<Metrics>, transport: Transport, now: Instant) -> Self {
+        let row = metrics.row(transport);
+        row.started.fetch_add(1, Relaxed);
+        row.live.fetch_add(1, Relaxed);
+        Share {
+            metrics,
+            transport,
+            told: Counts::default(),
+            waiting: Waiting::default(),
+            told_at: now,
+            lateness: [0; BUCKETS + 1],
+            lateness_sum_us: 0,
+            reason: LeaveReason::Failed,
+        }
+    }
+
+    /// A deadline was served so long after its time.
+    pub fn served(&mut self, late: Duration) {
+        self.lateness[bucket(&LATENESS, late)] += 1;
+        self.lateness_sum_us += late.as_micros() as u64;
+    }
+
+    /// Returns when [`Share::tell`] is due again.
+    pub fn due(&self) -> Instant {
+        self.told_at + METRICS_INTERVAL
+    }
+
+    /// The caller was connected so long after the answer.
+    pub fn connected(&self, after: Duration) {
+        self.metrics.connected(after);
+    }
+
+    /// Adds what is new to what everybody sees.
+    pub fn tell(&mut self, counts: &Counts, waiting: Waiting, now: Instant) {
+        let row = self.metrics.row(self.transport);
+        for ((shared, told), count) in row.counts.iter().zip(self.told.0).zip(counts.0) {
+            if count != told {
+                shared.fetch_add(count.saturating_sub(told), Relaxed);
+            }
+        }
+        self.told = *counts;
+        self.told_at = now;
+        for (shared, here) in self.metrics.lateness.buckets.iter().zip(&mut self.lateness) {
+            if *here > 0 {
+                shared.fetch_add(std::mem::take(here), Relaxed);
+            }
+        }
+        let sum_us = std::mem::take(&mut self.lateness_sum_us);
+        self.metrics.lateness.sum_us.fetch_add(sum_us, Relaxed);
+        self.wait(waiting);
+    }
+
+    /// The session has ended for this reason, and these are all its counts.
+    pub fn end(mut self, counts: &Counts, reason: LeaveReason) {
+        self.reason = reason;
+        let now = self.told_at;
+        self.tell(counts, Waiting::default(), now);
+    }
+
+    /// Replaces this session's part of the depths that everybody sees; a sum that wraps stays right.
+    fn wait(&mut self, waiting: Waiting) {
+        let row = self.metrics.row(self.transport);
+        let frames = (waiting.frames as u64).wrapping_sub(self.waiting.frames as u64);
+        let us = |speech: Duration| speech.as_micros() as u64;
+        let speech_us = us(waiting.speech).wrapping_sub(us(self.waiting.speech));
+        row.waiting_frames.fetch_add(frames, Relaxed);
+        row.waiting_speech_us.fetch_add(speech_us, Relaxed);
+        self.waiting = waiting;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.wait(Waiting::default());
+        let row = self.metrics.row(self.transport);
+        row.live.fetch_sub(1, Relaxed);
+        row.ended[outcome(self.reason)].fetch_add(1, Relaxed);
+    }
+}

@@ -1,0 +1,217 @@
+//! What is counted is what is told, under the right names.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::*;
+use crate::limits::METRICS_INTERVAL;
+
+fn value(text: &str, series: &str) -> f64 {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("no {series} in:\n{text}"))
+}
+
+fn counts(of: &[(Count, u64)]) -> Counts {
+    let mut counts = Counts::default();
+    for (what, total) in of {
+        counts.set(*what, *total);
+    }
+    counts
+}
+
+/// The order of the table is that of the enum, or counts would stand under each other's names.
+#[test]
+fn every_count_has_its_own_name() {
+    for (at, (what, name, ..)) in COUNTERS.iter().enumerate() {
+        assert_eq!(*what as usize, at, "{name}");
+        assert!(name.starts_with("edge_runner_") && name.ends_with("_total"), "{name}");
+        assert_eq!(COUNTERS.iter().filter(|other| other.1 == *name).count(), 1, "{name}");
+    }
+}
+
+/// Live, started, ended: a session is seen from its begin on, with what it told, and once after its end.
+#[test]
+fn a_session_is_counted_while_it_lives_and_when_it_ends() {
+    let (metrics, now) = (Arc::new(Metrics::default()), Instant::now());
+    let seen = |series: &str| value(&metrics.render(&Seen::default()), series);
+    let mut share = Share::begin(metrics.clone(), Transport::WebRtc, now);
+    assert_eq!(seen(r#"edge_runner_sessions{transport="webrtc"}"#), 1.0);
+    assert_eq!(seen(r#"edge_runner_sessions{transport="websocket"}"#), 0.0);
+    assert_eq!(seen(r#"edge_runner_sessions_started_total{transport="webrtc"}"#), 1.0);
+    let waiting = Waiting {
+        frames: 3,
+        speech: Duration::from_millis(250),
+    };
+    share.tell(
+        &counts(&[(Count::PacketsIn, 10), (Count::BytesIn, 1_000)]),
+        waiting,
+        now,
+    );
+    let mut other = Share::begin(metrics.clone(), Transport::WebRtc, now);
+    other.tell(&counts(&[(Count::PacketsIn, 1)]), waiting, now);
+    share.tell(
+        &counts(&[(Count::PacketsIn, 15), (Count::BytesIn, 1_500)]),
+        waiting,
+        now,
+    );
+    assert_eq!(seen(r#"edge_runner_packets_received_total{transport="webrtc"}"#), 16.0);
+    assert_eq!(seen(r#"edge_runner_received_bytes_total{transport="webrtc"}"#), 1_500.0);
+    assert_eq!(seen(r#"edge_runner_bot_queue_frames{transport="webrtc"}"#), 6.0);
+    assert_eq!(seen(r#"edge_runner_speech_queue_seconds{transport="webrtc"}"#), 0.5);
+    let ended = r#"edge_runner_sessions_ended_total{transport="webrtc",outcome="left"}"#;
+    assert_eq!(seen(ended), 0.0);
+    share.end(&counts(&[(Count::PacketsIn, 20)]), LeaveReason::Left);
+    assert_eq!(seen(ended), 1.0);
+    assert_eq!(seen(r#"edge_runner_packets_received_total{transport="webrtc"}"#), 21.0);
+    assert_eq!(seen(r#"edge_runner_bot_queue_frames{transport="webrtc"}"#), 3.0);
+    // A task that panics drops what it holds.
+    drop(other);
+    assert_eq!(seen(r#"edge_runner_sessions{transport="webrtc"}"#), 0.0);
+    assert_eq!(seen(r#"edge_runner_bot_queue_frames{transport="webrtc"}"#), 0.0);
+    assert_eq!(
+        seen(r#"edge_runner_sessions_ended_total{transport="webrtc",outcome="failed"}"#),
+        1.0
+    );
+}
+
+/// A session tells at most once an interval.
+#[test]
+fn a_share_is_due_an_interval_after_it_was_told() {
+    let now = Instant::now();
+    let mut share = Share::begin(Arc::default(), Transport::WebSocket, now);
+    assert_eq!(share.due(), now + METRICS_INTERVAL);
+    share.tell(&Counts::default(), Waiting::default(), now + METRICS_INTERVAL);
+    assert_eq!(share.due(), now + 2 * METRICS_INTERVAL);
+}
+
+/// A delay is in the bucket whose bound it does not exceed: at the bound it is in, past it in the next.
+#[test]
+fn delays_fall_into_their_buckets() {
+    let metrics = Arc::new(Metrics::default());
+    metrics.answered(Duration::from_millis(5));
+    metrics.answered(Duration::from_micros(5_001));
+    metrics.answered(Duration::from_secs(60));
+    metrics.connected(Duration::from_millis(120));
+    let mut share = Share::begin(metrics.clone(), Transport::WebRtc, Instant::now());
+    share.served(Duration::ZERO);
+    share.served(Duration::from_millis(15));
+    share.end(&Counts::default(), LeaveReason::Left);
+    let text = metrics.render(&Seen::default());
+    for (series, expected) in [
+        (r#"edge_runner_offer_to_answer_seconds_bucket{le="0.002"}"#, 0.0),
+        (r#"edge_runner_offer_to_answer_seconds_bucket{le="0.005"}"#, 1.0),
+        (r#"edge_runner_offer_to_answer_seconds_bucket{le="0.01"}"#, 2.0),
+        (r#"edge_runner_offer_to_answer_seconds_bucket{le="1"}"#, 2.0),
+        (r#"edge_runner_offer_to_answer_seconds_bucket{le="+Inf"}"#, 3.0),
+        ("edge_runner_offer_to_answer_seconds_count", 3.0),
+        ("edge_runner_offer_to_answer_seconds_sum", 60.010_001),
+        (r#"edge_runner_answer_to_connected_seconds_bucket{le="0.2"}"#, 1.0),
+        (r#"edge_runner_timer_lateness_seconds_bucket{le="0.001"}"#, 1.0),
+        (r#"edge_runner_timer_lateness_seconds_bucket{le="0.02"}"#, 2.0),
+        ("edge_runner_timer_lateness_seconds_sum", 0.015),
+    ] {
+        assert_eq!(value(&text, series), expected, "{series}");
+    }
+}
+
+#[test]
+fn refusals_and_answers_are_counted_by_their_kind() {
+    let metrics = Metrics::default();
+    for refusal in [
+        OfferRefusal::BadSdp("x".into()),
+        OfferRefusal::UnknownConnection,
+        OfferRefusal::Full,
+        OfferRefusal::Full,
+        OfferRefusal::Stopping,
+        OfferRefusal::NoCandidate("x".into()),
+        OfferRefusal::AnswerTooLong("x".into()),
+    ] {
+        metrics.offer_refused(&refusal);
+    }
+    for status in [101, 200, 204, 307, 404, 503, 99, 600, 0] {
+        metrics.responded(status);
+    }
+    let text = metrics.render(&Seen::default());
+    for (reason, count) in REFUSALS.iter().zip([1.0, 1.0, 2.0, 1.0, 1.0, 1.0]) {
+        let series = format!(r#"edge_runner_offers_refused_total{{reason="{reason}"}}"#);
+        assert_eq!(value(&text, &series), count, "{reason}");
+    }
+    for (class, count) in CLASSES.iter().zip([1.0, 2.0, 1.0, 1.0, 1.0]) {
+        let series = format!(r#"edge_runner_http_responses_total{{class="{class}"}}"#);
+        assert_eq!(value(&text, &series), count, "{class}");
+    }
+}
+
+/// What Prometheus asks of a text: one head per family, samples under it alone, no series twice, numbers that are numbers,
+/// and in the names the unit and the kind.
+#[test]
+fn the_text_keeps_the_rules_of_the_format() {
+    let seen = Seen {
+        process: Some(Process {
+            cpu: Some(Duration::from_millis(1_230)),
+            start_s: Some(1),
+            ..Process::default()
+        }),
+        ice_servers: Some((2, 1)),
+        ..Seen::default()
+    };
+    let text = Metrics::default().render(&seen);
+    assert!(text.ends_with('\n'));
+    let (mut families, mut series, mut family, mut kind) = (Vec::new(), Vec::new(), "", "");
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, words) = help.split_once(' ').expect("words");
+            assert!(!words.is_empty() && !families.contains(&name), "{line}");
+            let head = lines
+                .next()
+                .and_then(|line| line.strip_prefix("# TYPE "))
+                .expect("a type");
+            (family, kind) = head.split_once(' ').expect("a kind");
+            assert_eq!(family, name);
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+            families.push(name);
+            continue;
+        }
+        let (name, number) = line.rsplit_once(' ').expect("a number");
+        assert!(number.parse::<f64>().is_ok_and(|number| number >= 0.0), "{line}");
+        let suffix = name.split('{').next().and_then(|name| name.strip_prefix(family));
+        match kind {
+            "histogram" => assert!(matches!(suffix, Some("_bucket" | "_sum" | "_count")), "{line}"),
+            _ => assert_eq!(suffix, Some(""), "{line}"),
+        }
+        assert!(!series.contains(&name), "{name} stands there twice");
+        series.push(name);
+    }
+    assert!(families.contains(&"edge_runner_ice_servers") && families.contains(&"process_cpu_seconds_total"));
+    assert!(!families.contains(&"process_open_fds"), "what is not known is not told");
+}
+
+/// Local means this machine, and nobody behind a proxy on it.
+#[test]
+fn only_those_read_for_whom_it_is() {
+    use MetricsAccess::{Any, Local, Off};
+    for (access, loopback, forwarded, expected) in [
+        (Off, true, false, Err(Denied::Off)),
+        (Local, true, false, Ok(())),
+        (Local, true, true, Err(Denied::Forwarded)),
+        (Local, false, false, Err(Denied::Remote)),
+        (Local, false, true, Err(Denied::Remote)),
+        (Any, false, true, Ok(())),
+    ] {
+        assert_eq!(
+            judge(access, loopback, forwarded),
+            expected,
+            "{access:?} {loopback} {forwarded}"
+        );
+    }
+    for header in ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-real-ip", "via"] {
+        assert!(is_forwarding(header), "{header}");
+    }
+    for header in ["host", "accept", "user-agent", "x-forward", "origin"] {
+        assert!(!is_forwarding(header), "{header}");
+    }
+}
