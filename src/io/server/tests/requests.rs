@@ -317,8 +317,8 @@ async fn wrong_methods_and_later_paths_are_told_apart() {
     }
     let options = runner.ask("OPTIONS /start HTTP/1.1", "").await;
     assert_eq!((options.status, options.header("allow")), (204, Some("POST, OPTIONS")));
-    let later = runner.ask("GET /metrics HTTP/1.1", "").await;
-    assert_eq!(later.refusal(), (404, "/metrics is not in this build yet".into()));
+    let later = runner.ask("GET /videoroom HTTP/1.1", "").await;
+    assert_eq!(later.refusal(), (404, "/videoroom is not in this build yet".into()));
     assert_eq!(runner.ask("GET /none HTTP/1.1", "").await.refusal().0, 404);
 }
 
