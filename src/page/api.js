@@ -3,6 +3,26 @@
 
 export const BASE = new URL('../', import.meta.url);
 
+// What --api-key asks of callers. It comes by hand, or behind the # of the address, which no server sees.
+let key = '';
+try { key = sessionStorage.apiKey ?? ''; } catch { /* A browser that keeps nothing asks anew on each visit. */ }
+
+export const apiKey = () => key;
+
+export function keepKey(next) {
+	key = next;
+	try { sessionStorage.apiKey = key; } catch { /* As above. */ }
+}
+
+function takeKey() {
+	const given = new URLSearchParams(location.hash.slice(1).replaceAll('+', '%2B')).get('key');
+	if (!given) return;
+	keepKey(given);
+	history.replaceState(null, '', location.pathname + location.search);
+}
+takeKey();
+addEventListener('hashchange', takeKey);
+
 /** `status` is that of the answer; 0 if there was none, -1 if it cannot be used. */
 export class Failure extends Error {
 	constructor(status, message, retryAfter) {
@@ -23,7 +43,11 @@ export async function request(method, path, body, signal, timeoutMs = 15000) {
 			method,
 			cache: 'no-store',
 			signal: AbortSignal.any([AbortSignal.timeout(timeoutMs), signal].filter(Boolean)),
-			...(body && { headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }),
+			...(body && { body: JSON.stringify(body) }),
+			headers: {
+				...(body && { 'Content-Type': 'application/json' }),
+				...(key && { Authorization: `Bearer ${key}` }),
+			},
 		});
 		json = await response.json();
 	} catch (error) {

@@ -1,6 +1,6 @@
 // The page itself: ties what the user sees and touches to a session. Holds no protocol.
 
-import { status } from './api.js';
+import { keepKey, status } from './api.js';
 import { charts } from './charts.js';
 import { $, make, on } from './dom.js';
 import { keypad } from './keypad.js';
@@ -8,6 +8,7 @@ import { levels } from './levels.js';
 import { eventLog } from './log.js';
 import * as mic from './mic.js';
 import { startOptions } from './options.js';
+import { noMicrophone } from './secure.js';
 import { session } from './session.js';
 import { transcript } from './transcript.js';
 import * as words from './words.js';
@@ -93,6 +94,8 @@ function phase(next, say) {
 	options.lock(next !== 'idle');
 	showLabel();
 	if (was === 'idle') draw();
+	// What was slow is there by now; sound that waits for a click still waits.
+	if (next === 'waiting' && $('problem-play').hidden) $('problem').hidden = true;
 	if (next === 'ready' && !counter) count();
 	if (next === 'idle') {
 		sound.stop();
@@ -158,13 +161,20 @@ function showLabel() {
 
 // ---- problems
 
+function step(part, index) {
+	if (part instanceof URL) {
+		const link = Object.assign(make('a', '', part.origin + part.pathname), { href: part });
+		return [link, ' '];
+	}
+	return [index % 2 ? make('code', '', part) : part, ' '];
+}
+
 function problem({ title, text: why, steps = [], ...offers }) {
 	log('error', title, why);
 	$('problem-title').textContent = title;
 	$('problem-text').textContent = why;
-	$('problem-steps').replaceChildren(...steps.map(([step, ...code]) => (
-		make('li', '', step, ...code.flatMap((line) => [' ', make('code', '', line)])))));
-	for (const offer of ['play', 'retry', 'listen']) $(`problem-${offer}`).hidden = !offers[offer];
+	$('problem-steps').replaceChildren(...steps.map((parts) => make('li', '', ...parts.flatMap(step))));
+	for (const offer of ['play', 'retry', 'listen', 'key']) $(`problem-${offer}`).hidden = !offers[offer];
 	$('problem').hidden = false;
 	$('problem').scrollIntoView({ block: 'nearest' });
 }
@@ -177,6 +187,12 @@ const answer = (id, act) => on(`problem-${id}`, 'click', () => {
 answer('close');
 answer('retry', () => connect(chosen));
 answer('listen', () => connect(mic.NONE));
+on('problem-key', 'submit', (event) => {
+	event.preventDefault();
+	keepKey($('key').value.trim());
+	$('key').value = '';
+	connect(chosen);
+});
 answer('play', () => {
 	sound.resume();
 	play($('bot-audio').srcObject);
@@ -226,4 +242,4 @@ setInterval(() => document.hidden || lookForRunner(), STATUS_MS);
 
 listMicrophones();
 lookForRunner();
-if (!mic.allowed) problem(words.insecurePage());
+if (!mic.allowed) noMicrophone().then(problem);

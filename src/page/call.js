@@ -12,11 +12,13 @@ const RETRY_MS = 2000;
 const RESTARTS_MAX = 3;
 // ICE never fails for want of any usable candidate; the rest fails by itself before this.
 const OPEN_MS = 30000;
+// In a network that works it takes a second.
+const SLOW_MS = 10000;
 
 export function webrtc({ started, track, muted, on }) {
 	const url = `sessions/${encodeURIComponent(started.sessionId)}/api/offer`;
 	const giveUp = new AbortController();
-	let pc, channel, sender, answered, offering, failure, figures;
+	let pc, channel, sender, answered, offering, failure, figures, seen;
 	let pcId = null;
 	let waiting = [];
 	let timers = {};
@@ -35,7 +37,9 @@ export function webrtc({ started, track, muted, on }) {
 		const own = pc;
 		const mine = (handle) => (event) => { if (pc === own) handle(event); };
 		answered = false;
+		seen = { own: new Set(), theirs: null };
 		waiting = [];
+		timers.slow = setTimeout(mine(slow), SLOW_MS);
 		// Without a microphone the section still goes both ways: a track may come later, without negotiation.
 		sender = pc.addTransceiver(track ?? 'audio', {
 			direction: 'sendrecv',
@@ -51,8 +55,17 @@ export function webrtc({ started, track, muted, on }) {
 		offer(restart);
 	}
 
+	/** It may still come up: this says only why it may not. */
+	async function slow() {
+		const own = pc;
+		const pairs = [...(await own.getStats()).values()].filter(({ type }) => type === 'candidate-pair');
+		seen.heard = pairs.reduce((sum, { requestsReceived: asked = 0, responsesReceived: told = 0 }) => sum + asked + told, 0);
+		if (pc === own && channel.readyState === 'connecting') on.slow(words.noPath(seen));
+	}
+
 	function isOpen() {
 		clearTimeout(timers.open);
+		clearTimeout(timers.slow);
 		restarts = 0;
 		tellTrack();
 		on.open(!opened);
@@ -70,11 +83,12 @@ export function webrtc({ started, track, muted, on }) {
 			const answer = await request('POST', url, { sdp, type, pc_id: pcId, restart_pc: restart }, giveUp.signal, 30000);
 			if (pc !== own) return;
 			on.log('http', 'answer', answer);
+			seen.theirs = Array.from(answer.sdp.matchAll(/^a=candidate:\S+ \d+ \w+ \d+ (\S+) (\d+)/gm), ([, ...pair]) => pair);
 			await pc.setRemoteDescription({ type: 'answer', sdp: answer.sdp });
 			if (pc !== own) return;
 			pcId = answer.pc_id;
 			answered = true;
-			if (channel.readyState === 'connecting') timers.open = setTimeout(() => again(0, words.noPath()), OPEN_MS);
+			if (channel.readyState === 'connecting') timers.open = setTimeout(() => again(0, words.noPath(seen)), OPEN_MS);
 			flush();
 		} catch (error) {
 			if (pc === own) refused(error);
@@ -93,6 +107,8 @@ export function webrtc({ started, track, muted, on }) {
 	}
 
 	function trickle({ candidate, sdpMid, sdpMLineIndex }) {
+		const [, kind] = / typ (\w+)/.exec(candidate) ?? [];
+		if (kind) seen.own.add(kind);
 		waiting.push({ candidate, sdp_mid: sdpMid, sdp_mline_index: sdpMLineIndex });
 		timers.trickle ??= setTimeout(flush, TRICKLE_MS);
 	}
@@ -135,7 +151,7 @@ export function webrtc({ started, track, muted, on }) {
 	function watch() {
 		const { iceConnectionState: ice, connectionState: whole } = pc;
 		on.log('call', `network ${ice}, connection ${whole}`);
-		if (ice === 'failed' || whole === 'failed') again(0, words.noPath());
+		if (ice === 'failed' || whole === 'failed') again(0, words.noPath(seen));
 		else if (ice === 'disconnected') lost('the network is silent');
 		else if (channel.readyState !== 'closed') timers.lost = clearTimeout(timers.lost);
 	}
@@ -143,7 +159,7 @@ export function webrtc({ started, track, muted, on }) {
 	function lost(why) {
 		if (timers.lost) return;
 		on.log('call', `${why}; waiting for it to come back`);
-		timers.lost = setTimeout(() => again(0, words.noPath()), DISCONNECTED_MS);
+		timers.lost = setTimeout(() => again(0, words.noPath(seen)), DISCONNECTED_MS);
 	}
 
 	function again(delayMs, problem) {

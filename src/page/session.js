@@ -71,6 +71,10 @@ export function session({ to, log }) {
 				audio: mine(to.sound),
 				message: mine((message) => bot.receive(message)),
 				open: mine(() => open(version)),
+				slow: mine((problem) => {
+					enter('connecting', 'Still connecting');
+					to.problem({ ...problem, retry: false });
+				}),
 				trouble: mine((attempt, most) => enter('trouble', `Connection lost; trying again (${attempt} of ${most})`)),
 				closed: mine(end),
 			},

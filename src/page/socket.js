@@ -3,6 +3,7 @@
 
 import { BASE } from './api.js';
 import { audioFrame, messageFrame, readFrame } from './frames.js';
+import { noMicrophone } from './secure.js';
 import * as words from './words.js';
 
 const RATE_HZ = 16000;
@@ -20,7 +21,9 @@ export function websocket({ started, context, track, on }) {
 	let over = false;
 
 	async function open() {
-		if (!context.audioWorklet) return end(words.noWorklet());
+		if (!context.audioWorklet) {
+			return end({ ...await noMicrophone(), title: 'This page cannot play the sound of a WebSocket', listen: false });
+		}
 		try {
 			await context.audioWorklet.addModule(new URL('worklet.js', import.meta.url));
 			if (over) return;

@@ -1,6 +1,6 @@
 // The runner's nine transports: names on the wire, names in words, and who connects them here. A new one is a module with
 // this shape and its function in the table. In: `started`, the answer of /start; `context`, a running AudioContext; `track`,
-// the microphone or null; `muted`. Out: on.open(first), on.audio(stream), on.message(object), on.trouble(attempt, most),
+// the microphone or null; `muted`. Out: on.open(first), on.audio(stream), on.message(object), on.slow(problem), on.trouble(attempt, most),
 // on.closed(problem, reason), on.log(...). On the result: open(), close(), send(message), hush() for an interruption,
 // setTrack(track), setMuted(on), stats() for a sample of charts.js.
 

@@ -1,25 +1,8 @@
 // What went wrong, in words that a newcomer can act on. In: errors of the browser or the runner. Out: a problem, shown by
-// app.js: { title, text, steps: [[text, code...]], listen, retry, play }; the last three offer a button.
+// app.js: { title, text, steps: [[text, code, text, code...]], listen, retry, play, key }. A URL in place of code is a link;
+// the last four offer a button.
 
-export function insecurePage() {
-	const { hostname, origin, pathname, port } = location;
-	const far = port || '80';
-	const near = far < 1024 ? '7860' : far;
-	return {
-		title: 'This page cannot use the microphone',
-		text: `Browsers open it only for pages from this same machine (localhost) or over HTTPS. This one came from ${origin}.`,
-		steps: [
-			['On the machine that runs edge-runner, open', `http://localhost:${far}${pathname}`],
-			[
-				'From another machine, forward the port, then open localhost there',
-				`ssh -L ${near}:localhost:${far} user@${hostname.replace(/[[\]]/g, '')}`,
-				`http://localhost:${near}${pathname}`,
-			],
-			['Or use an https:// address, if the runner or a proxy in front of it has one.'],
-		],
-		listen: true,
-	};
-}
+import { apiKey } from './api.js';
 
 /** The errors of getUserMedia, by their names in the standard. */
 export function microphone({ name, message }) {
@@ -45,6 +28,13 @@ export function runner(what, { status, message, retryAfter }) {
 	if (status < 0) {
 		return { title: 'The answer cannot be used', text: `Is it really edge-runner that answers at ${location.host}? (${message})` };
 	}
+	if (status === 401) {
+		return {
+			title: 'The runner asks for a key',
+			text: apiKey() ? 'The one that this page has was refused.' : 'Whoever started it with --api-key knows it.',
+			key: true,
+		};
+	}
 	if (status === 503) {
 		const when = retryAfter ? `in ${retryAfter} s` : 'later';
 		return { title: 'All lines are busy', text: `The runner says “${message}”. Try again ${when}.`, retry: true };
@@ -62,22 +52,29 @@ export const noConnection = ({ message }, hint) => ({
 	text: `It says “${message}”. ${hint}`,
 });
 
-export const noPath = () => ({
-	title: 'No network path to the bot',
-	text: 'The page arrives, but the sound does not: it travels over UDP.',
-	steps: [
-		['Let UDP through firewalls to the runner, at the number of its HTTP port or that of --rtc-port.'],
-		['Switch off a VPN, and check that both are in the same network.'],
-		['If the runner is behind NAT or in a container, give it --ice-address or --ice-servers.'],
-	],
-	retry: true,
-});
+const KINDS = { host: 'local', srflx: 'public', relay: 'relayed' };
 
-export const noWorklet = () => ({
-	...insecurePage(),
-	title: 'This page cannot play the sound of a WebSocket',
-	listen: false,
-});
+/** `own`: kinds of the candidates of this browser. `theirs`: [address, port] of those in the answer; null without an answer.
+	`heard`: how many packets of ICE came, once it was counted. */
+export function noPath({ own, theirs, heard }) {
+	const seen = [
+		own.size ? `This browser tries ${[...own].map((kind) => KINDS[kind]).join(' and ')} addresses` : 'This browser has no address to try: a VPN or a privacy setting hides them',
+		theirs ? `the runner offers ${theirs.map((pair) => pair.join(' port ')).join(', ') || 'none'}` : 'the runner has not answered yet',
+		heard === undefined ? '' : heard ? 'some packets come, but not both ways' : 'no packet came back',
+	];
+	const ports = [...new Set(theirs?.map(([, port]) => port))].join(', ');
+	return {
+		title: 'No network path to the bot',
+		text: `The page arrives, but the sound does not: it travels over UDP. ${seen.filter(Boolean).join('; ')}.`,
+		steps: [
+			[`Let UDP through firewalls to the runner, ${ports ? `at port ${ports}` : 'at the number of its HTTP port or that of --rtc-port'}.`],
+			['Switch off a VPN, and check that both are in the same network; those for guests often keep devices apart.'],
+			['From another network, or with the runner behind NAT or in a container, it needs --ice-address, or a TURN server in --ice-servers.'],
+			['On the machine of the runner, let it look for what is wrong:', 'edge-runner doctor'],
+		],
+		retry: true,
+	};
+}
 
 export const noSocket = () => ({
 	title: 'The WebSocket does not open',

@@ -1,0 +1,75 @@
+// From “microphone blocked” to HTTPS: what the runner offers, and how this browser comes to trust it. In: a page that may
+// not use the microphone. Out: a problem as words.js has them. The runner speaks HTTPS on the port of HTTP.
+
+import { apiKey, BASE } from './api.js';
+
+const PROBE_MS = 3000;
+
+const AGENT = navigator.userAgent;
+const isApple = /iPhone|iPad/.test(AGENT) || (/Mac/.test(AGENT) && navigator.maxTouchPoints > 1);
+const isPhone = isApple || /Android/.test(AGENT);
+
+/** Where this browser is told to trust a certificate. */
+function trust() {
+	if (isApple) {
+		return ['Trust it: Settings, “Profile Downloaded”, Install. Then General, About, Certificate Trust Settings: switch it on.'];
+	}
+	if (isPhone) return ['Trust it: search the Settings for “CA certificate”, and install the file.'];
+	if (/Firefox/.test(AGENT)) {
+		return ['Trust it: Settings, Privacy & Security, View Certificates, Authorities, Import; tick “identify websites”.'];
+	}
+	if (!/Chrome/.test(AGENT)) return ['Trust it: open the file, and set it to “Always Trust” in Keychain Access.'];
+	return ['Trust it: open', 'chrome://certificate-manager/localcerts/usercerts', 'and import it under “Trusted Certificates”.'];
+}
+
+/** The same over HTTPS. */
+function secure(address) {
+	const url = new URL(address);
+	url.protocol = 'https:';
+	url.port = location.port || '80';
+	return url;
+}
+
+const probe = (url, options) => fetch(url, { ...options, cache: 'no-store', signal: AbortSignal.timeout(PROBE_MS) })
+	.then(({ ok, type }) => ok || type === 'opaque', () => false);
+
+export async function noMicrophone() {
+	if (globalThis.isSecureContext) {
+		return {
+			title: 'This browser gives pages no microphone',
+			text: 'Apps that show pages inside themselves often do not. Open this address in Chrome, Firefox, Safari or Edge.',
+			listen: true,
+		};
+	}
+	const { hostname, href, origin, pathname, port } = location;
+	const [twin, file] = [secure(href), new URL('ca.crt', BASE)];
+	// What a tab keeps, it keeps for one origin.
+	if (apiKey()) twin.hash = `key=${encodeURIComponent(apiKey())}`;
+	const text = `Browsers allow that over HTTPS, and to pages of this same device (localhost). This one came over plain HTTP from ${origin}.`;
+	const [trusted, local] = await Promise.all([
+		// Of another origin the browser tells no more than this: somebody answered whom it trusts.
+		probe(secure(new URL('status', BASE)), { mode: 'no-cors' }),
+		probe(file, { method: 'HEAD' }),
+	]);
+	if (trusted || local) {
+		const steps = trusted ? [['Go on over HTTPS:', twin]] : [
+			['Save the certificate of this runner:', file],
+			trust(),
+			['Go on over HTTPS:', twin, '(Without the first two steps the browser warns: choose “Advanced” or “Details”, and go on.)'],
+		];
+		return { title: 'To use the microphone, this page needs HTTPS', text: `${text} The runner speaks both.`, steps, listen: true };
+	}
+	const far = port || '80';
+	const near = far < 1024 ? '7860' : far;
+	const forward = `ssh -L ${near}:localhost:${far} user@${hostname.replace(/[[\]]/g, '')}`;
+	return {
+		title: 'This page cannot use the microphone',
+		text,
+		steps: [
+			['Start the runner with', '--tls auto', 'and load this page anew: it then says how to go on.'],
+			...isPhone ? [] : [['Or forward the port to this computer', forward, 'and open', new URL(pathname, `http://localhost:${near}`)]],
+			['Or open the page on the machine that runs edge-runner:', `http://localhost:${far}${pathname}`],
+		],
+		listen: true,
+	};
+}
