@@ -13,5 +13,6 @@ mod house;
 mod metrics;
 mod processes;
 mod sockets;
+mod strangers;
 mod support;
 mod telephony;

@@ -12,6 +12,7 @@
 mod read;
 mod refusal;
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,9 +40,11 @@ use crate::io::webrtc::WebRtc;
 use crate::limits;
 use crate::page;
 use crate::proto::body::{self, LogBudget};
+use crate::proto::host::Hosts;
+use crate::proto::key::ApiKey;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
-use crate::proto::origin::{self, Origins, Preflight, Standing};
+use crate::proto::origin::{self, Origins, Post, Preflight, Standing};
 use crate::proto::route::{self, Route};
 use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
@@ -146,7 +149,10 @@ impl Default for Times {
 pub struct App<E = WebRtc> {
     config: Arc<Config>,
     engine: E,
+    hosts: Hosts,
     origins: Origins,
+    /// What `/start` and offers need; nothing when everybody may ask.
+    key: Option<ApiKey>,
     status: Status,
     table: Arc<Mutex<Table>>,
     /// Tokens of WebSockets; nothing when none are asked for.
@@ -160,7 +166,9 @@ impl<E: Engine> App<E> {
     /// Makes it for a runner of this configuration.
     pub fn new(config: Arc<Config>, engine: E) -> Self {
         App {
+            hosts: Hosts::new(&config),
             origins: Origins::new(&config.allowed_origins),
+            key: config.api_key.as_ref().map(|key| ApiKey::new(key, random())),
             status: Status::new(&config),
             table: Arc::default(),
             tokens: config
@@ -196,8 +204,10 @@ pub(super) async fn answer<E: Engine>(
         .judge(head.headers.get_all(header::ORIGIN).iter().map(HeaderValue::as_bytes));
     let answered = match standing {
         _ if !has_host(&head) => Err(Refusal::Host),
+        _ if !is_ours(app, &head) => Err(Refusal::Misdirected),
         _ if is_preflight(&head.method, &head.headers) => preflight(standing, &head.headers),
         Standing::Refused if !route::is_navigation(head.method.as_str(), head.uri.path()) => Err(Refusal::Origin),
+        _ if is_forged(app, &head) => Err(Refusal::Forged),
         _ => match route::route(head.method.as_str(), head.uri.path()) {
             Ok(Route::Socket(family, token)) => socket(app, family, token, &head, becomes),
             Ok(route) => dispatch(app, route, &head, body, peer).await,
@@ -228,6 +238,9 @@ async fn dispatch<E: Engine>(
     peer: SocketAddr,
 ) -> Result<Reply, Refusal> {
     let headers = &head.headers;
+    if !may_ask(app, &route, headers) {
+        return Err(Refusal::NoKey);
+    }
     match route {
         Route::Status => {
             let status = app.status.reply(app.engine.sessions(), app.engine.is_closed());
@@ -506,6 +519,48 @@ fn has_host(head: &Parts) -> bool {
     hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
 }
 
+/// Tells whether a request is for this server: by its `Host`, and by the authority of its target where that has one. The two
+/// may not differ, or a proxy on the way and this server could mean two hosts by one request.
+fn is_ours<E>(app: &App<E>, head: &Parts) -> bool {
+    let host = head.headers.get(header::HOST).map(HeaderValue::as_bytes);
+    let target = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let alike = match (host, target) {
+        (Some(host), Some(target)) => host.eq_ignore_ascii_case(target),
+        _ => true,
+    };
+    alike && host.into_iter().chain(target).all(|name| app.hosts.accepts(name))
+}
+
+/// Tells whether a browser may have sent this for a page that it should have asked us about. A list of origins decides by
+/// itself.
+fn is_forged<E>(app: &App<E>, head: &Parts) -> bool {
+    if head.method != Method::POST || !app.origins.is_open() {
+        return false;
+    }
+    let value = |name: HeaderName| head.headers.get(name).map(HeaderValue::as_bytes);
+    let post = Post {
+        origin: value(header::ORIGIN),
+        site: value(HeaderName::from_static("sec-fetch-site")),
+        host: value(header::HOST),
+        content_type: value(header::CONTENT_TYPE),
+        authorized: head.headers.contains_key(header::AUTHORIZATION),
+    };
+    post.is_forged(&app.hosts)
+}
+
+/// Tells whether a request needs no key, or has it. The name of a session that `/start` made is as good: only who had the key
+/// was told it, and it lets a server keep the key to itself and its pages connect.
+fn may_ask<E>(app: &App<E>, route: &Route<'_>, headers: &HeaderMap) -> bool {
+    let session = match route {
+        Route::Start => None,
+        Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
+        _ => return true,
+    };
+    let Some(key) = &app.key else { return true };
+    key.is_in(headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes))
+        || session.is_some_and(|id| lock(&app.table).contains(id, Instant::now()))
+}
+
 fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS
         && headers.contains_key(header::ORIGIN)
@@ -592,7 +647,8 @@ fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: S
     if let Refusal::Offer(why) = refusal {
         app.metrics.offer_refused(why);
     }
-    let (method, path, status) = (&head.method, route::for_log(head.uri.path()), refusal.status().as_u16());
+    let path = without_key(app, route::for_log(head.uri.path()));
+    let (method, status) = (&head.method, refusal.status().as_u16());
     if let Refusal::Signature(wrong) = refusal
         && lock(&app.log_budget).take(Instant::now())
     {
@@ -601,7 +657,20 @@ fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: S
     if let Refusal::Invalid { invalid, body } = refusal
         && lock(&app.log_budget).take(Instant::now())
     {
-        warn!("{status} {method} {path}: {invalid}; body: {}", body::for_log(body));
+        let body = String::from_utf8_lossy(body);
+        let body = without_key(app, &body);
+        warn!(
+            "{status} {method} {path}: {invalid}; body: {}",
+            body::for_log(body.as_bytes())
+        );
     }
     debug!("{peer} {method} {path}: {status} {}", refusal.detail());
+}
+
+/// Takes the configured key out of what a client wrote, wherever it put it.
+fn without_key<'t, E>(app: &App<E>, text: &'t str) -> Cow<'t, str> {
+    match &app.config.api_key {
+        Some(key) if text.contains(key.expose()) => text.replace(key.expose(), "***").into(),
+        _ => text.into(),
+    }
 }

@@ -3,7 +3,8 @@
 //! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it, `poll_timeout` the next deadline.
 //! One input, then a drain of the outputs.
 //!
-//! - Requests: [`route`], [`origin`], [`body`], [`form`], [`start`], [`offer`], [`table`] (sessions that `/start` made), [`token`]
+//! - Requests: [`route`], [`host`], [`origin`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
+//!   (sessions that `/start` made), [`token`]
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection),
 //!   [`session`] (one life), [`outbox`] (messages to the client)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
@@ -18,7 +19,9 @@ pub mod candidate;
 pub mod crypto;
 pub mod form;
 pub mod frames;
+pub mod host;
 pub mod ice;
+pub mod key;
 pub mod metrics;
 pub mod offer;
 pub mod origin;

@@ -2,14 +2,27 @@
 //!
 //! In: the values of `Origin` headers as bytes, and the configured list of whole origins; an empty list allows everything.
 //! Out: a [`Standing`], and the headers of answers and preflights. Origins are compared whole and without regard to case.
-//! Refuses, with a list: a missing, a foreign and a doubled `Origin`.
+//! Refuses, with a list: a missing, a foreign and a doubled `Origin`. A browser's GET to its own origin names none and is
+//! refused too, but for the page itself: `Sec-Fetch-Site` would tell, but is not sent to plain-HTTP addresses of a LAN.
+//! Refuses, without a list: POSTs that a browser lets any page send unasked ([`Post::is_forged`]). Whoever may send JSON was
+//! asked for by a preflight, so every origin stays able to use the runner. WebSockets of every origin are taken then: R-086
+//! says so, and a page that may ask `/start` for its socket gains nothing by a rule for the socket alone. Against foreign
+//! pages there is the list, and against everybody without it the key.
 //! Source: the Fetch standard (CORS protocol), Private Network Access (draft), checklist.
+
+use crate::proto::host::{self, Hosts};
 
 /// A header that an answer gets.
 pub type Header<'h> = (&'static str, &'h [u8]);
 
 const METHODS: &[u8] = b"DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
 const PREFLIGHT_AGE_S: &[u8] = b"600";
+/// The types of body that need no preflight.
+const SIMPLE: [&[u8]; 3] = [
+    b"text/plain",
+    b"application/x-www-form-urlencoded",
+    b"multipart/form-data",
+];
 
 /// What a request's `Origin` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +60,57 @@ impl Origins {
         }
     }
 
+    /// Tells whether there is no list.
+    pub fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn contains(&self, origin: &[u8]) -> bool {
         let listed = |allowed: &String| allowed.as_bytes().eq_ignore_ascii_case(origin);
         // No browser sends an origin beyond ASCII, so such a one is not repeated in an answer.
         origin.is_ascii() && (self.0.is_empty() || self.0.iter().any(listed))
+    }
+}
+
+/// What a POST says of where it comes from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Post<'r> {
+    /// `Origin`; the first one where there are several.
+    pub origin: Option<&'r [u8]>,
+    /// `Sec-Fetch-Site`.
+    pub site: Option<&'r [u8]>,
+    /// `Host`.
+    pub host: Option<&'r [u8]>,
+    pub content_type: Option<&'r [u8]>,
+    /// It has an `Authorization` header, which no page can add unasked.
+    pub authorized: bool,
+}
+
+impl Post<'_> {
+    /// Tells whether it is one that a browser lets the page of any stranger send without asking the server first: forms, plain
+    /// text, and bodies without a type. Browsers ask first for JSON, for `Authorization`, and for every method but POST.
+    ///
+    /// Pages of this machine and its network are no strangers, nor is whoever says nothing of a page: programs and devices.
+    /// `Origin: null` is what the frame of a stranger can make itself, so it is one.
+    pub fn is_forged(&self, hosts: &Hosts) -> bool {
+        self.is_simple() && self.is_of_a_stranger(hosts)
+    }
+
+    fn is_simple(&self) -> bool {
+        let kind = self.content_type.unwrap_or_default();
+        let kind = kind.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let simple = |known: &&[u8]| kind.eq_ignore_ascii_case(known);
+        !self.authorized && (kind.is_empty() || SIMPLE.iter().any(simple))
+    }
+
+    fn is_of_a_stranger(&self, hosts: &Hosts) -> bool {
+        let Some(origin) = self.origin else {
+            return self.site.is_some_and(|site| site.eq_ignore_ascii_case(b"cross-site"));
+        };
+        let scheme = origin.windows(3).position(|three| three == b"://");
+        let page = scheme.map(|at| &origin[at + 3..]);
+        let is_own = |page: &[u8]| self.host.is_some_and(|host| host::is_same_host(page, host));
+        !page.is_some_and(|page| is_own(page) || hosts.is_near(page))
     }
 }
 
@@ -137,6 +197,107 @@ mod tests {
         ] {
             assert_eq!(judge(&list, refused), Standing::Refused, "{refused:?}");
         }
+    }
+
+    fn hosts() -> Hosts {
+        Hosts::new(&crate::config::Config {
+            proxy: Some("bots.example.net".into()),
+            host_names: vec!["board".into()],
+            ..Default::default()
+        })
+    }
+
+    fn post<'r>(origin: &'r str, content_type: Option<&'r str>) -> Post<'r> {
+        Post {
+            origin: Some(origin.as_bytes()),
+            host: Some(b"203.0.113.5:7860"),
+            content_type: content_type.map(str::as_bytes),
+            ..Post::default()
+        }
+    }
+
+    /// what a preflight came before is taken of every origin; what none came before is not taken of a stranger's page.
+    #[test]
+    fn a_stranger_s_page_has_to_ask_first() {
+        for stranger in [
+            "https://evil.example",
+            "null",
+            "",
+            "file://",
+            "http://203.0.113.6",
+            "chrome-extension://abc",
+            "://",
+            "x",
+        ] {
+            for simple in [
+                None,
+                Some(""),
+                Some("text/plain"),
+                Some("Text/Plain;charset=UTF-8"),
+                Some(" application/x-www-form-urlencoded "),
+                Some("multipart/form-data; boundary=x"),
+            ] {
+                assert!(post(stranger, simple).is_forged(&hosts()), "{stranger} {simple:?}");
+                let asked = Post {
+                    authorized: true,
+                    ..post(stranger, simple)
+                };
+                assert!(!asked.is_forged(&hosts()));
+            }
+            // As browsers read a type: what is none of the three by itself is asked for.
+            for asked in [
+                "application/json",
+                "application/json; charset=utf-8",
+                "x/y",
+                "text/plain, application/json",
+                "json",
+            ] {
+                assert!(!post(stranger, Some(asked)).is_forged(&hosts()), "{stranger} {asked}");
+            }
+        }
+    }
+
+    /// Own pages, those of the LAN and of a development server, and programs, which name no page.
+    #[test]
+    fn who_is_no_stranger_need_not_ask() {
+        for near in [
+            "http://203.0.113.5:7860",
+            "https://203.0.113.5",
+            "http://localhost:5173",
+            "http://192.168.1.9:3000",
+            "http://[::1]:5173",
+            "https://pi.local",
+            "http://board",
+            "https://bots.example.net",
+            "capacitor://localhost",
+        ] {
+            assert!(!post(near, None).is_forged(&hosts()), "{near}");
+        }
+        let named = Post {
+            host: Some(b"Talk.local:1"),
+            ..post("http://talk.local:2", None)
+        };
+        assert!(!named.is_forged(&hosts()));
+        assert!(!Post::default().is_forged(&hosts()));
+        for (site, forged) in [
+            ("cross-site", true),
+            ("Cross-Site", true),
+            ("same-site", false),
+            ("same-origin", false),
+            ("none", false),
+        ] {
+            let unnamed = Post {
+                site: Some(site.as_bytes()),
+                ..Post::default()
+            };
+            assert_eq!(unnamed.is_forged(&hosts()), forged, "{site}");
+        }
+        // The origin says more than the site: two machines of one LAN are different sites.
+        let lan = Post {
+            site: Some(b"cross-site"),
+            ..post("http://192.168.1.9", None)
+        };
+        assert!(!lan.is_forged(&hosts()));
     }
 
     #[test]

@@ -20,6 +20,12 @@ use crate::proto::{metrics, route, start, table, token};
 pub enum Refusal {
     /// HTTP/1.1 without `Host`, or with two.
     Host,
+    /// A name that is none of this server's.
+    Misdirected,
+    /// What a browser sends for a stranger's page unasked.
+    Forged,
+    /// Without the key of `--api-key`.
+    NoKey,
     Route(route::Refusal),
     Origin,
     Preflight,
@@ -56,10 +62,13 @@ impl Refusal {
             Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
             Refusal::Origin
+            | Refusal::Forged
             | Refusal::NoToken
             | Refusal::Token(_)
             | Refusal::Signature(_)
             | Refusal::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
+            Refusal::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Refusal::NoKey => StatusCode::UNAUTHORIZED,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
             Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
             Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -82,6 +91,15 @@ impl Refusal {
     pub(super) fn detail(&self) -> String {
         match self {
             Refusal::Host => "HTTP/1.1 wants one Host header".to_owned(),
+            Refusal::Misdirected => {
+                "this is not the name of this runner: ask by its address or host name, or see --allowed-hosts"
+                    .to_owned()
+            }
+            Refusal::Forged => {
+                "a page of another origin has to send its body as application/json, or with an Authorization header"
+                    .to_owned()
+            }
+            Refusal::NoKey => "a key is needed: `Authorization: Bearer KEY`, as --api-key has it".to_owned(),
             Refusal::Route(refusal) => refusal.to_string(),
             Refusal::Origin => "this origin is not allowed; see --allowed-origins".to_owned(),
             Refusal::Preflight => "Disallowed CORS origin".to_owned(),
@@ -117,6 +135,11 @@ impl Refusal {
                 reply
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
+            }
+            Refusal::NoKey => {
+                reply
+                    .headers_mut()
+                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
             Refusal::NoUpgrade => {
                 let headers = reply.headers_mut();

@@ -109,6 +109,7 @@ fn config() -> Config {
     Config {
         host: Host::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         port: 0,
+        host_names: vec!["h".into(), "a".into()],
         ..Config::default()
     }
 }

@@ -139,7 +139,7 @@ async fn bytes_that_are_no_utf8_are_refused_or_ignored() {
             b"POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n{\"a\":\xff\xfe}",
             422,
         ),
-        (b"GET http://other/status HTTP/1.1\r\nHost: h\r\n\r\n", 200),
+        (b"GET http://h/status HTTP/1.1\r\nHost: h\r\n\r\n", 200),
         (b"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", 404),
         (b"BREW /status HTTP/1.1\r\nHost: h\r\n\r\n", 405),
     ] {
@@ -154,11 +154,24 @@ async fn bytes_that_are_no_utf8_are_refused_or_ignored() {
     }
 }
 
-/// HTTP/1.1 wants one `Host`; HTTP/1.0 knew none.
+/// HTTP/1.1 wants one `Host`, of this server; HTTP/1.0 knew none. What a target names counts as well.
 #[tokio::test]
-async fn hosts_are_counted() {
+async fn hosts_are_counted_and_known() {
     let runner = Runner::start().await;
     for (request, status) in [
+        ("GET /status HTTP/1.1\r\nHost:\r\n\r\n", 421),
+        ("GET /status HTTP/1.1\r\nHost: \u{e9}\r\n\r\n", 421),
+        ("GET /status HTTP/1.0\r\nHost: evil.example\r\n\r\n", 421),
+        ("GET http://evil.example/status HTTP/1.0\r\n\r\n", 421),
+        ("GET http://a/status HTTP/1.0\r\n\r\n", 200),
+        ("GET http://a/status HTTP/1.1\r\nHost: h\r\n\r\n", 421),
+        ("GET http://evil.example/status HTTP/1.1\r\nHost: h\r\n\r\n", 421),
+        ("GET http://h/status HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        ("GET http://u@h/status HTTP/1.1\r\nHost: h\r\n\r\n", 421),
+        (
+            "CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n",
+            421,
+        ),
         ("GET /status HTTP/1.1\r\n\r\n", 400),
         ("GET /status HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
         ("GET /status HTTP/1.0\r\n\r\n", 200),

@@ -1,0 +1,358 @@
+//! Under which names a request may address this server, so that no name of a stranger leads a browser here.
+//!
+//! In: authorities as they stand in `Host` headers and request targets, as bytes, and the configured names. Out: whether a
+//! request is taken. A page of `evil.example` that has its own name resolve to this machine (DNS rebinding) shares an origin
+//! with the runner as far as its browser knows; the one thing that it cannot change is the name in `Host`.
+//! Taken are `localhost` and what is below it, addresses, `*.local`, this machine's names, those of `--allowed-hosts`, and
+//! the host of `--proxy`; with any port, since proxies and forwarded ports change it. Case and one dot at the end are no
+//! difference. Refuses everything else: other names, user names, empty ports, numbers that browsers would take for addresses.
+//! Source: RFC 9110 section 7.2, RFC 9112 section 3.2, RFC 6761 section 6.3, RFC 6762 section 3.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::config::Config;
+
+/// Longest name that DNS knows, in bytes.
+const NAME_BYTES_MAX: usize = 253;
+
+/// The names of this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts(Vec<String>);
+
+/// Who an authority names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named<'a> {
+    Address(IpAddr),
+    /// Without the dot at its end.
+    Name(&'a [u8]),
+}
+
+impl Hosts {
+    /// Makes the list for a runner of this configuration.
+    pub fn new(config: &Config) -> Self {
+        let proxy = config.proxy.as_deref().map(|proxy| match split(proxy.as_bytes()) {
+            Some((host, _)) => &proxy[..host.len()],
+            None => proxy,
+        });
+        Hosts(
+            config
+                .host_names
+                .iter()
+                .map(String::as_str)
+                .chain(proxy)
+                .map(str::to_owned)
+                .collect(),
+        )
+    }
+
+    /// Tells whether a request for this authority is for this server.
+    pub fn accepts(&self, authority: &[u8]) -> bool {
+        match named(authority) {
+            Some(Named::Address(_)) => true,
+            Some(Named::Name(name)) => self.has_name(name),
+            None => false,
+        }
+    }
+
+    /// Tells whether what this authority names is this server, or in the same house: a name that is taken, or an address
+    /// that no router of the Internet knows.
+    pub fn is_near(&self, authority: &[u8]) -> bool {
+        match named(authority) {
+            Some(Named::Address(address)) => is_private(address),
+            Some(Named::Name(name)) => self.has_name(name),
+            None => false,
+        }
+    }
+
+    fn has_name(&self, name: &[u8]) -> bool {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let below = |parent: &str| {
+            let (head, tail) = name.split_at(name.len().saturating_sub(parent.len()));
+            !head.is_empty() && tail.eq_ignore_ascii_case(parent.as_bytes())
+        };
+        is("localhost") || below(".localhost") || below(".local") || self.0.iter().any(|known| is(known))
+    }
+}
+
+/// Tells whether two authorities name the same host, whatever their ports.
+pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
+    match (named(one), named(other)) {
+        (Some(Named::Address(one)), Some(Named::Address(other))) => one == other,
+        (Some(Named::Name(one)), Some(Named::Name(other))) => one.eq_ignore_ascii_case(other),
+        _ => false,
+    }
+}
+
+/// Reads an authority; `None` when it is none that a client of good will sends.
+fn named(authority: &[u8]) -> Option<Named<'_>> {
+    let (host, port) = split(authority)?;
+    if port.is_some_and(|port| !is_port(port)) {
+        return None;
+    }
+    if let Some(bracketed) = host.strip_prefix(b"[") {
+        return v6(bracketed.strip_suffix(b"]")?).map(|address| Named::Address(address.into()));
+    }
+    let name = host.strip_suffix(b".").unwrap_or(host);
+    let label = |label: &[u8]| {
+        !label.is_empty()
+            && label
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    if name.len() > NAME_BYTES_MAX || !name.split(|b| *b == b'.').all(label) {
+        return None;
+    }
+    // Only the form that browsers send: they write `127.1` and `0x7f.1` out before they do.
+    match std::str::from_utf8(host).ok()?.parse::<Ipv4Addr>() {
+        Ok(address) => Some(Named::Address(address.into())),
+        Err(_) => Some(Named::Name(name)),
+    }
+}
+
+/// Splits a port off.
+fn split(authority: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let end = match authority.first()? {
+        b'[' => authority.iter().position(|b| *b == b']')? + 1,
+        _ => authority.iter().position(|b| *b == b':').unwrap_or(authority.len()),
+    };
+    let (host, rest) = authority.split_at(end);
+    match rest.split_first() {
+        None => Some((host, None)),
+        Some((b':', port)) => Some((host, Some(port))),
+        Some(_) => None,
+    }
+}
+
+fn is_port(text: &[u8]) -> bool {
+    // `parse` would also take a sign.
+    (1..=5).contains(&text.len())
+        && text.iter().all(u8::is_ascii_digit)
+        && std::str::from_utf8(text).is_ok_and(|port| port.parse::<u16>().is_ok())
+}
+
+/// Reads an address of IPv6. Devices add the zone that they reach a link-local address by (RFC 6874), `%eth0` or `%25eth0`.
+fn v6(text: &[u8]) -> Option<Ipv6Addr> {
+    let (address, zone) = match text.iter().position(|b| *b == b'%') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    };
+    let unreserved = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
+    if zone.is_some_and(|zone| zone.is_empty() || !zone.strip_prefix(b"25").unwrap_or(zone).iter().all(unreserved)) {
+        return None;
+    }
+    std::str::from_utf8(address).ok()?.parse().ok()
+}
+
+/// Tells whether an address belongs to this machine or to a network of its owner, carriers' private networks among them, which
+/// VPNs use.
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [first, second, ..] = v4.octets();
+            v4.is_loopback() || v4.is_private() || v4.is_link_local() || first == 100 && (64..128).contains(&second)
+        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts() -> Hosts {
+        Hosts::new(&Config {
+            proxy: Some("bots.example.net:8443".into()),
+            host_names: vec!["board".into(), "board.lan".into(), "voice.example.org".into()],
+            ..Config::default()
+        })
+    }
+
+    #[test]
+    fn own_names_and_addresses_are_taken_in_every_spelling_that_clients_use() {
+        let hosts = hosts();
+        for own in [
+            "localhost",
+            "LocalHost:7860",
+            "localhost.",
+            "localhost.:7860",
+            "a.b.localhost",
+            "127.0.0.1",
+            "127.0.0.1:65535",
+            "192.168.1.7:0",
+            "203.0.113.9",
+            "0.0.0.0",
+            "[::1]",
+            "[::1]:7860",
+            "[2001:DB8::1]",
+            "[::ffff:192.0.2.1]:80",
+            "[fe80::1%eth0]:80",
+            "[fe80::1%25wlan0.1]",
+            "board",
+            "BOARD:80",
+            "board.lan.",
+            "voice.example.org:443",
+            "raspberrypi.local",
+            "RaspberryPi.LOCAL.:7860",
+            "a_b.c-d.local",
+            "bots.example.net",
+            "bots.example.net:1",
+        ] {
+            assert!(hosts.accepts(own.as_bytes()), "{own}");
+        }
+    }
+
+    /// DNS rebinding: whatever is not ours, however near it is spelled.
+    #[test]
+    fn names_of_strangers_are_refused() {
+        let hosts = hosts();
+        for foreign in [
+            "",
+            ".",
+            "..",
+            ":",
+            ":80",
+            "evil.example",
+            "evil.example:7860",
+            "localhost.evil.example",
+            "localhost..",
+            ".localhost",
+            ".local",
+            "local",
+            "a..local",
+            "localhostx",
+            "xlocalhost",
+            "board.evil.example",
+            "xboard",
+            "sub.board.lan",
+            "sub.bots.example.net",
+            "bots.example.net.evil",
+            "127.0.0.1.evil.example",
+            "127.0.0.1.nip.io",
+            "127.0.0.1.",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "017700000001",
+            "127.0.0.01",
+            "256.0.0.1",
+            "localhost:",
+            "localhost:x",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:000080",
+            "localhost:80:80",
+            "user@localhost",
+            "localhost@evil.example",
+            "localhost,evil.example",
+            "localhost evil",
+            " localhost",
+            "localhost/",
+            "localhost#",
+            "localhost\\",
+            "local%68ost",
+            "::1",
+            "[::1",
+            "[]",
+            "[::1]x",
+            "[::1]:",
+            "[127.0.0.1]",
+            "[fe80::1%]",
+            "[fe80::1%a]b]",
+            "[fe80::1%\"<]",
+            "[evil.example]",
+            "a\u{e9}.local",
+            "a\"b.local",
+            "<x>.local",
+        ] {
+            assert!(!hosts.accepts(foreign.as_bytes()), "{foreign}");
+        }
+        assert!(!hosts.accepts(b"\xff\xfe.local") && !hosts.accepts(b"a\0.local") && !hosts.accepts(b"a\r\n.local"));
+        let long = |bytes: usize| format!("{}.local", "a".repeat(bytes - ".local".len()));
+        assert!(hosts.accepts(long(NAME_BYTES_MAX).as_bytes()));
+        assert!(!hosts.accepts(long(NAME_BYTES_MAX + 1).as_bytes()));
+    }
+
+    /// Without names of its own a runner is found under those that every machine has.
+    #[test]
+    fn nothing_is_configured() {
+        let none = Hosts::new(&Config::default());
+        assert!(none.accepts(b"localhost") && none.accepts(b"192.0.2.1") && none.accepts(b"a.local"));
+        assert!(!none.accepts(b"board") && !none.accepts(b"bots.example.net"));
+        let v6 = Hosts::new(&Config {
+            proxy: Some("[2001:db8::1]:443".into()),
+            ..Config::default()
+        });
+        assert!(v6.accepts(b"[2001:db8::1]"));
+    }
+
+    #[test]
+    fn near_is_what_strangers_cannot_be() {
+        let hosts = hosts();
+        for near in [
+            "localhost:5173",
+            "pi.local",
+            "board",
+            "bots.example.net",
+            "10.1.2.3",
+            "172.31.0.1:3000",
+            "192.168.1.7",
+            "169.254.1.1",
+            "100.64.0.1",
+            "127.9.9.9",
+            "[::1]:5173",
+            "[fd00::1]",
+            "[fe80::1]",
+            "[::ffff:10.0.0.1]",
+        ] {
+            assert!(hosts.is_near(near.as_bytes()), "{near}");
+        }
+        for far in [
+            "evil.example",
+            "203.0.113.9",
+            "100.128.0.1",
+            "172.32.0.1",
+            "[2001:db8::1]",
+            "[::ffff:8.8.8.8]",
+            "",
+            "null",
+        ] {
+            assert!(!hosts.is_near(far.as_bytes()), "{far}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_compared_without_their_ports() {
+        for (one, other) in [
+            ("A.example:1", "a.example.:2"),
+            ("[::1]", "[0:0::1]:80"),
+            ("192.0.2.1", "192.0.2.1:5"),
+        ] {
+            assert!(is_same_host(one.as_bytes(), other.as_bytes()), "{one} {other}");
+        }
+        for (one, other) in [
+            ("a.example", "b.example"),
+            ("127.0.0.1", "localhost"),
+            ("", ""),
+            ("a@b", "a@b"),
+        ] {
+            assert!(!is_same_host(one.as_bytes(), other.as_bytes()), "{one} {other}");
+        }
+    }
+
+    /// Every text of up to five of the characters that mean something.
+    #[test]
+    fn any_text_is_judged_without_a_panic() {
+        let hosts = hosts();
+        let mut texts = vec![Vec::new()];
+        for _ in 0..5 {
+            let longer = texts
+                .iter()
+                .flat_map(|text: &Vec<u8>| b"a1[]:.%\xe9".iter().map(move |b| [text.as_slice(), &[*b]].concat()));
+            texts = longer.collect();
+            for text in &texts {
+                assert!(!hosts.is_near(text) || hosts.accepts(text));
+                assert!(!hosts.accepts(text) || is_same_host(text, text));
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The key of `--api-key`: whether a request carries it.
+//!
+//! In: the configured key, random bytes, and the `Authorization` headers of a request. Out: yes or no, in a time that tells
+//! nothing of the key: what is compared is a keyed digest of either, and the digest's key is this process's own.
+//! Refuses: a missing and a doubled header, another scheme than `Bearer`, and every other key.
+//! Source: RFC 6750 section 2.1.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::config::Secret;
+
+/// What callers have to know.
+pub struct ApiKey {
+    keyed: Hmac<Sha256>,
+    tag: [u8; 32],
+}
+
+impl fmt::Debug for ApiKey {
+    /// Neither the key nor its digest is part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey")
+    }
+}
+
+impl ApiKey {
+    /// Takes the key; `random` is new for every process.
+    pub fn new(key: &Secret, random: [u8; 32]) -> Self {
+        let keyed = Hmac::<Sha256>::new_from_slice(&random).expect("HMAC takes a key of any length");
+        let tag = keyed.clone().chain_update(key.expose()).finalize().into_bytes().into();
+        ApiKey { keyed, tag }
+    }
+
+    /// Tells whether one of a request's `Authorization` headers, the only one, carries the key.
+    pub fn is_in<'h>(&self, mut authorizations: impl Iterator<Item = &'h [u8]>) -> bool {
+        let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
+            return false;
+        };
+        bearer(only).is_some_and(|key| self.keyed.clone().chain_update(key).verify_slice(&self.tag).is_ok())
+    }
+}
+
+/// Returns what follows `Bearer`, whose case is free.
+fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"bearer ";
+    let (scheme, key) = authorization.trim_ascii().split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then(|| key.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "0123456789abcdef";
+
+    fn opens(authorizations: &[&str]) -> bool {
+        let key = ApiKey::new(&Secret::new(KEY), [7; 32]);
+        key.is_in(authorizations.iter().map(|text| text.as_bytes()))
+    }
+
+    #[test]
+    fn the_key_opens_in_every_case_of_its_scheme() {
+        for header in [
+            "Bearer 0123456789abcdef",
+            "bearer 0123456789abcdef",
+            "BEARER  0123456789abcdef ",
+        ] {
+            assert!(opens(&[header]), "{header}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_opens() {
+        for headers in [
+            &[][..],
+            &[""],
+            &["Bearer"],
+            &["Bearer "],
+            &[KEY],
+            &["Basic 0123456789abcdef"],
+            &["Bearer 0123456789abcde"],
+            &["Bearer 0123456789abcdef0"],
+            &["Bearer 0123456789abcdeF"],
+            &["Bearer 0123456789abcdef, Bearer 0123456789abcdef"],
+            &["Bearer\t0123456789abcdef"],
+            &["Bearer0123456789abcdef"],
+            &["Bearer \u{e9}"],
+            &["Bearer 0123456789abcdef", "Bearer 0123456789abcdef"],
+            &["Bearer x", "Bearer 0123456789abcdef"],
+        ] {
+            assert!(!opens(headers), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn no_debug_form_shows_the_key() {
+        assert_eq!(format!("{:?}", ApiKey::new(&Secret::new(KEY), [7; 32])), "ApiKey");
+    }
+}

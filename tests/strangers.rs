@@ -1,0 +1,274 @@
+//! Requests that nobody of the house has sent: under names of others, for pages of others, without the key, and with text that
+//! was made to end up in a log. The real binary, over loopback.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::support::http::{self, Reply};
+use crate::support::runner::TestRunner;
+use crate::support::socket::{Habits, Socket};
+
+/// One request of every kind that there is, and some that there is not; method and target.
+const EVERYWHERE: [(&str, &str); 14] = [
+    ("GET", "/"),
+    ("GET", "/client/"),
+    ("HEAD", "/client/app.js"),
+    ("GET", "/status"),
+    ("POST", "/start"),
+    ("POST", "/api/offer"),
+    ("PATCH", "/api/offer"),
+    ("POST", "/sessions/x/api/offer"),
+    ("POST", "/"),
+    ("GET", "/ws"),
+    ("GET", "/ws-client/token"),
+    ("GET", "/metrics"),
+    ("BREW", "/none"),
+    ("OPTIONS", "*"),
+];
+
+/// Sends a request whose every header line, `Host` too, is the test's own.
+fn send(addr: SocketAddr, line: &str, headers: &[&str], body: &str) -> Reply {
+    let mut request = format!("{line}\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    for header in headers {
+        request.push_str(header);
+        request.push_str("\r\n");
+    }
+    http::exchange(addr, format!("{request}\r\n{body}").as_bytes()).expect("the runner answers")
+}
+
+fn post(addr: SocketAddr, target: &str, headers: &[&str], body: &Value) -> Reply {
+    http::request(addr, "POST", target, headers, body.to_string().as_bytes()).expect("the runner answers")
+}
+
+const JSON: &str = "Content-Type: application/json";
+
+/// A name of somebody else gets 421 with words on every route, upgrades and preflights among them.
+#[test]
+fn a_foreign_host_gets_nothing_anywhere() {
+    let runner = TestRunner::start(&["--allowed-hosts", "bots.example.org"]);
+    let upgrade = [
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    ];
+    let preflight = ["Origin: https://a.example", "Access-Control-Request-Method: POST"];
+    for (method, target) in EVERYWHERE {
+        for host in [
+            "evil.example",
+            "evil.example:7860",
+            "",
+            "localhost.evil.example",
+            "127.0.0.1.nip.io",
+            "u@localhost",
+        ] {
+            for more in [&[][..], &upgrade, &preflight] {
+                let host = format!("Host: {host}");
+                let headers: Vec<&str> = more.iter().copied().chain([host.as_str()]).collect();
+                let reply = send(runner.addr, &format!("{method} {target} HTTP/1.1"), &headers, "");
+                assert_eq!(reply.status, 421, "{method} {target} {headers:?}");
+                if method != "HEAD" {
+                    let detail = reply.json()["detail"].as_str().map(str::to_owned);
+                    assert!(
+                        detail.is_some_and(|detail| detail.contains("--allowed-hosts")),
+                        "{method} {target}"
+                    );
+                }
+            }
+        }
+        if target != "*" {
+            let line = format!("{method} http://evil.example{target} HTTP/1.1");
+            assert_eq!(send(runner.addr, &line, &["Host: localhost"], "").status, 421, "{line}");
+        }
+    }
+    for host in [
+        "localhost",
+        "Localhost.:1",
+        "a.localhost",
+        "127.0.0.1:9",
+        "[::1]",
+        "pi.local",
+        "bots.example.org:443",
+    ] {
+        let reply = send(runner.addr, "GET /status HTTP/1.1", &[&format!("Host: {host}")], "");
+        assert_eq!(reply.status, 200, "{host}");
+    }
+    assert_eq!(send(runner.addr, "GET /status HTTP/1.0", &[], "").status, 200);
+    assert_eq!(
+        send(
+            runner.addr,
+            "GET /status HTTP/1.1",
+            &["Host: localhost", "Host: evil.example"],
+            ""
+        )
+        .status,
+        400
+    );
+    // The accepted name is the one that a client is sent on to, as it came.
+    let reply = send(
+        runner.addr,
+        "POST /start HTTP/1.1",
+        &["Host: Pi.LOCAL:99", JSON],
+        r#"{"transport":"websocket"}"#,
+    );
+    assert_eq!(reply.json()["wsUrl"], "ws://Pi.LOCAL:99/ws-client");
+}
+
+/// A provider asks by the public name, which `--proxy` brings.
+#[test]
+fn the_public_name_is_taken() {
+    let runner = TestRunner::start(&["-t", "twilio", "--proxy", "Bots.example.net:8443"]);
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    for (host, status) in [
+        ("bots.example.net", 200),
+        ("bots.example.net:8443", 200),
+        ("other.example.net", 421),
+    ] {
+        let reply = send(
+            runner.addr,
+            "POST / HTTP/1.1",
+            &[&format!("Host: {host}"), form],
+            "CallSid=CA1",
+        );
+        assert_eq!(reply.status, status, "{host}");
+    }
+}
+
+/// R-086 and the page of a stranger: what it can send unasked is refused, with words that its developer can read; what it has
+/// to ask for is taken; and programs, devices and pages of the house ask nobody.
+#[test]
+fn a_stranger_s_page_cannot_start_anything_unasked() {
+    let runner = TestRunner::start(&["-t", "telephony_d"]);
+    let evil = "Origin: https://evil.example";
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    for target in [
+        "/start",
+        "/start?x",
+        "/api/offer",
+        "/sessions/x/api/offer",
+        "/",
+        "/none",
+    ] {
+        for headers in [
+            &[evil][..],
+            &[evil, "Content-Type: text/plain;charset=UTF-8"],
+            &[evil, form],
+            &["Origin: null"],
+            &["Sec-Fetch-Site: cross-site"],
+        ] {
+            let reply = post(runner.addr, target, headers, &json!({}));
+            assert_eq!(reply.status, 403, "{target} {headers:?}");
+            let detail = reply.json()["detail"].as_str().map(str::to_owned);
+            assert!(detail.is_some_and(|detail| detail.contains("application/json")));
+            let origin = headers[0].strip_prefix("Origin: ");
+            assert_eq!(
+                reply.header("access-control-allow-origin"),
+                origin,
+                "a developer can read it"
+            );
+        }
+    }
+    for headers in [
+        &[][..],
+        &[form],
+        &[evil, JSON],
+        &["Origin: null", JSON],
+        &[evil, "Authorization: Bearer x"],
+        &["Origin: http://localhost:5173"],
+        &["Origin: http://192.168.1.2:3000", "Sec-Fetch-Site: cross-site"],
+        &["Sec-Fetch-Site: same-origin"],
+    ] {
+        let reply = post(runner.addr, "/", headers, &json!({}));
+        assert_eq!(reply.status, 200, "{headers:?}");
+    }
+    let start = post(
+        runner.addr,
+        "/start",
+        &[evil, JSON, "Sec-Fetch-Site: cross-site"],
+        &json!({}),
+    );
+    assert_eq!(
+        (start.status, start.header("access-control-allow-origin")),
+        (200, Some("https://evil.example"))
+    );
+    // A socket of every origin is taken as long as there is no list.
+    let habits = Habits {
+        headers: &[("origin", "https://any.example")],
+        ..Habits::default()
+    };
+    assert!(Socket::try_connect(runner.addr, "/ws-client", habits).is_ok());
+}
+
+const KEY: &str = "canary-0123456789abcdef";
+
+/// `--api-key`: what makes a session needs it; everything else does not. What `/start` answered opens the session's own offers.
+#[test]
+fn with_a_key_only_who_has_it_starts_a_session() {
+    let runner = TestRunner::start(&["-v", "-v", "--api-key", KEY]);
+    let with = format!("Authorization: Bearer {KEY}");
+    let offers = ["/api/offer", "/sessions/none/api/offer"];
+    for target in ["/start"].iter().chain(&offers) {
+        for method in ["POST", "PATCH"] {
+            if (method, *target) == ("PATCH", "/start") {
+                continue;
+            }
+            for header in [
+                "X-None: 1",
+                "Authorization: Bearer",
+                "Authorization: Bearer canary-0123456789abcdeX",
+                "Authorization: Basic canary-0123456789abcdef",
+                &format!("Authorization:{KEY}"),
+                &format!("Authorization: Bearer {KEY}x"),
+                &format!("Authorization: Bearer{KEY}"),
+                &format!("X-Api-Key: {KEY}"),
+            ] {
+                let reply = http::request(runner.addr, method, target, &[header, JSON], b"{}").expect("an answer");
+                assert_eq!(reply.status, 401, "{method} {target} {header}");
+                assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+                assert!(
+                    reply.json()["detail"]
+                        .as_str()
+                        .is_some_and(|detail| detail.contains("Bearer"))
+                );
+            }
+            let reply = http::request(runner.addr, method, target, &[&with, JSON], b"{\"sdp\":1}").expect("an answer");
+            assert_ne!(reply.status, 401, "{method} {target}");
+        }
+    }
+    // The key as the value of a field of any name, in a path, and in a head that is none.
+    for body in [json!({"sdp": 1, "x": KEY}), json!({"sdp": 1, "apiKey": KEY})] {
+        assert_eq!(post(runner.addr, "/api/offer", &[&with, JSON], &body).status, 422);
+    }
+    http::get(runner.addr, &format!("/none/{KEY}?key={KEY}"));
+    let _ = http::exchange(
+        runner.addr,
+        format!("GET /status HTTP/1.1\r\nAuthorization {KEY}\r\n\r\n").as_bytes(),
+    );
+    let started = post(runner.addr, "/start", &[&with, JSON], &json!({})).json();
+    let path = format!("/sessions/{}/api/offer", started["sessionId"].as_str().expect("an id"));
+    assert_eq!(
+        post(runner.addr, &path, &[JSON], &json!({"sdp": 1})).status,
+        422,
+        "the name of a session is as good"
+    );
+    for (method, target, status) in [
+        ("GET", "/status", 200),
+        ("GET", "/", 307),
+        ("GET", "/client/", 200),
+        ("GET", "/start", 405),
+    ] {
+        let reply = http::request(runner.addr, method, target, &[], b"").expect("an answer");
+        assert_eq!(reply.status, status, "{target}");
+    }
+    let preflight = [
+        "Origin: https://a.example",
+        "Access-Control-Request-Method: POST",
+        "Access-Control-Request-Headers: authorization",
+    ];
+    let reply = http::request(runner.addr, "OPTIONS", "/start", &preflight, b"").expect("an answer");
+    assert_eq!(
+        (reply.status, reply.header("access-control-allow-headers")),
+        (200, Some("authorization"))
+    );
+    assert!(!runner.log().contains("canary"), "the key is in the log");
+}
