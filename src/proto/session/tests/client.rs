@@ -20,6 +20,9 @@ use crate::limits::{MESSAGE_BYTES_MAX, OPUS_PACKET_BYTES_MAX};
 use crate::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 use crate::proto::crypto;
 
+/// The rate of the microphone, in Hz.
+const RATE_HZ: u32 = 16_000;
+
 /// One RTP packet of the session.
 pub struct Packet {
     pub at: Duration,
@@ -35,13 +38,49 @@ pub struct Channel {
     pub closed: bool,
 }
 
+/// What a microphone hears.
+enum Voice {
+    Tone(Tone, Box<Encoder>),
+    /// Packets that come again and again, so that a long call costs little.
+    Loop(Vec<Vec<u8>>),
+}
+
+impl Voice {
+    fn packet(&mut self, nth: u64) -> Vec<u8> {
+        match self {
+            Voice::Tone(tone, encoder) => encode(encoder, &tone.take(encoder.frame_samples())),
+            Voice::Loop(packets) => packets[nth as usize % packets.len()].clone(),
+        }
+    }
+}
+
+fn encode(encoder: &mut Encoder, pcm: &[i16]) -> Vec<u8> {
+    let mut out = [0; OPUS_PACKET_BYTES_MAX];
+    let bytes = encoder.encode(pcm, &mut out).expect("a packet");
+    out[..bytes].to_vec()
+}
+
 struct Microphone {
-    tone: Tone,
-    encoder: Encoder,
+    voice: Voice,
     muted: bool,
+    /// Packets that have left.
+    spoken: u64,
     next: Instant,
     sequence: u64,
     ticks: u32,
+}
+
+impl Microphone {
+    fn new(voice: Voice, now: Instant) -> Self {
+        Microphone {
+            voice,
+            muted: false,
+            spoken: 0,
+            next: now,
+            sequence: 100,
+            ticks: 0,
+        }
+    }
 }
 
 pub struct Client {
@@ -173,15 +212,27 @@ impl Client {
             microphone.muted = false;
             return;
         }
-        const RATE_HZ: u32 = 16_000;
-        self.microphone = Some(Microphone {
-            tone: Tone::new(hz, RATE_HZ),
-            encoder: Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder"),
-            muted: false,
-            next: now,
-            sequence: 100,
-            ticks: 0,
-        });
+        let encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
+        self.microphone = Some(Microphone::new(
+            Voice::Tone(Tone::new(hz, RATE_HZ), Box::new(encoder)),
+            now,
+        ));
+    }
+
+    /// As [`Client::speak`], but with a beep of 100 ms at the start of every `period` packets, and silence between.
+    pub fn beep(&mut self, hz: f64, period: usize, now: Instant) {
+        let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
+        let mut round = Vec::new();
+        // The second round begins in the state that every later one does.
+        for _ in 0..2 {
+            let mut pcm = Tone::new(hz, RATE_HZ).take(RATE_HZ as usize / 10);
+            pcm.resize(period * encoder.frame_samples(), 0);
+            round = pcm
+                .chunks(encoder.frame_samples())
+                .map(|frame| encode(&mut encoder, frame))
+                .collect();
+        }
+        self.microphone = Some(Microphone::new(Voice::Loop(round), now));
     }
 
     /// Sends no packets; their timestamps go on.
@@ -282,15 +333,14 @@ impl Client {
             microphone.next += ms(20);
             microphone.ticks = microphone.ticks.wrapping_add(960);
             if self.connected && !microphone.muted {
-                let mut out = [0; OPUS_PACKET_BYTES_MAX];
-                let pcm = microphone.tone.take(microphone.encoder.frame_samples());
-                let bytes = microphone.encoder.encode(&pcm, &mut out).expect("a packet");
+                let payload = microphone.voice.packet(microphone.spoken);
+                microphone.spoken += 1;
                 let pt = self.rtc.media(mid).expect("negotiated").remote_pts()[0];
                 let (sequence, ticks) = (microphone.sequence, microphone.ticks);
                 microphone.sequence += 1;
                 let mut api = self.rtc.direct_api();
                 let stream = api.stream_tx_by_mid(mid, None).expect("audio is sent");
-                stream.write_rtp(RtpWrite::new(pt, sequence.into(), ticks, now, &out[..bytes]));
+                stream.write_rtp(RtpWrite::new(pt, sequence.into(), ticks, now, payload));
             }
         }
         let _ = self.rtc.handle_input(Input::Timeout(now));

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::super::*;
 use super::client::Client;
+use super::way::Way;
 use crate::proto::rtc::Common;
 
 pub const RUNNER: &str = "192.0.2.1:7860";
@@ -80,16 +81,6 @@ pub fn share(pcm: &[i16], hz: f64, rate_hz: u32) -> f64 {
     2.0 * (re * re + im * im) / (energy * pcm.len() as f64)
 }
 
-/// What the link does to datagrams of one direction.
-#[derive(Clone, Copy)]
-pub struct Way {
-    pub delay: Duration,
-    /// Added to some of them, so that they overtake each other.
-    pub spread: Duration,
-    pub loss_percent: usize,
-    pub cut: bool,
-}
-
 /// A datagram under way.
 struct Flight {
     to_session: bool,
@@ -104,10 +95,14 @@ pub struct Bot {
     /// Everything heard, at [`Bot::rate_hz`].
     pub pcm: Vec<i16>,
     pub frames: u64,
+    /// When each frame was heard.
+    pub heard_at: Vec<Duration>,
     pub rate_hz: u32,
     /// What it says, as long as it has not fallen silent.
     pub speech: VecDeque<i16>,
     pub endless: Option<Tone>,
+    /// It says what it hears.
+    pub echoes: bool,
 }
 
 /// A call.
@@ -133,7 +128,7 @@ pub struct Pair {
     wake: Instant,
     flights: BTreeMap<(Instant, u64), Flight>,
     flown: u64,
-    rng: Rng,
+    pub rng: Rng,
     /// Turns of the loop in which the clock did not move; a session that asks for times that have passed spins.
     idle_turns: u32,
 }
@@ -177,12 +172,7 @@ impl Pair {
     /// Joins a client and a session that have each other's descriptions.
     pub fn joined(client: Client, session: Session) -> Self {
         let start = client.start;
-        let way = Way {
-            delay: ms(5),
-            spread: Duration::ZERO,
-            loss_percent: 0,
-            cut: false,
-        };
+        let way = Way::new(ms(5));
         Pair {
             start,
             now: start,
@@ -192,9 +182,11 @@ impl Pair {
                 events: Vec::new(),
                 pcm: Vec::new(),
                 frames: 0,
+                heard_at: Vec::new(),
                 rate_hz: 0,
                 speech: VecDeque::new(),
                 endless: None,
+                echoes: false,
             },
             up: way,
             down: way,
@@ -289,6 +281,10 @@ impl Pair {
             }
         }
         self.flush();
+        if self.bot.echoes && !self.bot.speech.is_empty() {
+            self.pull_speech();
+            self.flush();
+        }
     }
 
     /// Tells the session of the rates that the bot wants, as opening the media does.
@@ -386,7 +382,11 @@ impl Pair {
                 Output::Audio(pcm, rate_hz) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;
+                    self.bot.heard_at.push(at);
                     self.bot.pcm.extend_from_slice(pcm);
+                    if self.bot.echoes {
+                        self.bot.speech.extend(pcm);
+                    }
                 }
                 Output::Event(event) => self.bot.events.push((at, event)),
             }
@@ -395,26 +395,22 @@ impl Pair {
     }
 
     fn launch(&mut self, to_session: bool, source: SocketAddr, destination: SocketAddr, contents: Vec<u8>) {
-        let way = if to_session { self.up } else { self.down };
-        if way.cut || !(self.pass)(to_session, &contents) || self.rng.below(100) < way.loss_percent {
+        if !(self.pass)(to_session, &contents) {
             return;
         }
-        // A third of the datagrams takes longer.
-        let spread = if self.rng.below(3) == 0 {
-            way.spread
-        } else {
-            Duration::ZERO
-        };
-        self.flown += 1;
-        self.flights.insert(
-            (self.now + way.delay + spread, self.flown),
-            Flight {
-                to_session,
-                source,
-                destination,
-                contents,
-            },
-        );
+        let way = if to_session { &mut self.up } else { &mut self.down };
+        for delay in way.launch(&contents, &mut self.rng).into_iter().flatten() {
+            self.flown += 1;
+            self.flights.insert(
+                (self.now + delay, self.flown),
+                Flight {
+                    to_session,
+                    source,
+                    destination,
+                    contents: contents.clone(),
+                },
+            );
+        }
     }
 
     /// Returns when the bot saw the event, each time.
