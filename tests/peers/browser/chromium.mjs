@@ -1,8 +1,8 @@
 // Chromium with a microphone that speaks from a file, in a fresh profile, able to reach nothing but this machine.
 
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
@@ -24,19 +24,42 @@ function speech(folder) {
 	return path;
 }
 
-/** Opens a browser, hands it to `use`, and leaves nothing behind. */
-export async function withBrowser(use) {
+/** In a home of its own, since that is where Chromium looks for the authorities that its user trusts. */
+function trust(home, certificate) {
+	const database = join(home, '.pki/nssdb');
+	mkdirSync(database, { recursive: true });
+	const certutil = (...args) => execFileSync('certutil', ['-d', `sql:${database}`, ...args]);
+	certutil('-N', '--empty-password');
+	writeFileSync(join(home, 'ca.crt'), certificate);
+	certutil('-A', '-n', 'edge-runner', '-t', 'C,,', '-i', join(home, 'ca.crt'));
+}
+
+/** Microphones: one that speaks and that nobody asks about, one that asks first, none. */
+const MICROPHONES = {
+	speaks: (folder) => [
+		'--use-fake-ui-for-media-stream', '--use-fake-device-for-media-stream',
+		`--use-file-for-fake-audio-capture=${speech(folder)}`,
+	],
+	asks: () => ['--use-fake-device-for-media-stream'],
+	none: () => ['--use-fake-ui-for-media-stream', '--disable-audio-input'],
+};
+
+/** Opens a browser, hands it to `use`, and leaves nothing behind. `trusts` is a certificate of an authority, in PEM. */
+export async function withBrowser(use, { trusts = '', microphone = 'speaks', args = [] } = {}) {
 	const folder = mkdtempSync(join(tmpdir(), 'chromium-'));
+	if (trusts) trust(folder, trusts);
 	const context = await chromium.launchPersistentContext(join(folder, 'profile'), {
 		executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
 		headless: true,
+		env: { ...process.env, HOME: folder },
 		args: [
 			'--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
 			'--disable-component-update', '--disable-sync', '--autoplay-policy=no-user-gesture-required',
-			'--use-fake-ui-for-media-stream', '--use-fake-device-for-media-stream',
-			`--use-file-for-fake-audio-capture=${speech(folder)}`,
-			// Names of the checks are this machine; any other name does not exist.
-			'--host-resolver-rules=MAP *.test.local 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1',
+			...MICROPHONES[microphone](folder),
+			// Names of the checks are this machine, as are all addresses that they use; any other name does not exist.
+			`--host-resolver-rules=MAP *.test.local 127.0.0.1, MAP board.local 127.0.0.1, MAP *.example 127.0.0.1, MAP * ~NOTFOUND, ${
+				['localhost', '127.0.0.1', ...ownAddresses()].map((name) => `EXCLUDE ${name}`).join(', ')}`,
+			...args,
 		],
 	});
 	await context.addInitScript(watchConnections);
@@ -47,6 +70,11 @@ export async function withBrowser(use) {
 		rmSync(folder, { recursive: true, force: true });
 	}
 }
+
+/** This machine as others in its network see it. */
+export const ownAddresses = () => Object.values(networkInterfaces()).flat()
+	.filter(({ family, internal }) => family === 'IPv4' && !internal)
+	.map(({ address }) => address);
 
 /** In the page: keeps every peer connection, so that what was received can be asked of the browser itself. */
 function watchConnections() {

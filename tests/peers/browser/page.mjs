@@ -6,7 +6,7 @@ import { until } from './runner.mjs';
 
 const SIZES = { desk: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
 
-async function shoot(page, out, name) {
+export async function shoot(page, out, name) {
 	for (const [place, size] of Object.entries(SIZES)) {
 		await page.setViewportSize(size);
 		for (const scheme of ['light', 'dark']) {
@@ -18,7 +18,7 @@ async function shoot(page, out, name) {
 }
 
 /** Nothing may be wider than the phone's screen. */
-async function assertFits(page) {
+export async function assertFits(page) {
 	await page.setViewportSize(SIZES.phone);
 	const [content, screen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
 	if (content > screen) throw new Error(`${content} px wide on a screen of ${screen} px`);
@@ -26,19 +26,19 @@ async function assertFits(page) {
 }
 
 /** Adds what the page's own policy forbade to its faults. */
-async function watchPolicy(page, faults) {
+export async function watchPolicy(page, faults) {
 	await page.exposeFunction('violation', (line) => faults.push(line));
 	await page.addInitScript(() => addEventListener('securitypolicyviolation', (event) => (
 		globalThis.violation(`${event.violatedDirective} ${event.blockedURI}`))));
 }
 
-const phase = (page) => page.evaluate(() => document.documentElement.dataset.phase);
-const text = (page, id) => page.locator(`#${id}`).innerText();
+export const phase = (page) => page.evaluate(() => document.documentElement.dataset.phase);
+export const text = (page, id) => page.locator(`#${id}`).innerText();
 
-const isPhase = (page, wanted, limitMs) => until(async () => (await phase(page)) === wanted, `the page is ${wanted}`, limitMs);
-const says = (page, id, words, limitMs) => until(async () => (await text(page, id)).includes(words), `“${words}” in #${id}`, limitMs);
+export const isPhase = (page, wanted, limitMs) => until(async () => (await phase(page)) === wanted, `the page is ${wanted}`, limitMs);
+export const says = (page, id, words, limitMs) => until(async () => (await text(page, id)).includes(words), `“${words}” in #${id}`, limitMs);
 
-async function connect(page, url) {
+export async function connect(page, url) {
 	await page.goto(url);
 	await page.locator('#server[data-ok=true]').waitFor();
 	await page.locator('#connect').click();
@@ -46,7 +46,7 @@ async function connect(page, url) {
 }
 
 /** Listens to what the page plays, whatever brought it: `heard` sums up its energy, and how long it was loud. */
-async function listen(page) {
+export async function listen(page) {
 	await page.evaluate(() => {
 		const LOUD = 0.001;
 		const context = new AudioContext();
@@ -123,18 +123,6 @@ export const checks = {
 		await connect(page, `${runner.url}/client/`);
 		await page.close({ runBeforeUnload: false });
 		return `freed after ${await runner.waitForSessions(0, 35000)} s`;
-	},
-
-	async 'page: without a secure context it says so in plain words'(context, runner, out) {
-		const page = await context.newPage();
-		const { port } = new URL(runner.url);
-		await page.goto(`http://voice.test.local:${port}/client/`);
-		await page.locator('#problem').waitFor({ state: 'visible' });
-		const problem = await text(page, 'problem');
-		if (!/microphone/i.test(problem) || !/localhost/.test(problem)) throw new Error(problem);
-		await shoot(page, out, 'insecure');
-		await assertFits(page);
-		await page.close();
 	},
 
 	async 'page: a runner that is gone is said in plain words'(context, runner, out) {

@@ -12,7 +12,10 @@ import { parseArgs } from 'node:util';
 import { withBrowser } from './chromium.mjs';
 import * as client from './client.mjs';
 import * as page from './page.mjs';
+import * as path from './path.mjs';
 import { Runner } from './runner.mjs';
+import * as secure from './secure.mjs';
+import * as strangers from './strangers.mjs';
 import * as websocket from './websocket.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
@@ -27,11 +30,16 @@ const out = resolve(values.out);
 mkdirSync(out, { recursive: true });
 let failed = 0;
 
-async function run(name, check, runnerArgs, extra) {
+/** `check` gets a browser of its own; `alone`, one that opens what browsers it needs. */
+const run = (name, check, runnerArgs, extra) => alone(
+	name, (runner) => withBrowser((context) => check(context, runner, extra)), runnerArgs,
+);
+
+async function alone(name, check, runnerArgs) {
 	if (!name.includes(values.only)) return;
 	const runner = await Runner.start(resolve(values.binary), ...runnerArgs);
 	try {
-		const said = await withBrowser((context) => check(context, runner, extra));
+		const said = await check(runner, out);
 		console.log(`PASS ${name}${said ? ` (${said})` : ''}`);
 	} catch (error) {
 		failed += 1;
@@ -43,6 +51,10 @@ async function run(name, check, runnerArgs, extra) {
 }
 
 for (const [name, check] of Object.entries(page.checks)) await run(name, check, ['--bot', 'parrot'], out);
+for (const [name, check] of Object.entries(path.checks)) await alone(name, check, ['--bot', 'parrot']);
+for (const [name, check] of Object.entries(secure.plainChecks)) await alone(name, check, ['--bot', 'parrot', '--host', '0.0.0.0']);
+for (const [name, check] of Object.entries(strangers.checks)) await run(name, check, ['--bot', 'echo']);
+for (const [name, check] of Object.entries(strangers.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', strangers.KEY], out);
 const origin = await client.serveClient();
 for (const [name, check] of Object.entries(client.checks)) await run(name, check, ['--bot', 'echo'], origin.url);
 // A server for microcontrollers serves browsers too.

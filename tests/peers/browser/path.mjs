@@ -1,0 +1,102 @@
+// A page that arrives while its sound does not: what the page says of the network, and that it gives up, or comes through.
+
+import { createSocket } from 'node:dgram';
+import { withBrowser } from './chromium.mjs';
+import { assertFits, isPhase, shoot, text } from './page.mjs';
+
+/** A UDP port that takes everything and answers nothing, until it is `open`: then it stands before port `to` of the runner. */
+async function blockedWay() {
+	const front = createSocket('udp4');
+	const backs = new Map();
+	await new Promise((done) => { front.bind(0, '127.0.0.1', done); });
+	const way = { port: front.address().port, open: false, passed: 0 };
+	way.close = () => [front, ...backs.values()].forEach((socket) => socket.close());
+	// The runner sees each address of the browser as another one.
+	function behind({ address, port }) {
+		const name = `${address}:${port}`;
+		if (!backs.has(name)) {
+			const back = createSocket('udp4').on('message', (packet) => {
+				way.passed += 1;
+				front.send(packet, port, address);
+			});
+			backs.set(name, back);
+		}
+		return backs.get(name);
+	}
+	front.on('message', (packet, from) => way.open && behind(from).send(packet, Number(way.to), '127.0.0.1'));
+	return way;
+}
+
+/** As behind a firewall: the one address that the page is offered is this way, and the runner hears of none of the browser's. */
+async function behindFirewall(page) {
+	const way = await blockedWay();
+	page.on('close', way.close);
+	await page.route('**/api/offer', async (route) => {
+		if (route.request().method() === 'PATCH') return route.fulfill({ json: { status: 'success' } });
+		const offer = route.request().postDataJSON();
+		offer.sdp = offer.sdp.replaceAll(/a=candidate:.*\r\n/g, '');
+		const reply = await route.fetch({ postData: offer });
+		const answer = await reply.json();
+		if (!reply.ok()) return route.fulfill({ response: reply, json: answer });
+		[, way.to] = /127\.0\.0\.1 (\d+) typ host/.exec(answer.sdp);
+		let kept = 0;
+		answer.sdp = answer.sdp.replaceAll(/(a=candidate:.* )\S+ \d+( typ host.*\r\n)/g, (_, before, after) => (
+			kept++ ? '' : `${before}127.0.0.1 ${way.port}${after}`));
+		return route.fulfill({ response: reply, json: answer });
+	});
+	return way;
+}
+
+/** Connects, and gives what the page says when that takes long. */
+async function sticks(page, runner) {
+	await page.goto(`${runner.url}/client/`);
+	await page.locator('#server[data-ok=true]').waitFor();
+	await page.locator('#connect').click();
+	await page.locator('#problem').waitFor({ state: 'visible', timeout: 20000 });
+	return text(page, 'problem');
+}
+
+function assertSays(said, ...wanted) {
+	for (const words of wanted) if (!said.includes(words)) throw new Error(`“${words}” is not in: ${said}`);
+}
+
+export const checks = {
+	async 'path: a blocked one is explained while connecting, and forgotten when it opens'(runner) {
+		await withBrowser(async (context) => {
+			const page = await context.newPage();
+			const way = await behindFirewall(page);
+			const said = await sticks(page, runner);
+			assertSays(said, 'No network path', 'tries local addresses', `offers 127.0.0.1 port ${way.port}`, 'no packet came back',
+				`at port ${way.port}`, '--ice-servers', 'edge-runner doctor');
+			if (said.includes('Try again')) throw new Error('it tries still');
+			way.open = true;
+			await isPhase(page, 'ready');
+			if (!way.passed) throw new Error('it connected on another way');
+			if (await page.locator('#problem').isVisible()) throw new Error('the explanation stays');
+			await page.close();
+		});
+	},
+
+	async 'path: one that stays blocked ends with the same words'(runner, out) {
+		await withBrowser(async (context) => {
+			const page = await context.newPage();
+			const way = await behindFirewall(page);
+			await sticks(page, runner);
+			await shoot(page, out, 'slow');
+			await isPhase(page, 'idle', 90000);
+			assertSays(await text(page, 'problem'), 'No network path', `at port ${way.port}`, 'Try again');
+			await assertFits(page);
+			await page.close();
+		});
+	},
+
+	async 'path: a browser that hides every address is told so'(runner) {
+		await withBrowser(async (context) => {
+			const page = await context.newPage();
+			assertSays(await sticks(page, runner), 'no address to try', 'VPN');
+			await page.locator('#connect').click();
+			await isPhase(page, 'idle');
+			await page.close();
+		}, { args: ['--webrtc-ip-handling-policy=disable_non_proxied_udp'] });
+	},
+};
