@@ -202,6 +202,8 @@ pub const RTVI_EVENTS_WAITING_MAX: usize = 32;
 
 /// Candidates of one peer that are tried: a laptop with VPNs has about ten.
 pub const REMOTE_CANDIDATES_MAX: usize = 32;
+/// Pairs of addresses that are counted until a connection is up: two of ours with each candidate of a client.
+pub const TRIED_PAIRS_MAX: usize = 64;
 /// Handshake records that wait for ICE: a ClientHello with post-quantum keys takes two, and one may come again.
 pub const EARLY_RECORDS_MAX: usize = 4;
 /// Bytes of one message, either way: what the reference announces, and what browsers keep to.

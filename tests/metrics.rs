@@ -188,3 +188,25 @@ fn what_is_refused_is_counted() {
         assert_eq!(value(&text, series), Some(expected), "{series}");
     }
 }
+
+/// A caller who gets an answer and never comes: after 15 s one line says why, and its outcome is counted.
+#[test]
+fn a_connection_that_never_comes_to_be_is_explained_once_and_counted() {
+    let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1"]);
+    let (answer, _) = offer_only(runner.addr, Shape::FIRMWARE, HOST);
+    assert!(answer.is_some());
+    let line = runner.wait_for_log("never connected: ");
+    assert!(
+        line.contains("WARN") && line.contains("1 candidate of the client"),
+        "{line}"
+    );
+    assert!(line.contains("0 received"), "{line}");
+    wait_for(
+        &runner,
+        &[(
+            r#"edge_runner_sessions_ended_total{transport="webrtc",outcome="never_connected"}"#,
+            1.0,
+        )],
+    );
+    assert_eq!(runner.log().matches("never connected: ").count(), 1, "{}", runner.log());
+}

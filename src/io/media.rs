@@ -103,6 +103,13 @@ pub async fn run(mut life: Life) {
         Some(outcome) => outcome,
         None => bot.finish(&shutdown).await,
     };
+    let reason = tally.reason.unwrap_or(LeaveReason::Failed);
+    if let LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed = reason
+        && let Some(tried) = session.unconnected()
+    {
+        log::warn!("{reason}: {tried}");
+        log::debug!("tried: {}", tried.pairs());
+    }
     let counts = &tally.counts;
     let words = format!(
         "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
@@ -113,7 +120,6 @@ pub async fn run(mut life: Life) {
         counts.get(Count::FramesIn),
         counts.get(Count::FramesDropped),
     );
-    let reason = tally.reason.unwrap_or(LeaveReason::Failed);
     outcome.log(reason, &words);
     tally.share.end(counts, reason);
 }

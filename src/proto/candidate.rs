@@ -24,7 +24,31 @@ pub struct RemotePolicy {
 pub struct Usable {
     /// `candidate:...` without what str0m does not need.
     pub text: String,
+    pub kind: Kind,
     pub addr: SocketAddr,
+}
+
+/// How a candidate's address is the peer's, RFC 8445 section 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Host,
+    ServerReflexive,
+    PeerReflexive,
+    Relayed,
+}
+
+impl Kind {
+    const ALL: [Kind; 4] = [Kind::Host, Kind::ServerReflexive, Kind::PeerReflexive, Kind::Relayed];
+
+    /// Returns the word of a candidate line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Host => "host",
+            Kind::ServerReflexive => "srflx",
+            Kind::PeerReflexive => "prflx",
+            Kind::Relayed => "relay",
+        }
+    }
 }
 
 /// Why a candidate is not used.
@@ -93,9 +117,8 @@ pub fn parse_remote(text: &str, policy: &RemotePolicy) -> Result<Usable, Ignored
     let component: u16 = component.parse().map_err(|_| Ignored::Malformed)?;
     let priority: u32 = priority.parse().map_err(|_| Ignored::Malformed)?;
     let port: u16 = port.parse().map_err(|_| Ignored::Malformed)?;
-    if typ != "typ" || !matches!(kind, "host" | "srflx" | "prflx" | "relay") {
-        return Err(Ignored::Malformed);
-    }
+    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind);
+    let kind = kind.filter(|_| typ == "typ").ok_or(Ignored::Malformed)?;
     if !transport.eq_ignore_ascii_case("udp") {
         return Err(Ignored::Transport);
     }
@@ -109,13 +132,17 @@ pub fn parse_remote(text: &str, policy: &RemotePolicy) -> Result<Usable, Ignored
     check_remote_address(ip, policy)?;
     // The pair priority of RFC 8445 section 6.1.2.3 overflows 64 bits above this range, which is also the permitted one.
     let priority = priority.clamp(1, i32::MAX as u32);
-    let mut normal = format!("candidate:{foundation} 1 udp {priority} {ip} {port} typ {kind}");
+    let mut normal = format!(
+        "candidate:{foundation} 1 udp {priority} {ip} {port} typ {}",
+        kind.name()
+    );
     if let Some(ufrag) = extension(words, "ufrag") {
         normal.push_str(" ufrag ");
         normal.push_str(ufrag);
     }
     Ok(Usable {
         text: normal,
+        kind,
         addr: SocketAddr::new(ip, port),
     })
 }

@@ -9,7 +9,7 @@
 //!   [`session`] (one life), [`outbox`] (messages to the client)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
-//! - What is told of it: [`metrics`]
+//! - What is told of it: [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - The runner itself: [`stall`] (what stands still)
 
@@ -40,3 +40,4 @@ pub mod stun;
 pub mod table;
 pub mod telephony;
 pub mod token;
+pub mod why;

@@ -19,7 +19,7 @@ use str0m::crypto::dtls::DtlsCert;
 use str0m::media::{MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
-use str0m::{Candidate, Event, Input, Rtc, RtcConfig, RtcError};
+use str0m::{Candidate, Event, IceConnectionState, Input, Rtc, RtcConfig, RtcError};
 
 use crate::limits::{
     AUDIO_SOURCES_MAX, CHANNELS_MAX, CHECKED_ADDRESSES_MAX, EARLY_RECORDS_MAX, MESSAGE_BYTES_MAX,
@@ -28,6 +28,7 @@ use crate::limits::{
 use crate::proto::candidate::{self, RemotePolicy};
 use crate::proto::crypto;
 use crate::proto::sdp::{self, PreparedOffer};
+use crate::proto::why::Tried;
 
 /// What every connection of this runner shares.
 pub struct Common {
@@ -202,6 +203,7 @@ pub struct Peer {
     timestamp: u32,
     closing: bool,
     early: Vec<Early>,
+    tried: Tried,
     /// The time of the last input.
     now: Instant,
 }
@@ -252,6 +254,7 @@ impl Peer {
             timestamp: (setup.seed >> 32) as u32,
             closing: false,
             early: Vec::new(),
+            tried: Tried::new(setup.local.first().map_or(0, SocketAddr::port)),
             now,
         };
         for address in setup.local {
@@ -327,11 +330,15 @@ impl Peer {
             Ok(usable) => match Candidate::from_sdp_string(&usable.text) {
                 Ok(candidate) => {
                     self.remote_candidates += 1;
+                    self.tried.handle_candidate(usable.kind, usable.addr);
                     self.rtc.add_remote_candidate(candidate);
                 }
                 Err(error) => log::debug!("remote candidate ignored: {error}"),
             },
-            Err(ignored) => log::debug!("remote candidate ignored: {ignored}"),
+            Err(ignored) => {
+                log::debug!("remote candidate ignored: {ignored}");
+                self.tried.handle_ignored(ignored);
+            }
         }
     }
 
@@ -358,7 +365,9 @@ impl Peer {
         };
         self.now = now;
         let input = Input::Receive(now, receive);
-        if !self.rtc.accepts(&input) {
+        let accepted = self.rtc.accepts(&input);
+        self.tried.handle_incoming(source, destination, contents, accepted);
+        if !accepted {
             self.keep_early(source, destination, contents);
             return false;
         }
@@ -479,6 +488,8 @@ impl Peer {
                 str0m::Output::Timeout(_) if self.handle_early() => {}
                 str0m::Output::Timeout(at) => return Output::Timeout(at),
                 str0m::Output::Transmit(transmit) => {
+                    self.tried
+                        .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
                     return Output::Transmit(Transmit {
                         source: transmit.source,
                         destination: transmit.destination,
@@ -497,7 +508,12 @@ impl Peer {
 
     fn event(&mut self, event: Event) -> Option<Output> {
         match event {
+            Event::IceConnectionStateChange(IceConnectionState::Connected | IceConnectionState::Completed) => {
+                self.tried.handle_ice_up();
+                None
+            }
             Event::Connected => {
+                self.tried.handle_secured();
                 self.early = Vec::new();
                 Some(Output::Connected)
             }
@@ -614,6 +630,11 @@ impl Peer {
             log::debug!("closing: {error}");
             self.rtc.disconnect();
         }
+    }
+
+    /// Returns what was tried to connect.
+    pub fn tried(&self) -> &Tried {
+        &self.tried
     }
 
     /// Tells whether the connection can still do anything.

@@ -18,6 +18,7 @@ use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
 use crate::proto::outbox::Outbox;
 use crate::proto::rtc::{self, OfferError, Peer, Setup, Transmit};
+use crate::proto::why::Tried;
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +228,11 @@ impl Session {
     /// Returns how many texts of the bot the caller did not take.
     pub fn messages_dropped(&self) -> u64 {
         self.outbox.dropped()
+    }
+
+    /// Returns what was tried to connect with the client, if its last connection never came to be.
+    pub fn unconnected(&self) -> Option<&Tried> {
+        Some(self.peer.tried()).filter(|tried| !tried.is_secured())
     }
 
     /// Tells whether goodbye is being said; a client that comes back then must not be given hope.

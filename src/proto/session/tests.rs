@@ -12,3 +12,4 @@ mod pair;
 mod restart;
 mod tap;
 mod way;
+mod why;

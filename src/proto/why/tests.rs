@@ -1,0 +1,171 @@
+//! Each cause is told from the others, and no address of a peer stands in the sentence.
+
+use super::*;
+
+const CHECK: &[u8] = &[0x00, 0x01, 0, 0];
+const ANSWER: &[u8] = &[0x01, 0x01, 0, 0];
+const RECORD: &[u8] = &[22, 254, 253];
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn local() -> SocketAddr {
+    address("192.168.1.5:7860")
+}
+
+/// A client with one candidate on a private network, and what then happens.
+fn tried(then: impl FnOnce(&mut Tried, SocketAddr)) -> Tried {
+    let mut tried = Tried::new(7860);
+    let remote = address("10.9.8.7:50000");
+    tried.handle_candidate(Kind::Host, remote);
+    then(&mut tried, remote);
+    tried
+}
+
+#[test]
+fn every_cause_is_told_from_the_others() {
+    let sent = |tried: &mut Tried, remote| {
+        for _ in 0..3 {
+            tried.handle_outgoing(local(), remote, CHECK);
+        }
+    };
+    let mut hidden = Tried::new(7860);
+    hidden.handle_ignored(Ignored::Mdns);
+    hidden.handle_ignored(Ignored::EndOfCandidates);
+    let mut unusable = hidden.clone();
+    unusable.handle_ignored(Ignored::Transport);
+    let cases = [
+        (Cause::Nothing, Tried::new(7860)),
+        (Cause::OnlyHidden, hidden),
+        (Cause::NoneUsable, unusable),
+        (Cause::NoPair, tried(|_, _| {})),
+        (Cause::Unanswered, tried(|tried, remote| sent(tried, remote))),
+        (
+            Cause::Stale,
+            tried(|tried, remote| {
+                sent(tried, remote);
+                tried.handle_incoming(remote, local(), CHECK, false);
+            }),
+        ),
+        (
+            Cause::OneWay,
+            tried(|tried, remote| {
+                sent(tried, remote);
+                tried.handle_incoming(remote, local(), CHECK, true);
+                tried.handle_outgoing(local(), remote, ANSWER);
+            }),
+        ),
+        (
+            Cause::NotChosen,
+            tried(|tried, remote| {
+                sent(tried, remote);
+                tried.handle_incoming(remote, local(), ANSWER, true);
+            }),
+        ),
+        (
+            Cause::NoHandshake,
+            tried(|tried, remote| {
+                sent(tried, remote);
+                tried.handle_ice_up();
+                tried.handle_outgoing(local(), remote, RECORD);
+            }),
+        ),
+        (
+            Cause::Handshake,
+            tried(|tried, remote| {
+                tried.handle_ice_up();
+                tried.handle_incoming(remote, local(), RECORD, true);
+            }),
+        ),
+    ];
+    let mut sentences = Vec::new();
+    for (cause, tried) in &cases {
+        assert_eq!(tried.cause(), *cause, "{tried}");
+        let sentence = tried.to_string();
+        let (_, meaning) = sentence.split_once(": ").expect("a meaning");
+        assert!(!sentences.contains(&meaning.to_owned()), "{sentence}");
+        sentences.push(meaning.to_owned());
+        assert!(!sentence.contains("10.9.8.7"), "{sentence}");
+    }
+    let (_, unanswered) = &cases[4];
+    assert_eq!(
+        unanswered.to_string(),
+        "1 candidate of the client (1 host on a private network); 3 checks sent to 1 address from 192.168.1.5, 0 answered, 0 \
+         received: a firewall on UDP port 7860, or another network, which takes a TURN server in --ice-servers; see README, \
+         \"When something is wrong\""
+    );
+    assert!(
+        unanswered
+            .pairs()
+            .to_string()
+            .contains("host 10.9.8.7:50000: 3 sent, 0 answered")
+    );
+}
+
+/// Candidates stand together by kind and by the network that they belong to.
+#[test]
+fn candidates_are_told_by_kind_and_network() {
+    let mut tried = Tried::new(7860);
+    for (kind, at) in [
+        (Kind::Host, "192.168.1.9:1"),
+        (Kind::Host, "10.0.0.1:1"),
+        (Kind::Host, "[fd00::1]:1"),
+        (Kind::Host, "169.254.3.3:1"),
+        (Kind::Host, "127.0.0.1:1"),
+        (Kind::Host, "[2001:db8::1]:1"),
+        (Kind::ServerReflexive, "203.0.113.7:1"),
+        (Kind::Relayed, "100.64.0.1:1"),
+    ] {
+        tried.handle_candidate(kind, address(at));
+    }
+    tried.handle_ignored(Ignored::Mdns);
+    tried.handle_ignored(Ignored::Mdns);
+    tried.handle_ignored(Ignored::Transport);
+    let words = tried.to_string();
+    assert!(
+        words.starts_with(
+            "11 candidates of the client (3 host on a private network, 1 host on a link without addresses, 1 host on \
+             loopback, 1 host on a public network, 1 srflx on a public network, 1 relay on a private network, 2 mDNS names \
+             ignored, 1 unusable); no check sent"
+        ),
+        "{words}"
+    );
+}
+
+/// At the cap a pair is listed, past it its checks are counted alone; the known candidates have their own.
+#[test]
+fn the_lists_have_an_end() {
+    let mut tried = Tried::new(7860);
+    for nth in 0..=TRIED_PAIRS_MAX {
+        let remote = SocketAddr::new(IpAddr::from([10, 0, 0, 1]), 1_000 + nth as u16);
+        tried.handle_outgoing(local(), remote, CHECK);
+        tried.handle_candidate(Kind::Host, remote);
+    }
+    assert_eq!((tried.pairs.len(), tried.unlisted), (TRIED_PAIRS_MAX, 1));
+    assert_eq!(tried.known.len(), REMOTE_CANDIDATES_MAX);
+}
+
+/// A connection that is up keeps nothing, and counts nothing of all that follows.
+#[test]
+fn what_is_up_counts_nothing() {
+    let mut tried = tried(|tried, remote| tried.handle_outgoing(local(), remote, CHECK));
+    tried.handle_secured();
+    assert!(tried.is_secured());
+    let remote = address("10.9.8.7:50000");
+    tried.handle_incoming(remote, local(), CHECK, true);
+    tried.handle_outgoing(local(), remote, CHECK);
+    tried.handle_candidate(Kind::Host, remote);
+    assert!(tried.pairs.is_empty() && tried.known.is_empty());
+}
+
+/// Bytes of any kind are counted or not, and never panic.
+#[test]
+fn rubbish_is_not_counted() {
+    let mut tried = Tried::new(7860);
+    for contents in [&[][..], &[0], &[0, 2], &[128; 12], &[64], &[255, 255]] {
+        tried.handle_incoming(local(), local(), contents, true);
+        tried.handle_outgoing(local(), local(), contents);
+    }
+    assert_eq!(tried.cause(), Cause::Nothing);
+}

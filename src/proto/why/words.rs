@@ -1,0 +1,216 @@
+//! The words of `why`: one sentence per failed connection, and the list behind it.
+//!
+//! In: what was tried. Out: text. The sentence tells of a peer only which kind its addresses are and to which network they
+//! belong; addresses of this machine may stand in it.
+
+use std::fmt::{self, Display, Formatter};
+use std::net::IpAddr;
+
+use super::{Cause, Tried};
+
+/// Addresses of this end that a sentence names.
+const LOCALS_MAX: usize = 3;
+
+/// Every pair with its counts.
+pub(super) struct Pairs<'a>(pub &'a Tried);
+
+impl Display for Pairs<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let tried = self.0;
+        for (kind, address) in &tried.known {
+            write!(f, "candidate {} {address}; ", kind.name())?;
+        }
+        for pair in &tried.pairs {
+            write!(
+                f,
+                "{} -> {} {}: {} sent, {} answered, {} received, {} replied; ",
+                pair.local,
+                tried.kind(pair.remote).name(),
+                pair.remote,
+                pair.sent,
+                pair.answered,
+                pair.received,
+                pair.replied
+            )?;
+        }
+        write!(
+            f,
+            "{} checks between further addresses, {} refused, DTLS records: {} in, {} out",
+            tried.unlisted, tried.refused, tried.records_in, tried.records_out
+        )
+    }
+}
+
+impl Display for Tried {
+    /// What the client named, what was tried, and what that means.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.candidates(f)?;
+        f.write_str("; ")?;
+        self.checks(f)?;
+        f.write_str(": ")?;
+        self.meaning(f)
+    }
+}
+
+impl Tried {
+    fn candidates(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let total = self.known.len() as u32 + self.hidden + self.unusable;
+        if total == 0 {
+            return f.write_str("the client named no candidate");
+        }
+        write!(f, "{} of the client", plural(total, "candidate"))?;
+        let mut groups: Vec<(&str, Network, u32)> = Vec::new();
+        for (kind, address) in &self.known {
+            let network = Network::of(address.ip());
+            match groups
+                .iter_mut()
+                .find(|group| group.0 == kind.name() && group.1 == network)
+            {
+                Some(group) => group.2 += 1,
+                None => groups.push((kind.name(), network, 1)),
+            }
+        }
+        let known = groups
+            .iter()
+            .map(|(kind, network, count)| format!("{count} {kind} {}", network.name()));
+        let hidden = (self.hidden > 0).then(|| format!("{} ignored", plural(self.hidden, "mDNS name")));
+        let unusable = (self.unusable > 0).then(|| format!("{} unusable", self.unusable));
+        let parts: Vec<String> = known.chain(hidden).chain(unusable).collect();
+        write!(f, " ({})", parts.join(", "))
+    }
+
+    fn checks(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let sent = self.sum(|pair| pair.sent);
+        let received = self.sum(|pair| pair.received);
+        if sent == 0 {
+            f.write_str("no check sent")?;
+        } else {
+            let towards = self.pairs.iter().filter(|pair| pair.sent > 0);
+            let mut remotes: Vec<_> = towards.map(|pair| pair.remote).collect();
+            remotes.sort();
+            remotes.dedup();
+            let locals = self.locals();
+            let more = if locals.len() > LOCALS_MAX { " and others" } else { "" };
+            let names: Vec<String> = locals.iter().take(LOCALS_MAX).map(IpAddr::to_string).collect();
+            write!(
+                f,
+                "{} sent to {} from {}{more}, {} answered",
+                plural(sent, "check"),
+                plural(remotes.len() as u32, "address"),
+                names.join(" and "),
+                self.sum(|pair| pair.answered)
+            )?;
+        }
+        write!(f, ", {received} received")?;
+        if self.refused > 0 {
+            write!(f, ", {} signed for another connection", self.refused)?;
+        }
+        if self.ice_up {
+            write!(
+                f,
+                ", then {} of the handshake in, {} out",
+                plural(self.records_in, "record"),
+                self.records_out
+            )?;
+        }
+        Ok(())
+    }
+
+    fn meaning(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let port = self.port;
+        match self.cause() {
+            Cause::Nothing => write!(
+                f,
+                "nothing came at all: the client did not get its answer, or UDP port {port} is closed to it"
+            ),
+            Cause::OnlyHidden => write!(
+                f,
+                "its addresses are hidden, and its own checks do not reach UDP port {port}: a firewall, or a network that \
+                 keeps its machines apart (guest Wi-Fi)"
+            ),
+            Cause::NoneUsable => write!(
+                f,
+                "no check can be sent to what it named, and its own do not reach UDP port {port}: a firewall, or another \
+                 network"
+            ),
+            Cause::NoPair => f.write_str(
+                "this machine and the client share no kind of address (IPv4, IPv6), or a way between them is missing",
+            ),
+            Cause::Unanswered if self.only_loopback() => write!(
+                f,
+                "the client offers loopback addresses only, so it runs on this machine, and a firewall keeps UDP port \
+                 {port} from it"
+            ),
+            Cause::Unanswered => write!(
+                f,
+                "a firewall on UDP port {port}, or another network, which takes a TURN server in --ice-servers"
+            ),
+            Cause::OneWay => write!(
+                f,
+                "the client reaches this machine, and nothing of this machine reaches the client: a firewall lets UDP port \
+                 {port} in and not out, or answers leave by another interface"
+            ),
+            Cause::Stale => f.write_str("the client uses another answer than the one it was given here"),
+            Cause::NotChosen => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
+            Cause::NoHandshake => {
+                f.write_str("ICE is up, and the client did not begin its handshake: it went away, or a firewall drops DTLS")
+            }
+            Cause::Handshake => f.write_str(
+                "ICE is up, and the handshake did not end: large packets get lost on the way (MTU), or the client does not \
+                 take the certificate",
+            ),
+        }?;
+        f.write_str("; see README, \"When something is wrong\"")
+    }
+
+    fn only_loopback(&self) -> bool {
+        self.known.iter().all(|(_, address)| address.ip().is_loopback())
+    }
+}
+
+/// The network that an address belongs to; more of a peer's address is not for everybody's eyes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Network {
+    Loopback,
+    LinkLocal,
+    Private,
+    Public,
+}
+
+impl Network {
+    fn of(address: IpAddr) -> Self {
+        let (loopback, link_local, private) = match address {
+            // 100.64/10 is what providers give to many customers at once, RFC 6598.
+            IpAddr::V4(v4) => (
+                v4.is_loopback(),
+                v4.is_link_local(),
+                v4.is_private() || matches!(v4.octets(), [100, 64..128, ..]),
+            ),
+            IpAddr::V6(v6) => (v6.is_loopback(), v6.is_unicast_link_local(), v6.is_unique_local()),
+        };
+        match (loopback, link_local, private) {
+            (true, ..) => Network::Loopback,
+            (_, true, _) => Network::LinkLocal,
+            (.., true) => Network::Private,
+            _ => Network::Public,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Network::Loopback => "on loopback",
+            Network::LinkLocal => "on a link without addresses",
+            Network::Private => "on a private network",
+            Network::Public => "on a public network",
+        }
+    }
+}
+
+fn plural(count: u32, noun: &str) -> String {
+    let ending = match (count, noun) {
+        (1, _) => "",
+        (_, "address") => "es",
+        _ => "s",
+    };
+    format!("{count} {noun}{ending}")
+}
