@@ -62,6 +62,8 @@ pub const TURN_STALL: Duration = Duration::from_secs(2);
 pub const TURN_WARNINGS_MAX: u32 = 5;
 /// Between two lines that tell the supervisor how many sessions live.
 pub const STATUS_INTERVAL: Duration = Duration::from_secs(2);
+/// How long one message may wait for a supervisor that reads nothing; the watch sees nothing meanwhile.
+pub const NOTIFY_SEND: Duration = Duration::from_millis(100);
 /// How long the end waits for the supervisor to have been told of it.
 pub const NOTIFY_WITHIN: Duration = Duration::from_millis(200);
 

@@ -1,19 +1,27 @@
 //! What systemd, or another supervisor that speaks its protocol, is told: ready, reloaded, stopping, alive, and how many
 //! sessions live.
 //!
-//! In: the state of the runner. Out: datagrams to the socket that `NOTIFY_SOCKET` names; without it, nothing. Sending may
-//! wait for the supervisor, so `io::watch` does it from its own thread. A supervisor that cannot be reached is one WARN line.
+//! In: the state of the runner. Out: datagrams to the socket that `NOTIFY_SOCKET` names; without it, nothing. Sending waits
+//! for the supervisor, though not for long, so `io::watch` does it from its own thread. A supervisor that cannot be reached is
+//! one WARN line. The words are the library's; its way of sending would wait for ever.
 //! Source: sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
 
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-use crate::limits::{STATUS_INTERVAL, WATCH_INTERVAL};
+use crate::limits::{NOTIFY_SEND, STATUS_INTERVAL, WATCH_INTERVAL};
 
 /// The supervisor, if there is one.
 pub struct Supervisor {
-    listens: bool,
+    socket: Option<OsString>,
+    /// It could not be reached, and the log says so.
+    lost: bool,
     /// Between two signs of life, if it waits for any.
     ping: Option<Duration>,
     status: Status,
@@ -22,10 +30,11 @@ pub struct Supervisor {
 impl Supervisor {
     /// Looks for it in the environment of the process.
     pub fn find() -> Self {
-        let listens = std::env::var_os("NOTIFY_SOCKET").is_some_and(|path| !path.is_empty());
+        let socket = socket();
         Supervisor {
-            listens,
-            ping: sd_notify::watchdog_enabled().filter(|_| listens),
+            ping: sd_notify::watchdog_enabled().filter(|_| socket.is_some()),
+            socket,
+            lost: false,
             status: Status::default(),
         }
     }
@@ -53,7 +62,7 @@ impl Supervisor {
 
     /// Tells how many sessions live, if that is news.
     pub fn sessions(&mut self, live: usize, stopping: bool, now: Instant) {
-        if self.listens
+        if self.socket.is_some()
             && let Some(text) = self.status.news(live, stopping, now)
         {
             self.tell(&[NotifyState::Status(&text)]);
@@ -61,23 +70,43 @@ impl Supervisor {
     }
 
     fn tell(&mut self, states: &[NotifyState<'_>]) {
-        if !self.listens {
-            return;
-        }
-        if let Err(error) = sd_notify::notify(states) {
-            log::warn!("the supervisor at NOTIFY_SOCKET cannot be told anything: {error}");
-            self.listens = false;
-            self.ping = None;
+        let Some(socket) = &self.socket else { return };
+        match send(socket, states) {
+            Ok(()) => self.lost = false,
+            Err(error) if !self.lost => {
+                log::warn!("the supervisor at NOTIFY_SOCKET cannot be told anything: {error}");
+                self.lost = true;
+            }
+            Err(_) => {}
         }
     }
 }
 
+fn socket() -> Option<OsString> {
+    std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty())
+}
+
+/// Sends one message. A supervisor that reads nothing is left alone soon.
+fn send(socket: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        // A name that is no file, as supervisors of containers have it.
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(socket)?,
+    };
+    let datagram = UnixDatagram::unbound()?;
+    datagram.set_write_timeout(Some(NOTIFY_SEND))?;
+    datagram.connect_addr(&address)?;
+    let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+    datagram.send(message.as_bytes()).map(drop)
+}
+
 /// Tells the supervisor that files were read again, as it asked by SIGHUP. Call it from a task; it does not wait.
 pub fn reloaded() {
-    tokio::task::spawn_blocking(|| {
+    let Some(socket) = socket() else { return };
+    tokio::task::spawn_blocking(move || {
         let told = NotifyState::monotonic_usec_now()
-            .and_then(|now| sd_notify::notify(&[NotifyState::Reloading, now]))
-            .and_then(|()| sd_notify::notify(&[NotifyState::Ready]));
+            .and_then(|now| send(&socket, &[NotifyState::Reloading, now]))
+            .and_then(|()| send(&socket, &[NotifyState::Ready]));
         if let Err(error) = told {
             log::warn!("the supervisor at NOTIFY_SOCKET was not told of the reload: {error}");
         }
@@ -115,6 +144,34 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One message is one datagram, to a file or to a name that is none. One that is not read is given up.
+    #[test]
+    fn a_message_reaches_a_socket_of_either_kind() {
+        let name = format!("edge-runner-notify-{}", std::process::id());
+        let path = std::env::temp_dir().join(&name);
+        let abstract_name = SocketAddr::from_abstract_name(&name).expect("a name");
+        let sockets = [
+            (
+                UnixDatagram::bind(&path).expect("a file"),
+                path.clone().into_os_string(),
+            ),
+            (
+                UnixDatagram::bind_addr(&abstract_name).expect("a name"),
+                format!("@{name}").into(),
+            ),
+        ];
+        for (supervisor, socket) in &sockets {
+            send(socket, &[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(7)]).expect("it listens");
+            let mut buffer = [0; 100];
+            let bytes = supervisor.recv(&mut buffer).expect("a message");
+            assert_eq!(&buffer[..bytes], b"STOPPING=1\nEXTEND_TIMEOUT_USEC=7\n");
+        }
+        let full = (0..100_000).find_map(|_| send(&sockets[0].1, &[NotifyState::Watchdog]).err());
+        assert_eq!(full.map(|error| error.kind()), Some(io::ErrorKind::WouldBlock));
+        drop(sockets);
+        std::fs::remove_file(path).expect("it is this test's");
+    }
 
     #[test]
     fn the_supervisor_hears_twice_in_the_time_that_it_waits() {
