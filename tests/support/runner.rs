@@ -4,6 +4,7 @@
 //! log. It is killed when dropped, so a failing test leaves nothing behind. It starts in a folder of its own and without
 //! the runner's variables, so that the developer's settings do not reach it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use super::http;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How the names of the runner's variables begin.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 10] = [
     "RUNNER_",
     "PIPECAT_",
     "TELCO_",
@@ -29,6 +30,8 @@ const VARIABLES: [&str; 8] = [
     "PLIVO_",
     "VIDEOROOM_",
     "RUST_LOG",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_",
 ];
 
 pub struct TestRunner {
@@ -55,10 +58,23 @@ impl TestRunner {
     /// Starts it with variables in its environment.
     pub fn start_with(args: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = folder();
-        let mut child = command(&folder)
+        let mut command = command(&folder);
+        command.args(["--port", "0", "--rtc-port", "0"]).args(args);
+        Self::watch(command, folder, variables)
+    }
+
+    /// Starts a runner with a bot of its own: the test of this name in this binary, which is no test but calls the library.
+    pub fn start_own(test: &str, variables: &[(&str, &str)]) -> Self {
+        let folder = folder();
+        let own = std::env::current_exe().expect("this is a program");
+        let mut command = clean(own, &folder);
+        command.args(["--exact", test, "--ignored", "--nocapture"]);
+        Self::watch(command, folder, variables)
+    }
+
+    fn watch(mut command: Command, folder: PathBuf, variables: &[(&str, &str)]) -> Self {
+        let mut child = command
             .envs(variables.iter().copied())
-            .args(["--port", "0", "--rtc-port", "0"])
-            .args(args)
             .spawn()
             .expect("the binary was built for this test");
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -231,7 +247,12 @@ impl Drop for TestRunner {
 }
 
 fn command(folder: &PathBuf) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_edge-runner"));
+    clean(env!("CARGO_BIN_EXE_edge-runner"), folder)
+}
+
+/// A program in this folder, without the developer's settings.
+fn clean(program: impl AsRef<OsStr>, folder: &PathBuf) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if VARIABLES.iter().any(|prefix| text.starts_with(prefix)) {

@@ -78,6 +78,8 @@ pub struct Report {
     /// The handshake is done: audio flows from here on.
     pub connected: bool,
     pub channel_open: bool,
+    /// The runner took its leave, which means nothing to the device.
+    pub goodbye: bool,
     /// It gave up or was closed.
     pub closed: Option<String>,
     pub audio: Vec<Packet>,

@@ -211,7 +211,7 @@ impl Peer {
                 }
                 dtls::Event::Data(packet) => self.handle_sctp(&packet, now, report),
                 // A device does not look at it.
-                dtls::Event::Closed => {}
+                dtls::Event::Closed => report.goodbye = true,
             }
         }
     }

@@ -1,0 +1,458 @@
+//! The end of a runner, and what comes before it: signals, the drain, the supervisor, and stalls.
+//!
+//! Callers of every transport stay to the end and hold the runner to its word. The supervisor is a socket of the test's own;
+//! the runner with a bot that blocks is this test binary.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use edge_runner::config::{Config, Host};
+use edge_runner::{Audio, BotError, Event, RunnerArguments};
+use serde_json::{Value, json};
+
+use crate::support::client::Client;
+use crate::support::device::{Device, Options, post_offer};
+use crate::support::http::{self, Reply};
+use crate::support::program::{STAYS, Started, wait_for_end};
+use crate::support::provider::{Caller, Provider};
+use crate::support::rest::Rest;
+use crate::support::runner::{PATIENCE, TestRunner};
+use crate::support::socket::{Habits, Socket};
+use crate::support::sound::Speech;
+
+const EMBEDDED: [&str; 3] = ["--embedded", "--host", "127.0.0.1"];
+const STOPPING: &str = "the runner is stopping";
+
+/// Eight callers: two microcontrollers over WebRTC, three plain clients, and three calls whose providers can be asked.
+struct Callers {
+    devices: Vec<Device>,
+    clients: Vec<Client>,
+    calls: Vec<Caller>,
+}
+
+impl Callers {
+    fn come(runner: &TestRunner) -> Self {
+        let devices: Vec<Device> = (0..2)
+            .map(|_| Device::join(runner.addr, Options::new(Speech::Silence)))
+            .collect();
+        for device in &devices {
+            device.wait("a channel", |report| report.channel_open);
+        }
+        let callers = Self {
+            devices,
+            clients: (0..3).map(|_| Client::connect(runner.addr, "/ws-client")).collect(),
+            calls: [Provider::A, Provider::B, Provider::C]
+                .map(|provider| Caller::dial(runner.addr, provider))
+                .into(),
+        };
+        runner.wait_for_sessions(8);
+        runner.wait_for_logs("session started: ", 8);
+        callers
+    }
+
+    /// Fails unless each was told of the end.
+    fn assert_told(&mut self) {
+        for device in &self.devices {
+            device.wait("a goodbye", |report| report.goodbye);
+        }
+        for client in &mut self.clients {
+            assert_eq!(client.end(), Some((1001, STOPPING.into())));
+        }
+        for call in &mut self.calls {
+            assert_eq!(call.end(), Some((1001, STOPPING.into())), "{:?}", call.provider);
+        }
+    }
+}
+
+/// The REST APIs of the three providers, and the variables that lead a runner to them.
+fn providers() -> ([Rest; 3], Vec<(&'static str, String)>) {
+    let apis = [(); 3].map(|()| Rest::start(&[(200, "{}")]));
+    let [a, b, c] = &apis;
+    let variables = vec![
+        ("TELCO_A_API_URL", a.url()),
+        ("TELCO_B_API_URL", b.url()),
+        ("TELCO_C_API_URL", c.url()),
+        ("TELCO_A_ACCOUNT_SID", "AC0000000000000000000000000000cafe".into()),
+        ("TELCO_A_AUTH_TOKEN", "a".into()),
+        ("TELCO_B_API_KEY", "b".into()),
+        ("TELCO_C_AUTH_ID", "c".into()),
+        ("TELCO_C_AUTH_TOKEN", "c".into()),
+    ];
+    (apis, variables)
+}
+
+/// Ends a runner with eight callers, whatever its bot is, and asserts that nobody was forgotten. That it takes 3 s at most shows
+/// in the log: the runner cuts nobody off, and its own time for that is 2.5 s.
+fn ends_in_good_order(signal: &str, options: &[&str]) {
+    let (apis, variables) = providers();
+    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut runner = TestRunner::start_with(&[&EMBEDDED, options].concat(), &variables);
+    let mut callers = Callers::come(&runner);
+    let programs = Started::all(&runner);
+    let began = Instant::now();
+    runner.signal(signal);
+    let status = runner.wait();
+    println!("SIG{signal} {options:?}: {:.2} s", began.elapsed().as_secs_f64());
+    assert_eq!(status.code(), Some(0), "{}", runner.log());
+    callers.assert_told();
+    for api in &apis {
+        assert_eq!(
+            api.asked().len(),
+            1,
+            "a call that was not hung up once: {}",
+            runner.log()
+        );
+    }
+    let ends = runner.wait_for_logs("session ended: ", 8);
+    assert!(
+        ends.iter()
+            .all(|line| line.contains("INFO") && line.contains("session ended: runner stopped")),
+        "{ends:#?}"
+    );
+    assert!(!runner.log().contains("did not end in time"), "{}", runner.log());
+    for program in programs {
+        wait_for_end(program.process);
+    }
+}
+
+/// SIGTERM and Ctrl-C end eight live sessions on all transports, with bots of the library and with programs.
+#[test]
+fn a_signal_ends_eight_sessions_of_every_kind() {
+    thread::scope(|scope| {
+        for signal in ["TERM", "INT"] {
+            scope.spawn(move || ends_in_good_order(signal, &["--bot", "echo"]));
+            scope.spawn(move || ends_in_good_order(signal, &["--", "/bin/sh", "-c", STAYS]));
+        }
+    });
+}
+
+fn start(runner: &TestRunner, transport: &str) -> Reply {
+    let body = json!({"transport": transport}).to_string();
+    let json = ["Content-Type: application/json"];
+    http::request(runner.addr, "POST", "/start", &json, body.as_bytes()).expect("an answer")
+}
+
+/// Says something, and waits until the bot has said it back.
+fn assert_talks(client: &mut Client) {
+    let before = client.heard.len();
+    client.say(&[3_000; 3_200], 16_000);
+    client.hear_until("the echo", |client| client.heard.len() - before >= 2_400);
+}
+
+/// With `--drain` the signal shuts the doors at once, live sessions go on until they end, and the last of them takes the runner
+/// with it.
+#[test]
+fn a_drain_lasts_as_long_as_its_sessions() {
+    let options = [&EMBEDDED[..], &["--bot", "echo", "--drain", "3600"]].concat();
+    let mut runner = TestRunner::start(&options);
+    let (mut first, mut second) = (
+        Client::connect(runner.addr, "/ws-client"),
+        Client::connect(runner.addr, "/ws-client"),
+    );
+    assert_talks(&mut first);
+    let mut device = Device::join(runner.addr, Options::new(Speech::Silence));
+    device.wait("audio", |report| report.audio.len() >= 10);
+    assert_eq!(http::get(runner.addr, "/status").json()["status"], "ready");
+
+    runner.signal("TERM");
+    runner.wait_for_log("waiting up to 3600 s for 3 sessions");
+    let offer = post_offer(
+        runner.addr,
+        &Options::new(Speech::Silence),
+        ([127, 0, 0, 1], 49_152).into(),
+    );
+    for reply in [start(&runner, "webrtc"), start(&runner, "websocket"), offer] {
+        assert_eq!(
+            (reply.status, reply.header("retry-after")),
+            (503, Some("5")),
+            "{}",
+            reply.text()
+        );
+        assert_eq!(reply.json()["detail"], "this runner is stopping");
+    }
+    for path in ["/ws", "/ws-client"] {
+        let refused = Socket::try_connect(runner.addr, path, Habits::default())
+            .err()
+            .expect("a refusal");
+        assert_eq!(refused.status, 503, "{refused:?}");
+        assert!(
+            refused.headers.contains(&("retry-after".into(), "5".into())),
+            "{refused:?}"
+        );
+    }
+    let status = http::get(runner.addr, "/status").json();
+    assert_eq!(
+        (&status["status"], &status["sessions"]),
+        (&json!("draining"), &json!(3))
+    );
+
+    assert_talks(&mut first);
+    let heard = device.wait("audio", |report| !report.audio.is_empty()).audio.len();
+    device.wait("more audio", |report| report.audio.len() >= heard + 10);
+    for client in [&mut first, &mut second] {
+        assert_talks(client);
+        client.socket.close(1000);
+        assert_eq!(client.end(), Some((1000, String::new())));
+    }
+    runner.wait_for_sessions(1);
+    // It is freed half a minute later, and the runner with it.
+    device.vanish();
+    assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+    runner.wait_for_log("all sessions have ended");
+    assert_eq!(runner.wait_for_logs("session ended: ", 3).len(), 3);
+}
+
+/// A second signal does not wait for the drain, and neither does the end of its time.
+#[test]
+fn a_drain_is_over_when_somebody_or_the_clock_says_so() {
+    for (drain, words) in [("3600", "SIGTERM again"), ("1", "the drain time is over")] {
+        let mut runner = TestRunner::start(&["--bot", "echo", "--drain", drain]);
+        let mut client = Client::connect(runner.addr, "/ws-client");
+        assert_talks(&mut client);
+        runner.signal("INT");
+        runner.wait_for_log("waiting up to");
+        if drain == "3600" {
+            assert_talks(&mut client);
+            runner.signal("TERM");
+        }
+        assert_eq!(client.end(), Some((1001, STOPPING.into())));
+        assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+        runner.wait_for_log(words);
+    }
+}
+
+/// The other end of `NOTIFY_SOCKET`.
+struct Supervisor {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Supervisor {
+    fn new(name: &str) -> Self {
+        // A socket's path has room for about a hundred bytes, which the build's folder may exceed.
+        let path = std::env::temp_dir().join(format!("edge-runner-{}-{name}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path).expect("the folder for such things is writable");
+        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        Self { socket, path }
+    }
+
+    fn path(&self) -> &str {
+        self.path.to_str().expect("text")
+    }
+
+    fn next(&self) -> Vec<String> {
+        let mut buffer = [0; 4096];
+        let bytes = self.socket.recv(&mut buffer).expect("the runner tells something");
+        let text = std::str::from_utf8(&buffer[..bytes]).expect("UTF-8");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits for a message with this line, and returns it and what came before.
+    fn until(&self, line: &str) -> Vec<String> {
+        let mut seen = Vec::new();
+        loop {
+            let next = self.next();
+            let found = next.iter().any(|said| said == line);
+            seen.extend(next);
+            if found {
+                return seen;
+            }
+        }
+    }
+
+    /// Reads what has come up to now.
+    fn drain(&self) -> Vec<String> {
+        self.socket.set_nonblocking(true).expect("a socket of this test");
+        let mut seen = Vec::new();
+        let mut buffer = [0; 4096];
+        while let Ok(bytes) = self.socket.recv(&mut buffer) {
+            seen.extend(String::from_utf8_lossy(&buffer[..bytes]).lines().map(str::to_owned));
+        }
+        self.socket.set_nonblocking(false).expect("a socket of this test");
+        seen
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A supervisor learns when the runner is ready, that it is alive, who talks, and when it begins to end and how long that may
+/// take. The programs of the sessions cannot speak for the runner.
+#[test]
+fn a_supervisor_is_told_everything() {
+    let supervisor = Supervisor::new("told");
+    let variables = [("NOTIFY_SOCKET", supervisor.path()), ("WATCHDOG_USEC", "1000000")];
+    let script = r#"env > environment.new && mv environment.new environment && exec sleep 60"#;
+    let mut runner = TestRunner::start_with(&["--drain", "60", "--", "/bin/sh", "-c", script], &variables);
+    let before = supervisor.until("READY=1");
+    assert!(!before.contains(&"STOPPING=1".to_owned()), "{before:?}");
+    supervisor.until("WATCHDOG=1");
+    supervisor.until("STATUS=0 sessions live");
+    let mut client = Client::connect(runner.addr, "/ws-client");
+    supervisor.until("STATUS=1 session live");
+    let environment = wait_for_file(&runner.path("environment"));
+    assert!(environment.contains("RUNNER_ARGUMENTS="), "{environment}");
+    for name in ["NOTIFY_SOCKET", "WATCHDOG_"] {
+        assert!(!environment.contains(name), "{environment}");
+    }
+    runner.signal("TERM");
+    let seen = supervisor.until("STOPPING=1");
+    assert!(seen.contains(&"EXTEND_TIMEOUT_USEC=62700000".to_owned()), "{seen:?}");
+    supervisor.until("STATUS=stopping, 1 session left");
+    client.socket.close(1000);
+    client.end();
+    assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+}
+
+/// Whoever set the variables for somebody else, or for nobody, keeps no runner from its work.
+#[test]
+fn a_supervisor_that_is_not_there_does_not_matter() {
+    let elsewhere = [("NOTIFY_SOCKET", "/nonexistent/notify"), ("WATCHDOG_USEC", "1000000")];
+    let mut runner = TestRunner::start_with(&[], &elsewhere);
+    runner.wait_for_log("the supervisor at NOTIFY_SOCKET cannot be told anything");
+    runner.signal("TERM");
+    assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+    assert_eq!(runner.wait_for_logs("the supervisor at NOTIFY_SOCKET", 1).len(), 1);
+    let supervisor = Supervisor::new("other");
+    let others = [
+        ("NOTIFY_SOCKET", supervisor.path()),
+        ("WATCHDOG_USEC", "1000000"),
+        ("WATCHDOG_PID", "1"),
+    ];
+    let mut runner = TestRunner::start_with(&[], &others);
+    supervisor.until("STATUS=0 sessions live");
+    runner.signal("TERM");
+    let seen = supervisor.until("STOPPING=1");
+    assert!(!seen.contains(&"WATCHDOG=1".to_owned()), "{seen:?}");
+    assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+}
+
+fn wait_for_file(path: &PathBuf) -> String {
+    let start = Instant::now();
+    loop {
+        if let Ok(text) = fs::read_to_string(path) {
+            return text;
+        }
+        assert!(start.elapsed() < PATIENCE, "no {}", path.display());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A bot that blocks the only thread stalls the runtime: that is told once, with what to do, the supervisor gets no sign of life
+/// as long as it lasts, and everything goes on after it.
+#[test]
+fn a_bot_that_blocks_the_runtime_is_noticed() {
+    let supervisor = Supervisor::new("stall");
+    let variables = [
+        ("NOTIFY_SOCKET", supervisor.path()),
+        ("WATCHDOG_USEC", "200000"),
+        ("WORKERS_OF_TEST", "1"),
+    ];
+    let runner = TestRunner::start_own("ends::the_runner_whose_bot_blocks", &variables);
+    supervisor.until("READY=1");
+    supervisor.until("WATCHDOG=1");
+    let mut client = Client::connect(runner.addr, "/ws-client");
+    client.tell("client-message", "1", &json!({"t": "block"}));
+    let stalled = runner.wait_for_log("the runtime has been stalled for");
+    assert!(
+        stalled.contains("ERROR") && stalled.contains("a bot blocks its thread"),
+        "{stalled}"
+    );
+    // What came before the stall was noticed; from then on, ten times the interval of the sign of life, none.
+    supervisor.drain();
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(supervisor.drain(), [String::new(); 0]);
+    let turn = runner.wait_for_log("the session's bot has kept its thread");
+    assert!(turn.contains("WARN") && turn.contains('['), "{turn}");
+    fs::write(runner.path("go-on"), "").expect("the folder is the test's");
+    let over = runner.wait_for_log("the runtime goes on after a stall of");
+    assert!(over.contains("INFO"), "{over}");
+    supervisor.until("WATCHDOG=1");
+    client.hear_message("the bot, awake again", |message| message["data"] == "awake");
+    for words in [
+        "the runtime has been stalled for",
+        "the session's bot has kept its thread",
+    ] {
+        assert_eq!(runner.wait_for_logs(words, 1).len(), 1, "{}", runner.log());
+    }
+}
+
+/// With a thread to spare, a bot that blocks the other one is told of by its session's name, and nobody else notices.
+#[test]
+fn a_bot_that_blocks_one_thread_of_two_stalls_itself_alone() {
+    let runner = TestRunner::start_own("ends::the_runner_whose_bot_blocks", &[("WORKERS_OF_TEST", "2")]);
+    let (mut client, mut other) = (
+        Client::connect(runner.addr, "/ws-client"),
+        Client::connect(runner.addr, "/ws-client"),
+    );
+    client.tell("client-message", "1", &json!({"t": "block"}));
+    let turn = runner.wait_for_log("the session's bot has kept its thread");
+    assert!(turn.contains("WARN") && turn.contains('['), "{turn}");
+    other.tell("client-message", "2", &json!({"t": "hello"}));
+    other.hear_message("the other bot", |message| message["data"] == "awake");
+    assert_eq!(runner.sessions(), 2);
+    fs::write(runner.path("go-on"), "").expect("the folder is the test's");
+    client.hear_message("the bot, awake again", |message| message["data"] == "awake");
+    assert!(
+        !runner.log().contains("the runtime has been stalled"),
+        "{}",
+        runner.log()
+    );
+}
+
+/// Blocks its thread when it is told to, until a file appears; else it is awake and says so.
+async fn blocks(mut args: RunnerArguments) -> Result<(), BotError> {
+    let mut media = args.media(Audio::default())?;
+    while let Some(event) = media.recv().await {
+        let Event::Message(text) = event else { continue };
+        let message: Value = serde_json::from_str(&text)?;
+        if message["data"]["t"] == "block" {
+            while !PathBuf::from("go-on").exists() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        media.send_message(json!({"label": "rtvi-ai", "type": "server-message", "data": "awake"}).to_string())?;
+    }
+    Ok(())
+}
+
+/// Not a test: the runner of those above, as somebody's own program.
+#[test]
+#[ignore = "it is the runner of other tests"]
+fn the_runner_whose_bot_blocks() {
+    let Ok(workers) = std::env::var("WORKERS_OF_TEST") else {
+        return;
+    };
+    edge_runner::logging::init(0, None, "main");
+    let mut builder = match workers.as_str() {
+        "1" => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if workers != "1" {
+        builder.worker_threads(workers.parse().expect("a number"));
+    }
+    let config = Config {
+        host: Host::Address([127, 0, 0, 1].into()),
+        port: 0,
+        rtc_port: Some(0),
+        ..Config::default()
+    };
+    let runtime = builder.enable_all().build().expect("threads and timers can be had");
+    let announce = |listening: &edge_runner::config::Listening| {
+        println!("listening on http://127.0.0.1:{}", listening.port);
+    };
+    let served = runtime.block_on(edge_runner::io::run(
+        Arc::new(config),
+        edge_runner::bot::erase(blocks),
+        announce,
+    ));
+    assert!(served.is_ok(), "{served:?}");
+}
