@@ -47,6 +47,13 @@ pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 /// Live sessions by default: what four slow cores carry with room to spare.
 pub const SESSIONS_MAX_DEFAULT: usize = 32;
+/// WebRTC sessions that were answered and have not connected: half of the default house, which leaves the other half to callers;
+/// all devices of a home that come back at once after a power cut fit.
+pub const PENDING_OFFERS_MAX: usize = 16;
+/// How long such a session is left alone before it gives way to a newcomer: a phone that has to go through relays takes four.
+pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
+/// Sessions that gave way and whose bots still end; beyond it nobody gives way.
+pub const GAVE_WAY_MAX: usize = 32;
 
 // ---- watch: stalls, supervisor
 
@@ -255,6 +262,13 @@ pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
 pub const HANDSHAKE_MESSAGES_MAX: u32 = 5;
 /// Bytes of a message that is kept for a provider to be recognised: far more than 20 ms of audio.
 pub const EARLY_MESSAGE_BYTES_MAX: usize = 8 * 1024;
+/// Sockets whose provider is not recognised yet: twice a full house of calls that come at once.
+pub const HANDSHAKES_MAX: usize = 64;
+/// How long such a socket is left alone before it gives way to a newcomer: a provider says who it is within milliseconds, so
+/// the oldest of so many is none.
+pub const HANDSHAKES_YIELD_AFTER: Duration = Duration::ZERO;
+/// Sockets that gave way and still close.
+pub const HANDSHAKES_ENDING_MAX: usize = 64;
 /// From the upgrade to a recognised telephony provider.
 pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Between two pings of the runner.

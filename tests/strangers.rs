@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 
+use edge_runner::limits;
 use serde_json::{Value, json};
 
 use crate::support::http::{self, Reply};
 use crate::support::runner::TestRunner;
-use crate::support::socket::{Habits, Socket};
+use crate::support::socket::{Habits, Socket, What};
 
 /// One request of every kind that there is, and some that there is not; method and target.
 const EVERYWHERE: [(&str, &str); 14] = [
@@ -197,6 +198,53 @@ fn a_stranger_s_page_cannot_start_anything_unasked() {
         ..Habits::default()
     };
     assert!(Socket::try_connect(runner.addr, "/ws-client", habits).is_ok());
+}
+
+/// Sockets that say nothing hold no place: a full house of them, and more, keeps no caller out. Past their cap the oldest gives
+/// way with words; a call whose place was taken meanwhile is told to come again, and the next is told so before its upgrade.
+#[test]
+fn silent_sockets_keep_no_caller_out() {
+    let runner = TestRunner::start(&["--bot", "echo", "--max-sessions", "1"]);
+    let mut silent: Vec<Socket> = (0..limits::HANDSHAKES_MAX)
+        .map(|_| Socket::connect(runner.addr, "/ws"))
+        .collect();
+    assert_eq!(runner.sessions(), 0);
+    let newest = Socket::connect(runner.addr, "/ws");
+    let (code, why) = closed(&mut silent[0]);
+    assert_eq!((code, why.as_str()), (1013, "it gave way to newer connections"));
+    let opening = json!({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": {
+        "accountSid": "AC1", "streamSid": "MZ1", "callSid": "CA1", "tracks": ["inbound"], "customParameters": {},
+        "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}}});
+    let connected = json!({"event": "connected", "protocol": "Call", "version": "1.0.0"});
+    let call = |socket: &Socket| {
+        socket.text(connected.to_string());
+        socket.text(opening.to_string());
+    };
+    call(&newest);
+    runner.wait_for_sessions(1);
+    call(&silent[1]);
+    let (code, why) = closed(&mut silent[1]);
+    assert_eq!((code, why.as_str()), (1013, "all places are taken; try again later"));
+    let refused = Socket::try_connect(runner.addr, "/ws", Habits::default())
+        .err()
+        .expect("it is full");
+    assert_eq!(refused.status, 503);
+    assert!(
+        refused.headers.iter().any(|(name, _)| name == "retry-after"),
+        "{refused:?}"
+    );
+    newest.close(1000);
+    runner.wait_for_sessions(0);
+    call(&silent[2]);
+    runner.wait_for_sessions(1);
+}
+
+/// Waits for the runner's close.
+fn closed(socket: &mut Socket) -> (u16, String) {
+    match socket.next("a close").what {
+        What::Close(code, why) => (code, why),
+        other => panic!("{other:?} and no close"),
+    }
 }
 
 const KEY: &str = "canary-0123456789abcdef";

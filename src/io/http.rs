@@ -35,7 +35,7 @@ use crate::bot::SessionId;
 use crate::config::{Config, Transport};
 use crate::io::metrics;
 use crate::io::sessions::Start;
-use crate::io::socket::{self, Upgrade};
+use crate::io::socket::{self, Entry, Upgrade};
 use crate::io::webrtc::WebRtc;
 use crate::limits;
 use crate::page;
@@ -116,8 +116,12 @@ impl Engine for WebRtc {
         if sessions.is_closed() {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
-        let place = sessions.enter().ok_or(Refusal::Offer(OfferRefusal::Full))?;
-        Ok(socket::upgrade(sessions.clone(), family, start()?, place))
+        let entry = match family {
+            Family::Client => sessions.doors().enter().map(Entry::Caller),
+            Family::Call => sessions.doors().knock().map(Entry::Knock),
+        };
+        let entry = entry.ok_or(Refusal::Offer(OfferRefusal::Full))?;
+        Ok(socket::upgrade(sessions.clone(), family, start()?, entry))
     }
 }
 

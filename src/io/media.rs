@@ -13,8 +13,9 @@ use tokio::time::sleep_until;
 use crate::bot::media::Link;
 use crate::bot::{self, Shutdown};
 use crate::config::Transport;
+use crate::io::doors::Arrival;
 use crate::io::sessions::{BotTask, Outcome};
-use crate::io::tasks::{self, Place};
+use crate::io::tasks;
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
 use crate::limits::DEVICE_SILENT_AFTER;
@@ -35,8 +36,8 @@ pub struct Life {
     pub registered: Registered,
     pub shutdown: Shutdown,
     pub _lease: Option<Box<dyn Send>>,
-    /// Let go of last, as fields are dropped in this order: whoever waits for the last place finds nothing left.
-    pub _place: Place,
+    /// Its place is let go of last, as fields are dropped in this order: whoever waits for the last one finds nothing left.
+    pub arrival: Arrival,
 }
 
 /// What a session has done, for its last line in the log and for the metrics.
@@ -85,6 +86,8 @@ pub async fn run(mut life: Life) {
         peer: None,
     };
     let outcome = talk(&mut life, &mut tally).await;
+    // Its bot has its own time to end, and its place until then.
+    life.arrival.settle();
     tally.count(&life.session, &life.link);
     let Life {
         session,
@@ -157,6 +160,7 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                 life.session.handle_timeout(now);
                 pull_speech(life);
             }
+            () = life.arrival.asked_to_leave() => life.session.handle_end(LeaveReason::NeverConnected, tasks::now()),
             Some(request) = life.requests.recv() => handle_request(life, tally, request),
             ended = life.bot.ended(), if outcome.is_none() => {
                 hear_bot(life, tally);
@@ -203,6 +207,9 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
                 life.link.push_audio(pcm, rate_hz);
             }
             Output::Event(event) => {
+                if event == Event::Joined {
+                    life.arrival.settle();
+                }
                 if let Some(event) = translate(event, life, tally) {
                     life.link.push(event);
                 }

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
 pub mod doctor;
+pub mod doors;
 pub mod drain;
 pub mod http;
 pub mod media;
@@ -129,8 +130,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     }
     stop.set();
     let ended = async {
-        live.empty().await;
-        sessions.hang_ups().empty().await;
+        sessions.empty().await;
         // An error here is a panic that the server has logged.
         let _ = (&mut server).await;
         supervisor_told.await;

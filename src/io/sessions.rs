@@ -12,7 +12,8 @@ use tokio::task::{JoinError, JoinHandle};
 use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::Config;
-use crate::io::tasks::{Live, Place};
+use crate::io::doors::Doors;
+use crate::io::tasks::Live;
 use crate::io::watch::Watch;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging;
@@ -36,6 +37,7 @@ struct Inner {
     config: Arc<Config>,
     bot: Bot,
     live: Live,
+    doors: Doors,
     hang_ups: Live,
     /// No session begins any more.
     closed: AtomicBool,
@@ -49,6 +51,7 @@ impl Sessions {
         Sessions(Arc::new(Inner {
             config,
             bot,
+            doors: Doors::new(live.clone()),
             live,
             hang_ups: Live::new(HANG_UPS_MAX),
             closed: AtomicBool::new(false),
@@ -86,9 +89,15 @@ impl Sessions {
         self.0.live.count()
     }
 
-    /// Takes a place for a session to be; `None` when all are held.
-    pub fn enter(&self) -> Option<Place> {
-        self.0.live.enter()
+    /// Returns the ways to a place for a session.
+    pub fn doors(&self) -> &Doors {
+        &self.0.doors
+    }
+
+    /// Waits until no session is left, nor anything of one.
+    pub async fn empty(&self) {
+        self.0.doors.empty().await;
+        self.0.hang_ups.empty().await;
     }
 
     /// Returns the hang-ups that outlive their sessions.

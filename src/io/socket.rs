@@ -23,6 +23,7 @@ use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 use crate::bot::media::{self, Link};
 use crate::bot::{self, Kind, Shutdown, WebSocketArguments, WebSocketConnection};
 use crate::config::Transport;
+use crate::io::doors::Knock;
 use crate::io::rest;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
 use crate::io::stream::Stream;
@@ -42,8 +43,16 @@ use crate::proto::token::Family;
 /// What a connection becomes once its upgrade is answered: its stream goes in, with what was read beyond the request.
 pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 
+/// What a socket was let in with.
+pub enum Entry {
+    /// A session's place: its bot starts at once.
+    Caller(Place),
+    /// A place is to be had once it is known who calls.
+    Knock(Knock),
+}
+
 /// Makes what an accepted upgrade becomes: a session of its own.
-pub fn upgrade(sessions: Sessions, family: Family, start: Start, place: Place) -> Upgrade {
+pub fn upgrade(sessions: Sessions, family: Family, start: Start, entry: Entry) -> Upgrade {
     Box::new(move |stream, read| {
         let id = start.session_id.clone();
         let watch = sessions.watch().clone();
@@ -52,7 +61,7 @@ pub fn upgrade(sessions: Sessions, family: Family, start: Start, place: Place) -
                 log::debug!("the size of the send buffer: {error}");
             }
             let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
-            run(socket, sessions, family, start, place).await;
+            run(socket, sessions, family, start, entry).await;
         });
         tokio::spawn(watch.over(id, Task::Media, task));
     })
@@ -77,6 +86,7 @@ struct Life {
     socket: WebSocketStream<Stream>,
     sessions: Sessions,
     path: &'static str,
+    entry: Entry,
     /// What the bot starts from; gone once it has.
     start: Option<Start>,
     lease: Option<Box<dyn Send>>,
@@ -110,7 +120,7 @@ impl Life {
     }
 }
 
-async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family, start: Start, place: Place) {
+async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family, start: Start, entry: Entry) {
     let began = tasks::now();
     let (session, path) = match family {
         Family::Client => (Session::client(began), "/ws-client"),
@@ -121,6 +131,7 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         socket,
         sessions,
         path,
+        entry,
         start: Some(start),
         lease: None,
         link: None,
@@ -139,6 +150,7 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         session,
         socket,
         sessions,
+        entry,
         start,
         lease,
         link,
@@ -181,9 +193,9 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         }
         drop((start, lease));
         // Whoever waits for the last place finds nothing left.
-        aside.is_none().then_some(place)
+        aside.is_none().then_some(entry)
     };
-    let ((), _place) = tokio::join!(hung_up(hang_up, sessions.shutdown()), ended);
+    let ((), _entry) = tokio::join!(hung_up(hang_up, sessions.shutdown()), ended);
 }
 
 /// Waits for the hang-up, if there is one, and at the runner's end not for long.
@@ -221,6 +233,7 @@ async fn talk(life: &mut Life) -> Option<Outcome> {
             writable,
             readable,
             discard,
+            entry,
             ..
         } = life;
         // In no order: a peer that floods, or a bot that never stops sending, must not keep the others waiting.
@@ -249,6 +262,7 @@ async fn talk(life: &mut Life) -> Option<Outcome> {
                 life.hang_up = None;
                 life.session.handle_hung_up(tasks::now());
             }
+            () = asked_to_leave(entry) => life.session.handle_no_place(1013, "it gave way to newer connections", tasks::now()),
             () = &mut stop, if !stopping => {
                 stopping = true;
                 life.session.handle_end(LeaveReason::Shutdown, tasks::now());
@@ -317,6 +331,13 @@ async fn done(hang_up: Option<&mut HangUp>) {
     }
 }
 
+async fn asked_to_leave(entry: &Entry) {
+    match entry {
+        Entry::Knock(knock) => knock.asked_to_leave().await,
+        Entry::Caller(_) => std::future::pending().await,
+    }
+}
+
 fn handle_traffic(life: &mut Life, traffic: Traffic) {
     let now = tasks::now();
     if let Traffic::Message(Some(Ok(frame))) = &traffic {
@@ -375,7 +396,7 @@ async fn drain(life: &mut Life) -> Option<Instant> {
                     pull_speech(life);
                 }
             }
-            Output::Begin => begin(life),
+            Output::Begin => begin(life, now),
             Output::Audio(pcm, rate_hz) => {
                 if let Some(link) = &life.link {
                     life.counts.add(Count::FramesIn, 1);
@@ -425,7 +446,18 @@ async fn send(life: &mut Life, message: Message) {
     }
 }
 
-fn begin(life: &mut Life) {
+fn begin(life: &mut Life, now: Instant) {
+    if matches!(life.entry, Entry::Knock(_)) {
+        if life.sessions.is_closed() {
+            return life.session.handle_no_place(1001, "the runner is stopping", now);
+        }
+        let Some(place) = life.sessions.doors().enter() else {
+            return life
+                .session
+                .handle_no_place(1013, "all places are taken; try again later", now);
+        };
+        life.entry = Entry::Caller(place);
+    }
     let Some(start) = life.start.take() else { return };
     let (link, seat) = media::pair(SOCKET_IN_FRAMES_MAX);
     let call = life.session.telephone();

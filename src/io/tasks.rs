@@ -48,6 +48,11 @@ impl Live {
             .map(|_| Place(self.0.clone()))
     }
 
+    /// Tells whether a place is free at this moment.
+    pub fn has_room(&self) -> bool {
+        self.count() < self.0.sessions_max
+    }
+
     /// Waits until no session is live.
     pub async fn empty(&self) {
         loop {
@@ -62,6 +67,14 @@ impl Live {
 
 /// The place of one live session, free again when it is dropped.
 pub struct Place(Arc<Shared>);
+
+impl Place {
+    /// Tells whose place it is.
+    #[cfg(test)]
+    pub fn is_of(&self, live: &Live) -> bool {
+        Arc::ptr_eq(&self.0, &live.0)
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {

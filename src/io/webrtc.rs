@@ -165,7 +165,7 @@ impl WebRtc {
         if inner.sessions.is_closed() {
             return Err(OfferRefusal::Stopping);
         }
-        let Some(place) = inner.sessions.enter() else {
+        let Some(arrival) = inner.sessions.doors().arrive() else {
             return Err(OfferRefusal::Full);
         };
         let now = tasks::now();
@@ -204,7 +204,7 @@ impl WebRtc {
                 number,
             },
             shutdown: inner.sessions.shutdown().clone(),
-            _place: place,
+            arrival,
             _lease: start.lease,
         };
         let task = logging::in_session(start.session_id.clone(), media::run(life));

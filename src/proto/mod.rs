@@ -6,7 +6,7 @@
 //! - Requests: [`route`], [`host`], [`origin`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`]
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection),
-//!   [`session`] (one life), [`outbox`] (messages to the client)
+//!   [`session`] (one life), [`outbox`] (messages to the client), [`lobby`] (who has yet to connect)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
 //! - What is told of it: [`metrics`], [`why`] (a connection did not come to be)
@@ -22,6 +22,7 @@ pub mod frames;
 pub mod host;
 pub mod ice;
 pub mod key;
+pub mod lobby;
 pub mod metrics;
 pub mod offer;
 pub mod origin;

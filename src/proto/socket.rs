@@ -243,6 +243,15 @@ impl Session {
         self.phase = Phase::Gone;
     }
 
+    /// There is no place for this session, or none any more: it ends before its bot begins.
+    pub fn handle_no_place(&mut self, code: u16, why: &'static str, now: Instant) {
+        if matches!(self.phase, Phase::Handshake { .. } | Phase::Live) {
+            // A telephone may have said more than who it is.
+            self.events.clear();
+            self.refuse(code, why, now);
+        }
+    }
+
     /// Ends a handshake that leads nowhere: there is no bot to tell.
     fn refuse(&mut self, code: u16, why: &'static str, now: Instant) {
         self.refused = Some(why);

@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, CONNECT_WITHIN, SHUTDOWN_GRACE};
+use crate::limits::{
+    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, CONNECT_WITHIN, PENDING_OFFERS_MAX, PENDING_OFFERS_YIELD_AFTER, SHUTDOWN_GRACE,
+};
 
 /// Lets the held clock run on for so long.
 async fn pass(time: Duration) {
@@ -78,6 +80,25 @@ async fn a_place_is_free_when_its_bot_has_ended() {
     rig.session(json!({})).await.expect("an answer");
     assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Full));
     pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
+    rig.empty().await;
+}
+
+/// An offer that nobody follows up gives its place to a newcomer after a while: the newcomer is answered at once, the bot of
+/// the other is told, and the house is never more than full.
+#[tokio::test(start_paused = true)]
+async fn an_offer_that_nobody_follows_up_gives_way() {
+    let mut rig = Rig::new(2);
+    let silent = rig.session(json!({})).await.expect("an answer");
+    rig.session(json!({})).await.expect("an answer");
+    pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Full));
+    pass(Duration::from_millis(1)).await;
+    let newcomer = rig.session(json!({})).await.expect("the oldest gives way");
+    assert_eq!(rig.told().await, "left: never connected");
+    assert_eq!(rig.engine.sessions().count(), 2);
+    pass(Duration::from_secs(1)).await;
+    assert!(!rig.knows(&silent.pc_id).await && rig.knows(&newcomer.pc_id).await);
+    pass(CONNECT_WITHIN).await;
     rig.empty().await;
 }
 
@@ -168,11 +189,13 @@ async fn data_of_the_offer_wins() {
 #[tokio::test(start_paused = true)]
 async fn sessions_do_not_hold_the_engine() {
     let mut rig = Rig::new(64);
-    for number in 0..64 {
-        let what = ["panic", "fail", "return", "listen"][number % 4];
-        rig.session(json!({ "do": what })).await.expect("an answer");
+    for _ in 0..4 {
+        for number in 0..PENDING_OFFERS_MAX {
+            let what = ["panic", "fail", "return", "listen"][number % 4];
+            rig.session(json!({ "do": what })).await.expect("an answer");
+        }
+        pass(CONNECT_WITHIN + Duration::from_secs(2)).await;
     }
-    pass(CONNECT_WITHIN + Duration::from_secs(2)).await;
     rig.empty().await;
     let engine = Arc::downgrade(&rig.engine.0);
     drop(rig);
