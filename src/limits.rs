@@ -256,6 +256,63 @@ pub const DATAGRAM_BATCH_BYTES: usize = 64 * 1024;
 /// Bytes of the block that datagrams are copied to for their sessions.
 pub const DATAGRAM_ARENA_BYTES: usize = 32 * 1024;
 
+// ---- gathering: STUN and TURN servers that the runner itself uses
+
+/// STUN servers that are asked; browsers already warn at five, and two agree.
+pub const STUN_SERVERS_MAX: usize = 8;
+/// TURN servers at which the runner holds an allocation; each is a line in every answer.
+pub const RELAYS_MAX: usize = 4;
+/// Server-reflexive addresses in one answer: more than one only behind several networks.
+pub const REFLEXIVE_OFFERED_MAX: usize = 4;
+/// Relayed addresses in one answer: one per family of each relay.
+pub const RELAYED_OFFERED_MAX: usize = 2 * RELAYS_MAX;
+/// Looking one server's name up; a resolver tries its own servers for about 5 s each.
+pub const GATHER_RESOLVE: Duration = Duration::from_secs(5);
+/// Addresses of one server that are tried before it counts as failed.
+pub const GATHER_ADDRESSES_MAX: usize = 4;
+/// First pause after a server failed; it doubles with each failure in a row.
+pub const GATHER_PAUSE_FIRST: Duration = Duration::from_secs(5);
+/// Longest pause between two tries of a server: soon enough for one that comes back, too rare to be a burden.
+pub const GATHER_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// How long a server must have worked for its next failure to count as the first.
+pub const GATHER_SETTLED: Duration = Duration::from_secs(60);
+/// First wait before a request to a STUN or TURN server is sent again (RFC 8489 section 6.2.1); it doubles each time.
+pub const STUN_RETRANSMIT: Duration = Duration::from_millis(500);
+/// How often one request is sent: with a fifth of all datagrams lost, one request of sixty goes without an answer.
+pub const STUN_TRANSMISSIONS: u32 = 4;
+/// How long the answer to the last of them is waited for; with the waits before, 5 s.
+pub const STUN_LAST_WAIT: Duration = Duration::from_millis(1500);
+/// Between two signs of life to a server: a NAT may forget a mapping after 30 s.
+pub const STUN_KEEP_ALIVE: Duration = Duration::from_secs(25);
+/// Requests in a row without an answer after which what a server gave is given up.
+pub const STUN_UNANSWERED_MAX: u32 = 2;
+/// Peers that one relay may send to: the candidates of as many sessions as there may be by default.
+pub const RELAY_PEERS_MAX: usize = 1024;
+/// Silence towards a peer after which its permission is let lapse; a live connection is checked every few seconds.
+pub const RELAY_PEER_IDLE: Duration = Duration::from_secs(60);
+/// Silence towards a peer after which it is forgotten: longer than its permission and its channel live.
+pub const RELAY_PEER_FORGOTTEN: Duration = Duration::from_secs(20 * 60);
+/// How long no permission is asked for after the relay refused one.
+pub const RELAY_REFUSED: Duration = Duration::from_secs(30);
+/// Datagrams that wait for a permission: the first checks of a session, which come again by themselves.
+pub const RELAY_WAITING_MAX: usize = 32;
+/// Requests to a relay whose answers are looked at for errors; the oldest are forgotten first.
+pub const RELAY_REQUESTS_MAX: usize = 64;
+/// Datagrams of all sessions that wait for one relay: a third of a second of eight calls.
+pub const RELAY_QUEUE_DATAGRAMS: usize = 128;
+/// Bytes that wait for a relay behind a TCP connection; older speech is worthless, so what does not fit is dropped.
+pub const RELAY_STREAM_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of one read from a relay: the longest datagram.
+pub const RELAY_READ_BYTES: usize = 64 * 1024;
+/// Connecting to one address of a relay, and TLS on top.
+pub const RELAY_CONNECT: Duration = Duration::from_secs(5);
+/// How long giving an allocation back may take when the runner ends.
+pub const RELAY_END: Duration = Duration::from_millis(200);
+/// Characters that the log repeats of a server's reason.
+pub const GATHER_REASON_CHARS_MAX: usize = 60;
+/// How long `doctor` waits for one server.
+pub const GATHER_PROBE: Duration = Duration::from_secs(3);
+
 // ---- sockets
 
 /// Messages until the telephony provider is recognised.

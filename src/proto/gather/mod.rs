@@ -1,0 +1,122 @@
+//! What the runner itself asks STUN and TURN servers for: how a NAT shows it to the world, and addresses at relays.
+//!
+//! [`server`] reads one URL of `--ice-servers` into a server, [`reflexive`] asks STUN servers, `proto::relay` talks to one
+//! TURN server, [`round`] is one request with its repetitions. In: resolved addresses, datagrams, `now`. Out: datagrams,
+//! addresses to offer, and a [`Standing`] per server. Everything happens ahead of the first offer; no answer waits for it.
+//! Sources: RFC 8445 section 5.1.1, RFC 8489, RFC 8656.
+
+pub mod reflexive;
+pub mod round;
+pub mod server;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::limits::{GATHER_PAUSE_FIRST, GATHER_PAUSE_MAX, GATHER_REASON_CHARS_MAX};
+
+/// How a server stands, for the log, the metrics and the doctor. Nothing in it is secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing is known yet.
+    Trying,
+    Works,
+    /// Why not, in words that its operator can act on.
+    Failed(String),
+    /// The runner has no use for it, and why.
+    Unused(&'static str),
+}
+
+/// One server of the list, as it stands now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Its URL, which holds no credential.
+    pub url: String,
+    pub standing: Standing,
+    /// The runner's address as the server sees it, and the local one that it belongs to.
+    pub reflexive: Vec<(SocketAddr, SocketAddr)>,
+    /// Addresses at the relay, and the local one from which it is spoken to.
+    pub relayed: Vec<(SocketAddr, SocketAddr)>,
+}
+
+/// What an answer offers beside host candidates; each address with its local one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    pub reflexive: Vec<(SocketAddr, SocketAddr)>,
+    pub relayed: Vec<(SocketAddr, SocketAddr)>,
+}
+
+/// Pauses between tries of a server that fails: they double, up to a cap.
+#[derive(Debug)]
+pub struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    pub fn new() -> Self {
+        Pauses {
+            next: GATHER_PAUSE_FIRST,
+        }
+    }
+
+    /// Returns the pause after one more failure.
+    pub fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(GATHER_PAUSE_MAX);
+        pause
+    }
+
+    /// The server worked: its next failure is the first one again.
+    pub fn reset(&mut self) {
+        *self = Pauses::new();
+    }
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Pauses::new()
+    }
+}
+
+/// Words for an error code of a server, with what to do about those that its operator or its user can do something about.
+pub fn refusal_words(code: u16, reason: &str) -> String {
+    let known = match code {
+        300 => "the server sends everybody to another one; name that one",
+        401 => "wrong username or credential",
+        403 => "the server forbids it to this user or address",
+        437 | 441 => "the server mistakes this runner for another client",
+        440 | 443 => "the server has no relay for this address family",
+        442 => "the server relays no UDP",
+        486 => "the user has as many allocations as the server grants",
+        508 => "the server has no address left to relay from",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return format!("{code}: {known}");
+    }
+    let reason: String = reason.chars().take(GATHER_REASON_CHARS_MAX).collect();
+    format!("{code}: the server says \"{reason}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that stays dead is asked ever more rarely, and never more rarely than the cap; one that worked starts again.
+    #[test]
+    fn pauses_double_up_to_their_cap() {
+        let mut pauses = Pauses::new();
+        let first: Vec<u64> = (0..8).map(|_| pauses.next().as_secs()).collect();
+        assert_eq!(first, [5, 10, 20, 40, 80, 160, 300, 300]);
+        pauses.reset();
+        assert_eq!(pauses.next(), GATHER_PAUSE_FIRST);
+    }
+
+    /// A code that somebody can do something about is told in words of ours; any other in a few of the server's.
+    #[test]
+    fn refusals_say_what_to_do() {
+        assert_eq!(refusal_words(401, "Unauthorized"), "401: wrong username or credential");
+        let long = "x".repeat(GATHER_REASON_CHARS_MAX + 1);
+        let words = refusal_words(599, &long);
+        assert!(words.contains(&long[1..]) && !words.contains(&long), "{words}");
+    }
+}

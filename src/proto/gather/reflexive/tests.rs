@@ -1,0 +1,208 @@
+//! STUN servers in virtual time: what they are asked, what comes of their answers and of their silence.
+
+use std::time::Duration;
+
+use super::*;
+use crate::limits::{GATHER_PAUSE_FIRST, GATHER_PAUSE_MAX};
+
+const BASE: &str = "192.168.1.5:7860";
+const PUBLIC: &str = "203.0.113.9:40000";
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// What a server does with a request: an answer, or nothing.
+type Server<'s> = &'s mut dyn FnMut(SocketAddr, &[u8]) -> Option<Vec<u8>>;
+
+/// The machine with a clock, and names that resolve.
+struct Bench {
+    reflexive: Reflexive,
+    now: Instant,
+    start: Instant,
+    addresses: Result<Vec<SocketAddr>, String>,
+    sent: Vec<(Duration, SocketAddr)>,
+    resolved: Vec<Duration>,
+    forgotten: Vec<SocketAddr>,
+    changes: usize,
+}
+
+impl Bench {
+    fn new(addresses: &[&str]) -> Self {
+        let start = Instant::now();
+        Bench {
+            reflexive: Reflexive::new(["stun.example:3478".to_owned()], start),
+            now: start,
+            start,
+            addresses: Ok(addresses.iter().map(|text| at(text)).collect()),
+            sent: Vec::new(),
+            resolved: Vec::new(),
+            forgotten: Vec::new(),
+            changes: 0,
+        }
+    }
+
+    /// Runs for so long; `server` answers requests at once.
+    fn run(&mut self, time: Duration, server: Server<'_>) {
+        let end = self.now + time;
+        loop {
+            match self.reflexive.poll_output(self.now) {
+                Output::Resolve(index) => {
+                    self.resolved.push(self.now - self.start);
+                    let found = self.addresses.clone();
+                    self.reflexive.handle_resolved(index, found, self.now);
+                }
+                Output::Send(to, message) => {
+                    self.sent.push((self.now - self.start, to));
+                    if let Some(answer) = server(to, &message) {
+                        self.reflexive.handle_datagram(to, at(BASE), &answer, self.now);
+                    }
+                }
+                Output::Forget(address) => self.forgotten.push(address),
+                Output::Changed(_) => self.changes += 1,
+                Output::Timeout(due) => {
+                    assert!(due > self.now, "time stands still");
+                    if due >= end {
+                        self.now = end;
+                        return;
+                    }
+                    self.now = due;
+                }
+            }
+        }
+    }
+
+    fn mapped(&self) -> Vec<(SocketAddr, SocketAddr)> {
+        self.reflexive.mapped(0).collect()
+    }
+
+    fn failure(&self) -> &str {
+        match self.reflexive.standing(0) {
+            Standing::Failed(why) => why,
+            other => panic!("it stands {other:?}"),
+        }
+    }
+}
+
+fn answer(request: &[u8], public: &str) -> Vec<u8> {
+    let request = Message::from_bytes(request).expect("a request");
+    let mut answer = Message::builder_success(&request, MessageWriteVec::new());
+    let mapped = XorMappedAddress::new(at(public), request.transaction_id());
+    answer.add_attribute(&mapped).expect("room");
+    answer.finish()
+}
+
+fn refuse(request: &[u8], code: u16) -> Vec<u8> {
+    let request = Message::from_bytes(request).expect("a request");
+    let mut answer = Message::builder_error(&request, MessageWriteVec::new());
+    let error = ErrorCode::builder(code).build().expect("a code");
+    answer.add_attribute(&error).expect("room");
+    answer.finish()
+}
+
+const SERVER: &str = "198.51.100.1:3478";
+const SERVER_V6: &str = "[2001:db8::1]:3478";
+
+/// The first answer gives the mapping; afterwards one request in 25 s keeps it, and nothing changes.
+#[test]
+fn a_mapping_is_found_and_kept_alive() {
+    let mut bench = Bench::new(&[SERVER]);
+    bench.run(Duration::from_secs(60), &mut |_, request| Some(answer(request, PUBLIC)));
+    assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
+    let times: Vec<u64> = bench.sent.iter().map(|(time, _)| time.as_secs()).collect();
+    assert_eq!(times, [0, 25, 50]);
+    assert_eq!((bench.changes, bench.reflexive.standing(0)), (1, &Standing::Works));
+}
+
+/// A NAT that has forgotten the mapping makes another: it takes the place of the old one.
+#[test]
+fn a_changed_mapping_is_noticed() {
+    let mut bench = Bench::new(&[SERVER]);
+    bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
+    bench.run(Duration::from_secs(30), &mut |_, request| Some(answer(request, "203.0.113.9:40001")));
+    assert_eq!(bench.mapped(), [(at("203.0.113.9:40001"), at(BASE))]);
+    assert_eq!(bench.changes, 2);
+}
+
+/// One request without an answer changes nothing; two in a row end the mapping, and the name is looked up again.
+#[test]
+fn silence_ends_a_mapping() {
+    let mut bench = Bench::new(&[SERVER]);
+    bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
+    bench.run(Duration::from_secs(22), &mut |_, _| None);
+    assert_eq!(bench.mapped().len(), 1, "one request is lost at 30 s");
+    bench.run(Duration::from_secs(4), &mut |_, _| None);
+    assert_eq!(bench.mapped(), []);
+    assert_eq!(bench.failure(), "no answer from stun.example:3478 over UDP");
+    assert_eq!(bench.forgotten, [at(SERVER)]);
+    bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
+    assert_eq!((bench.mapped().len(), bench.resolved.len()), (1, 2));
+}
+
+/// A server that never answers is asked ever more rarely, and each change of its standing is told once a try.
+#[test]
+fn a_dead_server_costs_little() {
+    let mut bench = Bench::new(&[SERVER]);
+    bench.run(Duration::from_secs(24 * 3600), &mut |_, _| None);
+    let gaps: Vec<Duration> = bench.resolved.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let request = Duration::from_secs(5);
+    assert_eq!(gaps[0], GATHER_PAUSE_FIRST + request);
+    assert_eq!(gaps.last(), Some(&(GATHER_PAUSE_MAX + request)));
+    assert!(bench.sent.len() < 1300, "{} datagrams in a day", bench.sent.len());
+    assert_eq!(bench.changes, bench.resolved.len());
+}
+
+/// A dead IPv6 path leaves the IPv4 mapping alone, and is tried again by itself.
+#[test]
+fn families_stand_alone() {
+    let mut bench = Bench::new(&[SERVER_V6, SERVER]);
+    let mut v4_only = |to: SocketAddr, request: &[u8]| to.is_ipv4().then(|| answer(request, PUBLIC));
+    bench.run(Duration::from_secs(600), &mut v4_only);
+    assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
+    assert_eq!(bench.reflexive.standing(0), &Standing::Works);
+    assert_eq!(bench.resolved.len(), 1);
+    let tries = bench.sent.iter().filter(|(_, to)| to.is_ipv6()).count();
+    assert!((8..40).contains(&tries), "{tries}");
+}
+
+/// What is wrong with a server is told in words; a name that does not resolve is tried again.
+#[test]
+fn failures_have_words() {
+    let mut bench = Bench::new(&[SERVER]);
+    bench.run(Duration::from_secs(1), &mut |_, request| Some(refuse(request, 403)));
+    assert_eq!(bench.failure(), "stun.example:3478 refuses: 403: the server forbids it to this user or address");
+    let mut bench = Bench::new(&[]);
+    bench.run(Duration::from_secs(1), &mut |_, _| None);
+    assert!(bench.failure().contains("no address"), "{}", bench.failure());
+    let mut bench = Bench::new(&[]);
+    bench.addresses = Err("cannot look it up".into());
+    bench.run(Duration::from_secs(20), &mut |_, _| None);
+    assert_eq!((bench.failure(), bench.resolved.len()), ("cannot look it up", 3));
+}
+
+/// Strangers cannot make a mapping: neither another source, nor another transaction, nor rubbish has any effect.
+#[test]
+fn only_answers_to_requests_count() {
+    let mut bench = Bench::new(&[SERVER]);
+    let mut asked = Vec::new();
+    bench.run(Duration::from_millis(100), &mut |_, request| {
+        asked = request.to_vec();
+        None
+    });
+    let good = answer(&asked, PUBLIC);
+    let mut other = good.clone();
+    other[10] ^= 1;
+    let now = bench.now;
+    bench.reflexive.handle_datagram(at("198.51.100.2:3478"), at(BASE), &good, now);
+    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &other, now);
+    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &asked, now);
+    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &answer(&asked, "0.0.0.0:0"), now);
+    for end in 0..good.len() {
+        bench.reflexive.handle_datagram(at(SERVER), at(BASE), &good[..end], now);
+    }
+    assert_eq!(bench.mapped(), []);
+    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &good, now);
+    assert_eq!(bench.mapped().len(), 1);
+    bench.reflexive.handle_datagram(at(SERVER), at("192.168.1.6:7860"), &good, now);
+    assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))], "the same answer twice");
+}

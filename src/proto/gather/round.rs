@@ -1,0 +1,101 @@
+//! One request to a STUN or TURN server over UDP, with its repetitions.
+//!
+//! In: the message and `now`. Out: when to send it, when to give it up: 4 times within 3.5 s, and 5 s in all. Over a stream
+//! it goes out once and has the same time. Source: RFC 8489 section 6.2.1, with fewer repetitions, since whoever asks here
+//! asks again anyway.
+
+use std::time::Instant;
+
+use turn_client_proto::types::stun::message::TransactionId;
+
+use crate::limits::{STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub struct Round {
+    id: TransactionId,
+    message: Vec<u8>,
+    sent: u32,
+    next: Instant,
+    over_stream: bool,
+}
+
+/// What to do with a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    Send,
+    Wait(Instant),
+    /// No answer came.
+    Lost,
+}
+
+impl Round {
+    pub fn new(id: TransactionId, message: Vec<u8>, over_stream: bool, now: Instant) -> Self {
+        Round {
+            id,
+            message,
+            sent: 0,
+            next: now,
+            over_stream,
+        }
+    }
+
+    pub fn id(&self) -> TransactionId {
+        self.id
+    }
+
+    pub fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// Returns what is due; [`Step::Send`] counts as sent.
+    pub fn poll(&mut self, now: Instant) -> Step {
+        if now < self.next {
+            return Step::Wait(self.next);
+        }
+        if self.sent == STUN_TRANSMISSIONS {
+            return Step::Lost;
+        }
+        let first = self.sent == 0;
+        let wait = STUN_RETRANSMIT * (1 << self.sent);
+        self.sent += 1;
+        let last = self.sent == STUN_TRANSMISSIONS;
+        self.next = now + if last { STUN_LAST_WAIT } else { wait };
+        if self.over_stream && !first {
+            return self.poll(now);
+        }
+        Step::Send
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Moves time to each deadline, and returns when the request was sent and when it was given up, in milliseconds.
+    fn life(over_stream: bool) -> (Vec<u128>, u128) {
+        let start = Instant::now();
+        let mut now = start;
+        let mut round = Round::new(7.into(), vec![1], over_stream, now);
+        let mut sent = Vec::new();
+        loop {
+            match round.poll(now) {
+                Step::Send => sent.push((now - start).as_millis()),
+                Step::Wait(at) => {
+                    assert!(at > now && at - now <= Duration::from_secs(2));
+                    now = at;
+                }
+                Step::Lost => return (sent, (now - start).as_millis()),
+            }
+        }
+    }
+
+    /// Each pause doubles, and the whole takes 5 s; a stream repeats by itself, and has the same time.
+    #[test]
+    fn a_request_is_repeated_and_given_up() {
+        assert_eq!(life(false), (vec![0, 500, 1500, 3500], 5000));
+        assert_eq!(life(true), (vec![0], 5000));
+    }
+}

@@ -1,0 +1,192 @@
+//! Who is sent to through one relay: since when, by which channel, and what waits for a permission.
+//!
+//! In: peers' addresses as datagrams to them come, and what the server grants or refuses. Out: whether to ask, to wait, to
+//! bind a channel, or to let a grant lapse. A peer is remembered while it is in use and a while longer; the number of peers
+//! and of waiting datagrams is capped. Source: RFC 8656 sections 9 and 12.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use turn_client_proto::types::attribute::XorPeerAddress;
+use turn_client_proto::types::message::{CHANNEL_BIND, CREATE_PERMISSION};
+use turn_client_proto::types::stun::message::Message;
+
+use crate::limits::{
+    RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEERS_MAX, RELAY_REFUSED, RELAY_WAITING_MAX,
+};
+
+/// The peers of one relay.
+#[derive(Debug, Default)]
+pub struct Peers {
+    /// Permissions are for addresses,
+    by_ip: HashMap<IpAddr, Peer>,
+    /// channels for addresses with ports.
+    channels: HashMap<SocketAddr, Channel>,
+    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+    next_look: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    used: Instant,
+    refused_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Channel {
+    used: Instant,
+    /// When to ask for it again; `None` while it is there or on its way.
+    ask_again: Option<Instant>,
+}
+
+impl Peers {
+    /// Notes that a datagram goes to a peer; `false` when it must not, because the relay refuses or there are too many.
+    pub fn touch(&mut self, ip: IpAddr, now: Instant) -> bool {
+        if let Some(peer) = self.by_ip.get_mut(&ip) {
+            peer.used = now;
+            return peer.refused_until.is_none_or(|until| until <= now);
+        }
+        if self.by_ip.len() == RELAY_PEERS_MAX {
+            log::debug!("a datagram to a relay is dropped: {RELAY_PEERS_MAX} peers have permissions");
+            return false;
+        }
+        self.by_ip.insert(
+            ip,
+            Peer {
+                used: now,
+                refused_until: None,
+            },
+        );
+        true
+    }
+
+    /// Tells whether a channel is to be bound, and counts it as asked for.
+    pub fn wants_channel(&mut self, peer: SocketAddr, now: Instant) -> bool {
+        if let Some(channel) = self.channels.get_mut(&peer) {
+            channel.used = now;
+            return channel.ask_again.take_if(|at| *at <= now).is_some();
+        }
+        if self.channels.len() == RELAY_PEERS_MAX {
+            return false;
+        }
+        self.channels.insert(
+            peer,
+            Channel {
+                used: now,
+                ask_again: None,
+            },
+        );
+        true
+    }
+
+    /// Keeps a datagram until its peer has a permission; of too many, the newest.
+    pub fn hold(&mut self, peer: SocketAddr, contents: &[u8]) {
+        if self.waiting.len() == RELAY_WAITING_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((peer, contents.to_vec()));
+    }
+
+    /// The address has a permission: takes what waits for it.
+    pub fn release(&mut self, ip: IpAddr) -> Vec<(SocketAddr, Vec<u8>)> {
+        let (ready, waiting): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(peer, _)| peer.ip() == ip);
+        self.waiting = waiting.into();
+        ready
+    }
+
+    /// The relay grants no permission, or an unused one has lapsed.
+    pub fn refuse(&mut self, ip: IpAddr, now: Instant) {
+        self.waiting.retain(|(peer, _)| peer.ip() != ip);
+        if let Some(peer) = self.by_ip.get_mut(&ip)
+            && now < peer.used + RELAY_PEER_IDLE
+        {
+            peer.refused_until = Some(now + RELAY_REFUSED);
+        }
+    }
+
+    /// The relay grants no channel, or an unused one has lapsed; datagrams go without.
+    pub fn lose_channel(&mut self, peer: SocketAddr, now: Instant) {
+        if let Some(channel) = self.channels.get_mut(&peer) {
+            channel.ask_again = Some(now + RELAY_REFUSED);
+        }
+    }
+
+    /// Tells whether a request asks for the permission or the channel of a peer that nobody has sent to for a while.
+    pub fn is_unused(&self, request: &Message<'_>, now: Instant) -> bool {
+        if !matches!(request.method(), CREATE_PERMISSION | CHANNEL_BIND) {
+            return false;
+        }
+        let Ok(peer) = request.attribute::<XorPeerAddress>() else {
+            return false;
+        };
+        let peer = peer.addr(request.transaction_id());
+        let used = match request.method() {
+            CHANNEL_BIND => self.channels.get(&peer).map(|channel| channel.used),
+            _ => self.by_ip.get(&peer.ip()).map(|peer| peer.used),
+        };
+        used.is_none_or(|used| now >= used + RELAY_PEER_IDLE)
+    }
+
+    /// Forgets peers that have neither permission nor channel any more.
+    pub fn forget(&mut self, now: Instant) {
+        if self.next_look.is_some_and(|at| now < at) {
+            return;
+        }
+        self.next_look = Some(now + RELAY_PEER_IDLE);
+        self.by_ip.retain(|_, peer| now < peer.used + RELAY_PEER_FORGOTTEN);
+        self.channels.retain(|_, channel| now < channel.used + RELAY_PEER_FORGOTTEN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(n: usize) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + n as u32).to_be_bytes())
+    }
+
+    /// At the cap every peer is taken, the next one is not, and one that was forgotten makes room.
+    #[test]
+    fn peers_are_capped() {
+        let now = Instant::now();
+        let mut peers = Peers::default();
+        assert!((0..RELAY_PEERS_MAX).all(|n| peers.touch(peer(n), now)));
+        assert!(!peers.touch(peer(RELAY_PEERS_MAX), now));
+        assert!(peers.touch(peer(0), now), "a known peer");
+        peers.forget(now + RELAY_PEER_FORGOTTEN);
+        assert!(peers.touch(peer(RELAY_PEERS_MAX), now));
+        let mut peers = Peers::default();
+        let at = |n| SocketAddr::new(peer(n), 1);
+        assert!((0..RELAY_PEERS_MAX).all(|n| peers.wants_channel(at(n), now)));
+        assert!(!peers.wants_channel(at(RELAY_PEERS_MAX), now));
+    }
+
+    /// What waits is capped, the oldest goes first, and each peer gets its own.
+    #[test]
+    fn waiting_datagrams_are_capped() {
+        let mut peers = Peers::default();
+        let at = SocketAddr::new(peer(1), 1);
+        for n in 0..=RELAY_WAITING_MAX {
+            peers.hold(at, &[n as u8]);
+        }
+        assert!(peers.release(peer(2)).is_empty());
+        let ready = peers.release(peer(1));
+        assert_eq!((ready.len(), ready[0].1[0]), (RELAY_WAITING_MAX, 1));
+        assert!(peers.release(peer(1)).is_empty());
+    }
+
+    /// A refused peer is let be for a while, and a lapsed one is not refused.
+    #[test]
+    fn refusals_hold_for_a_while() {
+        let now = Instant::now();
+        let mut peers = Peers::default();
+        peers.touch(peer(1), now);
+        peers.refuse(peer(1), now);
+        assert!(!peers.touch(peer(1), now + RELAY_REFUSED / 2));
+        assert!(peers.touch(peer(1), now + RELAY_REFUSED));
+        peers.refuse(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE);
+        assert!(peers.touch(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE), "it lapsed by itself");
+    }
+}

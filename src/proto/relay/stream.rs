@@ -1,0 +1,114 @@
+//! Messages of a TURN server cut out of a byte stream.
+//!
+//! In: bytes of a TCP connection as they come. Out: whole STUN messages and ChannelData messages, without the padding that
+//! the latter have in a stream. Refused: a first byte that begins neither; where the next message begins is unknown then,
+//! and the connection is of no more use. The longest message is what its 16-bit length can say.
+//! Source: RFC 8656 sections 3.5 and 12.5. The client library takes no account of the padding, so this stands before it.
+
+use bytes::{Bytes, BytesMut};
+
+const STUN_HEADER_BYTES: usize = 20;
+const CHANNEL_HEADER_BYTES: usize = 4;
+
+/// What came before the next whole message.
+#[derive(Debug, Default)]
+pub struct Messages {
+    buffer: BytesMut,
+}
+
+/// The stream is not that of a TURN server.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotTurn;
+
+impl Messages {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Takes the next whole message, if it is there.
+    ///
+    /// # Errors
+    /// [`NotTurn`]; every later call says so again.
+    pub fn next(&mut self) -> Result<Option<Bytes>, NotTurn> {
+        let [first, _, high, low, ..] = self.buffer[..] else {
+            return Ok(None);
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        // RFC 7983: the first two bits of STUN are 00, channels are 0x4000 to 0x4FFF.
+        let (whole, padded) = match first {
+            0..=3 => (STUN_HEADER_BYTES + length, STUN_HEADER_BYTES + length),
+            0x40..=0x4f => {
+                let whole = CHANNEL_HEADER_BYTES + length;
+                (whole, whole.next_multiple_of(4))
+            }
+            _ => return Err(NotTurn),
+        };
+        if self.buffer.len() < padded {
+            return Ok(None);
+        }
+        let mut message = self.buffer.split_to(padded);
+        message.truncate(whole);
+        Ok(Some(message.freeze()))
+    }
+}
+
+/// Fills a ChannelData message up as a stream wants it; other messages are as long as they should be.
+pub fn pad(message: &mut Vec<u8>) {
+    message.resize(message.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stun(length: usize) -> Vec<u8> {
+        let mut message = vec![0x01, 0x13];
+        message.extend((length as u16).to_be_bytes());
+        message.resize(STUN_HEADER_BYTES + length, 7);
+        message
+    }
+
+    fn channel(length: usize) -> Vec<u8> {
+        let mut message = vec![0x40, 0x01];
+        message.extend((length as u16).to_be_bytes());
+        message.resize(CHANNEL_HEADER_BYTES + length, 9);
+        message
+    }
+
+    /// Whatever the pieces in which it comes, a stream gives the same messages, without padding.
+    #[test]
+    fn messages_are_found_however_they_are_cut() {
+        let sent = [stun(8), channel(5), channel(0), channel(4), stun(0), channel(65_535)];
+        let mut stream = Vec::new();
+        for message in &sent {
+            let mut padded = message.clone();
+            pad(&mut padded);
+            stream.extend(padded);
+        }
+        for piece in [1, 3, 7, 1_460, stream.len()] {
+            let mut messages = Messages::default();
+            let mut read = Vec::new();
+            for bytes in stream.chunks(piece) {
+                messages.push(bytes);
+                while let Some(message) = messages.next().expect("a good stream") {
+                    read.push(message.to_vec());
+                }
+            }
+            assert!(read == sent, "in pieces of {piece}");
+        }
+    }
+
+    /// A server that speaks something else, SSH say, is found out at once.
+    #[test]
+    fn another_protocol_is_refused() {
+        let mut messages = Messages::default();
+        messages.push(b"SSH-2.0-x");
+        assert_eq!(messages.next(), Err(NotTurn));
+        assert_eq!(messages.next(), Err(NotTurn));
+        for first in 0..=255u8 {
+            let mut messages = Messages::default();
+            messages.push(&[first, 0, 0, 0]);
+            assert_eq!(messages.next().is_err(), !matches!(first, 0..=3 | 0x40..=0x4f), "{first}");
+        }
+    }
+}

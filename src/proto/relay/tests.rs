@@ -1,0 +1,469 @@
+//! A relay against a scripted server, in virtual time: what it is asked, what comes of each answer, and of silence.
+
+use std::collections::HashMap;
+
+use turn_client_proto::types::attribute::{ChannelNumber, Lifetime, XorPeerAddress, XorRelayedAddress};
+use turn_client_proto::types::stun::attribute::{Nonce, Realm};
+use turn_client_proto::types::stun::message::{
+    BINDING, IntegrityAlgorithm, IntegrityKey, LongTermCredentials, MessageWriteVec,
+};
+use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
+
+use super::*;
+use crate::limits::{RELAY_PEER_FORGOTTEN, STUN_KEEP_ALIVE};
+
+const LOCAL: &str = "192.168.1.5:50000";
+const SERVER: &str = "198.51.100.1:3478";
+const RELAYED: &str = "198.51.100.1:49200";
+const PEER: &str = "203.0.113.7:40000";
+const REALM: &str = "example";
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// A TURN server that grants what its script does not refuse.
+struct Server {
+    key: IntegrityKey,
+    nonce: String,
+    /// Whether there is an allocation; a server that was started again has none.
+    allocated: bool,
+    silent: bool,
+    /// Codes that requests of a method are refused with.
+    refuse: HashMap<u16, u16>,
+    relayed: Vec<SocketAddr>,
+    channels: HashMap<u16, SocketAddr>,
+    /// Methods of the requests that had good credentials.
+    asked: Vec<Method>,
+    /// Datagrams that arrived for peers.
+    passed: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let credentials = LongTermCredentials::new("user".into(), "secret".into());
+        Server {
+            key: credentials.to_key(REALM.into()).make_key(IntegrityAlgorithm::Sha1),
+            nonce: "first".into(),
+            allocated: false,
+            silent: false,
+            refuse: HashMap::new(),
+            relayed: vec![at(RELAYED)],
+            channels: HashMap::new(),
+            asked: Vec::new(),
+            passed: Vec::new(),
+        }
+    }
+
+    fn error(&self, request: &Message<'_>, code: u16, signed: bool) -> Option<Vec<u8>> {
+        let mut answer = Message::builder_error(request, MessageWriteVec::new());
+        answer.add_attribute(&ErrorCode::builder(code).build().ok()?).ok()?;
+        if matches!(code, 401 | 438) {
+            answer.add_attribute(&Nonce::new(&self.nonce).ok()?).ok()?;
+            answer.add_attribute(&Realm::new(REALM).ok()?).ok()?;
+        } else if signed {
+            answer.add_message_integrity_with_key(&self.key, IntegrityAlgorithm::Sha1).ok()?;
+        }
+        Some(answer.finish())
+    }
+
+    fn handle(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
+        if self.silent {
+            return None;
+        }
+        if let [0x40..=0x4f, ..] = datagram {
+            let peer = self.channels[&u16::from_be_bytes([datagram[0], datagram[1]])];
+            self.passed.push((peer, datagram[4..].to_vec()));
+            return None;
+        }
+        let request = Message::from_bytes(datagram).expect("a STUN message");
+        let id = request.transaction_id();
+        let peer = request.attribute::<XorPeerAddress>().map(|peer| peer.addr(id));
+        if request.has_class(MessageClass::Indication) {
+            let data = request.attribute::<turn_client_proto::types::attribute::Data>().expect("data");
+            self.passed.push((peer.expect("a peer"), data.data().to_vec()));
+            return None;
+        }
+        let Ok(nonce) = request.attribute::<Nonce>() else {
+            return self.error(&request, 401, false);
+        };
+        if request.validate_integrity_with_key(&self.key).is_err() {
+            return self.error(&request, 401, false);
+        }
+        if nonce.nonce() != self.nonce {
+            return self.error(&request, 438, false);
+        }
+        self.asked.push(request.method());
+        if let Some(code) = self.refuse.get(&request.method().value()) {
+            return self.error(&request, *code, true);
+        }
+        if !self.allocated && request.method() != ALLOCATE {
+            return self.error(&request, 437, true);
+        }
+        let mut answer = Message::builder_success(&request, MessageWriteVec::new());
+        match request.method() {
+            ALLOCATE => {
+                self.allocated = true;
+                for relayed in &self.relayed {
+                    answer.add_attribute(&XorRelayedAddress::new(*relayed, id)).ok()?;
+                }
+                answer.add_attribute(&Lifetime::new(1800)).ok()?;
+            }
+            REFRESH => {
+                let lifetime = request.attribute::<Lifetime>().expect("a lifetime").seconds();
+                self.allocated = lifetime > 0;
+                answer.add_attribute(&Lifetime::new(lifetime)).ok()?;
+            }
+            CHANNEL_BIND => {
+                let channel = request.attribute::<ChannelNumber>().expect("a channel").channel();
+                self.channels.insert(channel, peer.expect("a peer"));
+            }
+            CREATE_PERMISSION => {}
+            other => panic!("{other}"),
+        }
+        answer.add_message_integrity_with_key(&self.key, IntegrityAlgorithm::Sha1).ok()?;
+        Some(answer.finish())
+    }
+
+    fn count(&self, method: Method) -> usize {
+        self.asked.iter().filter(|asked| **asked == method).count()
+    }
+}
+
+/// A relay, its server, and their clock.
+struct Bench {
+    relay: Relay,
+    server: Server,
+    now: Instant,
+    start: Instant,
+    up: Vec<SocketAddr>,
+    lost: Option<Loss>,
+}
+
+impl Bench {
+    fn new(server: Server) -> Self {
+        Bench::with(server, SERVER, "secret", false)
+    }
+
+    fn with(server: Server, address: &str, credential: &str, over_stream: bool) -> Self {
+        let start = Instant::now();
+        let setup = Setup {
+            local: at(LOCAL),
+            server: at(address),
+            over_stream,
+            username: "user",
+            credential,
+        };
+        Bench {
+            relay: Relay::new(&setup, start),
+            server,
+            now: start,
+            start,
+            up: Vec::new(),
+            lost: None,
+        }
+    }
+
+    /// Runs for so long, or until the allocation is lost.
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        let mut turns = 0;
+        loop {
+            turns += 1;
+            assert!(turns < 10_000, "a busy loop");
+            match self.relay.poll_output() {
+                Output::Transmit(message) => {
+                    if let Some(answer) = self.server.handle(&message) {
+                        self.relay.handle_message(&answer, self.now, |_, _| panic!("data"));
+                    }
+                }
+                Output::Up(addresses) => self.up = addresses,
+                Output::Lost(loss) => {
+                    self.lost = Some(loss);
+                    return;
+                }
+                Output::Timeout(due) if due >= end => {
+                    self.now = end;
+                    return;
+                }
+                Output::Timeout(due) => {
+                    self.now = due.max(self.now);
+                    self.relay.handle_timeout(self.now);
+                }
+            }
+        }
+    }
+
+    fn seconds(&mut self, seconds: u64) {
+        self.run(Duration::from_secs(seconds));
+    }
+
+    /// Sends as a session would; what comes of it at once goes to the server.
+    fn send(&mut self, peer: &str, contents: &[u8]) {
+        if let Some(message) = self.relay.send(at(peer), contents, self.now) {
+            let message = message.to_vec();
+            self.server.handle(&message);
+        }
+    }
+
+    fn received(&mut self, message: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut received = Vec::new();
+        self.relay
+            .handle_message(message, self.now, |peer, data| received.push((peer, data.to_vec())));
+        received
+    }
+}
+
+const CHECK: &[u8] = &[0, 1, 0, 0];
+const MEDIA: &[u8] = &[0x80, 111, 0, 1, 5];
+
+fn up() -> Bench {
+    let mut bench = Bench::new(Server::new());
+    bench.seconds(1);
+    assert_eq!(bench.up, [at(RELAYED)]);
+    bench
+}
+
+/// The challenge is answered, and the relayed address is there at once.
+#[test]
+fn an_allocation_is_made() {
+    let bench = up();
+    assert_eq!(bench.server.asked, [ALLOCATE]);
+    assert_eq!(bench.lost, None);
+}
+
+/// Over IPv6 both families are asked for; a server that has only one is asked again for that.
+#[test]
+fn address_families_are_those_that_the_server_has() {
+    let mut server = Server::new();
+    server.relayed.push(at("[2001:db8::5]:49201"));
+    let mut bench = Bench::with(server, "[2001:db8::1]:3478", "secret", false);
+    bench.seconds(1);
+    assert_eq!(bench.up, [at(RELAYED), at("[2001:db8::5]:49201")]);
+    let mut server = Server::new();
+    server.refuse.insert(ALLOCATE.value(), 440);
+    let mut bench = Bench::with(server, "[2001:db8::1]:3478", "secret", false);
+    while bench.server.count(ALLOCATE) == 0 {
+        bench.run(Duration::from_millis(1));
+    }
+    bench.server.refuse.clear();
+    bench.seconds(1);
+    assert_eq!(bench.up, [at(RELAYED)]);
+}
+
+/// What the server refuses an allocation for is told at once, and not when its time is over.
+#[test]
+fn refusals_are_told_at_once() {
+    let mut bench = Bench::with(Server::new(), SERVER, "wrong", false);
+    bench.seconds(60);
+    assert_eq!(bench.lost.as_ref().map(ToString::to_string), Some("401: wrong username or credential".into()));
+    assert!(bench.now - bench.start < Duration::from_millis(200));
+    for code in [300, 400, 403, 437, 442, 486, 500, 508] {
+        let mut server = Server::new();
+        server.refuse.insert(ALLOCATE.value(), code);
+        let mut bench = Bench::new(server);
+        bench.seconds(60);
+        assert!(matches!(&bench.lost, Some(Loss::Refused { code: told, .. }) if *told == code), "{code}");
+        assert!(bench.now - bench.start < Duration::from_millis(200), "{code}");
+    }
+    let mut server = Server::new();
+    server.relayed = vec![at("0.0.0.0:49200")];
+    let mut bench = Bench::new(server);
+    bench.seconds(1);
+    assert_eq!(bench.lost, Some(Loss::NoAddress));
+}
+
+/// A server that does not answer is given up after 5 s, over UDP and over a stream.
+#[test]
+fn silence_is_given_up() {
+    for over_stream in [false, true] {
+        let mut server = Server::new();
+        server.silent = true;
+        let mut bench = Bench::with(server, SERVER, "secret", over_stream);
+        bench.seconds(60);
+        assert_eq!(bench.lost, Some(Loss::NoAnswer));
+        let took = bench.now - bench.start;
+        assert!((4..=6).contains(&took.as_secs()), "{took:?}");
+    }
+}
+
+/// An allocation lives for as long as the server answers, whose nonces go stale meanwhile; one sign of life in 25 s.
+#[test]
+fn an_allocation_is_kept() {
+    let mut bench = up();
+    for hour in 0..3 {
+        bench.server.nonce = format!("nonce {hour}");
+        bench.seconds(3600);
+        assert_eq!(bench.lost, None);
+    }
+    let refreshes = bench.server.count(REFRESH) as u64;
+    let signs = 3 * 3600 / STUN_KEEP_ALIVE.as_secs();
+    assert!((signs..signs + 20).contains(&refreshes), "{refreshes}");
+}
+
+/// A server that was started again knows nothing of the allocation: that is noticed with the next sign of life.
+#[test]
+fn a_server_that_forgot_is_noticed() {
+    let mut bench = up();
+    bench.seconds(100);
+    bench.server.allocated = false;
+    bench.server.nonce = "of another life".into();
+    let before = bench.now;
+    bench.seconds(3600);
+    assert_eq!(bench.lost, Some(Loss::Forgotten));
+    assert!(bench.now - before <= STUN_KEEP_ALIVE + Duration::from_secs(1));
+}
+
+/// A session's first datagram finds it out even sooner.
+#[test]
+fn a_permission_that_is_refused_for_want_of_an_allocation_ends_it() {
+    let mut bench = up();
+    bench.server.allocated = false;
+    bench.server.nonce = "of another life".into();
+    bench.send(PEER, CHECK);
+    bench.seconds(1);
+    assert_eq!(bench.lost, Some(Loss::Forgotten));
+}
+
+/// A server that falls silent is given up after two signs of life without an answer, and one lost sign changes nothing.
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let mut bench = up();
+    bench.server.silent = true;
+    bench.seconds(STUN_KEEP_ALIVE.as_secs() + 2);
+    bench.server.silent = false;
+    bench.seconds(600);
+    assert_eq!(bench.lost, None);
+    bench.server.silent = true;
+    let before = bench.now;
+    bench.seconds(600);
+    assert_eq!(bench.lost, Some(Loss::NoAnswer));
+    assert!(bench.now - before < STUN_KEEP_ALIVE + Duration::from_secs(12));
+}
+
+/// The first datagrams wait for the permission, and none is lost; checks make no channel, media does, and costs 4 bytes then.
+#[test]
+fn peers_get_a_permission_and_then_a_channel() {
+    let mut bench = up();
+    bench.send(PEER, CHECK);
+    bench.send("203.0.113.7:40001", CHECK);
+    assert!(bench.server.passed.is_empty());
+    bench.seconds(1);
+    assert_eq!(bench.server.passed, [(at(PEER), CHECK.to_vec()), (at("203.0.113.7:40001"), CHECK.to_vec())]);
+    assert_eq!((bench.server.count(CREATE_PERMISSION), bench.server.count(CHANNEL_BIND)), (1, 0));
+    bench.send(PEER, MEDIA);
+    bench.seconds(1);
+    assert_eq!((bench.server.passed.len(), bench.server.count(CHANNEL_BIND)), (3, 1));
+    let message = bench.relay.send(at(PEER), MEDIA, bench.now).expect("a message");
+    assert_eq!(message, [&[0x40, 0, 0, 5], MEDIA].concat());
+}
+
+/// What a peer sends is handed on with its address, by channel and by indication; nothing comes of peers that nobody
+/// asked for, nor of rubbish.
+#[test]
+fn data_of_peers_is_handed_on() {
+    let mut bench = up();
+    assert!(bench.received(&[0x40, 0, 0, 1, 9]).is_empty(), "no such channel");
+    bench.send(PEER, MEDIA);
+    bench.seconds(1);
+    bench.send(PEER, MEDIA);
+    bench.seconds(1);
+    assert_eq!(bench.received(&[0x40, 0, 0, 1, 9]), [(at(PEER), vec![9])]);
+    let mut indication = Message::builder_indication(turn_client_proto::types::message::DATA, MessageWriteVec::new());
+    let id = indication.transaction_id();
+    indication.add_attribute(&XorPeerAddress::new(at(PEER), id)).expect("room");
+    indication.add_attribute(&turn_client_proto::types::attribute::Data::new(&[8])).expect("room");
+    let indication = indication.finish();
+    assert_eq!(bench.received(&indication), [(at(PEER), vec![8])]);
+    for end in 0..indication.len() {
+        assert!(bench.received(&indication[..end]).is_empty());
+    }
+    for index in 0..indication.len() {
+        let mut changed = indication.clone();
+        changed[index] ^= 0xff;
+        let _ = bench.received(&changed);
+    }
+    let mut strange = Message::builder_request(BINDING, MessageWriteVec::new());
+    let _ = strange.add_attribute(&Lifetime::new(0));
+    assert!(bench.received(&strange.finish()).is_empty());
+    bench.seconds(60);
+    assert_eq!(bench.lost, None);
+}
+
+/// Over a stream a channel's messages are filled up to four bytes, as the server wants them.
+#[test]
+fn a_stream_has_padding() {
+    let mut bench = Bench::with(Server::new(), SERVER, "secret", true);
+    bench.seconds(1);
+    bench.send(PEER, MEDIA);
+    bench.seconds(1);
+    bench.send(PEER, MEDIA);
+    bench.seconds(1);
+    let message = bench.relay.send(at(PEER), MEDIA, bench.now).expect("a message");
+    assert_eq!(message, [&[0x40, 0, 0, 5], MEDIA, &[0, 0, 0]].concat());
+}
+
+/// A peer in use keeps its permission and its channel for hours; one that nobody sends to lets them lapse, and gets them
+/// again when it comes back.
+#[test]
+fn what_nobody_uses_lapses() {
+    let mut bench = up();
+    bench.send(PEER, MEDIA);
+    bench.seconds(1);
+    for _ in 0..360 {
+        bench.send(PEER, MEDIA);
+        bench.seconds(10);
+    }
+    let channels = bench.server.count(CHANNEL_BIND);
+    assert!(bench.server.count(CREATE_PERMISSION) >= 13 && channels >= 6, "{:?}", bench.server.asked.len());
+    let (before, passed) = (bench.server.asked.len(), bench.server.passed.len());
+    assert_eq!(passed, 361);
+    bench.run(2 * RELAY_PEER_FORGOTTEN);
+    let asked = &bench.server.asked[before..];
+    assert!(asked.iter().all(|method| *method == REFRESH), "{asked:?}");
+    assert_eq!(bench.lost, None);
+    bench.send(PEER, CHECK);
+    bench.seconds(1);
+    assert_eq!(bench.server.passed.len(), passed + 1);
+}
+
+/// A relay that forbids a peer is not asked for it with every check, and serves the others.
+#[test]
+fn a_forbidden_peer_is_let_be() {
+    let mut bench = up();
+    bench.server.refuse.insert(CREATE_PERMISSION.value(), 403);
+    for _ in 0..10 {
+        bench.send(PEER, CHECK);
+        bench.seconds(1);
+    }
+    assert_eq!((bench.server.count(CREATE_PERMISSION), bench.lost.clone()), (1, None));
+    bench.server.refuse.clear();
+    bench.send("203.0.113.8:1", CHECK);
+    bench.seconds(1);
+    assert_eq!(bench.server.passed, [(at("203.0.113.8:1"), CHECK.to_vec())]);
+}
+
+/// A relay sends nothing to a family that it has no address of.
+#[test]
+fn the_other_family_is_out_of_reach() {
+    let mut bench = up();
+    bench.send("[2001:db8::9]:1", CHECK);
+    bench.seconds(1);
+    assert_eq!(bench.server.asked, [ALLOCATE]);
+}
+
+/// The allocation is given back, also when the nonce has gone stale; without one there is nothing to give back.
+#[test]
+fn an_allocation_is_given_back() {
+    let mut bench = up();
+    bench.server.nonce = "another".into();
+    bench.relay.close(bench.now);
+    bench.seconds(1);
+    assert_eq!((bench.lost.clone(), bench.server.allocated), (Some(Loss::Ended), false));
+    let mut server = Server::new();
+    server.silent = true;
+    let mut bench = Bench::new(server);
+    bench.relay.close(bench.now);
+    bench.seconds(1);
+    assert_eq!(bench.lost, Some(Loss::Ended));
+}
