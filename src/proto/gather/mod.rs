@@ -45,6 +45,13 @@ pub struct Gathered {
     pub relayed: Vec<(SocketAddr, SocketAddr)>,
 }
 
+/// Gathered from nobody.
+#[cfg(test)]
+pub static NOTHING: Gathered = Gathered {
+    reflexive: Vec::new(),
+    relayed: Vec::new(),
+};
+
 /// Pauses between tries of a server that fails: they double, up to a cap.
 #[derive(Debug)]
 pub struct Pauses {
@@ -59,7 +66,7 @@ impl Pauses {
     }
 
     /// Returns the pause after one more failure.
-    pub fn next(&mut self) -> Duration {
+    pub fn lengthen(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(GATHER_PAUSE_MAX);
         pause
@@ -105,10 +112,10 @@ mod tests {
     #[test]
     fn pauses_double_up_to_their_cap() {
         let mut pauses = Pauses::new();
-        let first: Vec<u64> = (0..8).map(|_| pauses.next().as_secs()).collect();
+        let first: Vec<u64> = (0..8).map(|_| pauses.lengthen().as_secs()).collect();
         assert_eq!(first, [5, 10, 20, 40, 80, 160, 300, 300]);
         pauses.reset();
-        assert_eq!(pauses.next(), GATHER_PAUSE_FIRST);
+        assert_eq!(pauses.lengthen(), GATHER_PAUSE_FIRST);
     }
 
     /// A code that somebody can do something about is told in words of ours; any other in a few of the server's.

@@ -130,9 +130,10 @@ impl Reflexive {
         };
         let id = message.transaction_id();
         for (server, asked) in self.servers.iter_mut().enumerate() {
-            let line = asked.lines.iter_mut().find(|line| {
-                line.server == source && line.round.as_ref().is_some_and(|round| round.id() == id)
-            });
+            let line = asked
+                .lines
+                .iter_mut()
+                .find(|line| line.server == source && line.round.as_ref().is_some_and(|round| round.id() == id));
             let Some(line) = line else { continue };
             let answer = read(&message);
             let Some(answer) = answer else { return };
@@ -213,7 +214,11 @@ impl Reflexive {
         if asked.lines.iter().any(|line| line.failed.is_none()) {
             return;
         }
-        let why = asked.lines.first().and_then(|line| line.failed.clone()).unwrap_or_default();
+        let why = asked
+            .lines
+            .first()
+            .and_then(|line| line.failed.clone())
+            .unwrap_or_default();
         self.fail(server, why, now);
     }
 
@@ -222,7 +227,7 @@ impl Reflexive {
         for line in asked.lines.drain(..) {
             self.outputs.push(Output::Forget(line.server));
         }
-        asked.resolve_at = Some(now + asked.pauses.next());
+        asked.resolve_at = Some(now + asked.pauses.lengthen());
         asked.standing = Standing::Failed(why);
         self.outputs.push(Output::Changed(server));
     }
@@ -243,7 +248,7 @@ impl Line {
     fn fail(&mut self, why: String, now: Instant) {
         self.mapped = None;
         self.failed = Some(why);
-        self.next = now + self.pauses.next();
+        self.next = now + self.pauses.lengthen();
     }
 }
 

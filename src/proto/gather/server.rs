@@ -69,7 +69,9 @@ impl Server {
 /// Reads the whole list, URL by URL. Those past the caps are of no use, and say so.
 pub fn servers(list: &[IceServer]) -> Vec<Server> {
     let (mut stun, mut turn) = (0, 0);
-    let urls = list.iter().flat_map(|entry| entry.urls.iter().map(move |url| (entry, url)));
+    let urls = list
+        .iter()
+        .flat_map(|entry| entry.urls.iter().map(move |url| (entry, url)));
     urls.map(|(entry, url)| {
         let mut server = read(entry, url);
         let (count, max, why) = match server.service {
@@ -204,13 +206,20 @@ mod tests {
     #[test]
     fn servers_of_no_use_say_why() {
         assert!(matches!(of("stuns:s.example")[0].service, Service::None(_)));
-        assert!(matches!(turn("turns:t.example?transport=udp").service, Service::None(_)));
+        assert!(matches!(
+            turn("turns:t.example?transport=udp").service,
+            Service::None(_)
+        ));
         let odd = IceServer {
             urls: vec!["http://x".into(), "turn:x".into()],
             username: None,
             credential: None,
         };
-        assert!(servers(&[odd]).iter().all(|server| matches!(server.service, Service::None(_))));
+        assert!(
+            servers(&[odd])
+                .iter()
+                .all(|server| matches!(server.service, Service::None(_)))
+        );
         assert!(!format!("{:?}", turn("turn:t.example")).contains("canary"));
     }
 
@@ -228,14 +237,19 @@ mod tests {
     fn servers_are_capped() {
         let used = |list: &[IceServer]| {
             let servers = servers(list);
-            servers.iter().filter(|server| !matches!(server.service, Service::None(_))).count()
+            servers
+                .iter()
+                .filter(|server| !matches!(server.service, Service::None(_)))
+                .count()
         };
         let list = |n: usize| -> Vec<IceServer> {
-            (0..n).map(|n| IceServer {
-                urls: vec![format!("stun:s{n}.example"), format!("turn:t{n}.example")],
-                username: Some("u".into()),
-                credential: Some("c".into()),
-            }).collect()
+            (0..n)
+                .map(|n| IceServer {
+                    urls: vec![format!("stun:s{n}.example"), format!("turn:t{n}.example")],
+                    username: Some("u".into()),
+                    credential: Some("c".into()),
+                })
+                .collect()
         };
         assert_eq!(used(&list(RELAYS_MAX)), 2 * RELAYS_MAX);
         assert_eq!(used(&list(RELAYS_MAX + 1)), 2 * RELAYS_MAX + 1);

@@ -58,7 +58,10 @@ impl KeepAlive {
     pub fn handle_response(&mut self, message: &Message<'_>, now: Instant) -> bool {
         // Every challenge counts, also those that the client library asked for.
         let validated = self.auth.validate_incoming_message(message);
-        let ours = self.round.as_ref().is_some_and(|round| round.id() == message.transaction_id());
+        let ours = self
+            .round
+            .as_ref()
+            .is_some_and(|round| round.id() == message.transaction_id());
         if !ours {
             return false;
         }
@@ -111,7 +114,8 @@ impl KeepAlive {
 
     /// Returns when [`KeepAlive::poll`] is due.
     pub fn next(&self) -> Instant {
-        self.next.expect("the allocation is there, so a sign of life is planned")
+        self.next
+            .expect("the allocation is there, so a sign of life is planned")
     }
 
     fn refresh(&mut self, now: Instant) -> Option<Round> {

@@ -55,7 +55,10 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The server answered with this code, and its words.
-    Refused { code: u16, words: String },
+    Refused {
+        code: u16,
+        words: String,
+    },
     NoAnswer,
     /// The server has forgotten the allocation: it was started again, or has run out of patience.
     Forgotten,
@@ -118,7 +121,13 @@ impl Relay {
         let credentials = TurnCredentials::new(setup.username, setup.credential);
         let both_families = setup.server.is_ipv6();
         let mut relay = Relay {
-            client: client(setup.local, setup.server, setup.over_stream, &credentials, both_families),
+            client: client(
+                setup.local,
+                setup.server,
+                setup.over_stream,
+                &credentials,
+                both_families,
+            ),
             keep_alive: KeepAlive::new(&credentials, setup.over_stream),
             credentials,
             over_stream: setup.over_stream,

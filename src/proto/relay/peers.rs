@@ -12,9 +12,7 @@ use turn_client_proto::types::attribute::XorPeerAddress;
 use turn_client_proto::types::message::{CHANNEL_BIND, CREATE_PERMISSION};
 use turn_client_proto::types::stun::message::Message;
 
-use crate::limits::{
-    RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEERS_MAX, RELAY_REFUSED, RELAY_WAITING_MAX,
-};
+use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEERS_MAX, RELAY_REFUSED, RELAY_WAITING_MAX};
 
 /// The peers of one relay.
 #[derive(Debug, Default)]
@@ -135,7 +133,8 @@ impl Peers {
         }
         self.next_look = Some(now + RELAY_PEER_IDLE);
         self.by_ip.retain(|_, peer| now < peer.used + RELAY_PEER_FORGOTTEN);
-        self.channels.retain(|_, channel| now < channel.used + RELAY_PEER_FORGOTTEN);
+        self.channels
+            .retain(|_, channel| now < channel.used + RELAY_PEER_FORGOTTEN);
     }
 }
 
@@ -187,6 +186,9 @@ mod tests {
         assert!(!peers.touch(peer(1), now + RELAY_REFUSED / 2));
         assert!(peers.touch(peer(1), now + RELAY_REFUSED));
         peers.refuse(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE);
-        assert!(peers.touch(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE), "it lapsed by itself");
+        assert!(
+            peers.touch(peer(1), now + RELAY_REFUSED + RELAY_PEER_IDLE),
+            "it lapsed by itself"
+        );
     }
 }

@@ -29,7 +29,7 @@ impl Messages {
     ///
     /// # Errors
     /// [`NotTurn`]; every later call says so again.
-    pub fn next(&mut self) -> Result<Option<Bytes>, NotTurn> {
+    pub fn take(&mut self) -> Result<Option<Bytes>, NotTurn> {
         let [first, _, high, low, ..] = self.buffer[..] else {
             return Ok(None);
         };
@@ -90,7 +90,7 @@ mod tests {
             let mut read = Vec::new();
             for bytes in stream.chunks(piece) {
                 messages.push(bytes);
-                while let Some(message) = messages.next().expect("a good stream") {
+                while let Some(message) = messages.take().expect("a good stream") {
                     read.push(message.to_vec());
                 }
             }
@@ -103,12 +103,16 @@ mod tests {
     fn another_protocol_is_refused() {
         let mut messages = Messages::default();
         messages.push(b"SSH-2.0-x");
-        assert_eq!(messages.next(), Err(NotTurn));
-        assert_eq!(messages.next(), Err(NotTurn));
+        assert_eq!(messages.take(), Err(NotTurn));
+        assert_eq!(messages.take(), Err(NotTurn));
         for first in 0..=255u8 {
             let mut messages = Messages::default();
             messages.push(&[first, 0, 0, 0]);
-            assert_eq!(messages.next().is_err(), !matches!(first, 0..=3 | 0x40..=0x4f), "{first}");
+            assert_eq!(
+                messages.take().is_err(),
+                !matches!(first, 0..=3 | 0x40..=0x4f),
+                "{first}"
+            );
         }
     }
 }

@@ -62,7 +62,9 @@ impl Server {
             answer.add_attribute(&Nonce::new(&self.nonce).ok()?).ok()?;
             answer.add_attribute(&Realm::new(REALM).ok()?).ok()?;
         } else if signed {
-            answer.add_message_integrity_with_key(&self.key, IntegrityAlgorithm::Sha1).ok()?;
+            answer
+                .add_message_integrity_with_key(&self.key, IntegrityAlgorithm::Sha1)
+                .ok()?;
         }
         Some(answer.finish())
     }
@@ -80,7 +82,9 @@ impl Server {
         let id = request.transaction_id();
         let peer = request.attribute::<XorPeerAddress>().map(|peer| peer.addr(id));
         if request.has_class(MessageClass::Indication) {
-            let data = request.attribute::<turn_client_proto::types::attribute::Data>().expect("data");
+            let data = request
+                .attribute::<turn_client_proto::types::attribute::Data>()
+                .expect("data");
             self.passed.push((peer.expect("a peer"), data.data().to_vec()));
             return None;
         }
@@ -121,7 +125,9 @@ impl Server {
             CREATE_PERMISSION => {}
             other => panic!("{other}"),
         }
-        answer.add_message_integrity_with_key(&self.key, IntegrityAlgorithm::Sha1).ok()?;
+        answer
+            .add_message_integrity_with_key(&self.key, IntegrityAlgorithm::Sha1)
+            .ok()?;
         Some(answer.finish())
     }
 
@@ -256,14 +262,20 @@ fn address_families_are_those_that_the_server_has() {
 fn refusals_are_told_at_once() {
     let mut bench = Bench::with(Server::new(), SERVER, "wrong", false);
     bench.seconds(60);
-    assert_eq!(bench.lost.as_ref().map(ToString::to_string), Some("401: wrong username or credential".into()));
+    assert_eq!(
+        bench.lost.as_ref().map(ToString::to_string),
+        Some("401: wrong username or credential".into())
+    );
     assert!(bench.now - bench.start < Duration::from_millis(200));
     for code in [300, 400, 403, 437, 442, 486, 500, 508] {
         let mut server = Server::new();
         server.refuse.insert(ALLOCATE.value(), code);
         let mut bench = Bench::new(server);
         bench.seconds(60);
-        assert!(matches!(&bench.lost, Some(Loss::Refused { code: told, .. }) if *told == code), "{code}");
+        assert!(
+            matches!(&bench.lost, Some(Loss::Refused { code: told, .. }) if *told == code),
+            "{code}"
+        );
         assert!(bench.now - bench.start < Duration::from_millis(200), "{code}");
     }
     let mut server = Server::new();
@@ -349,8 +361,14 @@ fn peers_get_a_permission_and_then_a_channel() {
     bench.send("203.0.113.7:40001", CHECK);
     assert!(bench.server.passed.is_empty());
     bench.seconds(1);
-    assert_eq!(bench.server.passed, [(at(PEER), CHECK.to_vec()), (at("203.0.113.7:40001"), CHECK.to_vec())]);
-    assert_eq!((bench.server.count(CREATE_PERMISSION), bench.server.count(CHANNEL_BIND)), (1, 0));
+    assert_eq!(
+        bench.server.passed,
+        [(at(PEER), CHECK.to_vec()), (at("203.0.113.7:40001"), CHECK.to_vec())]
+    );
+    assert_eq!(
+        (bench.server.count(CREATE_PERMISSION), bench.server.count(CHANNEL_BIND)),
+        (1, 0)
+    );
     bench.send(PEER, MEDIA);
     bench.seconds(1);
     assert_eq!((bench.server.passed.len(), bench.server.count(CHANNEL_BIND)), (3, 1));
@@ -371,8 +389,12 @@ fn data_of_peers_is_handed_on() {
     assert_eq!(bench.received(&[0x40, 0, 0, 1, 9]), [(at(PEER), vec![9])]);
     let mut indication = Message::builder_indication(turn_client_proto::types::message::DATA, MessageWriteVec::new());
     let id = indication.transaction_id();
-    indication.add_attribute(&XorPeerAddress::new(at(PEER), id)).expect("room");
-    indication.add_attribute(&turn_client_proto::types::attribute::Data::new(&[8])).expect("room");
+    indication
+        .add_attribute(&XorPeerAddress::new(at(PEER), id))
+        .expect("room");
+    indication
+        .add_attribute(&turn_client_proto::types::attribute::Data::new(&[8]))
+        .expect("room");
     let indication = indication.finish();
     assert_eq!(bench.received(&indication), [(at(PEER), vec![8])]);
     for end in 0..indication.len() {
@@ -415,7 +437,11 @@ fn what_nobody_uses_lapses() {
         bench.seconds(10);
     }
     let channels = bench.server.count(CHANNEL_BIND);
-    assert!(bench.server.count(CREATE_PERMISSION) >= 13 && channels >= 6, "{:?}", bench.server.asked.len());
+    assert!(
+        bench.server.count(CREATE_PERMISSION) >= 13 && channels >= 6,
+        "{:?}",
+        bench.server.asked.len()
+    );
     let (before, passed) = (bench.server.asked.len(), bench.server.passed.len());
     assert_eq!(passed, 361);
     bench.run(2 * RELAY_PEER_FORGOTTEN);

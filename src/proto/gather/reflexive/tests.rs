@@ -119,7 +119,9 @@ fn a_mapping_is_found_and_kept_alive() {
 fn a_changed_mapping_is_noticed() {
     let mut bench = Bench::new(&[SERVER]);
     bench.run(Duration::from_secs(10), &mut |_, request| Some(answer(request, PUBLIC)));
-    bench.run(Duration::from_secs(30), &mut |_, request| Some(answer(request, "203.0.113.9:40001")));
+    bench.run(Duration::from_secs(30), &mut |_, request| {
+        Some(answer(request, "203.0.113.9:40001"))
+    });
     assert_eq!(bench.mapped(), [(at("203.0.113.9:40001"), at(BASE))]);
     assert_eq!(bench.changes, 2);
 }
@@ -170,7 +172,10 @@ fn families_stand_alone() {
 fn failures_have_words() {
     let mut bench = Bench::new(&[SERVER]);
     bench.run(Duration::from_secs(1), &mut |_, request| Some(refuse(request, 403)));
-    assert_eq!(bench.failure(), "stun.example:3478 refuses: 403: the server forbids it to this user or address");
+    assert_eq!(
+        bench.failure(),
+        "stun.example:3478 refuses: 403: the server forbids it to this user or address"
+    );
     let mut bench = Bench::new(&[]);
     bench.run(Duration::from_secs(1), &mut |_, _| None);
     assert!(bench.failure().contains("no address"), "{}", bench.failure());
@@ -193,16 +198,22 @@ fn only_answers_to_requests_count() {
     let mut other = good.clone();
     other[10] ^= 1;
     let now = bench.now;
-    bench.reflexive.handle_datagram(at("198.51.100.2:3478"), at(BASE), &good, now);
+    bench
+        .reflexive
+        .handle_datagram(at("198.51.100.2:3478"), at(BASE), &good, now);
     bench.reflexive.handle_datagram(at(SERVER), at(BASE), &other, now);
     bench.reflexive.handle_datagram(at(SERVER), at(BASE), &asked, now);
-    bench.reflexive.handle_datagram(at(SERVER), at(BASE), &answer(&asked, "0.0.0.0:0"), now);
+    bench
+        .reflexive
+        .handle_datagram(at(SERVER), at(BASE), &answer(&asked, "0.0.0.0:0"), now);
     for end in 0..good.len() {
         bench.reflexive.handle_datagram(at(SERVER), at(BASE), &good[..end], now);
     }
     assert_eq!(bench.mapped(), []);
     bench.reflexive.handle_datagram(at(SERVER), at(BASE), &good, now);
     assert_eq!(bench.mapped().len(), 1);
-    bench.reflexive.handle_datagram(at(SERVER), at("192.168.1.6:7860"), &good, now);
+    bench
+        .reflexive
+        .handle_datagram(at(SERVER), at("192.168.1.6:7860"), &good, now);
     assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))], "the same answer twice");
 }
