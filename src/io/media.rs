@@ -192,11 +192,12 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
                 let (source, destination) = (transmit.source, transmit.destination);
                 if transmit.proves_destination() {
                     tally.peer = Some(destination.ip());
-                    if let Some(old) = life.inbox.claim(destination) {
+                    let path = life.inbox.port().path(source, destination);
+                    if let Some(old) = life.inbox.claim(path) {
                         life.engine.replace(old);
                     }
                 } else if transmit.is_check() {
-                    life.inbox.expect(destination);
+                    life.inbox.expect(life.inbox.port().path(source, destination));
                 }
                 let contents = transmit.contents();
                 tally.counts.add(Count::BytesOut, contents.len() as u64);

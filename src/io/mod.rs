@@ -9,6 +9,7 @@
 pub mod doctor;
 pub mod doors;
 pub mod drain;
+pub mod gather;
 pub mod http;
 pub mod media;
 pub mod metrics;
@@ -32,6 +33,7 @@ use std::time::Instant;
 
 use crate::bot::{Bot, Shutdown};
 use crate::config::{Config, Listening};
+use crate::io::gather::Gatherer;
 use crate::io::http::App;
 use crate::io::server::BindError;
 use crate::io::sessions::Sessions;
@@ -110,7 +112,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     };
     let common = Arc::new(Common::new());
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
-    let engine = WebRtc::new(sessions.clone(), common.clone(), port);
+    let gatherer = Gatherer::start(&config, &port);
+    let engine = WebRtc::new(sessions.clone(), common.clone(), port, gatherer.clone());
     sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
     let drain = config.drain;
     let app = Arc::new(App::new(config, engine));
@@ -143,6 +146,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
         }
         _ = signals.next() => Err(RunError::Forced),
     };
+    // The last words of the sessions have left by the relays.
+    gatherer.end().await;
     reader.abort();
     outcome
 }

@@ -294,7 +294,7 @@ async fn connect_to_one(addresses: impl Iterator<Item = SocketAddr>) -> io::Resu
     Err(failure)
 }
 
-async fn secure(
+pub(super) async fn secure(
     connector: &TlsConnector,
     stream: TcpStream,
     host: &str,
@@ -348,7 +348,7 @@ where
 }
 
 /// Returns what checks a server's certificate against those that the system trusts.
-async fn system_trust() -> Result<TlsConnector, RestError> {
+pub(super) async fn system_trust() -> Result<TlsConnector, RestError> {
     static TRUST: OnceLock<TlsConnector> = OnceLock::new();
     if let Some(connector) = TRUST.get() {
         return Ok(connector.clone());

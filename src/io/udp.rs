@@ -4,6 +4,9 @@
 //! datagram's source address. Anything else is dropped without an answer. The kernel says which local address a datagram
 //! came to, so one socket per address family serves every interface, also one that comes up later. Session inboxes are
 //! bounded; a datagram for a full one is dropped, as the network would do.
+//!
+//! A local address with another port than this one is at a TURN server: what is sent from it goes to that relay's queue, and
+//! what comes to it is routed like the rest. The same peer's address is another one when it comes through a relay.
 
 #![allow(clippy::disallowed_types)] // Sockets live on this floor.
 
@@ -25,6 +28,11 @@ use crate::config::Host;
 use crate::io::tasks;
 use crate::limits::{DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, SESSION_INBOX_DATAGRAMS};
 use crate::proto::stun;
+use relays::Relays;
+
+pub use relays::{Attached, Outgoing};
+
+mod relays;
 
 /// One datagram on its way to a session.
 pub struct Datagram {
@@ -39,15 +47,39 @@ pub struct Datagram {
 struct Route {
     session: u64,
     inbox: mpsc::Sender<Datagram>,
-    /// Whether the peer at this address has proven to be the session's; else it is only where a check was sent to.
-    proven: bool,
+    claim: Claim,
+}
+
+/// What gives a session an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// A check was sent there.
+    Expected,
+    /// The peer there has proven to be the session's.
+    Proven,
+    /// The configuration names it: no peer can take it.
+    Reserved,
+}
+
+/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the same address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    peer: SocketAddr,
+    relay: Option<SocketAddr>,
+}
+
+impl From<SocketAddr> for Path {
+    /// A peer without a relay.
+    fn from(peer: SocketAddr) -> Self {
+        Path { peer, relay: None }
+    }
 }
 
 /// Who gets which datagram.
 #[derive(Default)]
 struct Routes {
     by_ufrag: HashMap<String, Route>,
-    by_address: HashMap<SocketAddr, Route>,
+    by_address: HashMap<Path, Route>,
     last_session: u64,
 }
 
@@ -62,6 +94,7 @@ pub struct Port {
     v4: Option<Socket>,
     v6: Option<Socket>,
     routes: Mutex<Routes>,
+    relays: Relays,
     dropped: Dropped,
 }
 
@@ -110,6 +143,7 @@ impl Port {
             v4,
             v6,
             routes: Mutex::default(),
+            relays: Relays::default(),
             dropped: Dropped::default(),
         }))
     }
@@ -176,14 +210,19 @@ impl Port {
                 let destination = SocketAddr::new(ip.to_canonical(), socket.port);
                 for contents in part[..meta.len].chunks(meta.stride.max(1)) {
                     let dropped = &self.dropped;
-                    routes.deliver(meta.addr, destination, contents, &mut arena, arrived, dropped);
+                    let path = Path::from(meta.addr);
+                    routes.deliver(path, destination, contents, &mut arena, arrived, dropped);
                 }
             }
         }
     }
 
-    /// Sends a datagram; one that the kernel has no room for is lost, as on any network.
+    /// Sends a datagram; one that the kernel or a relay has no room for is lost, as on any network. An unspecified source
+    /// leaves the choice to the kernel.
     pub fn send(&self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
+        if source.port() != self.number() {
+            return self.relays.send(source, destination, contents);
+        }
         let socket = match destination {
             SocketAddr::V4(_) => &self.v4,
             SocketAddr::V6(_) => &self.v6,
@@ -194,11 +233,30 @@ impl Port {
             ecn: None,
             contents,
             segment_size: None,
-            src_ip: Some(source.ip()),
+            src_ip: (!source.ip().is_unspecified()).then_some(source.ip()),
         };
         if let Err(error) = socket.state.try_send(UdpSockRef::from(&socket.socket), &transmit) {
             log::debug!("sending to {destination}: {error}");
         }
+    }
+
+    /// Returns the path to a peer from a local address of this machine, or of a relay.
+    pub fn path(&self, local: SocketAddr, peer: SocketAddr) -> Path {
+        let relay = (local.port() != self.number()).then_some(local);
+        Path { peer, relay }
+    }
+
+    /// Takes a relay's address for one of this machine, until what is returned is dropped. `None` for one with this port's
+    /// own number, which could not be told apart.
+    pub fn attach(self: &Arc<Self>, relayed: SocketAddr) -> Option<Attached> {
+        (relayed.port() != self.number()).then(|| Attached::new(self.clone(), relayed))
+    }
+
+    /// Hands on what a peer sent to an address at a relay.
+    pub fn deliver_relayed(&self, peer: SocketAddr, relayed: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
+        let path = self.path(relayed, peer);
+        let (now, dropped) = (tasks::now(), &self.dropped);
+        self.routes().deliver(path, relayed, contents, arena, now, dropped);
     }
 
     /// Opens an inbox for a new session.
@@ -211,7 +269,7 @@ impl Port {
             route: Route {
                 session: routes.last_session,
                 inbox: sender,
-                proven: true,
+                claim: Claim::Proven,
             },
             receiver,
             ufrag: None,
@@ -223,7 +281,7 @@ impl Port {
     pub fn inject(&self, source: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
         let destination = SocketAddr::from(([127, 0, 0, 1], self.number()));
         self.routes()
-            .deliver(source, destination, contents, arena, tasks::now(), &self.dropped);
+            .deliver(source.into(), destination, contents, arena, tasks::now(), &self.dropped);
     }
 
     /// Returns how many names and addresses are routed.
@@ -242,7 +300,7 @@ impl Port {
 impl Routes {
     fn deliver(
         &self,
-        source: SocketAddr,
+        path: Path,
         destination: SocketAddr,
         contents: &[u8],
         arena: &mut BytesMut,
@@ -251,7 +309,7 @@ impl Routes {
     ) {
         let route = match stun::server_ufrag(contents) {
             Some(ufrag) => self.by_ufrag.get(ufrag),
-            None => self.by_address.get(&source),
+            None => self.by_address.get(&path),
         };
         let Some(route) = route else {
             dropped.strangers.fetch_add(1, Relaxed);
@@ -267,7 +325,7 @@ impl Routes {
         }
         arena.extend_from_slice(contents);
         place.send(Datagram {
-            source,
+            source: path.peer,
             destination,
             contents: arena.split().freeze(),
             arrived,
@@ -337,28 +395,51 @@ impl Inbox {
     }
 
     /// Makes the session known under an address that its peer has proven. Returns the session that had it before.
-    pub fn claim(&self, address: SocketAddr) -> Option<u64> {
+    pub fn claim(&self, path: impl Into<Path>) -> Option<u64> {
+        let path = path.into();
         let mut routes = self.port.routes();
-        if let Some(route) = routes.by_address.get(&address)
-            && route.session == self.route.session
-            && route.proven
+        if let Some(route) = routes.by_address.get(&path)
+            && (route.claim == Claim::Reserved || (route.claim == Claim::Proven && route.session == self.route.session))
         {
             return None;
         }
         routes
             .by_address
-            .insert(address, self.route.clone())
-            .filter(|route| route.proven && route.session != self.route.session)
+            .insert(path, self.route.clone())
+            .filter(|route| route.claim == Claim::Proven && route.session != self.route.session)
             .map(|route| route.session)
     }
 
     /// Lets answers from an address in that a check was sent to. An address that is another session's stays so.
-    pub fn expect(&self, address: SocketAddr) {
+    pub fn expect(&self, path: impl Into<Path>) {
         let mut routes = self.port.routes();
-        routes.by_address.entry(address).or_insert_with(|| Route {
-            proven: false,
+        routes.by_address.entry(path.into()).or_insert_with(|| Route {
+            claim: Claim::Expected,
             ..self.route.clone()
         });
+    }
+
+    /// Lets everything from an address in that the configuration names, for as long as the inbox is open or until
+    /// [`Inbox::release`]: no peer of a session can take it.
+    pub fn reserve(&self, address: SocketAddr) {
+        let route = Route {
+            claim: Claim::Reserved,
+            ..self.route.clone()
+        };
+        self.port.routes().by_address.insert(address.into(), route);
+    }
+
+    /// Gives a reserved address back.
+    pub fn release(&self, address: SocketAddr) {
+        let mut routes = self.port.routes();
+        let path = Path::from(address);
+        if routes
+            .by_address
+            .get(&path)
+            .is_some_and(|route| route.session == self.route.session)
+        {
+            routes.by_address.remove(&path);
+        }
     }
 
     /// Returns the session's number at this port.

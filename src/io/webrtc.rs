@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::bot::{self, Kind, WebRtcArguments, WebRtcConnection};
 use crate::config::Config;
+use crate::io::gather::Gatherer;
 use crate::io::media::{self, Life};
 use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks;
@@ -58,6 +59,7 @@ struct Inner {
     sessions: Sessions,
     common: Arc<Common>,
     port: Arc<Port>,
+    gatherer: Gatherer,
     connections: Mutex<Connections>,
 }
 
@@ -68,11 +70,12 @@ struct Connections {
 }
 
 impl WebRtc {
-    pub fn new(sessions: Sessions, common: Arc<Common>, port: Arc<Port>) -> Self {
+    pub fn new(sessions: Sessions, common: Arc<Common>, port: Arc<Port>, gatherer: Gatherer) -> Self {
         WebRtc(Arc::new(Inner {
             sessions,
             common,
             port,
+            gatherer,
             connections: Mutex::default(),
         }))
     }
@@ -85,6 +88,11 @@ impl WebRtc {
     /// Returns the UDP port of every session.
     pub fn port(&self) -> &Port {
         &self.0.port
+    }
+
+    /// Returns what the STUN and TURN servers gave.
+    pub fn gatherer(&self) -> &Gatherer {
+        &self.0.gatherer
     }
 
     /// Answers an offer. `start` is called only when the offer makes a new session.
@@ -212,7 +220,8 @@ impl WebRtc {
         Ok(Answer { sdp, pc_id })
     }
 
-    /// Calls `with` with what a new connection is made from, the interfaces as they are at this moment.
+    /// Calls `with` with what a new connection is made from, the interfaces and the servers' gifts as they are at this
+    /// moment.
     pub(crate) fn with_setup<T>(
         &self,
         with: impl FnOnce(&Setup<'_>) -> Result<T, OfferError>,
@@ -226,6 +235,7 @@ impl WebRtc {
         with(&Setup {
             common: &inner.common,
             local: &local,
+            gathered: &inner.gatherer.gathered(),
             embedded: inner.sessions.config().embedded,
             seed: random(),
         })

@@ -16,6 +16,7 @@ use str0m::channel::ChannelId;
 
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::DtlsCert;
+use str0m::error::IceError;
 use str0m::media::{MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
@@ -27,6 +28,7 @@ use crate::limits::{
 };
 use crate::proto::candidate::{self, RemotePolicy};
 use crate::proto::crypto;
+use crate::proto::gather::Gathered;
 use crate::proto::sdp::{self, PreparedOffer};
 use crate::proto::why::Tried;
 
@@ -84,6 +86,8 @@ pub struct Setup<'a> {
     pub common: &'a Common,
     /// Host candidates to offer, each with the port of the runner's UDP socket.
     pub local: &'a [SocketAddr],
+    /// What STUN and TURN servers gave beside them.
+    pub gathered: &'a Gathered,
     /// The one address that clients of an embedded runner are offered.
     pub embedded: Option<Ipv4Addr>,
     /// Random bits: where sequence numbers and timestamps start.
@@ -257,12 +261,12 @@ impl Peer {
             tried: Tried::new(setup.local.first().map_or(0, SocketAddr::port)),
             now,
         };
-        for address in setup.local {
-            match Candidate::host(*address, Protocol::Udp) {
+        for candidate in candidates(setup) {
+            match candidate {
                 Ok(candidate) => {
                     peer.rtc.add_local_candidate(candidate);
                 }
-                Err(error) => log::debug!("{address} is no candidate: {error}"),
+                Err(error) => log::debug!("an address is no candidate: {error}"),
             }
         }
         if device && prepared.has_application {
@@ -641,6 +645,21 @@ impl Peer {
     pub fn is_alive(&self) -> bool {
         self.rtc.is_alive()
     }
+}
+
+/// Returns the candidates to offer. What a server sees where there is no NAT is a host candidate already.
+fn candidates(setup: &Setup<'_>) -> impl Iterator<Item = Result<Candidate, IceError>> {
+    let host = setup
+        .local
+        .iter()
+        .map(|address| Candidate::host(*address, Protocol::Udp));
+    let reflexive = setup.gathered.reflexive.iter();
+    let reflexive = reflexive
+        .filter(|(address, _)| !setup.local.contains(address))
+        .map(|(address, base)| Candidate::server_reflexive(*address, *base, Protocol::Udp));
+    let relayed = setup.gathered.relayed.iter();
+    let relayed = relayed.map(|(address, local)| Candidate::relayed(*address, *local, Protocol::Udp));
+    host.chain(reflexive).chain(relayed)
 }
 
 /// Returns the header extensions that are negotiated: the media's name for browsers, and none for devices.

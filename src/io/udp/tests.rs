@@ -301,3 +301,86 @@ async fn the_host_says_where_the_port_listens() {
         .expect("a port that is taken");
     assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
 }
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// The same peer's address is another one behind a relay: each way leads to the session that proved it.
+#[tokio::test]
+async fn paths_through_a_relay_stand_alone() {
+    let reading = reading();
+    let port = &reading.port;
+    let (mut direct, mut relayed) = (port.open(), port.open());
+    let peer = at("192.168.1.9:5000");
+    let relay = SocketAddr::new(at("203.0.113.1:0").ip(), port.number() ^ 1);
+    assert_eq!(direct.claim(port.path(reading.v4(), peer)), None);
+    assert_eq!(relayed.claim(port.path(relay, peer)), None);
+    let mut arena = BytesMut::new();
+    port.inject(peer, b"direct", &mut arena);
+    port.deliver_relayed(peer, relay, b"relayed", &mut arena);
+    assert_eq!(&*next(&mut direct).await.contents, b"direct");
+    let datagram = next(&mut relayed).await;
+    assert_eq!((&*datagram.contents, datagram.destination), (&b"relayed"[..], relay));
+    // A check is found by its name, whatever way it comes.
+    direct.listen("here".into());
+    port.deliver_relayed(peer, relay, &check("here"), &mut arena);
+    assert_eq!(next(&mut direct).await.destination, relay);
+}
+
+/// What is sent from an address at a relay goes to its queue, up to the cap, and nowhere once the relay is gone.
+#[tokio::test]
+async fn an_address_at_a_relay_is_sent_from() {
+    let reading = reading();
+    let port = &reading.port;
+    let relay = SocketAddr::new(at("203.0.113.1:0").ip(), port.number() ^ 1);
+    let mut attached = port.attach(relay).expect("another number");
+    for n in 0..=crate::limits::RELAY_QUEUE_DATAGRAMS {
+        port.send(relay, at("192.168.1.9:5000"), &n.to_be_bytes());
+    }
+    for n in 0..crate::limits::RELAY_QUEUE_DATAGRAMS {
+        let outgoing = attached.next().await;
+        assert_eq!(
+            (outgoing.peer, &*outgoing.contents),
+            (at("192.168.1.9:5000"), &n.to_be_bytes()[..])
+        );
+    }
+    port.send(relay, at("192.168.1.9:5000"), b"last");
+    assert_eq!(
+        &*attached.next().await.contents,
+        b"last",
+        "the one past the cap was dropped"
+    );
+    // A later owner of the address keeps it when the earlier one goes.
+    let mut later = port.attach(relay).expect("another number");
+    drop(attached);
+    port.send(relay, at("192.168.1.9:5000"), b"later");
+    assert_eq!(&*later.next().await.contents, b"later");
+    let own = SocketAddr::new(relay.ip(), port.number());
+    assert!(
+        port.attach(own).is_none(),
+        "it could not be told from this machine's own"
+    );
+}
+
+/// No peer of a session can take an address that the configuration names, and no session is in its way.
+#[tokio::test]
+async fn a_reserved_address_cannot_be_claimed() {
+    let reading = reading();
+    let port = &reading.port;
+    let (mut gatherer, mut session) = (port.open(), port.open());
+    let server = at("198.51.100.1:3478");
+    let mut arena = BytesMut::new();
+    session.expect(server);
+    gatherer.reserve(server);
+    session.expect(server);
+    assert_eq!(session.claim(server), None);
+    port.inject(server, b"answer", &mut arena);
+    assert_eq!(&*next(&mut gatherer).await.contents, b"answer");
+    assert!(session.try_recv().is_none());
+    gatherer.release(server);
+    assert_eq!(session.claim(server), None);
+    gatherer.release(server);
+    port.inject(server, b"later", &mut arena);
+    assert_eq!(&*next(&mut session).await.contents, b"later");
+}

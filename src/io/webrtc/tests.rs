@@ -121,8 +121,9 @@ impl Rig {
         let reader = tokio::spawn(port.clone().run());
         let live = Live::new(sessions_max);
         let (stop, shutdown) = Shutdown::channel();
+        let gatherer = Gatherer::start(&config, &port);
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), shutdown);
-        let engine = WebRtc::new(sessions, Arc::new(Common::new()), port);
+        let engine = WebRtc::new(sessions, Arc::new(Common::new()), port, gatherer);
         Rig {
             engine,
             live,

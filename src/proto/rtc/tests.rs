@@ -44,6 +44,7 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
     let setup = Setup {
         common: &common,
         local: &[address],
+        gathered: &crate::proto::gather::NOTHING,
         embedded: None,
         seed: 1,
     };

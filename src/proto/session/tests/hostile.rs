@@ -237,6 +237,7 @@ fn sessions_that_are_dropped_leave_nothing() {
         let setup = Setup {
             common: &common,
             local: &[runner()],
+            gathered: &crate::proto::gather::NOTHING,
             embedded: None,
             seed: number,
         };

@@ -137,6 +137,7 @@ pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setu
     Setup {
         common: &COMMON,
         local,
+        gathered: &crate::proto::gather::NOTHING,
         embedded,
         seed: 0x1234_5678_9abc_def0,
     }

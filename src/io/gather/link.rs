@@ -1,0 +1,174 @@
+//! The connection to one TURN server: UDP, TCP, or TLS over TCP.
+//!
+//! In: whole messages. Out: whole messages. A datagram that does not fit is lost, as on any network, and what a stream
+//! cannot take yet waits, up to [`RELAY_STREAM_BYTES_MAX`]; beyond that data is dropped, and never what the protocol needs.
+
+#![allow(clippy::disallowed_types)] // Sockets live on this floor.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+use crate::io::rest;
+use crate::limits::{RELAY_CONNECT, RELAY_READ_BYTES, RELAY_STREAM_BYTES_MAX};
+use crate::proto::gather::server::{Server, Transport};
+use crate::proto::relay::stream::{Messages, NotTurn};
+
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// One connection.
+pub(super) struct Link {
+    pub local: SocketAddr,
+    pub server: SocketAddr,
+    kind: Kind,
+    buffer: Vec<u8>,
+}
+
+enum Kind {
+    Udp(UdpSocket),
+    Stream {
+        reader: ReadHalf<Box<dyn Duplex>>,
+        writer: WriteHalf<Box<dyn Duplex>>,
+        messages: Messages,
+        waiting: BytesMut,
+        /// Whether TLS may still hold what it was given.
+        unflushed: bool,
+    },
+}
+
+impl Link {
+    /// Connects to one address of a server.
+    ///
+    /// # Errors
+    /// Words for the operator of the runner.
+    pub(super) async fn connect(server: &Server, transport: Transport, address: SocketAddr) -> Result<Link, String> {
+        let refused = |error: io::Error| format!("connecting to {}: {error}", server.authority());
+        if transport == Transport::Udp {
+            let any: SocketAddr = match address {
+                SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+            };
+            let socket = UdpSocket::bind(any).await.map_err(refused)?;
+            socket.connect(address).await.map_err(refused)?;
+            let local = socket.local_addr().map_err(refused)?;
+            return Ok(Link::new(local, address, Kind::Udp(socket)));
+        }
+        let whole = async {
+            let tcp = TcpStream::connect(address).await.map_err(refused)?;
+            // Speech comes in small pieces that must not wait for each other.
+            tcp.set_nodelay(true).map_err(refused)?;
+            let local = tcp.local_addr().map_err(refused)?;
+            let stream: Box<dyn Duplex> = if transport == Transport::Tls {
+                let trust = rest::system_trust().await.map_err(|error| error.to_string())?;
+                let tls = rest::secure(&trust, tcp, &server.host).await;
+                Box::new(tls.map_err(|error| error.to_string())?)
+            } else {
+                Box::new(tcp)
+            };
+            let (reader, writer) = tokio::io::split(stream);
+            let kind = Kind::Stream {
+                reader,
+                writer,
+                messages: Messages::default(),
+                waiting: BytesMut::new(),
+                unflushed: false,
+            };
+            Ok(Link::new(local, address, kind))
+        };
+        match timeout(RELAY_CONNECT, whole).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("no answer from {} over TCP", server.authority())),
+        }
+    }
+
+    fn new(local: SocketAddr, server: SocketAddr, kind: Kind) -> Link {
+        Link {
+            local,
+            server,
+            kind,
+            buffer: vec![0; RELAY_READ_BYTES],
+        }
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.kind, Kind::Stream { .. })
+    }
+
+    /// Sends a message of the protocol.
+    pub(super) fn send(&mut self, message: &[u8]) {
+        self.put(message, 2 * RELAY_STREAM_BYTES_MAX);
+    }
+
+    /// Sends what a session sends; of too much, the newest is dropped.
+    pub(super) fn send_data(&mut self, message: &[u8]) {
+        self.put(message, RELAY_STREAM_BYTES_MAX);
+    }
+
+    fn put(&mut self, message: &[u8], bytes_max: usize) {
+        match &mut self.kind {
+            Kind::Udp(socket) => {
+                if let Err(error) = socket.try_send(message) {
+                    log::debug!("sending to a relay: {error}");
+                }
+            }
+            Kind::Stream { waiting, .. } => {
+                if waiting.len() + message.len() <= bytes_max {
+                    waiting.extend_from_slice(message);
+                }
+            }
+        }
+    }
+
+    /// Waits for the next message, and moves what waits meanwhile. Nothing is lost when the wait is given up.
+    ///
+    /// # Errors
+    /// The connection's end, its failure, or a server that speaks something else.
+    pub(super) async fn next(&mut self) -> io::Result<Bytes> {
+        let buffer = &mut self.buffer;
+        match &mut self.kind {
+            Kind::Udp(socket) => {
+                let length = socket.recv(buffer).await?;
+                Ok(Bytes::copy_from_slice(&buffer[..length]))
+            }
+            Kind::Stream {
+                reader,
+                writer,
+                messages,
+                waiting,
+                unflushed,
+            } => loop {
+                let whole = messages.take().map_err(|NotTurn| {
+                    io::Error::new(io::ErrorKind::InvalidData, "the server speaks something else than TURN")
+                })?;
+                if let Some(message) = whole {
+                    return Ok(message);
+                }
+                tokio::select! {
+                    length = reader.read(buffer) => match length? {
+                        0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+                        length => messages.push(&buffer[..length]),
+                    },
+                    moved = carry(writer, waiting, unflushed), if !waiting.is_empty() || *unflushed => moved?,
+                }
+            },
+        }
+    }
+}
+
+/// Moves some of what waits, or flushes when nothing does. Given up, it can be called again.
+async fn carry(writer: &mut (impl AsyncWrite + Unpin), waiting: &mut BytesMut, unflushed: &mut bool) -> io::Result<()> {
+    if waiting.is_empty() {
+        writer.flush().await?;
+        *unflushed = false;
+    } else {
+        writer.write_buf(waiting).await?;
+        *unflushed = true;
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! Asks the STUN and TURN servers of `--ice-servers` ahead of every offer, and holds what they gave.
+//!
+//! In: the configuration and the runner's UDP port. Out, at any moment and without a wait: [`Gathered`] addresses for an
+//! answer, and a [`ServerStatus`] per URL. One task asks all STUN servers, one per TURN server holds its allocation; a
+//! server that fails is tried again after a pause that grows, and costs nothing meanwhile. Each change of a server's
+//! standing is one line in the log. With `--embedded` nothing is asked: devices take one host candidate.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Tasks and sockets live on this floor.
+
+mod link;
+pub mod probe;
+mod relay;
+mod stun;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::lookup_host;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::bot::{Shutdown, ShutdownTrigger};
+use crate::config::Config;
+use crate::io::tasks::Live;
+use crate::io::udp::Port;
+use crate::limits::{
+    GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
+};
+use crate::proto::gather::server::{Server, Service, servers};
+use crate::proto::gather::{Gathered, ServerStatus, Standing};
+
+/// What the servers gave. Clones share it.
+#[derive(Clone)]
+pub struct Gatherer(Arc<Inner>);
+
+struct Inner {
+    list: Mutex<Vec<ServerStatus>>,
+    changed: Notify,
+    relays: Live,
+    stop: ShutdownTrigger,
+}
+
+impl Gatherer {
+    /// Begins to ask, in tasks of their own.
+    pub fn start(config: &Config, port: &Arc<Port>) -> Gatherer {
+        let (stop, stopped) = Shutdown::channel();
+        let servers = servers(&config.ice_servers);
+        let gatherer = Gatherer::of(servers.iter().map(status).collect(), Live::new(RELAYS_MAX), stop);
+        if config.embedded.is_some() {
+            gatherer.leave_to_clients(servers.len());
+            return gatherer;
+        }
+        gatherer.spawn(servers, port, &stopped);
+        gatherer
+    }
+
+    fn of(list: Vec<ServerStatus>, relays: Live, stop: ShutdownTrigger) -> Gatherer {
+        Gatherer(Arc::new(Inner {
+            list: Mutex::new(list),
+            changed: Notify::new(),
+            relays,
+            stop,
+        }))
+    }
+
+    /// Devices take one host candidate, so nothing that a server gives could be offered.
+    fn leave_to_clients(&self, servers: usize) {
+        if servers == 0 {
+            return;
+        }
+        for status in self.list().iter_mut() {
+            status.standing = Standing::Unused("with --embedded only clients are told of it");
+        }
+        log::info!("--embedded offers one host address: the ICE servers are for clients alone");
+    }
+
+    fn spawn(&self, servers: Vec<Server>, port: &Arc<Port>, stopped: &Shutdown) {
+        let mut asked = Vec::new();
+        for (index, server) in servers.into_iter().enumerate() {
+            if server.answers_binding() {
+                asked.push((index, server.clone()));
+            }
+            match server.service {
+                Service::Stun => {}
+                Service::Turn { .. } => {
+                    let place = self
+                        .0
+                        .relays
+                        .enter()
+                        .expect("the list has at most this many TURN servers");
+                    let relay = relay::Task {
+                        index,
+                        server,
+                        port: port.clone(),
+                        gatherer: self.clone(),
+                        stopped: stopped.clone(),
+                        _place: place,
+                    };
+                    tokio::spawn(relay.run());
+                }
+                Service::None(why) => log::debug!("{}: not used: {why}", server.url),
+            }
+        }
+        if !asked.is_empty() {
+            tokio::spawn(stun::run(asked, port.open(), self.clone(), stopped.clone()));
+        }
+    }
+
+    /// Returns what an answer may offer at this moment, each address once.
+    pub fn gathered(&self) -> Gathered {
+        let mut gathered = Gathered::default();
+        for status in self.list().iter() {
+            for pair in &status.reflexive {
+                if !gathered.reflexive.contains(pair) && gathered.reflexive.len() < REFLEXIVE_OFFERED_MAX {
+                    gathered.reflexive.push(*pair);
+                }
+            }
+            gathered.relayed.extend_from_slice(&status.relayed);
+        }
+        gathered.relayed.truncate(RELAYED_OFFERED_MAX);
+        gathered
+    }
+
+    /// Returns how each server stands, in the order of the list.
+    pub fn status(&self) -> Vec<ServerStatus> {
+        self.list().clone()
+    }
+
+    /// Gives the allocations back, as far as the servers agree within [`RELAY_END`].
+    pub async fn end(&self) {
+        self.0.stop.set();
+        let _ = timeout(RELAY_END, self.0.relays.empty()).await;
+    }
+
+    fn set_standing(&self, index: usize, standing: Standing) {
+        let mut list = self.list();
+        let status = &mut list[index];
+        if status.standing == standing {
+            return;
+        }
+        match &standing {
+            Standing::Failed(why) => log::warn!("{}: {why}", status.url),
+            Standing::Works => log::info!("{}: works{}", status.url, shown(status)),
+            Standing::Trying | Standing::Unused(_) => {}
+        }
+        status.standing = standing;
+        self.0.changed.notify_one();
+    }
+
+    /// Waits until a server stands differently; for one who waits.
+    async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    fn set_reflexive(&self, index: usize, reflexive: Vec<(SocketAddr, SocketAddr)>) {
+        let mut list = self.list();
+        let status = &mut list[index];
+        if status.reflexive == reflexive {
+            return;
+        }
+        status.reflexive = reflexive;
+        // A change of a mapping; the first is told with the standing.
+        if status.standing == Standing::Works && !status.reflexive.is_empty() {
+            log::info!("{}: works{}", status.url, shown(status));
+        }
+    }
+
+    fn set_relayed(&self, index: usize, relayed: Vec<(SocketAddr, SocketAddr)>) {
+        self.list()[index].relayed = relayed;
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<ServerStatus>> {
+        // Every entry is whole after every single statement, so a panic elsewhere leaves nothing to repair.
+        self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn status(server: &Server) -> ServerStatus {
+    ServerStatus {
+        url: server.url.clone(),
+        standing: match server.service {
+            Service::None(why) => Standing::Unused(why),
+            _ => Standing::Trying,
+        },
+        reflexive: Vec::new(),
+        relayed: Vec::new(),
+    }
+}
+
+/// Words for the addresses that a server gave; they are this runner's own.
+fn shown(status: &ServerStatus) -> String {
+    let mut words = String::new();
+    for (what, pairs) in [("relayed at", &status.relayed), ("seen as", &status.reflexive)] {
+        for (address, _) in pairs {
+            words.push_str(&format!(", {what} {address}"));
+        }
+    }
+    words
+}
+
+/// Looks a server's addresses up, IPv4 first: it is what most relays relay, and a broken IPv6 path is the commoner one.
+async fn resolve(server: &Server, serves: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, String> {
+    let looked_up = timeout(GATHER_RESOLVE, lookup_host((server.host.as_str(), server.port))).await;
+    let found = match looked_up {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => return Err(format!("cannot look up {}: {error}", server.host)),
+        Err(_) => return Err(format!("cannot look up {}: the resolver does not answer", server.host)),
+    };
+    let mut found: Vec<SocketAddr> = found.filter(|address| serves(address.ip())).collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found.dedup();
+    found.truncate(GATHER_ADDRESSES_MAX);
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Asks one server once, for who examines a configuration: what it gave, or why it gave nothing.
+//!
+//! In: a server. Out, within [`GATHER_PROBE`]: words for people, without a credential. An allocation is given back at once.
+
+use tokio::time::timeout;
+
+use crate::bot::Shutdown;
+use crate::config::Host;
+use crate::io::gather::link::Link;
+use crate::io::gather::relay::silence;
+use crate::io::gather::{Gatherer, resolve, shown, status, stun};
+use crate::io::tasks::{self, Live};
+use crate::io::udp::Port;
+use crate::limits::{GATHER_PROBE, RELAY_END};
+use crate::proto::gather::Standing;
+use crate::proto::gather::server::{Server, Service, Transport};
+use crate::proto::relay::{Loss, Output, Relay, Setup};
+
+/// Asks one server.
+///
+/// # Errors
+/// Words that say what is wrong, and where something can be done about it, what.
+pub async fn probe(server: &Server) -> Result<String, String> {
+    let asked = async {
+        match &server.service {
+            Service::Stun => ask_stun(server).await,
+            Service::Turn {
+                transport,
+                username,
+                credential,
+            } => ask_turn(server, *transport, username, credential.expose()).await,
+            Service::None(why) => Err((*why).to_owned()),
+        }
+    };
+    match timeout(GATHER_PROBE, asked).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("{} ({})", silence(server), server.authority())),
+    }
+}
+
+async fn ask_stun(server: &Server) -> Result<String, String> {
+    let port = Port::bind(Host::Localhost, 0).map_err(|error| format!("binding a UDP port: {error}"))?;
+    let (stop, stopped) = Shutdown::channel();
+    let gatherer = Gatherer::of(vec![status(server)], Live::new(0), stop);
+    let asking = stun::run(vec![(0, server.clone())], port.open(), gatherer.clone(), stopped);
+    let watching = async {
+        loop {
+            gatherer.changed().await;
+            let status = gatherer.status().remove(0);
+            match &status.standing {
+                Standing::Works => return Ok(format!("works{}", shown(&status))),
+                Standing::Failed(why) => return Err(why.clone()),
+                _ => {}
+            }
+        }
+    };
+    tokio::select! {
+        outcome = watching => outcome,
+        () = asking => Err("it was not asked".to_owned()),
+        () = port.clone().run() => Err("the UDP port cannot be read".to_owned()),
+    }
+}
+
+async fn ask_turn(server: &Server, transport: Transport, username: &str, credential: &str) -> Result<String, String> {
+    let mut why = format!("{} has no address", server.host);
+    for address in resolve(server, |_| true).await? {
+        let mut link = match Link::connect(server, transport, address).await {
+            Ok(link) => link,
+            Err(words) => {
+                why = words;
+                continue;
+            }
+        };
+        let setup = Setup {
+            local: link.local,
+            server: link.server,
+            over_stream: link.is_stream(),
+            username,
+            credential,
+        };
+        let mut relay = Relay::new(&setup, tasks::now());
+        match allocate(&mut relay, &mut link).await {
+            Ok(words) => {
+                relay.close(tasks::now());
+                // The server's answer to the end is of no interest, only that it has heard of it.
+                let _ = timeout(RELAY_END, allocate(&mut relay, &mut link)).await;
+                return Ok(words);
+            }
+            Err(words) => why = words,
+        }
+    }
+    Err(why)
+}
+
+/// Moves messages until there is an allocation, or none any more.
+async fn allocate(relay: &mut Relay, link: &mut Link) -> Result<String, String> {
+    loop {
+        let due = match relay.poll_output() {
+            Output::Transmit(message) => {
+                link.send(&message);
+                continue;
+            }
+            Output::Up(addresses) => {
+                let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                return Ok(format!("works, relayed at {}", addresses.join(" and ")));
+            }
+            Output::Lost(Loss::NoAnswer) => return Err("no answer".to_owned()),
+            Output::Lost(loss) => return Err(loss.to_string()),
+            Output::Timeout(due) => due,
+        };
+        tokio::select! {
+            message = link.next() => {
+                let message = message.map_err(|error| error.to_string())?;
+                relay.handle_message(&message, tasks::now(), |_, _| {});
+            }
+            () = tokio::time::sleep_until(due.into()) => relay.handle_timeout(tasks::now()),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The task that holds the allocation at one TURN server: connection, clock and queues around `proto::relay`.
+//!
+//! It tries the server's addresses, offers what it is given, moves datagrams both ways, and begins again after a pause when
+//! the allocation is lost. When the runner stops it gives the allocation back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use tokio::time::{sleep, sleep_until};
+
+use crate::bot::Shutdown;
+use crate::io::gather::link::Link;
+use crate::io::gather::{Gatherer, resolve};
+use crate::io::tasks::{self, Place};
+use crate::io::udp::{Attached, Outgoing, Port};
+use crate::limits::GATHER_SETTLED;
+use crate::proto::gather::server::{Server, Service, Transport};
+use crate::proto::gather::{Pauses, Standing};
+use crate::proto::relay::{Loss, Output, Relay, Setup};
+
+/// One TURN server, its place in the list, and what its task needs.
+pub(super) struct Task {
+    pub index: usize,
+    pub server: Server,
+    pub port: Arc<Port>,
+    pub gatherer: Gatherer,
+    pub stopped: Shutdown,
+    /// Held until the allocation is given back.
+    pub _place: Place,
+}
+
+/// Why there is no allocation, and since when there was one.
+struct Failure {
+    words: String,
+    up_since: Option<Instant>,
+    /// Whether another address of the server would say the same.
+    is_final: bool,
+}
+
+impl From<String> for Failure {
+    fn from(words: String) -> Self {
+        Failure {
+            words,
+            up_since: None,
+            is_final: false,
+        }
+    }
+}
+
+impl Task {
+    /// Holds an allocation until the runner stops.
+    pub(super) async fn run(mut self) {
+        let mut pauses = Pauses::new();
+        loop {
+            let Err(failure) = self.hold().await else { return };
+            let settled = |since: Instant| tasks::now() - since >= GATHER_SETTLED;
+            if failure.up_since.is_some_and(settled) {
+                pauses.reset();
+            }
+            self.gatherer.set_standing(self.index, Standing::Failed(failure.words));
+            tokio::select! {
+                () = sleep(pauses.lengthen()) => {}
+                () = self.stopped.wait() => return,
+            }
+        }
+    }
+
+    /// Tries one address of the server after the other. `Ok` means that the runner stops.
+    async fn hold(&mut self) -> Result<(), Failure> {
+        let Service::Turn {
+            transport,
+            username,
+            credential,
+        } = self.server.service.clone()
+        else {
+            return Ok(());
+        };
+        let mut stopped = self.stopped.clone();
+        let found = tokio::select! {
+            found = resolve(&self.server, |_| true) => found?,
+            () = stopped.wait() => return Ok(()),
+        };
+        let mut failure = Failure::from(format!("{} has no address", self.server.host));
+        for address in found {
+            let link = tokio::select! {
+                link = Link::connect(&self.server, transport, address) => link,
+                () = stopped.wait() => return Ok(()),
+            };
+            let link = match link {
+                Ok(link) => link,
+                Err(words) => {
+                    failure = words.into();
+                    continue;
+                }
+            };
+            let relay = Relay::new(
+                &Setup {
+                    local: link.local,
+                    server: link.server,
+                    over_stream: link.is_stream(),
+                    username: &username,
+                    credential: credential.expose(),
+                },
+                tasks::now(),
+            );
+            match (Held {
+                task: self,
+                link,
+                relay,
+                attached: Vec::new(),
+                up_since: None,
+                arena: BytesMut::new(),
+            })
+            .run()
+            .await
+            {
+                Ok(()) => return Ok(()),
+                Err(found) if found.is_final => return Err(found),
+                Err(found) => failure = found,
+            }
+        }
+        Err(failure)
+    }
+}
+
+/// One connection with its allocation.
+struct Held<'t> {
+    task: &'t mut Task,
+    link: Link,
+    relay: Relay,
+    /// One address per family.
+    attached: Vec<Attached>,
+    up_since: Option<Instant>,
+    arena: BytesMut,
+}
+
+impl Held<'_> {
+    /// Moves datagrams until the allocation is lost, or given back because the runner stops.
+    async fn run(mut self) -> Result<(), Failure> {
+        let mut stopped = self.task.stopped.clone();
+        let mut stopping = false;
+        let outcome = loop {
+            let due = match self.drain() {
+                Ok(due) => due,
+                Err(_) if stopping => break Ok(()),
+                Err(failure) => break Err(failure),
+            };
+            tokio::select! {
+                message = self.link.next() => match message {
+                    Ok(message) => self.receive(&message),
+                    Err(error) => break if stopping { Ok(()) } else { Err(self.failure(error.to_string())) },
+                },
+                outgoing = next(&mut self.attached) => self.send(&outgoing),
+                () = sleep_until(due.into()) => self.relay.handle_timeout(tasks::now()),
+                () = stopped.wait(), if !stopping => {
+                    stopping = true;
+                    self.relay.close(tasks::now());
+                }
+            }
+        };
+        self.task.gatherer.set_relayed(self.task.index, Vec::new());
+        outcome
+    }
+
+    /// Does what the relay answers, up to its next deadline.
+    fn drain(&mut self) -> Result<Instant, Failure> {
+        loop {
+            match self.relay.poll_output() {
+                Output::Transmit(message) => self.link.send(&message),
+                Output::Up(addresses) => self.offer(addresses)?,
+                Output::Lost(loss) => return Err(self.lost(&loss)),
+                Output::Timeout(due) => return Ok(due),
+            }
+        }
+    }
+
+    fn offer(&mut self, addresses: Vec<SocketAddr>) -> Result<(), Failure> {
+        let attached = addresses.into_iter().map(|address| self.task.port.attach(address));
+        self.attached = attached.collect::<Option<_>>().ok_or_else(|| {
+            // One in sixteen thousand; the next try gets another.
+            Failure::from("the relayed port is the runner's own number".to_owned())
+        })?;
+        let (index, local) = (self.task.index, self.link.local);
+        let relayed = self
+            .attached
+            .iter()
+            .map(|attached| (attached.address(), local))
+            .collect();
+        self.task.gatherer.set_relayed(index, relayed);
+        self.task.gatherer.set_standing(index, Standing::Works);
+        self.up_since = Some(tasks::now());
+        Ok(())
+    }
+
+    fn receive(&mut self, message: &[u8]) {
+        // Whatever the number of families, a peer reaches the address of its own.
+        let (attached, port, arena) = (&self.attached, &self.task.port, &mut self.arena);
+        self.relay.handle_message(message, tasks::now(), |peer, contents| {
+            let relayed = attached.iter().map(Attached::address);
+            for relayed in relayed.filter(|relayed| relayed.is_ipv4() == peer.is_ipv4()) {
+                port.deliver_relayed(peer, relayed, contents, arena);
+            }
+        });
+    }
+
+    fn send(&mut self, outgoing: &Outgoing) {
+        if let Some(message) = self.relay.send(outgoing.peer, &outgoing.contents, tasks::now()) {
+            self.link.send_data(message);
+        }
+    }
+
+    fn lost(&self, loss: &Loss) -> Failure {
+        let words = match loss {
+            Loss::NoAnswer => silence(&self.task.server),
+            loss => loss.to_string(),
+        };
+        Failure {
+            is_final: self.up_since.is_some() || matches!(loss, Loss::Refused { .. }),
+            ..self.failure(words)
+        }
+    }
+
+    fn failure(&self, words: String) -> Failure {
+        Failure {
+            words: format!("{words} ({})", self.task.server.authority()),
+            up_since: self.up_since,
+            is_final: self.up_since.is_some(),
+        }
+    }
+}
+
+/// Words for a server that says nothing.
+pub(super) fn silence(server: &Server) -> String {
+    let hint = match server.service {
+        Service::Turn {
+            transport: Transport::Udp,
+            ..
+        } => "no answer over UDP; is it blocked? ?transport=tcp or turns: may get through",
+        _ => "no answer",
+    };
+    hint.to_owned()
+}
+
+/// Waits for the next datagram of a session, whichever of the addresses it leaves from.
+async fn next(attached: &mut [Attached]) -> Outgoing {
+    match attached {
+        [] => std::future::pending().await,
+        [one] => one.next().await,
+        [one, other, ..] => tokio::select! {
+            outgoing = one.next() => outgoing,
+            outgoing = other.next() => outgoing,
+        },
+    }
+}

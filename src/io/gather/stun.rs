@@ -1,0 +1,71 @@
+//! The task that asks STUN servers from the runner's own UDP port: socket, clock and resolver around `proto::gather`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use crate::bot::Shutdown;
+use crate::io::gather::{Gatherer, resolve};
+use crate::io::tasks;
+use crate::io::udp::Inbox;
+use crate::proto::gather::reflexive::{Output, Reflexive};
+use crate::proto::gather::server::{Server, Service};
+
+/// Asks until the runner stops. Each server comes with its place in the list.
+pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gatherer: Gatherer, mut stopped: Shutdown) {
+    let mut reflexive = Reflexive::new(servers.iter().map(|(_, server)| server.authority()), tasks::now());
+    let mut resolving = JoinSet::new();
+    loop {
+        let due = match reflexive.poll_output(tasks::now()) {
+            Output::Resolve(which) => {
+                let server = servers[which].1.clone();
+                let families = [true, false].map(|v4| inbox.port().serves(any(v4)));
+                resolving.spawn(async move {
+                    let serves = |address: IpAddr| families[usize::from(address.is_ipv6())];
+                    (which, resolve(&server, serves).await)
+                });
+                continue;
+            }
+            Output::Send(server, message) => {
+                inbox.reserve(server);
+                let port = inbox.port();
+                port.send(SocketAddr::new(any(server.is_ipv4()), port.number()), server, &message);
+                continue;
+            }
+            Output::Forget(server) => {
+                inbox.release(server);
+                continue;
+            }
+            Output::Changed(which) => {
+                let (index, server) = &servers[which];
+                gatherer.set_reflexive(*index, reflexive.mapped(which).collect());
+                // Whether a TURN server answers these too is a gift.
+                if server.service == Service::Stun {
+                    gatherer.set_standing(*index, reflexive.standing(which).clone());
+                }
+                continue;
+            }
+            Output::Timeout(due) => due,
+        };
+        tokio::select! {
+            datagram = inbox.recv() => {
+                reflexive.handle_datagram(datagram.source, datagram.destination, &datagram.contents, datagram.arrived);
+            }
+            Some(Ok((which, found))) = resolving.join_next() => {
+                reflexive.handle_resolved(which, found, tasks::now());
+            }
+            () = sleep_until(due.into()) => {}
+            () = stopped.wait() => return,
+        }
+    }
+}
+
+/// The unspecified address of a family: the kernel chooses.
+fn any(v4: bool) -> IpAddr {
+    if v4 {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    }
+}

@@ -1,0 +1,88 @@
+//! Servers on loopback that a test plays itself: what is gathered from them, and what silence costs.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use turn_client_proto::stun::types::attribute::XorMappedAddress;
+use turn_client_proto::types::stun::message::{Message, MessageWriteVec};
+use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
+
+use super::*;
+use crate::config::{Host, IceServer};
+
+const GUARD: Duration = Duration::from_secs(30);
+const PUBLIC: &str = "203.0.113.9:40000";
+
+/// A STUN server that sees everybody at one address.
+async fn stun_server() -> (String, tokio::task::JoinHandle<()>) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let url = format!("stun:{}", socket.local_addr().expect("a bound socket has an address"));
+    let serve = tokio::spawn(async move {
+        let mut buffer = [0; 1500];
+        loop {
+            let (length, from) = socket.recv_from(&mut buffer).await.expect("a datagram");
+            let request = Message::from_bytes(&buffer[..length]).expect("a request");
+            let mut answer = Message::builder_success(&request, MessageWriteVec::new());
+            let mapped = XorMappedAddress::new(PUBLIC.parse().expect("an address"), request.transaction_id());
+            answer.add_attribute(&mapped).expect("room");
+            socket.send_to(&answer.finish(), from).await.expect("sent");
+        }
+    });
+    (url, serve)
+}
+
+fn config(urls: Vec<String>, embedded: bool) -> Config {
+    Config {
+        ice_servers: vec![IceServer {
+            urls,
+            username: None,
+            credential: None,
+        }],
+        embedded: embedded.then_some(Ipv4Addr::LOCALHOST),
+        ..Config::default()
+    }
+}
+
+/// The mapping is that of the runner's own port, and its base is where the answer came to; the status says the same.
+#[tokio::test]
+async fn a_mapping_of_the_runners_port_is_gathered() {
+    let (url, server) = stun_server().await;
+    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let reader = tokio::spawn(port.clone().run());
+    let gatherer = Gatherer::start(&config(vec![url.clone(), "stuns:s.example".into()], false), &port);
+    assert_eq!(gatherer.gathered(), Gathered::default(), "an answer never waits");
+    timeout(GUARD, gatherer.changed()).await.expect("an answer");
+    let base = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
+    let pair = (PUBLIC.parse().expect("an address"), base);
+    assert_eq!(gatherer.gathered().reflexive, [pair]);
+    let status = gatherer.status();
+    assert_eq!((&status[0].url, &status[0].standing), (&url, &Standing::Works));
+    assert!(matches!(status[1].standing, Standing::Unused(_)));
+    server.abort();
+    reader.abort();
+}
+
+/// With `--embedded` no server is asked, and the status says so.
+#[tokio::test]
+async fn devices_are_offered_nothing_of_servers() {
+    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let gatherer = Gatherer::start(&config(vec!["stun:127.0.0.1:9".into()], true), &port);
+    assert!(matches!(gatherer.status()[0].standing, Standing::Unused(_)));
+    assert_eq!(port.routed(), (0, 0));
+}
+
+/// A probe tells what a server gave; of a silent one that it is silent, and of a name that is none, that.
+#[tokio::test]
+async fn a_probe_has_words() {
+    let (url, server) = stun_server().await;
+    let probe = async |url: &str| probe::probe(&servers(&config(vec![url.into()], false).ice_servers)[0]).await;
+    assert_eq!(probe(&url).await, Ok(format!("works, seen as {PUBLIC}")));
+    server.abort();
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let silent = format!("stun:{}", silent.local_addr().expect("a bound socket has an address"));
+    let why = probe(&silent).await.expect_err("nobody answers");
+    assert!(why.contains("no answer"), "{why}");
+    let why = probe("stun:no-such-name.invalid").await.expect_err("no such name");
+    assert!(why.contains("no-such-name.invalid"), "{why}");
+}
