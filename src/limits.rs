@@ -118,6 +118,29 @@ pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
 /// How often a live session adds what it counted to what a scrape sees; scrapers come every few seconds.
 pub const METRICS_INTERVAL: Duration = Duration::from_secs(1);
 
+// ---- doctor
+
+/// One check: a provider that does not answer is given up before.
+pub const DOCTOR_CHECK: Duration = Duration::from_secs(15);
+/// A name, by a resolver that answers within a second or not at all.
+pub const DOCTOR_RESOLVE: Duration = Duration::from_secs(5);
+/// Processes that are looked at for who holds a port; a board has some hundreds.
+pub const DOCTOR_PROCESSES_MAX: usize = 16_384;
+/// Seconds since 1970 at which this version was made; no clock that is right shows less.
+pub const CLOCK_EARLIEST_S: u64 = 1_790_000_000;
+/// Seconds since 1970 beyond which a clock is wrong: 2100.
+pub const CLOCK_LATEST_S: u64 = 4_102_444_800;
+/// Open files of a runner without callers, and some to spare.
+pub const OPEN_FILES_BASE: u64 = 64;
+/// Open files of a session: its socket, where it has one of its own.
+pub const OPEN_FILES_SESSION: u64 = 1;
+/// Open files of a session whose bot is a program: its pipes, the door, and the socket of its media.
+pub const OPEN_FILES_PROGRAM: u64 = 8;
+/// Memory of a runner without callers, and as much to spare.
+pub const MEMORY_BASE_BYTES: u64 = 16 * 1024 * 1024;
+/// Memory of a session: 0.5 MiB while both speak, and as much to spare.
+pub const MEMORY_SESSION_BYTES: u64 = 1024 * 1024;
+
 // ---- HTTP
 
 /// Open connections: six of each of forty browsers; the next ones wait in the system's queue.

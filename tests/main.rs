@@ -8,6 +8,7 @@
 
 mod corpus;
 mod device;
+mod doctor;
 mod ends;
 mod hangup;
 mod house;

@@ -1,59 +1,53 @@
 //! `edge-runner doctor`: looks for what keeps callers out, and says in words what to do about it.
 //!
-//! In: the configuration that a runner would serve with. Out: [`Findings`], one line per check, for people.
+//! In: the configuration that a runner would serve with. Out: [`Findings`], one line per check, for people. All checks run at
+//! once, each with a time limit; what they find is judged in `proto::doctor`. Nobody is asked whom the configuration does not
+//! name, nothing is bought, and nothing stays behind.
 
-use std::fmt;
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this room is the shell: it looks at clock, files and network"
+)]
+
+mod asks;
+mod machine;
+mod ports;
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use crate::config::Config;
-
-/// What a check came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Good,
-    /// It works, and could work better.
-    Doubtful,
-    /// It keeps callers out.
-    Broken,
-}
-
-/// One check: what was looked at, what was found, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub verdict: Verdict,
-    pub what: &'static str,
-    pub words: String,
-}
-
-/// Every check, in the order in which they were made.
-#[derive(Clone, Debug, Default)]
-pub struct Findings(pub Vec<Finding>);
-
-impl Findings {
-    /// Counts what keeps callers out.
-    pub fn broken(&self) -> usize {
-        self.0
-            .iter()
-            .filter(|finding| finding.verdict == Verdict::Broken)
-            .count()
-    }
-}
-
-impl fmt::Display for Findings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding { verdict, what, words } in &self.0 {
-            let mark = match verdict {
-                Verdict::Good => "ok",
-                Verdict::Doubtful => "look",
-                Verdict::Broken => "FAIL",
-            };
-            writeln!(f, "{mark:<6}{what:<12}{words}")?;
-        }
-        Ok(())
-    }
-}
+use crate::limits::DOCTOR_CHECK;
+pub use crate::proto::doctor::{Finding, Findings, Verdict};
 
 /// Makes every check.
-pub async fn examine(_config: Arc<Config>) -> Findings {
-    Findings::default()
+pub async fn examine(config: Arc<Config>) -> Findings {
+    let on_machine = blocking(&config, machine::examine);
+    let (ports, machine, resolver, providers, program) = tokio::join!(
+        within("ports", ports::examine(&config)),
+        within("machine", on_machine),
+        within("resolver", asks::resolver(&config)),
+        within("telephony", asks::providers(&config)),
+        within("bot", blocking(&config, machine::program)),
+    );
+    Findings([ports, machine, resolver, providers, program].concat())
+}
+
+/// Gives up a check that takes too long.
+async fn within(what: &'static str, check: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
+    timeout(DOCTOR_CHECK, check).await.unwrap_or_else(|_| {
+        let words = format!("no result within {} s", DOCTOR_CHECK.as_secs());
+        vec![Finding::doubtful(what, words)]
+    })
+}
+
+/// Looks at files without keeping the other checks waiting: one may lie on a network that does not answer.
+async fn blocking(config: &Arc<Config>, look: fn(&Config) -> Vec<Finding>) -> Vec<Finding> {
+    let config = config.clone();
+    let looked = tokio::task::spawn_blocking(move || look(&config)).await;
+    looked.unwrap_or_else(|panic| vec![Finding::doubtful("doctor", format!("a check failed: {panic}"))])
 }

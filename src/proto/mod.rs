@@ -15,7 +15,7 @@
 >>>>>>> b202063 (wip2)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
-//! - What is told of it: [`metrics`], [`why`] (a connection did not come to be)
+//! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - The runner itself: [`stall`] (what stands still)
 
@@ -23,6 +23,7 @@ pub mod audio;
 pub mod body;
 pub mod candidate;
 pub mod crypto;
+pub mod doctor;
 pub mod form;
 pub mod frames;
 pub mod gather;

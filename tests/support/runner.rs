@@ -111,8 +111,14 @@ impl TestRunner {
 
     /// Runs the binary with `args` alone until it ends by itself.
     pub fn run(args: &[&str]) -> Ended {
+        Self::run_with(args, &[])
+    }
+
+    /// Runs it with variables in its environment.
+    pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Ended {
         let folder = folder();
         let mut child = command(&folder)
+            .envs(variables.iter().copied())
             .args(args)
             .spawn()
             .expect("the binary was built for this test");

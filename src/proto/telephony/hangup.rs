@@ -52,7 +52,7 @@ pub fn request(provider: Provider, call_id: &str, telephony: &Telephony) -> Opti
 }
 
 /// Returns an account with its id as a segment.
-fn usable(account: &Option<Account>) -> Option<(String, &Account)> {
+pub fn usable(account: &Option<Account>) -> Option<(String, &Account)> {
     let account = account.as_ref()?;
     is_segment(&account.id).then(|| (segment(&account.id), account))
 }

@@ -1,0 +1,105 @@
+//! What others say: the resolver, and the telephony providers.
+//!
+//! In: the configuration. Out: findings. Only those are asked whom the configuration names, and only for what costs nothing.
+
+use std::net::IpAddr;
+
+use futures_util::future::join_all;
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use super::Finding;
+use crate::config::Config;
+use crate::io::rest::{self, RestError};
+use crate::limits::DOCTOR_RESOLVE;
+use crate::proto::doctor::providers;
+use crate::proto::telephony::Provider;
+
+const PROVIDERS: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
+
+/// Looks up every name that the configuration holds.
+pub async fn resolver(config: &Config) -> Vec<Finding> {
+    const WHAT: &str = "resolver";
+    let names = names(config);
+    let looked_up = join_all(names.iter().map(|name| look_up(name))).await;
+    let unknown: Vec<Finding> = names
+        .iter()
+        .zip(looked_up)
+        .filter_map(|(name, outcome)| {
+            let why = outcome.err()?;
+            Some(Finding::broken(
+                WHAT,
+                format!("{name} is not found: {why}; is it spelled right, and does /etc/resolv.conf name a server that works?"),
+            ))
+        })
+        .collect();
+    match (names.is_empty(), unknown.is_empty()) {
+        (true, _) => vec![Finding::good(WHAT, "the configuration holds no name to look up")],
+        (false, true) => vec![Finding::good(WHAT, format!("finds {}", names.join(", ")))],
+        (false, false) => unknown,
+    }
+}
+
+/// Returns the names that the runner or its callers will look up, each once.
+fn names(config: &Config) -> Vec<String> {
+    let requests = PROVIDERS
+        .iter()
+        .filter_map(|provider| providers::request(*provider, &config.telephony));
+    let of_providers = requests.filter_map(|request| {
+        let uri: hyper::Uri = request.url.parse().ok()?;
+        Some(uri.host()?.to_owned())
+    });
+    let proxy = config.proxy.iter().map(|proxy| match proxy.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host.to_owned(),
+        _ => proxy.clone(),
+    });
+    let mut names: Vec<String> = Vec::new();
+    for name in of_providers.chain(proxy) {
+        let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        if !is_address && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+async fn look_up(name: &str) -> Result<(), String> {
+    match timeout(DOCTOR_RESOLVE, lookup_host((name, 443))).await {
+        Ok(Ok(mut addresses)) => addresses
+            .next()
+            .map(|_| ())
+            .ok_or_else(|| "it has no address".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", DOCTOR_RESOLVE.as_secs())),
+    }
+}
+
+/// Asks every provider that has credentials whether it takes them.
+pub async fn providers(config: &Config) -> Vec<Finding> {
+    let asked = PROVIDERS.map(|provider| async move {
+        let Some(request) = providers::request(provider, &config.telephony) else {
+            return None;
+        };
+        Some(match rest::send(&request).await {
+            Ok(answer) => providers::answer(provider, answer.status),
+            Err(error) => unanswered(provider, &error),
+        })
+    });
+    let answers = join_all(asked).await.into_iter().flatten();
+    let missing = PROVIDERS
+        .iter()
+        .filter_map(|provider| providers::missing(*provider, config));
+    let findings: Vec<Finding> = answers.chain(missing).collect();
+    if findings.is_empty() {
+        return vec![Finding::good(
+            "telephony",
+            "no credentials: calls are not hung up by this side, nor webhooks verified",
+        )];
+    }
+    findings
+}
+
+fn unanswered(provider: Provider, error: &RestError) -> Finding {
+    let words = format!("not asked whether it takes the credentials: {error}");
+    Finding::broken(providers::what(provider), words)
+}

@@ -1,0 +1,99 @@
+//! Whether the two ports of a runner are free, and who holds them if not.
+//!
+//! In: the configuration. Out: findings. A port is tried by listening on it for a moment, exactly as the runner would.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+use super::{Finding, Verdict};
+use crate::config::Config;
+use crate::io::server;
+use crate::io::udp::Port;
+use crate::limits::DOCTOR_PROCESSES_MAX;
+use crate::proto::doctor::network::holders;
+
+/// Tries both ports.
+pub async fn examine(config: &Config) -> Vec<Finding> {
+    let rtc_port = config.rtc_port.unwrap_or(config.port);
+    vec![http(config).await, udp(config, rtc_port)]
+}
+
+async fn http(config: &Config) -> Finding {
+    const WHAT: &str = "http port";
+    match server::bind(config).await {
+        Ok(_) if config.port == 0 => Finding::good(WHAT, "any free one"),
+        Ok(_) => Finding::good(WHAT, format!("{} is free", config.port)),
+        Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => taken(
+            WHAT,
+            &error.to_string(),
+            holder(&["/proc/net/tcp", "/proc/net/tcp6"], config.port, true),
+        ),
+        Err(error) => Finding::broken(WHAT, error.to_string()),
+    }
+}
+
+fn udp(config: &Config, port: u16) -> Finding {
+    const WHAT: &str = "udp port";
+    match Port::bind(config.host, port) {
+        Ok(bound) => {
+            drop::<Arc<Port>>(bound);
+            let number = if port == 0 {
+                "any free one".to_owned()
+            } else {
+                format!("{port} is free")
+            };
+            let open = format!("{number}; a firewall must let UDP in for callers on other machines");
+            Finding::good(WHAT, open)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken(
+            WHAT,
+            &format!("UDP port {port} is in use; --rtc-port takes another one, 0 any free one"),
+            holder(&["/proc/net/udp", "/proc/net/udp6"], port, false),
+        ),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::broken(
+            WHAT,
+            format!("the system reserves UDP port {port}; choose one above 1023 with --rtc-port"),
+        ),
+        Err(error) => Finding::broken(WHAT, format!("UDP port {port}: {error}")),
+    }
+}
+
+/// A port that a runner holds is in good hands: the one in service, most likely.
+fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
+    let (verdict, words) = match holder {
+        Some((id, name)) if name == "edge-runner" => (
+            Verdict::Doubtful,
+            format!("held by a runner, process {id}: is it the one in service? End it to try the port itself"),
+        ),
+        Some((id, name)) => (Verdict::Broken, format!("{words}; `{name}`, process {id}, has it")),
+        None => (Verdict::Broken, words.to_owned()),
+    };
+    Finding { verdict, what, words }
+}
+
+/// Finds the process that holds a port, among those that this user may look at.
+fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32, String)> {
+    let inodes: Vec<u64> = tables
+        .iter()
+        .flat_map(|table| holders(&fs::read_to_string(table).unwrap_or_default(), port, listening))
+        .collect();
+    let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let processes = fs::read_dir("/proc").ok()?.flatten().take(DOCTOR_PROCESSES_MAX);
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let id = ids.find(|id| holds(*id, &wanted))?;
+    let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+    // A program chooses its own name.
+    let name: String = name.trim().chars().filter(|letter| !letter.is_control()).collect();
+    Some((id, name))
+}
+
+fn holds(id: u32, sockets: &[String]) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{id}/fd")) else {
+        return false;
+    };
+    open.flatten().any(|entry| {
+        fs::read_link(entry.path())
+            .is_ok_and(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str()))
+    })
+}

@@ -1,0 +1,244 @@
+//! The checks against what stands on loopback: taken ports, providers that say yes and no, folders that cannot be written.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::config::{Account, Host, Secret, Tls, Transport};
+
+const CANARY: &str = "canary-of-a-secret";
+
+fn one<'f>(findings: &'f [Finding], what: &str) -> &'f Finding {
+    let mut of = findings.iter().filter(|finding| finding.what == what);
+    let found = of.next().unwrap_or_else(|| panic!("no {what} in {findings:?}"));
+    assert_eq!(of.next(), None, "{what} is told once");
+    found
+}
+
+/// A configuration that is content with whatever is free.
+fn config() -> Config {
+    Config {
+        port: 0,
+        rtc_port: Some(0),
+        ..Config::default()
+    }
+}
+
+/// Answers one request with this status; gives the request's head.
+async fn provider(status: &'static str) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let asked = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.expect("a request"));
+        }
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}");
+        stream.write_all(answer.as_bytes()).await.expect("it listens");
+        String::from_utf8(head).expect("text")
+    });
+    (url, asked)
+}
+
+#[tokio::test]
+async fn free_ports_are_free_and_leave_no_trace() {
+    let findings = ports::examine(&config()).await;
+    assert_eq!(one(&findings, "http port").verdict, Verdict::Good);
+    assert_eq!(one(&findings, "udp port").verdict, Verdict::Good);
+}
+
+/// Whoever holds a port is named, where the system lets one look.
+#[tokio::test]
+async fn taken_ports_are_told_with_who_has_them() {
+    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let udp = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
+    let number = |address: std::io::Result<std::net::SocketAddr>| address.expect("bound").port();
+    let (tcp_port, udp_port) = (number(tcp.local_addr()), number(udp.local_addr()));
+    let config = Config {
+        host: Host::Address(Ipv4Addr::LOCALHOST.into()),
+        port: tcp_port,
+        rtc_port: Some(udp_port),
+        ..config()
+    };
+    let findings = ports::examine(&config).await;
+    let this = format!("process {}", std::process::id());
+    for (what, port) in [("http port", tcp_port), ("udp port", udp_port)] {
+        let finding = one(&findings, what);
+        assert_eq!(finding.verdict, Verdict::Broken);
+        assert!(finding.words.contains(&port.to_string()), "{}", finding.words);
+        if cfg!(target_os = "linux") {
+            assert!(finding.words.contains(&this), "{}", finding.words);
+        }
+    }
+}
+
+#[tokio::test]
+async fn providers_say_whether_they_take_the_credentials() {
+    for (status, verdict) in [
+        ("200 OK", Verdict::Good),
+        ("401 Unauthorized", Verdict::Broken),
+        ("503 Service Unavailable", Verdict::Doubtful),
+    ] {
+        let (url, asked) = provider(status).await;
+        let mut config = config();
+        config.telephony.c = Some(Account {
+            id: "MA01".into(),
+            token: Secret::new(CANARY),
+        });
+        config.telephony.c_url = url;
+        let findings = asks::providers(&config).await;
+        assert_eq!(one(&findings, "telephony_c").verdict, verdict, "{findings:?}");
+        assert!(!format!("{findings:?}").contains(CANARY));
+        let head = asked.await.expect("one request");
+        assert!(head.starts_with("GET /v1/Account/MA01/ HTTP/1.1\r\n"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_reached_is_told() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    drop(listener);
+    let mut config = config();
+    config.telephony.b_key = Some(Secret::new(CANARY));
+    config.telephony.b_url = url;
+    let findings = asks::providers(&config).await;
+    let finding = one(&findings, "telephony_b");
+    assert_eq!(finding.verdict, Verdict::Broken);
+    assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
+}
+
+/// Without credentials nobody is asked, and what then does not work is said.
+#[tokio::test]
+async fn nobody_is_asked_whom_the_configuration_does_not_name() {
+    let findings = asks::providers(&config()).await;
+    assert_eq!(one(&findings, "telephony").verdict, Verdict::Good);
+    let served = Config {
+        transport: Some(Transport::TelephonyA),
+        ..config()
+    };
+    let findings = asks::providers(&served).await;
+    assert_eq!(one(&findings, "telephony_a").verdict, Verdict::Doubtful);
+    let names = asks::resolver(&config()).await;
+    assert!(one(&names, "resolver").words.contains("no name"));
+}
+
+/// A name that no resolver needs to be asked for, since it cannot be one.
+#[tokio::test]
+async fn a_name_that_is_not_found_is_told() {
+    let name = format!("{}.example", "x".repeat(64));
+    let config = Config {
+        proxy: Some(name.clone()),
+        ..config()
+    };
+    let findings = asks::resolver(&config).await;
+    let finding = one(&findings, "resolver");
+    assert_eq!(finding.verdict, Verdict::Broken);
+    assert!(finding.words.contains(&name));
+    let address = Config {
+        proxy: Some("192.0.2.1:8443".into()),
+        ..config
+    };
+    assert!(
+        one(&asks::resolver(&address).await, "resolver")
+            .words
+            .contains("no name")
+    );
+}
+
+#[test]
+fn a_bot_that_is_not_there_is_told() {
+    let with = |command: Option<Vec<&str>>| Config {
+        command: command.map(|words| words.into_iter().map(Into::into).collect()),
+        ..config()
+    };
+    let verdict = |config: &Config| one(&machine::program(config), "bot").verdict;
+    assert_eq!(verdict(&with(None)), Verdict::Good);
+    assert_eq!(verdict(&with(Some(vec!["sh"]))), Verdict::Good);
+    assert_eq!(verdict(&with(Some(vec!["./no-such-bot"]))), Verdict::Broken);
+}
+
+/// A folder of its own for one test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("doctor-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("temporary folders can be made");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn the_place_of_the_certificate_is_tried() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new("state");
+    let state = |path: Option<PathBuf>| {
+        let config = Config {
+            tls: Tls::Auto,
+            state_dir: path,
+            ..config()
+        };
+        let findings = machine::examine(&config);
+        one(&findings, "state").clone()
+    };
+    let mode = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&folder.0, permissions).expect("it is ours");
+    };
+    mode(0o700);
+    assert_eq!(state(Some(folder.0.clone())).verdict, Verdict::Good);
+    assert_eq!(state(Some(folder.0.join("not/yet"))).verdict, Verdict::Good);
+    mode(0o777);
+    assert_eq!(state(Some(folder.0.clone())).verdict, Verdict::Doubtful);
+    assert_eq!(state(None).verdict, Verdict::Doubtful);
+    let file = folder.0.join("file");
+    std::fs::write(&file, "x").expect("it is ours");
+    assert_eq!(state(Some(file.join("below"))).verdict, Verdict::Broken);
+    let left: Vec<_> = std::fs::read_dir(&folder.0).expect("it is ours").flatten().collect();
+    assert_eq!(left.len(), 1, "nothing stays behind but the test's own file");
+    let off = machine::examine(&config());
+    assert!(
+        off.iter().all(|finding| finding.what != "state"),
+        "where nothing is kept"
+    );
+}
+
+/// Every check of a machine that is told of has words, and the whole takes no longer than its slowest check.
+#[tokio::test]
+async fn all_checks_are_made_at_once() {
+    let findings = examine(Arc::new(config())).await;
+    for what in [
+        "http port",
+        "udp port",
+        "addresses",
+        "ipv6",
+        "clock",
+        "open files",
+        "memory",
+        "resolver",
+        "telephony",
+        "bot",
+    ] {
+        assert!(!one(&findings.0, what).words.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_never_ends_is_given_up() {
+    let findings = within("slow", std::future::pending()).await;
+    let finding = one(&findings, "slow");
+    assert_eq!(finding.verdict, Verdict::Doubtful);
+    assert!(finding.words.contains(&DOCTOR_CHECK.as_secs().to_string()));
+}

@@ -1,0 +1,122 @@
+//! What clock, memory and limits of a machine mean for the sessions that it is to carry.
+//!
+//! In: seconds, bytes, counts, the text of `/proc/meminfo`. Out: findings. The estimates are those of the figures that are
+//! measured, and generous.
+
+use super::Finding;
+use crate::limits::{
+    CLOCK_EARLIEST_S, CLOCK_LATEST_S, HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE,
+    OPEN_FILES_PROGRAM, OPEN_FILES_SESSION,
+};
+use crate::proto::metrics::process::number_after;
+
+const SYNC: &str = "`timedatectl set-ntp true`, or a battery for the board's clock, puts it right";
+
+/// Judges the clock; `synchronised` is what the system says of it, where it says anything.
+pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
+    const WHAT: &str = "clock";
+    let year = 1970 + now_s / 31_556_952;
+    if now_s < CLOCK_EARLIEST_S {
+        return Finding::broken(
+            WHAT,
+            format!(
+                "it stands in {year}, before this version was made: certificates and signatures will not hold; {SYNC}"
+            ),
+        );
+    }
+    if now_s > CLOCK_LATEST_S {
+        return Finding::broken(
+            WHAT,
+            format!("it stands in {year}: certificates and signatures will not hold; {SYNC}"),
+        );
+    }
+    match synchronised {
+        Some(false) => Finding::doubtful(
+            WHAT,
+            format!(
+                "it is not kept in step with the network: when it is off by minutes, certificates and signatures do not \
+                 hold; {SYNC}"
+            ),
+        ),
+        Some(true) => Finding::good(WHAT, "right, and kept in step"),
+        None => Finding::good(WHAT, "plausible"),
+    }
+}
+
+/// Judges the limit on open files; none means that there is no limit.
+pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool) -> Finding {
+    const WHAT: &str = "open files";
+    let each = OPEN_FILES_SESSION + if programs { OPEN_FILES_PROGRAM } else { 0 };
+    let needed = OPEN_FILES_BASE + HTTP_CONNECTIONS_MAX as u64 + each * sessions_max as u64;
+    match max {
+        Some(max) if max < needed => Finding::doubtful(
+            WHAT,
+            format!(
+                "{max} may be open, and {sessions_max} sessions may need {needed}: `LimitNOFILE={needed}` in the service \
+                 file, `ulimit -n {needed}` in a shell, or fewer with --max-sessions"
+            ),
+        ),
+        Some(max) => Finding::good(
+            WHAT,
+            format!("{max} may be open, {needed} are enough for {sessions_max} sessions"),
+        ),
+        None => Finding::good(WHAT, "without limit"),
+    }
+}
+
+/// Judges the memory, by the text of `/proc/meminfo`. What programs take as bots is not known here.
+pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
+    const WHAT: &str = "memory";
+    const MIB: u64 = 1024 * 1024;
+    let needed = MEMORY_BASE_BYTES + MEMORY_SESSION_BYTES * sessions_max as u64;
+    let Some(available) = number_after(meminfo, "MemAvailable:").map(|kib| kib * 1024) else {
+        return Finding::good(WHAT, "the system does not tell how much is free");
+    };
+    let words = format!(
+        "{} MiB free, {} MiB are enough for {sessions_max} sessions",
+        available / MIB,
+        needed / MIB
+    );
+    if available < needed {
+        Finding::doubtful(WHAT, format!("{words}; fewer with --max-sessions"))
+    } else {
+        Finding::good(WHAT, words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::doctor::Verdict;
+
+    /// Boards without a battery begin in 1970; at the limits the clock is plausible, past them it is wrong.
+    #[test]
+    fn an_impossible_clock_is_noticed() {
+        for (now_s, synchronised, verdict) in [
+            (0, Some(true), Verdict::Broken),
+            (CLOCK_EARLIEST_S - 1, Some(true), Verdict::Broken),
+            (CLOCK_EARLIEST_S, Some(true), Verdict::Good),
+            (CLOCK_EARLIEST_S, Some(false), Verdict::Doubtful),
+            (CLOCK_EARLIEST_S, None, Verdict::Good),
+            (CLOCK_LATEST_S, None, Verdict::Good),
+            (CLOCK_LATEST_S + 1, None, Verdict::Broken),
+        ] {
+            assert_eq!(clock(now_s, synchronised).verdict, verdict, "{now_s} {synchronised:?}");
+        }
+        assert!(clock(0, None).words.contains("1970"));
+    }
+
+    #[test]
+    fn limits_are_held_against_the_sessions_that_are_asked_for() {
+        let needed = OPEN_FILES_BASE + HTTP_CONNECTIONS_MAX as u64 + OPEN_FILES_SESSION * 32;
+        assert_eq!(open_files(Some(needed), 32, false).verdict, Verdict::Good);
+        assert_eq!(open_files(Some(needed - 1), 32, false).verdict, Verdict::Doubtful);
+        assert_eq!(open_files(Some(needed), 32, true).verdict, Verdict::Doubtful);
+        assert_eq!(open_files(None, 4_096, true).verdict, Verdict::Good);
+        let kib = (MEMORY_BASE_BYTES + MEMORY_SESSION_BYTES * 8) / 1024;
+        let meminfo = |kib: u64| format!("MemTotal: 99 kB\nMemAvailable:   {kib} kB\n");
+        assert_eq!(memory(&meminfo(kib), 8).verdict, Verdict::Good);
+        assert_eq!(memory(&meminfo(kib - 1), 8).verdict, Verdict::Doubtful);
+        assert_eq!(memory("", 8).verdict, Verdict::Good);
+    }
+}

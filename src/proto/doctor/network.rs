@@ -1,0 +1,204 @@
+//! What interfaces, routes and ports mean: whether callers have an address to come to, and who sits on a port.
+//!
+//! In: the addresses of interfaces, those that would be offered, and the text of files of `/proc/net`. Out: findings, and the
+//! inodes by which the owner of a port is found. Sources: proc(5), RFC 3927 (169.254/16), RFC 4291.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Finding;
+use crate::proto::candidate::Interface;
+
+/// Judges the addresses that clients would be offered.
+pub fn addresses(interfaces: &[Interface], offered: &[IpAddr], embedded: Option<Ipv4Addr>) -> Finding {
+    const WHAT: &str = "addresses";
+    let has = |address: IpAddr| interfaces.iter().any(|interface| interface.addr == address);
+    if let Some(address) = embedded {
+        return if has(address.into()) {
+            Finding::good(WHAT, format!("devices are offered {address}, and nothing else"))
+        } else {
+            Finding::broken(
+                WHAT,
+                format!(
+                    "devices would be offered {address}, which no interface of this machine has; {}",
+                    those(interfaces)
+                ),
+            )
+        };
+    }
+    let beyond: Vec<String> = offered
+        .iter()
+        .filter(|address| !address.is_loopback())
+        .map(IpAddr::to_string)
+        .collect();
+    if !beyond.is_empty() {
+        return Finding::good(WHAT, format!("clients are offered {}", beyond.join(", ")));
+    }
+    let without_dhcp = interfaces.iter().find(|interface| match interface.addr {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(_) => false,
+    });
+    match without_dhcp {
+        Some(Interface { name, addr }) => Finding::broken(
+            WHAT,
+            format!(
+                "{name} has {addr} alone, which it gave itself: no DHCP server answered; look at the cable or the Wi-Fi, or \
+                 give it an address"
+            ),
+        ),
+        None => Finding::doubtful(
+            WHAT,
+            "only clients on this machine can connect: no interface has an address that leads to others, or --host keeps \
+             to loopback; look at the cable or the Wi-Fi",
+        ),
+    }
+}
+
+fn those(interfaces: &[Interface]) -> String {
+    let others: Vec<String> = interfaces
+        .iter()
+        .filter(|interface| interface.addr.is_ipv4() && !interface.addr.is_loopback())
+        .map(|interface| interface.addr.to_string())
+        .collect();
+    if others.is_empty() {
+        "it has none but loopback".to_owned()
+    } else {
+        format!("it has {}", others.join(", "))
+    }
+}
+
+/// Judges IPv6 by the addresses and the text of `/proc/net/ipv6_route`. Nothing is wrong with a machine that has none.
+pub fn ipv6(interfaces: &[Interface], routes: &str) -> Finding {
+    const WHAT: &str = "ipv6";
+    let global = interfaces.iter().any(|interface| match interface.addr {
+        IpAddr::V6(v6) => is_global(v6),
+        IpAddr::V4(_) => false,
+    });
+    match (global, has_default_route(routes)) {
+        (true, true) => Finding::good(WHAT, "an address and a way out"),
+        (false, false) => Finding::good(WHAT, "none; IPv4 is enough"),
+        (true, false) => Finding::doubtful(
+            WHAT,
+            "a global address and no way out: clients and servers of the internet are reached by IPv4 alone; look at the \
+             router",
+        ),
+        (false, true) => Finding::doubtful(
+            WHAT,
+            "a way out and no global address: whatever is tried by IPv6 first, waits; look at the router, or turn IPv6 \
+             off on this machine",
+        ),
+    }
+}
+
+fn is_global(address: Ipv6Addr) -> bool {
+    !address.is_loopback()
+        && !address.is_unspecified()
+        && !address.is_multicast()
+        && !address.is_unicast_link_local()
+        && !address.is_unique_local()
+}
+
+/// Finds a default route that leads out: destination and prefix of zero, a flag for "up", no loopback.
+fn has_default_route(routes: &str) -> bool {
+    const UP: u32 = 1;
+    // "Reject" is how the system writes that there is no way.
+    const REJECT: u32 = 0x200;
+    routes.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [destination, "00", _, _, _, _, _, _, flags, interface] = words[..] else {
+            return false;
+        };
+        let flags = u32::from_str_radix(flags, 16).unwrap_or(0);
+        destination.bytes().all(|byte| byte == b'0') && flags & UP != 0 && flags & REJECT == 0 && interface != "lo"
+    })
+}
+
+/// Returns the inodes of the sockets that hold a port, by the text of `/proc/net/tcp` or one of its kin.
+///
+/// Of TCP only those that listen count: the end of an old connection keeps nobody from listening.
+pub fn holders(sockets: &str, port: u16, listening: bool) -> Vec<u64> {
+    const LISTEN: &str = "0A";
+    let inode = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (_, local) = words.get(1)?.rsplit_once(':')?;
+        let held = u16::from_str_radix(local, 16).ok()? == port;
+        let counts = !listening || *words.get(3)? == LISTEN;
+        (held && counts).then(|| words.get(9)?.parse().ok())?
+    };
+    sockets.lines().filter_map(inode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::doctor::Verdict;
+
+    fn interface(name: &str, addr: &str) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            addr: addr.parse().expect("an address"),
+        }
+    }
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().expect("an address")).collect()
+    }
+
+    #[test]
+    fn addresses_are_told_and_a_machine_without_them_is_noticed() {
+        let lo = interface("lo", "127.0.0.1");
+        let lan = interface("eth0", "192.168.1.5");
+        let lonely = interface("eth0", "169.254.17.2");
+        let both = addresses(&[lo.clone(), lan.clone()], &ips(&["192.168.1.5", "127.0.0.1"]), None);
+        assert_eq!(both, Finding::good("addresses", "clients are offered 192.168.1.5"));
+        let alone = addresses(std::slice::from_ref(&lo), &ips(&["127.0.0.1"]), None);
+        assert_eq!(alone.verdict, Verdict::Doubtful);
+        let without_dhcp = addresses(&[lo.clone(), lonely], &ips(&["127.0.0.1"]), None);
+        assert_eq!(without_dhcp.verdict, Verdict::Broken);
+        assert!(without_dhcp.words.contains("eth0") && without_dhcp.words.contains("DHCP"));
+        let device = |address: &str| {
+            let address = address.parse().expect("an address");
+            addresses(&[lo.clone(), lan.clone()], &[], Some(address))
+        };
+        assert_eq!(device("192.168.1.5").verdict, Verdict::Good);
+        let wrong = device("192.168.1.6");
+        assert_eq!(wrong.verdict, Verdict::Broken);
+        assert!(wrong.words.ends_with("it has 192.168.1.5"), "{}", wrong.words);
+    }
+
+    /// Lines as Linux writes them: a default route, one that is refused, one of loopback, and a network's own.
+    #[test]
+    fn broken_ipv6_is_told_from_none_and_from_a_whole_one() {
+        let zeros = "0".repeat(32);
+        let line = |prefix: &str, flags: &str, interface: &str| {
+            format!(
+                "{zeros} {prefix} {zeros} 00 fe800000000000000000000000000001 00000400 00000001 00000000 {flags} {interface}\n"
+            )
+        };
+        let out = line("00", "00000003", "eth0");
+        let none = line("00", "00200200", "lo") + &line("00", "00000001", "lo") + &line("40", "00000001", "eth0");
+        let global = [interface("eth0", "2001:db8::5")];
+        let local = [interface("eth0", "fe80::5"), interface("eth0", "fd00::5")];
+        for (interfaces, routes, verdict) in [
+            (&global[..], &out, Verdict::Good),
+            (&local[..], &none, Verdict::Good),
+            (&local[..], &out, Verdict::Doubtful),
+            (&global[..], &none, Verdict::Doubtful),
+        ] {
+            assert_eq!(ipv6(interfaces, routes).verdict, verdict, "{routes}");
+        }
+        assert_eq!(ipv6(&[], "rubbish\n\n00\n").verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn the_owner_of_a_port_is_found() {
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            \x20  0: 0100007F:1EB4 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0\n\
+            \x20  1: 0100007F:1EB4 0100007F:D431 06 00000000:00000000 00:00000000 00000000     0        0 0 1 0 100 0\n\
+            \x20  2: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 100 0\n\
+            rubbish\n";
+        assert_eq!(holders(text, 7860, true), [4711]);
+        assert_eq!(holders(text, 7860, false), [4711, 0]);
+        assert_eq!(holders(text, 80, true), [4712]);
+        assert_eq!(holders(text, 81, true), [0u64; 0]);
+    }
+}

@@ -1,0 +1,188 @@
+//! Whether telephony providers take the credentials, without spending money: each is asked for something to read.
+//!
+//! In: the configuration; later the status of the answer. Out: requests that change nothing, and findings. Nothing of an
+//! answer but its status is used. Sources: the providers' API references ("Fetch an account", "Retrieve user balance",
+//! "Retrieve an account").
+
+use super::Finding;
+use crate::config::{Config, Telephony};
+use crate::proto::rest::{Method, Request, basic, bearer};
+use crate::proto::telephony::{Provider, hangup};
+
+/// Name of the check of a provider.
+pub fn what(provider: Provider) -> &'static str {
+    provider.transport().name()
+}
+
+/// Returns the request by which a provider judges the credentials; nothing where none are configured.
+pub fn request(provider: Provider, telephony: &Telephony) -> Option<Request> {
+    let (url, authorization) = match provider {
+        Provider::A => {
+            let (id, account) = hangup::usable(&telephony.a)?;
+            let url = format!("{}/2010-04-01/Accounts/{id}.json", telephony.a_url);
+            (url, basic(&account.id, &account.token))
+        }
+        Provider::B => {
+            let url = format!("{}/v2/balance", telephony.b_url);
+            (url, bearer(telephony.b_key.as_ref()?))
+        }
+        Provider::C => {
+            let (id, account) = hangup::usable(&telephony.c)?;
+            let url = format!("{}/v1/Account/{id}/", telephony.c_url);
+            (url, basic(&account.id, &account.token))
+        }
+        Provider::D => return None,
+    };
+    Some(Request {
+        method: Method::Get,
+        url,
+        authorization: Some(authorization),
+        body: None,
+    })
+}
+
+/// Judges a provider's answer by its status.
+pub fn answer(provider: Provider, status: u16) -> Finding {
+    let what = what(provider);
+    match status {
+        200..=299 => Finding::good(what, "the provider takes the credentials"),
+        401 => Finding::broken(
+            what,
+            "the provider refuses the credentials (401): id or key is wrong; calls are not hung up",
+        ),
+        // A key with few rights may still hang up.
+        403 => Finding::doubtful(
+            what,
+            "the provider does not let these credentials read the account (403): a key with few rights, or a wrong one",
+        ),
+        404 => Finding::broken(
+            what,
+            "the provider knows no such account (404): the account's id is wrong, or the base of its REST API is",
+        ),
+        300..=399 => Finding::broken(
+            what,
+            format!("status {status}, a redirect: the base of its REST API is wrong"),
+        ),
+        429 | 500..=599 => Finding::doubtful(
+            what,
+            format!("the provider stumbles (status {status}); ask again in a while"),
+        ),
+        _ => Finding::doubtful(what, format!("status {status}, which says nothing of the credentials")),
+    }
+}
+
+/// Says what does not work without credentials. Nothing where the provider is not served.
+pub fn missing(provider: Provider, config: &Config) -> Option<Finding> {
+    let served = config.transport == Some(provider.transport());
+    let telephony = &config.telephony;
+    let what = what(provider);
+    let missing = match provider {
+        Provider::A => telephony.a.is_none(),
+        Provider::B => telephony.b_key.is_none(),
+        Provider::C => telephony.c.is_none(),
+        Provider::D => false,
+    };
+    match provider {
+        Provider::D => served.then(|| Finding::good(what, "needs no credentials: its calls end with their socket")),
+        _ if served && missing => Some(Finding::doubtful(
+            what,
+            "no credentials: calls work, and are not hung up by this side, nor are webhooks verified",
+        )),
+        Provider::B if served && telephony.b_public_key.is_none() => {
+            Some(Finding::doubtful(what, "no public key: its webhooks are not verified"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Account, Secret, Transport};
+    use crate::proto::doctor::Verdict;
+
+    fn telephony() -> Telephony {
+        let account = |id: &str, token: &str| {
+            Some(Account {
+                id: id.into(),
+                token: Secret::new(token),
+            })
+        };
+        Telephony {
+            a: account("AC01", "a-token"),
+            b_key: Some(Secret::new("b-key")),
+            c: account("MA01", "c-token"),
+            ..Telephony::default()
+        }
+    }
+
+    /// Reading costs nothing: GET, and no body.
+    #[test]
+    fn every_provider_is_asked_for_something_to_read() {
+        for (provider, url, authorization) in [
+            (
+                Provider::A,
+                "https://api.twilio.com/2010-04-01/Accounts/AC01.json",
+                "Basic QUMwMTphLXRva2Vu",
+            ),
+            (Provider::B, "https://api.telnyx.com/v2/balance", "Bearer b-key"),
+            (
+                Provider::C,
+                "https://api.plivo.com/v1/Account/MA01/",
+                "Basic TUEwMTpjLXRva2Vu",
+            ),
+        ] {
+            let request = request(provider, &telephony()).expect("a request");
+            assert_eq!((request.method, request.url.as_str()), (Method::Get, url));
+            assert_eq!(request.authorization.expect("credentials").expose(), authorization);
+            assert!(request.body.is_none());
+        }
+        assert_eq!(request(Provider::D, &telephony()), None);
+        for provider in [Provider::A, Provider::B, Provider::C] {
+            assert_eq!(request(provider, &Telephony::default()), None);
+        }
+    }
+
+    #[test]
+    fn answers_are_judged() {
+        for (status, verdict) in [
+            (200, Verdict::Good),
+            (302, Verdict::Broken),
+            (401, Verdict::Broken),
+            (403, Verdict::Doubtful),
+            (404, Verdict::Broken),
+            (418, Verdict::Doubtful),
+            (429, Verdict::Doubtful),
+            (503, Verdict::Doubtful),
+        ] {
+            assert_eq!(answer(Provider::A, status).verdict, verdict, "{status}");
+        }
+    }
+
+    /// Only the provider of `-t` is asked for what it lacks: nobody is told of four telephones he has not.
+    #[test]
+    fn what_is_not_configured_is_told_where_it_is_served() {
+        let of = |transport: Option<Transport>| Config {
+            transport,
+            ..Config::default()
+        };
+        let served = missing(Provider::A, &of(Some(Transport::TelephonyA))).expect("words");
+        assert_eq!(served.verdict, Verdict::Doubtful);
+        assert!(served.words.contains("not hung up"));
+        assert_eq!(missing(Provider::A, &of(None)), None);
+        assert_eq!(missing(Provider::A, &of(Some(Transport::TelephonyB))), None);
+        let config = Config {
+            telephony: telephony(),
+            ..of(Some(Transport::TelephonyB))
+        };
+        assert!(
+            missing(Provider::B, &config)
+                .expect("words")
+                .words
+                .contains("public key")
+        );
+        assert_eq!(missing(Provider::A, &config), None);
+        let none = missing(Provider::D, &of(Some(Transport::TelephonyD))).expect("words");
+        assert_eq!(none.verdict, Verdict::Good);
+    }
+}

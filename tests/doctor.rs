@@ -1,0 +1,68 @@
+//! `edge-runner doctor` of the real binary: exit codes, words, and no secret in any of them.
+
+use std::net::TcpListener;
+
+use crate::support::rest::Rest;
+use crate::support::runner::{Ended, TestRunner};
+
+const CANARY: &str = "canary-of-a-token-0123456789";
+
+fn doctor(args: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let all = [&["doctor", "--rtc-port", "0"], args].concat();
+    let ended = TestRunner::run_with(&all, variables);
+    let words = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(!words.contains(CANARY), "{words}");
+    ended
+}
+
+fn line<'t>(ended: &'t Ended, what: &str) -> &'t str {
+    let mut lines = ended.stdout.lines();
+    let found = lines.find(|line| line.get(6..).is_some_and(|rest| rest.starts_with(what)));
+    found.unwrap_or_else(|| panic!("no line of {what}: {ended:?}"))
+}
+
+#[test]
+fn a_machine_that_serves_gets_a_line_per_check() {
+    let ended = doctor(&["--port", "0"], &[]);
+    for what in ["http port", "udp port", "addresses", "clock", "memory", "bot"] {
+        assert!(!line(&ended, what).starts_with("FAIL"), "{ended:?}");
+    }
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// What keeps callers out is exit code 1, and the words say what to do.
+#[test]
+fn a_taken_port_and_a_missing_bot_fail() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("bound").port().to_string();
+    let args = ["--host", "127.0.0.1", "--port", &port, "--", "./no-such-bot"];
+    let ended = doctor(&args, &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(line(&ended, "http port").starts_with("FAIL"));
+    assert!(line(&ended, "http port").contains("--port"), "{ended:?}");
+    assert!(line(&ended, "bot").contains("no-such-bot"), "{ended:?}");
+    assert!(ended.stderr.contains("2 of the checks failed"), "{ended:?}");
+}
+
+/// Credentials are tried by reading, and a wrong one is told without being repeated.
+#[test]
+fn wrong_credentials_fail_and_are_not_repeated() {
+    for (status, verdict, code) in [(200, "ok", 0), (401, "FAIL", 1)] {
+        let rest = Rest::start(&[(status, "{}")]);
+        let url = rest.url();
+        let variables = [
+            ("TELCO_A_ACCOUNT_SID", "AC0123"),
+            ("TELCO_A_AUTH_TOKEN", CANARY),
+            ("TELCO_A_API_URL", &url),
+        ];
+        let ended = doctor(&["--port", "0", "-vv"], &variables);
+        assert!(line(&ended, "telephony_a").starts_with(verdict), "{ended:?}");
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        let asked = rest.asked();
+        assert_eq!(asked.len(), 1);
+        assert_eq!(
+            (asked[0].method.as_str(), asked[0].target.as_str()),
+            ("GET", "/2010-04-01/Accounts/AC0123.json")
+        );
+    }
+}
