@@ -3,7 +3,7 @@
 //! Whatever the device would misread, lose, decode wrongly or crash at fails the test by the rule's name.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::device::certificate::{CertificateForm, Identity};
 use crate::support::device::offer::{Candidate, Codec, Shape};
@@ -342,6 +342,20 @@ fn a_rebooted_device_takes_over_and_a_vanished_one_is_freed() {
     );
     back.vanish().assert_clean();
     runner.wait_for_sessions(0);
+}
+
+/// A device on another host than the runner. `tests/check.sh net` starts both in namespaces, and says where the runner is.
+#[test]
+#[ignore = "the stage `net` runs this"]
+fn a_device_on_another_host_talks() {
+    let at = std::env::var("EDGE_RUNNER_AT").expect("EDGE_RUNNER_AT is the runner's address and port");
+    let began = Instant::now();
+    let options = full_duplex(Speech::Tone { hz: A4 });
+    let mut device = Device::join(at.parse().expect("an address and a port"), options);
+    device.wait("the handshake", |report| report.connected);
+    println!("connected after {} ms", began.elapsed().as_millis());
+    hears(&device, A4);
+    device.vanish().assert_clean();
 }
 
 /// When the runner is told to end, a device sees the only thing it can see, and the runner ends in order.

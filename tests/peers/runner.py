@@ -15,11 +15,12 @@ BINARY = ROOT / "target" / "debug" / "edge-runner"
 
 
 class Runner:
-    def __init__(self, binary, *args):
+    def __init__(self, binary, *args, inside=(), port=0):
+        """`inside` is the beginning of a command that runs the rest of it elsewhere."""
         self.folder = tempfile.TemporaryDirectory()
         self.log = open(pathlib.Path(self.folder.name) / "log", "w+")
         self.process = subprocess.Popen(
-            [binary, "--port", "0", "--rtc-port", "0", *args],
+            [*inside, binary, "--port", str(port), "--rtc-port", str(port), *args],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder.name, text=True)
         for line in self.process.stdout:
             if "listening on http://" in line:

@@ -44,6 +44,7 @@ class Client:
     def __init__(self, runner, hz=440, relay=None, trickle=False):
         self.runner, self.hz, self.relay, self.trickle = runner, hz, relay, trickle
         self.path, self.pc_id, self.pc, self.channel = None, None, None, None
+        self.config = aiortc.RTCConfiguration(iceServers=[])
         self.heard = array.array("h")
         self.frames, self.messages = 0, []
         self.tasks = []
@@ -57,7 +58,7 @@ class Client:
         """A new peer connection; with `restart` in place of the one before, under the same bot."""
         if self.path is None:
             await self.start()
-        old, self.pc = self.pc, aiortc.RTCPeerConnection(aiortc.RTCConfiguration(iceServers=[]))
+        old, self.pc = self.pc, aiortc.RTCPeerConnection(self.config)
         self.pc.addTrack(Tone(self.hz))
         self.channel = self.pc.createDataChannel("chat")
         self.channel.on("message", self.messages.append)

@@ -149,7 +149,7 @@ pub struct Device {
 impl Device {
     /// Sends the offer, reads the answer, and starts to connect. Any violation so far fails the test.
     pub fn join(runner: SocketAddr, options: Options) -> Self {
-        let socket = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port on loopback"));
+        let socket = Arc::new(UdpSocket::bind((own_address(runner), 0)).expect("a free port"));
         let reply = post_offer(
             runner,
             &options,
@@ -222,6 +222,16 @@ impl Drop for Device {
             let _ = thread.join();
         }
     }
+}
+
+/// Returns the address of this machine that the runner sees.
+fn own_address(runner: SocketAddr) -> IpAddr {
+    let asked = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        // Sends nothing; the system picks the interface.
+        socket.connect(runner)?;
+        socket.local_addr()
+    });
+    asked.expect("a way to the runner").ip()
 }
 
 /// Posts the offer as the firmware does.

@@ -1,0 +1,437 @@
+"""The runner on networks as they are: bridges, junk interfaces, short links, NAT, relays that die. Prints a line per check.
+
+    run.py [--binary PATH] [--minutes N] [CHECK...]      as root, with what ../aiortc/requirements.txt names, coturn and nftables
+
+Every network is made of namespaces of its own and goes with the check. Times are printed, and where somebody waits for a call
+they are held against a second: the median of three, since the machine has other work.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import ExitStack
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from caller import Caller
+from runner import BINARY, ROOT, Runner
+from turn import Turn
+from world import World
+
+PORT = 7860
+# Somebody who calls waits no longer than this for sound.
+CONNECTED_S = 1.0
+# No answer waits longer than this for a server of somebody else's.
+ANSWERED_S = 0.5
+
+
+class Lan:
+    """A board and a caller on one bridge, and a server that either can be told of."""
+
+    def __init__(self, world, mtu=1500):
+        self.switch = world.host("lan")
+        self.switch.bridge("br0", "10.77.0.254/24", mtu=mtu)
+        self.board, self.peer = world.host("board"), world.host("peer")
+        world.plug(self.board, "eth0", self.switch, "10.77.0.1/24", mtu=mtu)
+        world.plug(self.peer, "eth0", self.switch, "10.77.0.2/24", mtu=mtu)
+        for host in (self.board, self.peer):
+            host.ip("route", "add", "default", "via", "10.77.0.254")
+        self.url = f"http://10.77.0.1:{PORT}"
+
+
+def junk(world, host):
+    """Five interfaces that lead nowhere, as laptops and boards have them, and an address that nobody gave."""
+    host.ip("link", "add", "docker0", "type", "bridge")
+    host.up("docker0", "172.17.0.1/16")
+    world.link(host, "veth1f2e3d", host, "veth4c5b6a")
+    host.up("veth1f2e3d", "172.18.0.1/16")
+    host.up("veth4c5b6a")
+    host.ip("tuntap", "add", "dev", "tun0", "mode", "tun")
+    host.up("tun0", "10.8.0.6/24")
+    world.link(host, "wlan0", host, "wlan0peer")
+    host.ip("address", "add", "192.168.99.2/24", "dev", "wlan0")
+    # The second subnet has a cable, and nobody at its other end.
+    world.link(host, "eth1", host, "eth1peer")
+    host.up("eth1", "192.168.77.2/24")
+    host.up("eth1peer")
+    host.ip("address", "add", "169.254.7.7/16", "dev", "eth0")
+
+
+class Wan:
+    """Two homes and a public network between them with a relay in it. The board is behind the first router, which passes its
+    HTTP on and, unless it is told so, nothing else."""
+
+    RELAY = "198.51.100.5"
+
+    def __init__(self, world, only_relay=False):
+        self.world = world
+        self.net = world.host("net")
+        self.net.bridge("br0")
+        self.relay = world.host("relay")
+        world.plug(self.relay, "eth0", self.net, f"{self.RELAY}/24")
+        passing = f"""
+            chain arriving_http {{
+                type nat hook prerouting priority dstnat; policy accept;
+                iifname "wan0" tcp dport {PORT} dnat to 10.1.0.1
+            }}"""
+        if only_relay:
+            passing += blocked(self.RELAY)
+        self.board_router = world.router("home1", self.net, "198.51.100.1", "10.1.0.254", passing)
+        self.board, self.neighbour = world.host("board"), world.host("neighbour")
+        for host, address in ((self.board, "10.1.0.1"), (self.neighbour, "10.1.0.2")):
+            world.plug(host, "eth0", self.board_router, f"{address}/24")
+            host.ip("route", "add", "default", "via", "10.1.0.254")
+        self.url = f"http://198.51.100.1:{PORT}"
+        self.url_inside = f"http://10.1.0.1:{PORT}"
+
+    def caller_behind_a_router(self, rules=""):
+        router = self.world.router("home2", self.net, "198.51.100.2", "10.2.0.254", rules)
+        peer = self.world.host("peer")
+        self.world.plug(peer, "eth0", router, "10.2.0.1/24")
+        peer.ip("route", "add", "default", "via", "10.2.0.254")
+        return peer
+
+    def public(self, name, address):
+        host = self.world.host(name)
+        self.world.plug(host, "eth0", self.net, f"{address}/24")
+        return host
+
+
+def blocked(relay):
+    """A router's rule: of UDP, only the relay's."""
+    return f"""
+            chain passing {{
+                type filter hook forward priority filter; policy accept;
+                ip daddr {relay} accept
+                ip saddr {relay} accept
+                meta l4proto udp drop
+            }}"""
+
+
+class Scene(ExitStack):
+    """What a check made, taken down in the opposite order; the logs are shown when it failed."""
+
+    def __init__(self, binary):
+        super().__init__()
+        self.binary, self.runners = binary, []
+        self.world = self.enter_context(World())
+
+    def runner(self, host, *args, bind="0.0.0.0"):
+        runner = Runner(self.binary, "--bot", "echo", "--host", bind, "-v", *args, inside=host.inside, port=PORT)
+        self.callback(runner.stop)
+        self.runners.append(runner)
+        return runner
+
+    def __exit__(self, kind, *what):
+        if kind:
+            for runner in self.runners:
+                print(runner.log_text()[-8000:], file=sys.stderr)
+        return super().__exit__(kind, *what)
+
+    def tunnel(self, host, address, port):
+        """Makes the runner's HTTP on loopback reachable at that address."""
+        process = subprocess.Popen(
+            [*host.inside, sys.executable, HERE / "tunnel.py", address, str(port), "127.0.0.1", str(PORT)],
+            stdout=subprocess.PIPE)
+        self.callback(process.wait)
+        self.callback(process.kill)
+        assert process.stdout.readline() == b"open\n"
+
+    def caller(self, host):
+        return self.enter_context(Caller(host))
+
+    def turn(self, host, address):
+        return self.enter_context(Turn(host, address))
+
+
+def calls(caller, url, times=3, **how):
+    """Calls so often, hears itself each time, and gives what connecting was like; the last call is left open."""
+    said = []
+    for number in range(times):
+        if number:
+            caller("hang_up")
+        said.append(caller("connect", url=url, **how))
+        share = caller("hear", seconds=1)["share"]
+        assert share > 0.9, f"share of the tone {share:.2f}"
+    return said
+
+
+def figures(said, key="connected_s"):
+    return " ".join(f"{one[key] * 1000:.0f}" for one in said) + " ms"
+
+
+def at_once(said):
+    """The figures of calls that nobody waited for."""
+    for key, limit in (("connected_s", CONNECTED_S), ("answered_s", ANSWERED_S)):
+        median = statistics.median(one[key] for one in said)
+        assert median <= limit, f"{key}: {figures(said, key)}"
+    return f"connected {figures(said)}, answered {figures(said, 'answered_s')}"
+
+
+def ice(*servers):
+    """The option for these servers."""
+    return ["--ice-servers", *(json.dumps(server) for server in servers)]
+
+
+def bridge(scene):
+    """a bridge between two hosts, with five junk interfaces and a 169.254/16 address on each"""
+    lan = Lan(scene.world)
+    for host in (lan.board, lan.peer):
+        junk(scene.world, host)
+    scene.runner(lan.board)
+    said = calls(scene.caller(lan.peer), lan.url)
+    assert {one["remote"] for one in said} == {f"host 10.77.0.1:{PORT}"}, said
+    return at_once(said)
+
+
+def http(scene):
+    """plain HTTP from another host: its address is a good Host, a foreign name is not, the figures are not everybody's"""
+    lan = Lan(scene.world)
+    scene.runner(lan.board)
+    caller = scene.caller(lan.peer)
+    found = {}
+    for path, wanted in (("/status", 200), ("/client/", 200), ("/metrics", 403)):
+        found[path] = caller("fetch", url=lan.url + path)["status"]
+        assert found[path] == wanted, found
+    for path in ("/", "/status", "/client/", "/metrics", "/start", "/api/offer"):
+        found["evil"] = caller("fetch", url=lan.url + path, headers={"Host": "evil.example"})["status"]
+        assert found["evil"] == 421, (path, found)
+    return json.dumps(found)
+
+
+def short(scene):
+    """links of 1280 bytes: 60 kB pass both ways"""
+    lan = Lan(scene.world, mtu=1280)
+    scene.runner(lan.board)
+    caller = scene.caller(lan.peer)
+    said = calls(caller, lan.url)
+    message = caller("message", characters=60_000)
+    assert message["same"], "the message came back changed"
+    return f"{at_once(said)}, there and back {message['took_s'] * 1000:.0f} ms"
+
+
+def half_short(scene):
+    """a switch that drops what is longer than 1280 bytes without a word, one direction at a time"""
+    said = []
+    for way in ("iifname", "oifname"):
+        with Scene(scene.binary) as inner:
+            lan = Lan(inner.world)
+            lan.switch.nft(f"""
+                table bridge narrow {{
+                    chain passing {{
+                        type filter hook forward priority filter; policy accept;
+                        {way} "p2" ip protocol udp meta length > 1280 drop
+                    }}
+                }}""")
+            inner.runner(lan.board)
+            caller = inner.caller(lan.peer)
+            caller("connect", url=lan.url)
+            message = caller("message", characters=60_000)
+            assert message["same"], "the message came back changed"
+            said.append(f"{message['took_s'] * 1000:.0f} ms")
+    return f"there and back {', '.join(said)}"
+
+
+def device(scene):
+    """a microcontroller on the bridge, with --embedded and all the junk interfaces"""
+    lan = Lan(scene.world)
+    junk(scene.world, lan.board)
+    scene.runner(lan.board, "--embedded", bind="10.77.0.1")
+    name = "device::a_device_on_another_host_talks"
+    built = subprocess.run(
+        ["cargo", "test", "--quiet", "--test", "main", "--no-run", "--message-format=json"],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    tests = next(said["executable"] for line in built.splitlines()
+                 if (said := json.loads(line)).get("executable") and said["target"]["name"] == "main")
+    done = subprocess.run(
+        [*lan.peer.inside, tests, name, "--exact", "--ignored", "--nocapture"], capture_output=True, text=True,
+        env={**os.environ, "EDGE_RUNNER_AT": f"10.77.0.1:{PORT}"})
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+    took = next(line for line in done.stdout.splitlines() if "connected after" in line)
+    return took.split("connected after")[1].strip()
+
+
+def dead_servers(scene):
+    """servers that refuse, are not there, say nothing, or cannot be looked up change nothing on the LAN"""
+    said = {}
+    nobody = {"username": "caller", "credential": "secret-of-nobody"}
+    for name, servers in {
+        "port closed": [{"urls": "stun:10.77.0.254:9"}, {"urls": "turn:10.77.0.254:9", **nobody},
+                        {"urls": "turn:10.77.0.254:9?transport=tcp", **nobody}],
+        "black hole": [{"urls": "stun:203.0.113.1:3478"}, {"urls": "turn:203.0.113.1:3478", **nobody},
+                       {"urls": "turn:203.0.113.1:3478?transport=tcp", **nobody},
+                       {"urls": "turns:203.0.113.1:5349?transport=tcp", **nobody}],
+        "no resolver": [{"urls": "stun:stun.nowhere.invalid:3478"}],
+    }.items():
+        with Scene(scene.binary) as inner:
+            lan = Lan(inner.world)
+            lan.switch.nft("""
+                table ip hole {
+                    chain arriving {
+                        type filter hook input priority filter; policy accept;
+                        udp dport 53 drop
+                    }
+                    chain passing {
+                        type filter hook forward priority filter; policy accept;
+                        ip daddr 203.0.113.0/24 drop
+                    }
+                }""")
+            lan.switch.sysctl("net.ipv4.ip_forward=1")
+            inner.runner(lan.board, *ice(*servers))
+            # The first of the calls comes while the servers are still being asked.
+            said[name] = at_once(calls(inner.caller(lan.peer), lan.url))
+    return "; ".join(f"{name}: {what}" for name, what in said.items())
+
+
+def broken_ipv6(scene):
+    """IPv6 addresses and default routes that lead nowhere change nothing on the LAN"""
+    lan = Lan(scene.world)
+    for number, host in enumerate((lan.board, lan.peer), 1):
+        host.ip("address", "add", f"2001:db8:{number}::1/64", "dev", "eth0", "nodad")
+        host.ip("-6", "route", "add", "default", "via", "fe80::dead", "dev", "eth0")
+    # On loopback the runner's HTTP is reached by a tunnel only, and its sound on every address of both families.
+    scene.runner(lan.board, *ice({"urls": "stun:[2001:db8:ffff::1]:3478"}), bind="localhost")
+    scene.tunnel(lan.board, "10.77.0.1", 8080)
+    said = calls(scene.caller(lan.peer), "http://10.77.0.1:8080")
+    return at_once(said)
+
+
+def wrong_credentials(scene):
+    """a relay that refuses the runner changes nothing for a caller next to it"""
+    wan = Wan(scene.world)
+    turn = scene.turn(wan.relay, wan.RELAY)
+    runner = scene.runner(wan.board, *ice(turn.server(secret="wrong-secret-4711")))
+    said = at_once(calls(scene.caller(wan.neighbour), wan.url_inside))
+    assert "wrong-secret-4711" not in runner.log_text(), "the log has the credential"
+    return said
+
+
+def callers_relay(scene):
+    """a caller that reaches a runner without servers through the caller's own relay alone, by UDP and by TCP"""
+    wan = Wan(scene.world)
+    turn = scene.turn(wan.relay, wan.RELAY)
+    board = wan.public("public", "198.51.100.7")
+    scene.runner(board)
+    peer = wan.caller_behind_a_router(blocked(wan.RELAY))
+    caller = scene.caller(peer)
+    said = []
+    for query in ("?transport=udp", "?transport=tcp"):
+        said += calls(caller, f"http://198.51.100.7:{PORT}", times=1, servers=[turn.server(query=query)])
+        assert said[-1]["local"].startswith(f"relay {wan.RELAY}"), said
+        message = caller("message", characters=60_000)
+        assert message["same"], "the message came back changed"
+        caller("hang_up")
+    return f"connected {figures(said)}"
+
+
+def runners_relay(scene):
+    """a caller that reaches the runner through the runner's relay alone talks to it, and 60 kB pass"""
+    wan = Wan(scene.world, only_relay=True)
+    turn = scene.turn(wan.relay, wan.RELAY)
+    scene.runner(wan.board, *ice(turn.server()))
+    said = {}
+    # With a public address, and behind a router that a STUN server tells the address of.
+    for name, peer, servers in (
+        ("public", wan.public("public", "198.51.100.9"), []),
+        ("behind a router", wan.caller_behind_a_router(), [turn.server("stun")]),
+    ):
+        caller = scene.caller(peer)
+        found = calls(caller, wan.url, servers=servers)
+        assert all(one["remote"].startswith(f"relay {wan.RELAY}") for one in found), found
+        message = caller("message", characters=60_000)
+        assert message["same"], "the message came back changed"
+        caller("hang_up")
+        said[name] = figures(found)
+    return ", ".join(f"{name}: connected {what}" for name, what in said.items())
+
+
+def both_relays(scene):
+    """a caller and a runner that are allowed nothing but the relay meet in it"""
+    wan = Wan(scene.world, only_relay=True)
+    turn = scene.turn(wan.relay, wan.RELAY)
+    scene.runner(wan.board, *ice(turn.server()))
+    caller = scene.caller(wan.caller_behind_a_router(blocked(wan.RELAY)))
+    said = calls(caller, wan.url, servers=[turn.server()], relay_only=True)
+    return f"connected {figures(said)}, {said[-1]['local']} to {said[-1]['remote']}"
+
+
+def reflexive(scene):
+    """two routers that keep ports: the address that a STUN server sees is enough"""
+    wan = Wan(scene.world)
+    turn = scene.turn(wan.relay, wan.RELAY)
+    scene.runner(wan.board, *ice(turn.server("stun")))
+    said = calls(scene.caller(wan.caller_behind_a_router()), wan.url, servers=[turn.server("stun")])
+    assert all(one["remote"] == f"srflx 198.51.100.1:{PORT}" for one in said), said
+    return f"connected {figures(said)}, {said[-1]['local']} to {said[-1]['remote']}"
+
+
+def ice_address(scene):
+    """a router that keeps ports and no server at all: --ice-address is enough for callers with a public address"""
+    wan = Wan(scene.world)
+    scene.runner(wan.board, "--ice-address", "198.51.100.1")
+    said = calls(scene.caller(wan.public("public", "198.51.100.9")), wan.url)
+    return f"connected {figures(said)}, {said[-1]['remote']}"
+
+
+def relay_dies(scene):
+    """the relay is killed in a call and starts again: neighbours notice nothing, and new callers come through it"""
+    wan = Wan(scene.world, only_relay=True)
+    turn = scene.turn(wan.relay, wan.RELAY)
+    scene.runner(wan.board, *ice(turn.server()))
+    public = wan.public("public", "198.51.100.9")
+    caller, neighbour = scene.caller(public), scene.caller(wan.neighbour)
+    calls(caller, wan.url, times=1)
+    turn.kill()
+    without = at_once(calls(neighbour, wan.url_inside))
+    neighbour("hang_up")
+    turn.start()
+    began, tries = time.monotonic(), 0
+    while True:
+        tries += 1
+        fresh = scene.caller(public)
+        try:
+            calls(fresh, wan.url, times=1)
+            break
+        except AssertionError:
+            assert time.monotonic() - began < 120, "nobody comes through the relay that is back"
+    return f"neighbour without relay: {without}; the {tries}. caller after the start talks after {time.monotonic() - began:.1f} s"
+
+
+CHECKS = [
+    bridge, http, short, half_short, device, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
+    runners_relay, both_relays, ice_address, reflexive, relay_dies,
+]
+
+
+def main(binary, names):
+    failed = 0
+    for check in CHECKS:
+        if names and check.__name__ not in names:
+            continue
+        try:
+            with Scene(binary) as scene:
+                said = check(scene)
+            print(f"PASS {check.__name__}: {check.__doc__} ({said})", flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAIL {check.__name__}: {check.__doc__}: {error!r}", flush=True)
+            traceback.print_exc()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    # A signal ends this like an error: the networks are taken down.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.__name__ for check in CHECKS))
+    given = parser.parse_args()
+    sys.exit(main(given.binary.resolve(), given.checks))
