@@ -5,14 +5,9 @@
 //!
 //! - Requests: [`route`], [`host`], [`origin`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`]
-<<<<<<< HEAD
-//! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection),
-//!   [`session`] (one life), [`outbox`] (messages to the client), [`lobby`] (who has yet to connect)
-=======
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
 //!   a TURN server), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
-//!   (messages to the client)
->>>>>>> b202063 (wip2)
+//!   (messages to the client), [`lobby`] (who has yet to connect)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
 //! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
