@@ -3,14 +3,15 @@
 //! [`parse_remote`] takes one candidate of an offer or a PATCH as text and gives it back in the one spelling that str0m reads,
 //! or the reason why it is ignored. A bad candidate never costs the connection: the peer's own checks tell its address.
 //! [`local_addresses`] takes the interfaces of this machine and gives the addresses to offer, best first.
-//! Never used: names (no look-up leaves this runner for a peer), TCP, multicast, broadcast, unspecified addresses.
+//! Never used: names (no look-up leaves this runner for a peer), TCP, multicast, broadcast, unspecified addresses, and the ports
+//! of other services: whoever names a candidate makes the runner send there.
 //! Sources: RFC 8839 section 5.1, RFC 8445 section 5.1.1.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::Host;
-use crate::limits::{CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX};
+use crate::limits::{CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END};
 
 /// What the runner's own candidates imply for the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,10 @@ pub enum Ignored {
     Component,
     /// Port 0.
     Port,
+    /// A port that belongs to a service of its machine.
+    Privileged(u16),
+    /// The runner's own address and port: checks to it would only come back.
+    Own,
     /// Unspecified, multicast, broadcast, or bound to a link that this end cannot name.
     Address(IpAddr),
     /// Loopback, when none is offered here.
@@ -85,6 +90,8 @@ impl fmt::Display for Ignored {
             Ignored::Transport => write!(f, "only UDP is supported"),
             Ignored::Component => write!(f, "only component 1 is supported"),
             Ignored::Port => write!(f, "its port is 0"),
+            Ignored::Privileged(port) => write!(f, "port {port} is below {PRIVILEGED_PORTS_END}, where services are"),
+            Ignored::Own => write!(f, "it is the runner's own"),
             Ignored::Address(address) => write!(f, "nothing can be sent to {address}"),
             Ignored::Loopback(address) => write!(f, "{address} is loopback, and the runner offers none"),
         }
@@ -128,6 +135,9 @@ pub fn parse_remote(text: &str, policy: &RemotePolicy) -> Result<Usable, Ignored
     let ip = parse_address(address)?;
     if port == 0 {
         return Err(Ignored::Port);
+    }
+    if port < PRIVILEGED_PORTS_END {
+        return Err(Ignored::Privileged(port));
     }
     check_remote_address(ip, policy)?;
     // The pair priority of RFC 8445 section 6.1.2.3 overflows 64 bits above this range, which is also the permitted one.

@@ -26,7 +26,7 @@ use crate::limits::{
     AUDIO_SOURCES_MAX, CHANNELS_MAX, CHECKED_ADDRESSES_MAX, EARLY_RECORDS_MAX, MESSAGE_BYTES_MAX,
     REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX,
 };
-use crate::proto::candidate::{self, RemotePolicy};
+use crate::proto::candidate::{self, Ignored, RemotePolicy};
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
 use crate::proto::sdp::{self, PreparedOffer};
@@ -191,7 +191,8 @@ pub struct Peer {
     rtc: Rtc,
     embedded: Option<Ipv4Addr>,
     device: bool,
-    loopback_offered: bool,
+    /// The addresses of this end: nobody who is the peer has one of them.
+    local: Vec<SocketAddr>,
     remote_candidates: usize,
     /// Where the peer has checked from.
     checked: Vec<SocketAddr>,
@@ -245,7 +246,7 @@ impl Peer {
             rtc: config.build(now),
             embedded: setup.embedded,
             device,
-            loopback_offered: setup.local.iter().any(|address| address.ip().is_loopback()),
+            local: setup.local.to_vec(),
             remote_candidates: 0,
             checked: Vec::new(),
             audio: None,
@@ -328,9 +329,13 @@ impl Peer {
             return;
         }
         let policy = RemotePolicy {
-            loopback_offered: self.loopback_offered,
+            loopback_offered: self.local.iter().any(|address| address.ip().is_loopback()),
         };
-        match candidate::parse_remote(text, &policy) {
+        let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
+            true => Err(Ignored::Own),
+            false => Ok(usable),
+        });
+        match usable {
             Ok(usable) => match Candidate::from_sdp_string(&usable.text) {
                 Ok(candidate) => {
                     self.remote_candidates += 1;
@@ -344,6 +349,12 @@ impl Peer {
                 self.tried.handle_ignored(ignored);
             }
         }
+    }
+
+    /// Tells whether an address is this end's: one that is offered, or, with the port of one, any of loopback.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        let is_it = |own: &SocketAddr| *own == address || (own.port() == address.port() && address.ip().is_loopback());
+        self.local.iter().any(is_it)
     }
 
     /// Tells whether the other end is a microcontroller.

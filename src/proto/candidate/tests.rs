@@ -51,12 +51,12 @@ fn usable_candidates_come_out_in_one_spelling() {
             "candidate:9 1 udp 2122262783 2001:db8::21 54401 typ host",
         ),
         (
-            "candidate:9 1 udp 1 fd12::1 1 typ prflx",
-            "candidate:9 1 udp 1 fd12::1 1 typ prflx",
+            "candidate:9 1 udp 1 fd12::1 1024 typ prflx",
+            "candidate:9 1 udp 1 fd12::1 1024 typ prflx",
         ),
         (
-            "candidate:9 1 udp 0 10.0.0.1 53 typ host",
-            "candidate:9 1 udp 1 10.0.0.1 53 typ host",
+            "candidate:9 1 udp 0 10.0.0.1 5353 typ host",
+            "candidate:9 1 udp 1 10.0.0.1 5353 typ host",
         ),
         (
             "candidate:9 1 udp 4294967295 10.0.0.1 65535 typ host",
@@ -119,6 +119,14 @@ fn what_cannot_be_used_is_ignored_with_a_reason() {
             Ignored::Transport,
         ),
         ("candidate:1 1 udp 1 192.0.2.1 0 typ host".into(), Ignored::Port),
+        (
+            "candidate:1 1 udp 1 192.0.2.1 1 typ host".into(),
+            Ignored::Privileged(1),
+        ),
+        (
+            "candidate:1 1 udp 1 192.0.2.1 1023 typ relay".into(),
+            Ignored::Privileged(1023),
+        ),
         (with("6d1f2c84-3b0a-4e57.local"), Ignored::Mdns),
         (with("PRINTER.LOCAL."), Ignored::Mdns),
         (with("metadata.example.com"), Ignored::Name),
@@ -160,7 +168,12 @@ fn a_candidate_is_read_up_to_its_cap() {
         parse_remote(&text(CANDIDATE_BYTES_MAX + 1), &NO_LOOPBACK),
         Err(Ignored::TooLong)
     );
-    let ufrag = |bytes: usize| format!("candidate:1 1 udp 1 192.0.2.1 9 typ host ufrag {}", "u".repeat(bytes));
+    let ufrag = |bytes: usize| {
+        format!(
+            "candidate:1 1 udp 1 192.0.2.1 9000 typ host ufrag {}",
+            "u".repeat(bytes)
+        )
+    };
     let kept = |bytes| parse_remote(&ufrag(bytes), &NO_LOOPBACK).expect("usable").text == ufrag(bytes);
     assert!(kept(ICE_UFRAG_BYTES_MAX) && !kept(ICE_UFRAG_BYTES_MAX + 1));
 }

@@ -1,11 +1,14 @@
 //! What may come from anybody: noise, mutilated and repeated datagrams, floods, and sessions that are thrown away.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::super::*;
 use super::client::Client;
-use super::pair::{Pair, Rng, ms, runner, secs};
-use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX};
+use super::pair::{Pair, Rng, ms, runner, secs, setup};
+use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
+use crate::proto::crypto;
 use crate::proto::rtc::Common;
 
 /// A running call, and everything that its client has sent so far.
@@ -251,4 +254,330 @@ fn sessions_that_are_dropped_leave_nothing() {
         }
     }
     assert_eq!(common.held(), 0);
+}
+
+const STRANGER: &str = "198.51.100.66:6666";
+
+fn stranger() -> SocketAddr {
+    STRANGER.parse().expect("an address")
+}
+
+fn is_check(datagram: &[u8]) -> bool {
+    datagram.starts_with(&[0, 1])
+}
+
+fn is_record(first: u8) -> bool {
+    (20..64).contains(&first)
+}
+
+/// A ClientHello in a record of DTLS 1.2, RFC 6347 section 4.
+fn is_client_hello(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&22) && datagram.get(13) == Some(&1)
+}
+
+/// Writes the fingerprint of RFC 8489 section 14.7 anew, which any sender can.
+fn fingerprinted(mut check: Vec<u8>) -> Vec<u8> {
+    let end = check.len() - 8;
+    assert_eq!(check[end..end + 4], [0x80, 0x28, 0, 4], "the fingerprint comes last");
+    let crc = !check[..end].iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
+        })
+    });
+    check[end + 4..].copy_from_slice(&(crc ^ 0x5354_554e).to_be_bytes());
+    check
+}
+
+/// Changes a byte of a check's attribute, and leaves it whole in every other respect.
+fn forged(check: &[u8], attribute: u16, at: usize) -> Vec<u8> {
+    let mut check = check.to_vec();
+    let mut offset = 20;
+    loop {
+        let field = |at: usize| u16::from_be_bytes([check[at], check[at + 1]]);
+        let (kind, length) = (field(offset), usize::from(field(offset + 2)));
+        if kind == attribute {
+            check[offset + 4 + at] ^= 1;
+            return fingerprinted(check);
+        }
+        offset += 4 + length.next_multiple_of(4);
+    }
+}
+
+/// What whoever has not been at the offer can send: checks with a wrong name, or the right one and no proof of it; answers that
+/// nobody asked for; and everything else that only a proven address may send.
+fn rubbish(sent: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let check = sent.iter().find(|datagram| is_check(datagram)).expect("a check");
+    assert_eq!(fingerprinted(check.clone()), *check, "the test's own sum");
+    let as_class = |first: u8, second: u8| {
+        let mut message = check.clone();
+        message[..2].copy_from_slice(&[first, second]);
+        fingerprinted(message)
+    };
+    let mut list = vec![
+        // The name of this end, that of the peer, the proof.
+        forged(check, 0x0006, 0),
+        forged(check, 0x0006, check[23] as usize - 1),
+        forged(check, 0x0008, 7),
+        // Binding indication, success, failure; an allocation of TURN.
+        as_class(0x00, 0x11),
+        as_class(0x01, 0x01),
+        as_class(0x01, 0x11),
+        as_class(0x00, 0x03),
+        // A plain binding request, as to a STUN server.
+        [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat(),
+    ];
+    // DTLS, its ClientHello among it, SCTP within DTLS, SRTP and SRTCP, as the client itself sent them.
+    list.extend(
+        sent.iter()
+            .filter(|datagram| !is_check(datagram) && datagram[0] >= 20)
+            .cloned(),
+    );
+    // The same types with nothing right in them.
+    for first in [20, 21, 22, 23, 25, 63, 64, 79, 128, 144, 191, 192, 255] {
+        list.push([&[first, 200][..], &[0x5a; 100]].concat());
+        list.push(vec![first]);
+    }
+    list
+}
+
+/// Nothing that a stranger sends is answered, whatever it is and in whatever state the session: before the client has come,
+/// while it connects, and when it talks. It changes nothing either.
+#[test]
+fn a_stranger_gets_no_answer_and_has_no_effect() {
+    let (mut pair, _) = call();
+    pair.keep_launched = true;
+    pair.run(secs(4));
+    let mut live = std::mem::take(&mut pair.launched);
+    pair.keep_launched = false;
+    // The handshake is another call's: its ufrag is this stranger's only guess.
+    live.extend(call().1.into_iter().filter(|datagram| is_record(datagram[0])).take(20));
+    assert!(live.iter().any(|datagram| is_client_hello(datagram)));
+    let rubbish_of_call = rubbish(&live);
+    for datagram in &rubbish_of_call {
+        pair.act(|session, now| session.handle_datagram(stranger(), runner(), datagram, now));
+        pair.run(ms(5));
+    }
+    assert_talks(&mut pair);
+    assert_eq!(
+        pair.destinations
+            .iter()
+            .filter(|(_, to, _)| *to != pair.client.address)
+            .count(),
+        0
+    );
+    assert_eq!(
+        (pair.times(&Event::Joined).len(), pair.times(&Event::Lost).len()),
+        (1, 0)
+    );
+
+    // The same before the client has come; checks with this session's own name are its client's, with the proof spoiled.
+    let mut pair = Pair::new();
+    pair.keep_launched = true;
+    pair.up.cut = true;
+    pair.run(ms(500));
+    let mut launched = std::mem::take(&mut pair.launched);
+    launched.extend(live.into_iter().filter(|datagram| !is_check(datagram)));
+    for datagram in rubbish(&launched) {
+        pair.act(|session, now| session.handle_datagram(stranger(), runner(), &datagram, now));
+        pair.run(ms(5));
+    }
+    assert_eq!(
+        pair.destinations.iter().filter(|(_, to, _)| *to == stranger()).count(),
+        0
+    );
+    assert_eq!(pair.answers, 0);
+    pair.up.cut = false;
+    pair.connect();
+}
+
+/// DTLS is taken from ICE-checked pairs alone: a ClientHello from an address that has not passed a check is not answered, be it
+/// one that the offer names, to which checks are under way. One that comes before its check is answered after that.
+#[test]
+fn dtls_is_answered_after_a_check_and_not_before() {
+    let (_, sent) = call();
+    let hello = sent
+        .iter()
+        .find(|datagram| is_client_hello(datagram))
+        .expect("a ClientHello");
+    let mut pair = Pair::new();
+    pair.up.cut = true;
+    pair.run(ms(300));
+    let client = pair.client.address;
+    assert!(
+        pair.destinations
+            .iter()
+            .any(|(_, to, first)| (*to, *first) == (client, 0)),
+        "it is being checked"
+    );
+    for source in [client, stranger()] {
+        for _ in 0..10 {
+            pair.act(|session, now| session.handle_datagram(source, runner(), hello, now));
+            pair.run(ms(20));
+        }
+    }
+    assert!(
+        !pair.destinations.iter().any(|(_, _, first)| is_record(*first)),
+        "nothing was answered"
+    );
+
+    // Now the client's own: its checks arrive, and its ClientHello a moment later.
+    pair.up.cut = false;
+    pair.connect();
+    let first = |wanted: fn(u8) -> bool| {
+        let found = pair.destinations.iter().find(|(_, _, first)| wanted(*first));
+        *found.expect("there was one")
+    };
+    let (checked_at, checked, _) = first(|first| first == 1);
+    let (answered_at, answered, _) = first(is_record);
+    assert!(checked_at <= answered_at && (checked, answered) == (client, client));
+    assert!(pair.destinations.iter().all(|(_, to, _)| *to == client));
+}
+
+/// Lets a session that nobody answers run to its end, and returns whom it sent how much, and when. `each_100_ms` may do more to
+/// it.
+fn sent_to(
+    local: &[SocketAddr],
+    lines: &[String],
+    mut each_100_ms: impl FnMut(&mut Session, &mut Client),
+) -> BTreeMap<SocketAddr, Vec<(Duration, usize)>> {
+    let mut client = Client::new("192.0.2.9:5000");
+    let offer = client.offer();
+    let start = client.start;
+    let (mut session, answer) = Session::accept(&offer, &setup(None, local), start).expect("an answer");
+    client.accept(&answer);
+    for line in lines {
+        session.add_remote_candidate(line);
+    }
+    let mut sent = BTreeMap::<_, Vec<_>>::new();
+    let (mut now, mut next) = (start, start);
+    loop {
+        match session.poll_output(now) {
+            Output::Timeout(at) => {
+                if now >= next {
+                    next += ms(100);
+                    each_100_ms(&mut session, &mut client);
+                }
+                now = at.clamp(now + ms(1), next.max(now + ms(1)));
+                session.handle_timeout(now);
+            }
+            Output::Gone => return sent,
+            Output::Transmit(mut transmit) => {
+                let sent = sent.entry(transmit.destination).or_default();
+                sent.push((now - start, transmit.contents().len()));
+            }
+            Output::Event(_) | Output::Audio(..) => {}
+        }
+    }
+}
+
+fn candidates(count: usize) -> Vec<String> {
+    (0..count)
+        .map(|nth| format!("candidate:{nth} 1 udp 2122194687 198.51.100.{nth} 36127 typ host"))
+        .collect()
+}
+
+fn locals(count: u8) -> Vec<SocketAddr> {
+    (0..count)
+        .map(|nth| SocketAddr::from(([192, 0, 2, 100 + nth], 7860)))
+        .collect()
+}
+
+/// Asserts what an offer may cost those whom it names, as `limits` says it.
+fn assert_bounded(sent: &BTreeMap<SocketAddr, Vec<(Duration, usize)>>) {
+    let mut all: Vec<_> = sent.values().flatten().copied().collect();
+    all.sort();
+    assert!(all.len() <= 330, "{} checks", all.len());
+    assert!(
+        all.iter().all(|(_, bytes)| *bytes <= 112),
+        "{:?}",
+        all.iter().map(|(_, bytes)| bytes).max()
+    );
+    for (nth, (from, _)) in all.iter().enumerate() {
+        let within = all[nth..].iter().filter(|(at, _)| *at < *from + secs(1)).count();
+        assert!(within <= 22, "{within} checks in the second from {from:?}");
+    }
+}
+
+/// Whoever names strangers in an offer makes the runner send them checks: so many and no more, however many addresses there are
+/// on both sides. Past the cap nobody is sent any.
+#[test]
+fn checks_to_strangers_are_bounded() {
+    for (local, remote) in [
+        (1, 1),
+        (1, REMOTE_CANDIDATES_MAX),
+        (4, 20),
+        (16, 1),
+        (16, 20),
+        (16, 100),
+    ] {
+        let sent = sent_to(&locals(local), &candidates(remote), |_, _| {});
+        assert_bounded(&sent);
+        let named = sent
+            .keys()
+            .filter(|to| to.ip().to_string().starts_with("198.51.100."))
+            .count();
+        // One place is the client's own.
+        assert!(named < REMOTE_CANDIDATES_MAX, "{named} of {remote}");
+        if local == 1 {
+            assert_eq!(named, remote.min(REMOTE_CANDIDATES_MAX - 1));
+        }
+    }
+}
+
+/// A client that restarts ICE ten times a second, and names as many strangers each time, makes the runner send no more often.
+#[test]
+fn restarts_of_ice_make_no_more_checks() {
+    let mut restarts = 0;
+    let sent = sent_to(&locals(4), &candidates(20), |session, client| {
+        let offer = client.change(|api| drop(api.ice_restart(false)));
+        if let Ok(answer) = session.renegotiate(&offer) {
+            restarts += 1;
+            client.accept(&answer);
+            candidates(20)
+                .iter()
+                .for_each(|line| session.add_remote_candidate(line));
+        }
+    });
+    assert!(restarts >= 100, "{restarts} restarts");
+    assert_bounded(&sent);
+}
+
+/// Nobody is made to be sent a check by naming what no peer can have: the runner itself, a service, everybody at once.
+#[test]
+fn addresses_that_no_peer_has_are_not_checked() {
+    let local = [runner(), SocketAddr::from(([127, 0, 0, 1], runner().port()))];
+    let lines = [
+        "192.0.2.1 7860",
+        "127.0.0.1 7860",
+        "127.7.7.7 7860",
+        "192.0.2.77 53",
+        "192.0.2.77 1023",
+        "224.0.0.251 5353",
+        "255.255.255.255 9000",
+        "0.0.0.0 9000",
+    ];
+    let lines = lines.map(|address| format!("candidate:1 1 udp 2122194687 {address} typ host"));
+    let sent = sent_to(&local, &lines, |_, _| {});
+    assert_eq!(
+        sent.into_keys().collect::<Vec<_>>(),
+        ["192.0.2.9:5000".parse().expect("an address")]
+    );
+    // Its neighbours are checked.
+    let lines = ["192.0.2.1 7861", "127.0.0.1 7861", "192.0.2.77 1024"];
+    let lines = lines.map(|address| format!("candidate:1 1 udp 2122194687 {address} typ host"));
+    assert_eq!(sent_to(&local, &lines, |_, _| {}).len(), 4);
+}
+
+/// A certificate takes milliseconds to make and is the runner's name: all sessions have the same.
+#[test]
+fn sessions_share_one_certificate() {
+    let fingerprint = || {
+        let mut client = Client::new("192.0.2.9:5000");
+        let (_, answer) = Session::accept(&client.offer(), &setup(None, &[runner()]), client.start).expect("an answer");
+        let line = answer.lines().find(|line| line.starts_with("a=fingerprint:"));
+        line.expect("a fingerprint").to_owned()
+    };
+    assert_eq!(fingerprint(), fingerprint());
+    let certificates = [(); 2].map(|()| crypto::certificate().expect("a certificate"));
+    assert!(std::ptr::eq(certificates[0], certificates[1]));
 }

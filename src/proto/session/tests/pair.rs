@@ -123,6 +123,8 @@ pub struct Pair {
     /// Every datagram that left the client.
     pub launched: Vec<Vec<u8>>,
     pub keep_launched: bool,
+    /// Whom the session has sent something, each datagram with the time and its first byte.
+    pub destinations: Vec<(Duration, SocketAddr, u8)>,
     /// How many connectivity checks the session has answered.
     pub answers: usize,
     wake: Instant,
@@ -197,6 +199,7 @@ impl Pair {
             keep_sent: false,
             launched: Vec::new(),
             keep_launched: false,
+            destinations: Vec::new(),
             answers: 0,
             wake: start,
             flights: BTreeMap::new(),
@@ -375,6 +378,7 @@ impl Pair {
                     let (source, destination) = (transmit.source, transmit.destination);
                     self.answers += usize::from(transmit.proves_destination());
                     let contents = transmit.contents().to_vec();
+                    self.destinations.push((at, destination, contents[0]));
                     if self.keep_sent {
                         self.sent.push((at, contents.clone()));
                     }
