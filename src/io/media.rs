@@ -14,7 +14,7 @@ use crate::bot::media::Link;
 use crate::bot::{self, Shutdown};
 use crate::config::Transport;
 use crate::io::doors::Arrival;
-use crate::io::sessions::{BotTask, Outcome};
+use crate::io::sessions::{BotTask, Outcome, Sessions};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
@@ -46,6 +46,8 @@ struct Tally {
     share: Share,
     began: Instant,
     reason: Option<LeaveReason>,
+    /// It was asked to leave before it was connected.
+    gave_way: bool,
     peer: Option<IpAddr>,
 }
 
@@ -83,6 +85,7 @@ pub async fn run(mut life: Life) {
         share: Share::begin(life.engine.sessions().metrics().clone(), Transport::WebRtc, began),
         began,
         reason: None,
+        gave_way: false,
         peer: None,
     };
     let outcome = talk(&mut life, &mut tally).await;
@@ -107,12 +110,7 @@ pub async fn run(mut life: Life) {
         None => bot.finish(&shutdown).await,
     };
     let reason = tally.reason.unwrap_or(LeaveReason::Failed);
-    if let LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed = reason
-        && let Some(tried) = session.unconnected()
-    {
-        log::warn!("{reason}: {tried}");
-        log::debug!("tried: {}", tried.pairs());
-    }
+    explain(reason, &session, &tally, life.engine.sessions());
     let counts = &tally.counts;
     let words = format!(
         "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
@@ -125,6 +123,28 @@ pub async fn run(mut life: Life) {
     );
     outcome.log(reason, &words);
     tally.share.end(counts, reason);
+}
+
+/// Says why a connection did not come to be.
+fn explain(reason: LeaveReason, session: &Session, tally: &Tally, sessions: &Sessions) {
+    let unexplained = matches!(
+        reason,
+        LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed
+    );
+    let Some(tried) = session.unconnected().filter(|_| unexplained) else {
+        return;
+    };
+    let gave_way = if tally.gave_way {
+        "it gave way to a newcomer; "
+    } else {
+        ""
+    };
+    if tally.gave_way || !sessions.may_explain() {
+        log::debug!("{reason}: {gave_way}{tried}");
+    } else {
+        log::warn!("{reason}: {tried}");
+    }
+    log::debug!("tried: {}", tried.pairs());
 }
 
 /// The loop. Returns how the bot ended, if it did before the session.
@@ -160,7 +180,10 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                 life.session.handle_timeout(now);
                 pull_speech(life);
             }
-            () = life.arrival.asked_to_leave() => life.session.handle_end(LeaveReason::NeverConnected, tasks::now()),
+            () = life.arrival.asked_to_leave() => {
+                tally.gave_way = true;
+                life.session.handle_end(LeaveReason::NeverConnected, tasks::now());
+            }
             Some(request) = life.requests.recv() => handle_request(life, tally, request),
             ended = life.bot.ended(), if outcome.is_none() => {
                 hear_bot(life, tally);

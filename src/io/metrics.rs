@@ -17,7 +17,12 @@ pub fn text(engine: &WebRtc) -> String {
         process: process(),
         strangers: dropped.strangers.load(Relaxed),
         inbox_full: dropped.inbox_full.load(Relaxed),
-        ice_servers: None,
+        ice_servers: engine
+            .gatherer()
+            .status()
+            .into_iter()
+            .map(|server| server.standing)
+            .collect(),
     })
 }
 

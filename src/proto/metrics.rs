@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::config::{MetricsAccess, Transport};
+use crate::proto::gather::Standing;
 use crate::proto::offer::OfferRefusal;
 use crate::proto::session::LeaveReason;
 use counts::{COUNTERS, COUNTS, Of};
@@ -142,8 +143,8 @@ pub struct Seen {
     /// Datagrams that belonged to no session, and those for a session that had no room.
     pub strangers: u64,
     pub inbox_full: u64,
-    /// ICE servers of the configuration that answer, and that do not; nothing where none are asked.
-    pub ice_servers: Option<(usize, usize)>,
+    /// The ICE servers of the configuration, as they stand.
+    pub ice_servers: Vec<Standing>,
 }
 
 impl Metrics {
@@ -302,17 +303,31 @@ fn render_seen(text: &mut Text, seen: &Seen) {
     );
     text.sample(&[("reason", "stranger")], seen.strangers);
     text.sample(&[("reason", "inbox_full")], seen.inbox_full);
-    if let Some((up, down)) = seen.ice_servers {
-        text.family(
-            "edge_runner_ice_servers",
-            Kind::Gauge,
-            "STUN and TURN servers of the configuration by whether they answer.",
-        );
-        text.sample(&[("state", "up")], up as u64);
-        text.sample(&[("state", "down")], down as u64);
-    }
+    render_ice_servers(text, &seen.ice_servers);
     if let Some(process) = &seen.process {
         process.render(text);
+    }
+}
+
+/// Nothing where there are none: a family of zeros would say that something is wrong.
+fn render_ice_servers(text: &mut Text, servers: &[Standing]) {
+    if servers.is_empty() {
+        return;
+    }
+    text.family(
+        "edge_runner_ice_servers",
+        Kind::Gauge,
+        "STUN and TURN servers of the configuration by how they stand.",
+    );
+    let states: [(&str, fn(&Standing) -> bool); 4] = [
+        ("up", |standing| *standing == Standing::Works),
+        ("down", |standing| matches!(standing, Standing::Failed(_))),
+        ("trying", |standing| *standing == Standing::Trying),
+        ("unused", |standing| matches!(standing, Standing::Unused(_))),
+    ];
+    for (state, is_it) in states {
+        let count = servers.iter().filter(|standing| is_it(standing)).count();
+        text.sample(&[("state", state)], count);
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::config::{Account, Host, Secret, Tls, Transport};
+use crate::config::{Account, Host, IceServer, Secret, Tls, Transport};
 
 const CANARY: &str = "canary-of-a-secret";
 
@@ -111,6 +111,49 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     let finding = one(&findings, "telephony_b");
     assert_eq!(finding.verdict, Verdict::Broken);
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
+}
+
+/// A STUN server that answers, one that is silent, and what only clients have a use for. The answer is RFC 8489's example of a
+/// mapped address, for the transaction that is asked about.
+#[tokio::test]
+async fn ice_servers_are_asked() {
+    let server = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a free port");
+    let port = server.local_addr().expect("bound").port();
+    let answering = tokio::spawn(async move {
+        let mut request = [0; 1500];
+        loop {
+            let (_, from) = server.recv_from(&mut request).await.expect("it is open");
+            let mut answer = vec![0x01, 0x01, 0x00, 0x0c];
+            answer.extend_from_slice(&request[4..20]);
+            // XOR-MAPPED-ADDRESS: 192.0.2.1:32853.
+            answer.extend_from_slice(&[0x00, 0x20, 0x00, 0x08, 0x00, 0x01, 0xa1, 0x47, 0xe1, 0x12, 0xa6, 0x43]);
+            server.send_to(&answer, from).await.expect("it is open");
+        }
+    });
+    let server = |url: String| IceServer {
+        urls: vec![url],
+        username: None,
+        credential: None,
+    };
+    let config = Config {
+        ice_servers: vec![
+            server(format!("stun:127.0.0.1:{port}")),
+            server("stuns:127.0.0.1".into()),
+        ],
+        ..config()
+    };
+    let findings = asks::ice_servers(&config).await;
+    let [works, clients] = &findings[..] else {
+        panic!("{findings:?}")
+    };
+    assert_eq!(works.verdict, Verdict::Good, "{findings:?}");
+    assert_eq!(clients.verdict, Verdict::Good, "{findings:?}");
+    assert!(clients.words.contains("clients alone"));
+    answering.abort();
+    let none = asks::ice_servers(&Config::default()).await;
+    assert!(one(&none, "ice servers").words.starts_with("none"));
 }
 
 /// Without credentials nobody is asked, and what then does not work is said.
@@ -228,6 +271,7 @@ async fn all_checks_are_made_at_once() {
         "open files",
         "memory",
         "resolver",
+        "ice servers",
         "telephony",
         "bot",
     ] {

@@ -155,7 +155,12 @@ fn the_text_keeps_the_rules_of_the_format() {
             start_s: Some(1),
             ..Process::default()
         }),
-        ice_servers: Some((2, 1)),
+        ice_servers: vec![
+            Standing::Works,
+            Standing::Failed("no answer".into()),
+            Standing::Works,
+            Standing::Unused("not here"),
+        ],
         ..Seen::default()
     };
     let text = Metrics::default().render(&seen);
@@ -186,6 +191,11 @@ fn the_text_keeps_the_rules_of_the_format() {
         assert!(!series.contains(&name), "{name} stands there twice");
         series.push(name);
     }
+    for (state, count) in [("up", 2.0), ("down", 1.0), ("trying", 0.0), ("unused", 1.0)] {
+        let series = format!(r#"edge_runner_ice_servers{{state="{state}"}}"#);
+        assert_eq!(value(&text, &series), count, "{state}");
+    }
+    assert!(!Metrics::default().render(&Seen::default()).contains("ice_servers"));
     assert!(families.contains(&"edge_runner_ice_servers") && families.contains(&"process_cpu_seconds_total"));
     assert!(!families.contains(&"process_open_fds"), "what is not known is not told");
 }
