@@ -155,9 +155,11 @@ pub const HTTP_BODY_BYTES_MAX: usize = 256 * 1024;
 pub const HTTP_DISCARD_BYTES_MAX: usize = 1024 * 1024;
 /// From the first byte of a request to the end of its head.
 pub const HTTP_HEAD: Duration = Duration::from_secs(10);
+/// From a new connection to the end of its first request's head, with TLS before it: three round trips over the worst network.
+pub const HTTP_FIRST_HEAD: Duration = Duration::from_secs(8);
 /// From the end of the head to the end of the body: 256 KiB on a bad mobile network.
 pub const HTTP_BODY: Duration = Duration::from_secs(10);
-/// From a new connection, or the last answer on one, to the next request; longer than a proxy's usual 60 s.
+/// From the last answer on a connection to the next request; longer than a proxy's usual 60 s.
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
 /// How long a client may leave an answer unread.
 pub const HTTP_STALL: Duration = Duration::from_secs(10);
@@ -338,6 +340,24 @@ pub const RELAY_END: Duration = Duration::from_millis(200);
 pub const GATHER_REASON_CHARS_MAX: usize = 60;
 /// How long `doctor` waits for one server.
 pub const GATHER_PROBE: Duration = Duration::from_secs(3);
+// ---- TLS
+
+/// How long a certificate of `--tls auto` is valid: Apple's systems refuse more than 825 days.
+pub const CERTIFICATE_VALID: Duration = Duration::from_secs(800 * 86_400);
+/// How far before its making that time begins: clients' clocks are behind at times, and some boards keep local time.
+pub const CERTIFICATE_BACKDATED: Duration = Duration::from_secs(2 * 86_400);
+/// How long the authority is valid that signs it: longer than a board lives, since every device has to trust it by hand.
+pub const AUTHORITY_VALID: Duration = Duration::from_secs((20 * 365 + 5) * 86_400);
+/// Names and addresses in one certificate: a machine with a hundred containers, in 2 KiB.
+pub const CERTIFICATE_NAMES_MAX: usize = 128;
+/// Between two looks at whether this machine has a new address or its certificate ends.
+pub const CERTIFICATE_LOOK_INTERVAL: Duration = Duration::from_secs(30);
+/// How long another runner may keep the folder with certificates to itself; it needs milliseconds.
+pub const STATE_LOCK_WITHIN: Duration = Duration::from_secs(5);
+/// Time that a certificate of files should have left; with less, the log warns.
+pub const CERTIFICATE_LEFT_MIN: Duration = Duration::from_secs(7 * 86_400);
+/// Bytes of each direction that TLS holds for a connection whose peer reads slowly: one record.
+pub const TLS_BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 // ---- sockets
 

@@ -3,6 +3,7 @@
 //! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it, `poll_timeout` the next deadline.
 //! One input, then a drain of the outputs.
 //!
+//! - Connections: [`opening`] (HTTP or TLS), [`tls`] (the certificate of `--tls auto`)
 //! - Requests: [`route`], [`host`], [`origin`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`]
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
@@ -28,6 +29,7 @@ pub mod key;
 pub mod lobby;
 pub mod metrics;
 pub mod offer;
+pub mod opening;
 pub mod origin;
 pub mod outbox;
 pub mod process;
@@ -44,5 +46,6 @@ pub mod start;
 pub mod stun;
 pub mod table;
 pub mod telephony;
+pub mod tls;
 pub mod token;
 pub mod why;

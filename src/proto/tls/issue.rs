@@ -1,0 +1,94 @@
+//! Writes certificates: an authority of this machine's own, and what it signs for the server.
+//!
+//! In: names, validity and a fresh key pair of P-256. Out: DER. What is written here, [`super::known`] reads.
+//! An authority signs nothing but certificates of servers, one step down, within its name constraints.
+//! Source: RFC 5280 section 4.2.1.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType, date_time_ymd,
+};
+
+use super::{Name, Subtree, Validity};
+
+/// Returns the name of a machine's authority. Two boards may have one host name, so `mark` is a part of it.
+pub fn authority_name(host: &str, mark: u16) -> String {
+    format!("edge-runner on {host} ({mark:04x})")
+}
+
+/// Writes an authority.
+///
+/// # Errors
+/// The library's; with names as this house makes them there is none.
+pub fn authority(name: &str, permitted: &[Subtree], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, Error> {
+    let mut params = valid(validity);
+    params.distinguished_name = distinguished(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: permitted.iter().map(subtree).collect(),
+        excluded_subtrees: Vec::new(),
+    });
+    Ok(params.self_signed(key)?.der().to_vec())
+}
+
+/// Writes a server's certificate, signed by the authority of this name and key.
+///
+/// # Errors
+/// The library's, for a name that is not ASCII.
+pub fn certificate(
+    names: &[Name],
+    validity: Validity,
+    key: &KeyPair,
+    authority: &str,
+    authority_key: &KeyPair,
+) -> Result<Vec<u8>, Error> {
+    let mut params = valid(validity);
+    // A host name here would count as a name at some old clients, and break the constraints.
+    params.distinguished_name = distinguished("edge-runner");
+    params.is_ca = IsCa::ExplicitNoCa;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    for name in names {
+        params.subject_alt_names.push(match name {
+            Name::Dns(name) => SanType::DnsName(name.as_str().try_into()?),
+            Name::Address(address) => SanType::IpAddress(*address),
+        });
+    }
+    let mut issuer = CertificateParams::default();
+    issuer.distinguished_name = distinguished(authority);
+    Ok(params
+        .signed_by(key, &Issuer::from_params(&issuer, authority_key))?
+        .der()
+        .to_vec())
+}
+
+fn valid(validity: Validity) -> CertificateParams {
+    let at = |time_s| date_time_ymd(1970, 1, 1) + Duration::from_secs(time_s);
+    let mut params = CertificateParams::default();
+    params.not_before = at(validity.from_s);
+    params.not_after = at(validity.until_s);
+    params
+}
+
+fn distinguished(common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+fn subtree(subtree: &Subtree) -> GeneralSubtree {
+    match subtree {
+        Subtree::Dns(name) => GeneralSubtree::DnsName(name.clone()),
+        Subtree::Network(IpAddr::V4(network), bits) => {
+            GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix(network.octets(), *bits))
+        }
+        Subtree::Network(IpAddr::V6(network), bits) => {
+            GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(network.octets(), *bits))
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Reads what a certificate says: for whom it is, who vouches for it, how long, and what it may vouch for itself.
+//!
+//! In: DER, of this runner's own making or of a file that people gave. Out: a [`Certificate`], or [`Unreadable`]. Signatures
+//! are not looked at; whoever presents or trusts the certificate does that. Source: RFC 5280 section 4.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use x509_cert::der::Decode as _;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{BasicConstraints, NameConstraints, SubjectAltName};
+use x509_cert::name::Name as Distinguished;
+
+use super::{Name, Subtree, Validity};
+
+/// What a certificate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The common name, or everything when there is none.
+    pub subject: String,
+    pub issuer: String,
+    pub names: Vec<Name>,
+    pub validity: Validity,
+    pub is_authority: bool,
+    /// What it may vouch for; nothing of it is said by an authority that may vouch for all.
+    pub permitted: Option<Vec<Subtree>>,
+}
+
+/// Bytes that are no certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it is no certificate")
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl Certificate {
+    /// Reads a certificate.
+    ///
+    /// # Errors
+    /// [`Unreadable`] when it is none, or its time is none.
+    pub fn read(der: &[u8]) -> Result<Certificate, Unreadable> {
+        let whole = x509_cert::Certificate::from_der(der).map_err(|_| Unreadable)?;
+        let tbs = whole.tbs_certificate();
+        let names =
+            extension::<SubjectAltName>(tbs)?.map_or(Vec::new(), |names| names.0.iter().filter_map(name).collect());
+        let is_authority = extension::<BasicConstraints>(tbs)?.is_some_and(|constraints| constraints.ca);
+        let permitted = extension::<NameConstraints>(tbs)?
+            .and_then(|constraints| constraints.permitted_subtrees)
+            .map(|subtrees| subtrees.iter().filter_map(|each| subtree(&each.base)).collect());
+        let validity = Validity {
+            from_s: tbs.validity().not_before.to_unix_duration().as_secs(),
+            until_s: tbs.validity().not_after.to_unix_duration().as_secs(),
+        };
+        if validity.from_s > validity.until_s {
+            return Err(Unreadable);
+        }
+        Ok(Certificate {
+            subject: common_name(tbs.subject()),
+            issuer: common_name(tbs.issuer()),
+            names,
+            validity,
+            is_authority,
+            permitted,
+        })
+    }
+}
+
+fn extension<'a, T>(tbs: &'a x509_cert::TbsCertificate) -> Result<Option<T>, Unreadable>
+where
+    T: x509_cert::der::Decode<'a> + x509_cert::der::oid::AssociatedOid,
+{
+    let found = tbs.get_extension::<T>().map_err(|_| Unreadable)?;
+    Ok(found.map(|(_critical, value)| value))
+}
+
+fn common_name(name: &Distinguished) -> String {
+    match name.common_name() {
+        Ok(Some(name)) => name.value().into_owned(),
+        _ => name.to_string(),
+    }
+}
+
+fn name(name: &GeneralName) -> Option<Name> {
+    match name {
+        GeneralName::DnsName(name) => Some(Name::Dns(name.as_str().to_ascii_lowercase())),
+        GeneralName::IpAddress(bytes) => address(bytes.as_bytes()).map(Name::Address),
+        _ => None,
+    }
+}
+
+fn subtree(base: &GeneralName) -> Option<Subtree> {
+    match base {
+        GeneralName::DnsName(name) => Some(Subtree::Dns(name.as_str().to_ascii_lowercase())),
+        GeneralName::IpAddress(bytes) => {
+            let (network, mask) = bytes.as_bytes().split_at_checked(bytes.as_bytes().len() / 2)?;
+            let bits: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
+            Some(Subtree::Network(address(network)?, u8::try_from(bits).ok()?))
+        }
+        _ => None,
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}

@@ -1,0 +1,274 @@
+//! Names, times and renewals, with clocks that the tests set; certificates are written and read again.
+
+use rcgen::KeyPair;
+
+use super::known::Unreadable;
+use super::*;
+
+fn dns(name: &str) -> Name {
+    Name::Dns(name.into())
+}
+
+fn at(address: &str) -> Name {
+    Name::Address(address.parse().expect("an address"))
+}
+
+fn addresses(list: &[&str]) -> Vec<IpAddr> {
+    list.iter()
+        .map(|address| address.parse().expect("an address"))
+        .collect()
+}
+
+fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A certificate for these names, made at that time, written and read.
+fn made(list: &[Name], now_s: u64) -> Certificate {
+    let (key, signer) = (key(), key());
+    let der = issue::certificate(list, Validity::of_certificate(now_s), &key, "an authority", &signer);
+    Certificate::read(&der.expect("names in ASCII")).expect("what was written can be read")
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("random numbers")
+}
+
+const NOW_S: u64 = RELEASED_S + 400 * DAY_S;
+
+/// Every way in which a browser may address the machine is named, and nothing that no URL can hold.
+#[test]
+fn a_machine_is_named_in_every_way() {
+    let own = names(&[
+        "board",
+        "board.lan",
+        "bot.example.net",
+        "203.0.113.9",
+        "[2001:db8::9]",
+        "localhost",
+    ]);
+    let around = addresses(&[
+        "127.0.0.1",
+        "192.168.1.7",
+        "fe80::1",
+        "2001:db8::7",
+        "0.0.0.0",
+        "224.0.0.1",
+        "192.168.1.7",
+    ]);
+    assert_eq!(
+        wanted(&own, &around),
+        [
+            dns("board"),
+            dns("board.lan"),
+            dns("board.local"),
+            dns("bot.example.net"),
+            dns("localhost"),
+            at("127.0.0.1"),
+            at("192.168.1.7"),
+            at("203.0.113.9"),
+            at("::1"),
+            at("2001:db8::7"),
+            at("2001:db8::9"),
+        ]
+    );
+    assert_eq!(wanted(&[], &[]), [dns("localhost"), at("127.0.0.1"), at("::1")]);
+}
+
+/// At the cap every name is in, past it the last ones are not.
+#[test]
+fn the_number_of_names_is_capped() {
+    let many = |count: usize| -> Vec<IpAddr> {
+        let base = Ipv4Addr::new(10, 0, 0, 0).to_bits();
+        (0..count)
+            .map(|n| Ipv4Addr::from_bits(base + n as u32).into())
+            .collect()
+    };
+    let own = wanted(&[], &[]).len();
+    let full = wanted(&[], &many(CERTIFICATE_NAMES_MAX - own));
+    assert_eq!(full.len(), CERTIFICATE_NAMES_MAX);
+    assert!(full.contains(&at("::1")));
+    let over = wanted(&[], &many(CERTIFICATE_NAMES_MAX - own + 1));
+    assert_eq!(over.len(), CERTIFICATE_NAMES_MAX);
+    assert!(over.contains(&dns("localhost")) && !over.contains(&at("::1")));
+}
+
+/// An authority vouches for the private world and for its machine, and for nobody else.
+#[test]
+fn an_authority_is_for_its_own_machine() {
+    let own = [
+        dns("bot.example.net"),
+        at("203.0.113.9"),
+        at("2001:db8:0:1::7"),
+        dns("board"),
+    ];
+    let subtrees = permitted(&own);
+    for name in [
+        dns("localhost"),
+        dns("board"),
+        dns("board.local"),
+        dns("other.lan"),
+        dns("bot.example.net"),
+        dns("a.bot.example.net"),
+        at("127.0.0.1"),
+        at("10.255.255.255"),
+        at("172.31.0.1"),
+        at("192.168.0.1"),
+        at("100.127.0.1"),
+        at("169.254.1.1"),
+        at("203.0.113.9"),
+        at("::1"),
+        at("fd00::1"),
+        at("2001:db8:0:1:ffff::1"),
+    ] {
+        assert!(permits(&subtrees, &name), "{name}");
+    }
+    for name in [
+        dns("example.net"),
+        dns("evil-bot.example.net"),
+        dns("boardx"),
+        dns("notlocal"),
+        dns("bank.example"),
+        at("172.32.0.1"),
+        at("100.128.0.1"),
+        at("203.0.113.8"),
+        at("::2"),
+        at("2001:db8:0:2::7"),
+        at("11.0.0.1"),
+    ] {
+        assert!(!permits(&subtrees, &name), "{name}");
+    }
+    assert!(permits(
+        &[Subtree::Network(Ipv4Addr::UNSPECIFIED.into(), 0)],
+        &at("198.51.100.1")
+    ));
+    assert!(permits(
+        &[Subtree::Network(Ipv6Addr::UNSPECIFIED.into(), 0)],
+        &at("2001:db8::1")
+    ));
+}
+
+/// What is written says what it was told to; the names of its authority are what it was made with.
+#[test]
+fn certificates_say_what_they_were_made_for() {
+    let own = wanted(&names(&["board"]), &addresses(&["192.168.1.7", "2001:db8::7"]));
+    let certificate = made(&own, NOW_S);
+    assert_eq!(
+        (certificate.issuer.as_str(), certificate.names.as_slice()),
+        ("an authority", own.as_slice())
+    );
+    assert!(!certificate.is_authority && certificate.permitted.is_none());
+    let Validity { from_s, until_s } = certificate.validity;
+    assert!(from_s < NOW_S - DAY_S && until_s - from_s <= 800 * DAY_S);
+
+    let key = key();
+    let name = issue::authority_name("board", 0xa3);
+    let permitted = permitted(&own);
+    let validity = Validity::of_authority(NOW_S);
+    let der = issue::authority(&name, &permitted, validity, &key).expect("it can be written");
+    let authority = Certificate::read(&der).expect("it can be read");
+    assert_eq!(
+        authority,
+        Certificate {
+            subject: "edge-runner on board (00a3)".into(),
+            issuer: "edge-runner on board (00a3)".into(),
+            names: Vec::new(),
+            validity,
+            is_authority: true,
+            permitted: Some(permitted),
+        }
+    );
+    assert!(validity.days_left(NOW_S) >= 20 * 365);
+}
+
+/// Bytes that are no certificate are refused: every beginning of one, and one with a byte changed is read or refused.
+#[test]
+fn what_is_no_certificate_is_refused() {
+    let (key, signer) = (key(), key());
+    let validity = Validity::of_certificate(NOW_S);
+    let der = issue::certificate(&[dns("localhost")], validity, &key, "a", &signer).expect("it can be written");
+    for end in 0..der.len() {
+        assert_eq!(Certificate::read(&der[..end]), Err(Unreadable), "{end} bytes");
+    }
+    for place in 0..der.len() {
+        let mut bent = der.clone();
+        bent[place] ^= 0x41;
+        let _ = Certificate::read(&bent);
+    }
+    assert_eq!(Certificate::read(b"-----BEGIN CERTIFICATE-----"), Err(Unreadable));
+}
+
+/// The next certificate is due with a third of the time left, and when somebody may use a name that is missing.
+#[test]
+fn a_certificate_is_renewed_in_time() {
+    let own = wanted(&names(&["board"]), &addresses(&["192.168.1.7"]));
+    let kept = made(&own, NOW_S);
+    let Validity { from_s, until_s } = kept.validity;
+    let third = (until_s - from_s) / 3;
+    assert_eq!(due(&kept, &own, NOW_S), None);
+    assert_eq!(due(&kept, &own, until_s - third), None);
+    assert_eq!(due(&kept, &own, until_s - third + 1), Some(Due::Ending));
+    assert_eq!(due(&kept, &own, until_s + DAY_S), Some(Due::Ending));
+    let moved = wanted(&names(&["board"]), &addresses(&["192.168.1.8"]));
+    assert_eq!(due(&kept, &moved, NOW_S), Some(Due::Missing(at("192.168.1.8"))));
+    // An address that is gone asks for nothing.
+    assert_eq!(due(&kept, &wanted(&names(&["board"]), &[]), NOW_S), None);
+}
+
+/// A board whose clock starts in 1970 makes a certificate that clients take at the release and for two years, and keeps one
+/// that it made while it knew the time.
+#[test]
+fn a_clock_of_1970_is_not_believed() {
+    let own = wanted(&[], &[]);
+    assert_eq!(believed(0, None), RELEASED_S);
+    assert_eq!(believed(RELEASED_S - 1, None), RELEASED_S);
+    assert_eq!(believed(NOW_S, None), NOW_S);
+    let first = made(&own, believed(42, None));
+    assert!(first.validity.from_s < RELEASED_S && first.validity.until_s > RELEASED_S + 790 * DAY_S);
+    assert_eq!(due(&first, &own, 42), None);
+    // The clock jumps to the truth: within the first two thirds nothing happens, after that it is renewed.
+    assert_eq!(due(&first, &own, RELEASED_S + 500 * DAY_S), None);
+    assert_eq!(due(&first, &own, RELEASED_S + 2000 * DAY_S), Some(Due::Ending));
+    let second = made(&own, believed(RELEASED_S + 2000 * DAY_S, Some(&first)));
+    assert_eq!(due(&second, &own, RELEASED_S + 2000 * DAY_S), None);
+    // The next start is in 1970 again: the certificate of the better day stays, and the time is no earlier than its making.
+    assert_eq!(due(&second, &own, 43), None);
+    assert_eq!(believed(43, Some(&second)), RELEASED_S + 2000 * DAY_S);
+    // The authority holds from before the first day on.
+    let authority = Validity::of_authority(believed(42, None));
+    assert!(authority.from_s < first.validity.from_s && authority.until_s > RELEASED_S + 19 * 365 * DAY_S);
+}
+
+/// A clock that was ahead and is put right leaves no certificate of the future.
+#[test]
+fn a_clock_that_was_ahead_leaves_nothing_behind() {
+    let own = wanted(&[], &[]);
+    let future = made(&own, NOW_S + 10_000 * DAY_S);
+    assert_eq!(due(&future, &own, NOW_S), Some(Due::Ahead));
+    let authority = Validity::of_authority(NOW_S + 10_000 * DAY_S);
+    assert!(authority.from_s < NOW_S && authority.until_s > NOW_S);
+}
+
+/// An interface that comes and goes asks for one certificate, not for one each time; what the authority may not vouch for,
+/// and more names than fit, stay out.
+#[test]
+fn names_of_the_last_certificate_are_kept_while_there_is_room() {
+    let subtrees = permitted(&[]);
+    let (near, far) = (
+        wanted(&[], &addresses(&["10.0.0.1"])),
+        wanted(&[], &addresses(&["10.0.0.2"])),
+    );
+    let first = made(&near, NOW_S);
+    let both = next_names(&far, Some(&first), &subtrees);
+    assert!(both.contains(&at("10.0.0.1")) && both.contains(&at("10.0.0.2")));
+    let second = made(&both, NOW_S);
+    assert_eq!((due(&second, &near, NOW_S), due(&second, &far, NOW_S)), (None, None));
+    assert_eq!(next_names(&far, None, &subtrees), far);
+
+    let foreign = made(&[dns("bank.example"), at("198.51.100.1")], NOW_S);
+    assert_eq!(next_names(&near, Some(&foreign), &subtrees), near);
+
+    let full: Vec<Name> = (0..CERTIFICATE_NAMES_MAX).map(|n| dns(&format!("{n}.local"))).collect();
+    assert_eq!(next_names(&full, None, &subtrees).len(), CERTIFICATE_NAMES_MAX);
+    assert_eq!(next_names(&near, Some(&made(&full, NOW_S)), &subtrees), near);
+}
