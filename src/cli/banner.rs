@@ -4,9 +4,9 @@
 //! It says what to open, how other machines get here, and what differs from the defaults. No secret is part of it.
 
 use std::ffi::OsStr;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use crate::config::{Config, Host, Listening, Transport};
+use crate::config::{Config, Host, Listening, Tls, Transport};
 use crate::proto::telephony::Provider;
 
 /// Makes the text, with a line break at its end.
@@ -21,6 +21,9 @@ pub fn text(config: &Config, listening: &Listening) -> String {
     row("Talk", format!("open {}/", near(config.host, listening.port)));
     if let Some(far) = far(config, listening) {
         row("Elsewhere", far);
+    }
+    if let Some(trust) = trust(config, listening) {
+        row("Trust", trust);
     }
     if let Some(address) = config.embedded {
         row(
@@ -107,6 +110,9 @@ fn near(host: Host, port: u16) -> String {
 /// server `localhost` there too; audio does not go through the tunnel but straight to the UDP port.
 fn far(config: &Config, listening: &Listening) -> Option<String> {
     let port = listening.port;
+    if let (true, Some(address)) = (config.tls != Tls::Off, outside(config, listening)) {
+        return Some(format!("open https://{}/ there", SocketAddr::new(address, port)));
+    }
     let (target, address) = match config.host {
         // A microcontroller's only candidate would be this machine itself.
         Host::Address(address) if address.is_loopback() && config.embedded.is_some() => return None,
@@ -118,6 +124,29 @@ fn far(config: &Config, listening: &Listening) -> Option<String> {
         "ssh -L {port}:{target}:{port} {address}, then open {}/ there",
         Host::Localhost.url(port)
     ))
+}
+
+/// What makes browsers on other machines take the certificate.
+fn trust(config: &Config, listening: &Listening) -> Option<String> {
+    let address = outside(config, listening)?;
+    match &config.tls {
+        Tls::Off => None,
+        Tls::Auto => Some(format!(
+            "install http://{}/ca.crt there once, or go past the browser's warning each time",
+            SocketAddr::new(address, listening.port)
+        )),
+        Tls::Files { .. } => Some("by a name of the certificate in place of the address".into()),
+    }
+}
+
+/// The address under which other machines reach this one.
+fn outside(config: &Config, listening: &Listening) -> Option<IpAddr> {
+    match config.host {
+        Host::Localhost => None,
+        Host::Address(address) if address.is_loopback() => None,
+        Host::Address(address) if !address.is_unspecified() => Some(address),
+        Host::Address(_) => preferred(&listening.addresses),
+    }
 }
 
 fn bracketed(address: IpAddr) -> String {
@@ -231,6 +260,39 @@ mod tests {
             "only https://a, https://b",
         ] {
             assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    /// With HTTPS other machines need no tunnel: they open the address, and are told how to trust it.
+    #[test]
+    fn other_machines_find_https() {
+        let with = |host: &str, tls: &str| {
+            let arguments = ["--host", host, "--state-dir", "/s", "--tls", tls];
+            banner(&arguments, &["127.0.0.1", "2001:db8::5", "192.0.2.5"])
+        };
+        let auto = with("0.0.0.0", "auto");
+        assert!(auto.contains("listening on http://0.0.0.0:7860\n"), "{auto}");
+        assert!(
+            auto.contains("  Elsewhere  open https://192.0.2.5:7860/ there\n"),
+            "{auto}"
+        );
+        assert!(
+            auto.contains("  Trust      install http://192.0.2.5:7860/ca.crt there once"),
+            "{auto}"
+        );
+        let six = with("2001:db8::5", "auto");
+        assert!(six.contains("open https://[2001:db8::5]:7860/ there"), "{six}");
+        let files = with("192.0.2.5", "c.pem:k.pem");
+        assert!(
+            files.contains("open https://192.0.2.5:7860/ there") && !files.contains("ca.crt"),
+            "{files}"
+        );
+        for (host, tls) in [("localhost", "auto"), ("127.0.0.1", "auto"), ("0.0.0.0", "off")] {
+            let text = with(host, tls);
+            assert!(
+                text.contains("ssh -L") && !text.contains("https://") && !text.contains("Trust"),
+                "{text}"
+            );
         }
     }
 
