@@ -340,6 +340,7 @@ pub const RELAY_END: Duration = Duration::from_millis(200);
 pub const GATHER_REASON_CHARS_MAX: usize = 60;
 /// How long `doctor` waits for one server.
 pub const GATHER_PROBE: Duration = Duration::from_secs(3);
+
 // ---- TLS
 
 /// How long a certificate of `--tls auto` is valid: Apple's systems refuse more than 825 days.

@@ -13,8 +13,9 @@ mod read;
 mod refusal;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -36,6 +37,7 @@ use crate::config::{Config, Transport};
 use crate::io::metrics;
 use crate::io::sessions::Start;
 use crate::io::socket::{self, Entry, Upgrade};
+use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
 use crate::limits;
 use crate::page;
@@ -125,9 +127,30 @@ impl Engine for WebRtc {
     }
 }
 
+/// Who sent a request, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub address: SocketAddr,
+    /// Whether it came over TLS.
+    pub secure: bool,
+}
+
+impl Peer {
+    fn ip(self) -> IpAddr {
+        self.address.ip()
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
 /// The time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
+    pub first_head: Duration,
     pub idle: Duration,
     pub head: Duration,
     pub body: Duration,
@@ -139,6 +162,7 @@ pub(super) struct Times {
 impl Default for Times {
     fn default() -> Self {
         Times {
+            first_head: limits::HTTP_FIRST_HEAD,
             idle: limits::HTTP_IDLE,
             head: limits::HTTP_HEAD,
             body: limits::HTTP_BODY,
@@ -164,6 +188,8 @@ pub struct App<E = WebRtc> {
     log_budget: Mutex<LogBudget>,
     metrics: Arc<Metrics>,
     pub(super) times: Times,
+    /// What takes TLS; nothing when TLS is off.
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 impl<E: Engine> App<E> {
@@ -181,6 +207,7 @@ impl<E: Engine> App<E> {
             log_budget: Mutex::default(),
             times: Times::default(),
             metrics: engine.metrics(),
+            tls: None,
             engine,
             config,
         }
@@ -199,7 +226,7 @@ pub(super) type Becomes = Mutex<Option<Upgrade>>;
 pub(super) async fn answer<E: Engine>(
     app: &App<E>,
     request: Request<Incoming>,
-    peer: SocketAddr,
+    peer: Peer,
     becomes: &Becomes,
 ) -> Reply {
     let (head, body) = request.into_parts();
@@ -239,7 +266,7 @@ async fn dispatch<E: Engine>(
     route: Route<'_>,
     head: &Parts,
     body: Incoming,
-    peer: SocketAddr,
+    peer: Peer,
 ) -> Result<Reply, Refusal> {
     let headers = &head.headers;
     if !may_ask(app, &route, headers) {
@@ -253,6 +280,7 @@ async fn dispatch<E: Engine>(
         Route::Metrics => metrics_reply(app, headers, peer),
         Route::ToPage => Ok(to_page()),
         Route::Page(name) => file(&name, headers).ok_or(Refusal::Route(route::Refusal::NotFound)),
+        Route::Authority => authority(app),
         Route::Start => {
             let body = read(app.times, headers, Takes::Json, body).await?;
             still_open(app)?;
@@ -338,14 +366,15 @@ fn mint<E: Engine>(app: &App<E>, family: Family, session: Option<&str>) -> Optio
 }
 
 /// Tells how the client reached the server. What a proxy says of that counts if the proxy is ours: on this machine, or named.
-fn asked<'r, E>(app: &App<E>, headers: &'r HeaderMap, peer: SocketAddr) -> Asked<'r> {
+fn asked<'r, E>(app: &App<E>, headers: &'r HeaderMap, peer: Peer) -> Asked<'r> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let proxied = peer.ip().to_canonical().is_loopback() || app.config.proxy.is_some();
     Asked {
         host: text(header::HOST).unwrap_or("localhost"),
-        secure: proxied
-            && text(HeaderName::from_static("x-forwarded-proto"))
-                .is_some_and(|proto| proto.eq_ignore_ascii_case("https")),
+        secure: peer.secure
+            || proxied
+                && text(HeaderName::from_static("x-forwarded-proto"))
+                    .is_some_and(|proto| proto.eq_ignore_ascii_case("https")),
     }
 }
 
@@ -491,7 +520,7 @@ impl Drop for Lease {
 }
 
 /// Shows what was counted, to those for whom it is.
-fn metrics_reply<E: Engine>(app: &App<E>, headers: &HeaderMap, peer: SocketAddr) -> Result<Reply, Refusal> {
+fn metrics_reply<E: Engine>(app: &App<E>, headers: &HeaderMap, peer: Peer) -> Result<Reply, Refusal> {
     let on_this_machine = peer.ip().to_canonical().is_loopback();
     let forwarded = headers.keys().any(|name| is_forwarding(name.as_str()));
     judge(app.config.metrics, on_this_machine, forwarded).map_err(Refusal::Metrics)?;
@@ -606,6 +635,19 @@ fn to_page() -> Reply {
     reply
 }
 
+/// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to install it.
+fn authority<E>(app: &App<E>) -> Result<Reply, Refusal> {
+    let pem = app.tls.as_ref().and_then(|tls| tls.authority());
+    let mut reply = Reply::new(Full::new(pem.ok_or(Refusal::NoAuthority)?));
+    let headers = reply.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/x-x509-ca-cert"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(reply)
+}
+
 /// Finds a file of the page; a client that has it already gets no bytes.
 fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     let asset = page::asset(name)?;
@@ -647,7 +689,7 @@ fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
     Some(reply)
 }
 
-fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: SocketAddr) {
+fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: Peer) {
     if let Refusal::Offer(why) = refusal {
         app.metrics.offer_refused(why);
     }

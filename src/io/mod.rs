@@ -22,6 +22,7 @@ pub mod signal;
 pub mod socket;
 pub mod stream;
 pub mod tasks;
+pub mod tls;
 pub mod udp;
 pub mod watch;
 pub mod webrtc;
@@ -39,6 +40,7 @@ use crate::io::server::BindError;
 use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
+use crate::io::tls::{Keeper, Tls, TlsError};
 use crate::io::webrtc::WebRtc;
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::crypto;
@@ -60,6 +62,7 @@ pub enum RunError {
     Signals(io::Error),
     /// The thread that watches the runtime could not be started.
     Watch(io::Error),
+    Tls(TlsError),
     /// One more signal came while sessions were still ending.
     Forced,
 }
@@ -76,6 +79,7 @@ impl fmt::Display for RunError {
             RunError::Certificate(why) => write!(f, "making the DTLS certificate: {why}"),
             RunError::Signals(source) => write!(f, "listening for signals: {source}"),
             RunError::Watch(source) => write!(f, "starting the thread that watches the runtime: {source}"),
+            RunError::Tls(error) => error.fmt(f),
             RunError::Forced => f.write_str("stopped at once by a further signal"),
         }
     }
@@ -97,6 +101,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
         None => bot,
     };
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
+    let keeper = Keeper::listen().map_err(RunError::Signals)?;
+    let tls = Tls::open(&config).map_err(RunError::Tls)?;
     // Made before the first caller comes, so that none waits for it.
     crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
     let listeners = server::bind(&config).await.map_err(RunError::Bind)?;
@@ -116,8 +122,10 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let engine = WebRtc::new(sessions.clone(), common.clone(), port, gatherer.clone());
     sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
     let drain = config.drain;
-    let app = Arc::new(App::new(config, engine));
-    let mut server = tokio::spawn(server::serve(listeners, app, shutdown));
+    let mut app = App::new(config, engine);
+    app.tls = tls.clone();
+    let mut server = tokio::spawn(server::serve(listeners, Arc::new(app), shutdown.clone()));
+    tokio::spawn(keeper.run(tls, shutdown));
     announce(&listening);
     sessions.watch().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.

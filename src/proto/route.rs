@@ -19,6 +19,8 @@ pub enum Route<'p> {
     ToPage,
     /// A file of the page, by its name below `/client/`; an empty name is the page itself.
     Page(Cow<'p, str>),
+    /// The certificate of the authority that devices are to trust.
+    Authority,
     Start,
     Status,
     Metrics,
@@ -67,9 +69,13 @@ pub const ROOT: &str = READ;
 /// Paths whose endpoints come in later versions.
 const LATER: [&str; 1] = ["/videoroom"];
 
-/// Tells whether a request is exempt from the list of origins: a browser that navigates to the page names no origin.
+/// Where devices find the authority to trust.
+pub const AUTHORITY: &str = "/ca.crt";
+
+/// Tells whether a request is exempt from the list of origins: a browser that navigates to the page, or to the certificate
+/// that it is to trust, names no origin.
 pub fn is_navigation(method: &str, path: &str) -> bool {
-    matches!(method, "GET" | "HEAD") && (matches!(path, "/" | "/client") || path.starts_with("/client/"))
+    matches!(method, "GET" | "HEAD") && (matches!(path, "/" | "/client" | AUTHORITY) || path.starts_with("/client/"))
 }
 
 /// Finds the endpoint of a request.
@@ -98,6 +104,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
     match path {
         "/status" => read(method, Route::Status),
         "/metrics" => read(method, Route::Metrics),
+        AUTHORITY => read(method, Route::Authority),
         "/start" => match method {
             "POST" => Ok(Route::Start),
             "OPTIONS" => Ok(Route::Methods(WRITE)),

@@ -27,6 +27,8 @@ pub enum Refusal {
     /// Without the key of `--api-key`.
     NoKey,
     Route(route::Refusal),
+    /// There is no authority of this runner's making.
+    NoAuthority,
     Origin,
     Preflight,
     Form,
@@ -58,6 +60,7 @@ impl Refusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
+            Refusal::NoAuthority => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
@@ -101,6 +104,9 @@ impl Refusal {
             }
             Refusal::NoKey => "a key is needed: `Authorization: Bearer KEY`, as --api-key has it".to_owned(),
             Refusal::Route(refusal) => refusal.to_string(),
+            Refusal::NoAuthority => {
+                "there is no certificate to trust here: the runner makes one with `--tls auto`".to_owned()
+            }
             Refusal::Origin => "this origin is not allowed; see --allowed-origins".to_owned(),
             Refusal::Preflight => "Disallowed CORS origin".to_owned(),
             Refusal::Form => "forms are not taken here; send JSON".to_owned(),

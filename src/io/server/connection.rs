@@ -26,19 +26,36 @@ use hyper_util::rt::TokioIo;
 use log::debug;
 use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::bot::Shutdown;
-use crate::io::http::{self, App, Becomes, Engine, Times};
+use crate::io::http::{self, App, Becomes, Engine, Peer, Times};
 use crate::io::stream::Stream;
+use crate::io::tls::Tls;
 use crate::limits;
+use crate::proto::opening::Opening;
 
 /// Serves one connection until it ends.
-pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: Arc<App<E>>, mut shutdown: Shutdown) {
+pub(super) async fn serve<E: Engine>(tcp: TcpStream, peer: SocketAddr, app: Arc<App<E>>, mut shutdown: Shutdown) {
+    let accepted = Instant::now();
     // Answers are written whole; waiting for more to send would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
+    if let Err(error) = tcp.set_nodelay(true) {
         debug!("{peer}: {error}");
     }
+    let opened = tokio::select! {
+        biased;
+        () = shutdown.wait() => return,
+        opened = timeout_at(accepted + app.times.first_head, open(tcp, app.tls.as_deref())) => opened,
+    };
+    let stream = match opened {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(why)) => return debug!("{peer}: connection closed: {why}"),
+        Err(_) => return debug!("{peer}: connection closed: too slow (before a request)"),
+    };
+    let peer = Peer {
+        address: peer,
+        secure: stream.is_secure(),
+    };
     let doing = Arc::new(Doing::default());
     let becomes = Becomes::default();
     let service = service_fn(|request| {
@@ -54,12 +71,12 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         .writev(false)
         .serve_connection(
             Watched {
-                stream: TokioIo::new(Stream::Plain(stream)),
+                stream: TokioIo::new(stream),
                 doing: doing.clone(),
             },
             service,
         );
-    let mut patience = Patience::new(app.times, Instant::now());
+    let mut patience = Patience::new(app.times, accepted);
     let mut timer = pin!(tokio::time::sleep_until(patience.deadline()));
     let mut stop = pin!(shutdown.wait());
     let mut stopping = false;
@@ -100,6 +117,25 @@ pub(super) async fn serve<E: Engine>(stream: TcpStream, peer: SocketAddr, app: A
         Some(upgrade) => upgrade(stream, parts.read_buf),
         None if !stopping => linger(stream, app.times).await,
         None => {}
+    }
+}
+
+/// Finds out what a connection speaks, and does what comes before a request.
+async fn open(tcp: TcpStream, tls: Option<&Tls>) -> Result<Stream, String> {
+    let mut first = [0];
+    match tcp.peek(&mut first).await {
+        Ok(0) => return Err("nothing came".into()),
+        Ok(_) => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    match Opening::of(first[0]) {
+        Opening::Http => Ok(Stream::Plain(tcp)),
+        Opening::Tls => {
+            let tls = tls.ok_or("it speaks TLS, which is off; see --tls")?;
+            // On the heap: the state of a handshake is a kilobyte, and most connections have none.
+            let handshake = Box::pin(tls.accept(tcp)).await;
+            handshake.map_err(|error| format!("TLS handshake: {error}"))
+        }
     }
 }
 
@@ -179,19 +215,22 @@ impl Doing {
 #[derive(Debug)]
 struct Patience {
     times: Times,
+    /// Until when the first request's head has to be whole; nothing once it is.
+    first_until: Option<Instant>,
     seen: u32,
     phase: Phase,
     since: Instant,
 }
 
 impl Patience {
-    /// Begins with a connection that has sent nothing.
-    fn new(times: Times, now: Instant) -> Self {
+    /// Begins with a connection that was accepted then.
+    fn new(times: Times, accepted: Instant) -> Self {
         Patience {
             times,
+            first_until: Some(accepted + times.first_head),
             seen: 0,
             phase: Phase::Idle,
-            since: now,
+            since: accepted,
         }
     }
 
@@ -201,11 +240,17 @@ impl Patience {
         let changed = seen != self.seen;
         if changed {
             (self.seen, self.phase, self.since) = (seen, phase, now());
+            if phase != Phase::Head {
+                self.first_until = None;
+            }
         }
         changed
     }
 
     fn deadline(&self) -> Instant {
+        if let Some(until) = self.first_until {
+            return until;
+        }
         self.since
             + match self.phase {
                 Phase::Idle => self.times.idle,
@@ -264,10 +309,45 @@ impl Write for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        // TLS takes a record before the network does.
+        if flushed.is_pending() || self.doing.phase() == Phase::Stall {
+            self.note_write(&flushed);
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time for the first head runs from the accept, with every byte of it; later heads have their own.
+    #[test]
+    fn the_first_head_has_one_deadline() {
+        let times = Times::default();
+        let accepted = Instant::now();
+        let doing = Doing::default();
+        let mut patience = Patience::new(times, accepted);
+        assert_eq!(patience.deadline(), accepted + times.first_head);
+        let half = accepted + times.first_head / 2;
+        doing.set(Phase::Head);
+        assert!(patience.notice(doing.get(), || half));
+        assert_eq!(patience.deadline(), accepted + times.first_head);
+        for (phase, time) in [
+            (Phase::Answer, times.answer),
+            (Phase::Stall, times.stall),
+            (Phase::Idle, times.idle),
+            (Phase::Head, times.head),
+        ] {
+            doing.set(phase);
+            assert!(patience.notice(doing.get(), || half));
+            assert_eq!(patience.deadline(), half + time, "{phase:?}");
+            assert!(!patience.notice(doing.get(), || half));
+        }
     }
 }

@@ -93,8 +93,7 @@ async fn heads_are_capped() {
 async fn rubbish_is_refused() {
     let runner = Runner::start().await;
     for rubbish in [
-        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
-        b"\0\0\0\0\0\0\0\0\r\n\r\n",
+        &b"\0\0\0\0\0\0\0\0\r\n\r\n"[..],
         b"GET\r\n\r\n",
         b"GET /status\r\n\r\n",
         b"GET /sta tus HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -112,6 +111,10 @@ async fn rubbish_is_refused() {
         let said = String::from_utf8_lossy(&rest);
         assert!(said.starts_with("HTTP/1.1 4"), "{rubbish:?}: {said}");
     }
+    // A client of TLS would not understand an answer, where TLS is off.
+    let mut client = runner.client().await;
+    client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await;
+    assert_eq!(client.rest().await, b"");
     // A client of HTTP/2 would not understand an answer.
     let mut client = runner.client().await;
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
@@ -283,6 +286,7 @@ async fn a_half_closed_connection_is_answered() {
 fn never() -> Times {
     let never = Duration::from_secs(3600);
     Times {
+        first_head: never,
         idle: never,
         head: never,
         body: never,
@@ -292,7 +296,25 @@ fn never() -> Times {
     }
 }
 
-/// A client that sends nothing, or nothing more after an answer, is let go.
+/// A client whose first request does not come is let go, whatever it sent of it: nothing, half a head, or half a handshake.
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed() {
+    let runner = Runner::with(
+        config(),
+        Times {
+            first_head: Duration::ZERO,
+            ..never()
+        },
+    )
+    .await;
+    for half in [&b""[..], b"GET /sta", b"\x16\x03\x01\x02"] {
+        let mut client = runner.client().await;
+        client.send(half).await;
+        assert_eq!(client.rest().await, b"");
+    }
+}
+
+/// A client that sends nothing more after an answer is let go.
 #[tokio::test]
 async fn an_idle_connection_is_closed() {
     let runner = Runner::with(
@@ -303,11 +325,12 @@ async fn an_idle_connection_is_closed() {
         },
     )
     .await;
-    let client = runner.client().await;
+    let mut client = runner.client().await;
+    assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
     assert_eq!(client.rest().await, b"");
 }
 
-/// A head that never ends is cut off, however its bytes trickle; one that ended is not.
+/// A later head that never ends is cut off, however its bytes trickle; one that ended is not.
 #[tokio::test]
 async fn a_slow_head_is_cut_off() {
     let runner = Runner::with(
@@ -318,9 +341,6 @@ async fn a_slow_head_is_cut_off() {
         },
     )
     .await;
-    let mut client = runner.client().await;
-    client.send("GET /sta").await;
-    assert_eq!(client.rest().await, b"");
     let mut client = runner.client().await;
     assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
     assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);

@@ -1,0 +1,302 @@
+//! HTTPS: which certificate the server shows, and TLS around a connection.
+//!
+//! In: `--tls` and the state folder; later SIGHUP, new addresses and the clock. Out: [`Tls`], which turns an accepted
+//! connection into a [`Stream`], and shows devices the authority to trust. `auto` makes the certificate, `pair` reads files,
+//! `store` keeps what was made. Another certificate counts from the next connection on; calls go on with theirs.
+//! Refuses: files that are missing, no PEM, or do not fit each other, before anything listens; later the old one stays.
+//! Source: RFC 8446; ALPN (RFC 7301) knows `http/1.1` alone.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this room is the shell: it owns sockets, tasks and the clock"
+)]
+
+mod auto;
+mod pair;
+mod store;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use log::{debug, error, info, warn};
+use tokio::net::TcpStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+
+use self::auto::Auto;
+use self::pair::{Pair, Wrong};
+use crate::bot::Shutdown;
+use crate::config::{self, Config};
+use crate::io::stream::Stream;
+use crate::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
+
+/// Why there is no HTTPS.
+#[derive(Debug)]
+pub enum TlsError {
+    Read {
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// What is in a file does not do.
+    File {
+        path: PathBuf,
+        wrong: Wrong,
+    },
+    Make(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TlsError::Read { path, source } => write!(f, "--tls: reading {}: {source}", path.display()),
+            TlsError::File { path, wrong } => write!(f, "--tls: {}: {wrong}", path.display()),
+            TlsError::Make(why) => write!(f, "--tls: making a certificate: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// TLS for the server's connections.
+pub struct Tls {
+    config: Arc<ServerConfig>,
+    current: Arc<Current>,
+    source: Source,
+}
+
+/// Where certificates come from.
+enum Source {
+    Auto(Box<Auto>),
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+        provider: Arc<CryptoProvider>,
+    },
+}
+
+impl Tls {
+    /// Loads or makes the certificate of `--tls`; nothing when TLS is off. Blocks.
+    ///
+    /// # Errors
+    /// [`TlsError`] says what is wrong with which file.
+    pub fn open(config: &Config) -> Result<Option<Arc<Tls>>, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let (source, first) = match &config.tls {
+            config::Tls::Off => return Ok(None),
+            config::Tls::Auto => {
+                let (auto, first) =
+                    Auto::open(config, provider.clone(), &addresses(), clock_s()).map_err(TlsError::Make)?;
+                info!(
+                    "HTTPS with certificates of the authority `{}`; devices trust them once they have installed /ca.crt of \
+                     this server, SHA-256 {}",
+                    auto.authority.certificate.subject,
+                    auto.authority.fingerprint()
+                );
+                (Source::Auto(Box::new(auto)), first)
+            }
+            config::Tls::Files { certificate, key } => {
+                let pair = read_files(certificate, key, &provider)?;
+                let source = Source::Files {
+                    certificate: certificate.clone(),
+                    key: key.clone(),
+                    provider: provider.clone(),
+                };
+                (source, pair.key)
+            }
+        };
+        let current = Arc::new(Current(RwLock::new(first)));
+        Ok(Some(Arc::new(Tls {
+            config: Arc::new(server_config(provider, current.clone())?),
+            current,
+            source,
+        })))
+    }
+
+    /// Does the handshake on a new connection.
+    ///
+    /// # Errors
+    /// What the client did wrong, or did not like.
+    pub async fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
+        let acceptor = TlsAcceptor::from(self.config.clone());
+        let stream = acceptor
+            .accept_with(tcp, |connection| {
+                connection.set_buffer_limit(Some(TLS_BUFFER_BYTES_MAX))
+            })
+            .await?;
+        Ok(Stream::Tls(Box::new(stream)))
+    }
+
+    /// Returns the certificate of the authority that devices are to trust, in PEM; nothing when the certificate came in files.
+    pub fn authority(&self) -> Option<Bytes> {
+        match &self.source {
+            Source::Auto(auto) => Some(auto.authority.pem.clone()),
+            Source::Files { .. } => None,
+        }
+    }
+
+    /// Takes another certificate if one is due.
+    async fn look(self: &Arc<Self>) {
+        let Source::Auto(auto) = &self.source else {
+            return;
+        };
+        let (addresses, clock_s) = (addresses(), clock_s());
+        let Some(due) = auto.due(&addresses, clock_s) else {
+            return;
+        };
+        debug!("another certificate is due: {due}");
+        let tls = self.clone();
+        let renewed = tokio::task::spawn_blocking(move || match &tls.source {
+            Source::Auto(auto) => auto.renew(&addresses, clock_s).map(|next| tls.current.set(next)),
+            Source::Files { .. } => Ok(()),
+        });
+        match renewed.await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => error!("the certificate could not be renewed: {why}"),
+            Err(panic) => error!("renewing the certificate: {panic}"),
+        }
+    }
+
+    /// Reads the files again.
+    async fn reload(self: &Arc<Self>) {
+        let tls = self.clone();
+        let read = tokio::task::spawn_blocking(move || match &tls.source {
+            Source::Auto(_) => Ok(false),
+            Source::Files {
+                certificate,
+                key,
+                provider,
+            } => read_files(certificate, key, provider).map(|pair| {
+                tls.current.set(pair.key);
+                true
+            }),
+        });
+        match read.await {
+            Ok(Ok(true)) => info!("SIGHUP: the certificate was read again"),
+            // It is made by the runner; the look at it comes at once.
+            Ok(Ok(false)) => self.look().await,
+            Ok(Err(error)) => error!("SIGHUP: the certificate stays as it was: {error}"),
+            Err(panic) => error!("reading the certificate: {panic}"),
+        }
+    }
+}
+
+/// Keeps the certificate fresh. It listens for SIGHUP in any case, since that would end the process otherwise.
+pub struct Keeper {
+    hangups: Signal,
+}
+
+impl Keeper {
+    /// Starts to listen for SIGHUP.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn listen() -> io::Result<Keeper> {
+        let hangups = signal(SignalKind::hangup())?;
+        Ok(Keeper { hangups })
+    }
+
+    /// Reads files again at every SIGHUP, and looks now and then whether the made certificate still fits, until the end.
+    pub async fn run(mut self, tls: Option<Arc<Tls>>, mut shutdown: Shutdown) {
+        let mut look = tokio::time::interval(CERTIFICATE_LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                received = self.hangups.recv() => match (received, &tls) {
+                    (None, _) => return,
+                    (Some(()), Some(tls)) => tls.reload().await,
+                    (Some(()), None) => info!("SIGHUP: there is no certificate to read again"),
+                },
+                _ = look.tick(), if tls.is_some() => {
+                    if let Some(tls) = &tls {
+                        tls.look().await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The certificate for new connections.
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl Current {
+    fn set(&self, next: Arc<CertifiedKey>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Current")
+    }
+}
+
+impl ResolvesServerCert for Current {
+    /// One certificate for every name: a client that asked for another name is the one to judge.
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+fn server_config(provider: Arc<CryptoProvider>, current: Arc<Current>) -> Result<ServerConfig, TlsError> {
+    let in_words = |error: tokio_rustls::rustls::Error| TlsError::Make(error.to_string());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(in_words)?
+        .with_no_client_auth()
+        .with_cert_resolver(current);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Clients keep the state of their sessions themselves, sealed.
+    config.ticketer = ring::Ticketer::new().map_err(in_words)?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 1;
+    Ok(config)
+}
+
+fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Pair, TlsError> {
+    let read = |path: &Path| {
+        store::read_bounded(path).map_err(|source| TlsError::Read {
+            path: path.to_owned(),
+            source,
+        })
+    };
+    let pair = Pair::read(&read(certificate)?, &read(key)?, provider).map_err(|wrong| TlsError::File {
+        path: if wrong.is_of_key() { key } else { certificate }.to_owned(),
+        wrong,
+    })?;
+    let until_s = pair.certificate.validity.until_s;
+    if until_s < clock_s() + CERTIFICATE_LEFT_MIN.as_secs() {
+        warn!(
+            "--tls: the certificate in {} has {} days left by the clock of this machine",
+            certificate.display(),
+            pair.certificate.validity.days_left(clock_s())
+        );
+    }
+    Ok(pair)
+}
+
+/// The addresses of every interface.
+fn addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_else(|error| {
+        debug!("the network interfaces cannot be listed: {error}");
+        Vec::new()
+    });
+    interfaces.into_iter().map(|interface| interface.ip()).collect()
+}
+
+fn clock_s() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_secs()
+}

@@ -1,0 +1,372 @@
+//! The authority and the certificate of `--tls auto`: found in the state folder, or made and kept there.
+//!
+//! In: the names of the configuration, the addresses of every interface, the clock. Out: a [`Pair`] to serve with, and the
+//! authority's certificate for devices. What a certificate says and when the next one is due is `proto::tls`'s to decide.
+//! Nothing here stops the runner: what is damaged is set aside, and what cannot be kept is made for this run alone; the log
+//! tells. An authority once loaded stays until the end of the runner.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use log::{Level, debug, info, log, warn};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use sha2::{Digest as _, Sha256};
+use tokio_rustls::rustls::RootCertStore;
+use tokio_rustls::rustls::client::verify_server_cert_signed_by_trust_anchor;
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::sign::CertifiedKey;
+
+use super::pair::Pair;
+use super::store::{Lock, Store};
+use crate::config::Config;
+use crate::proto::tls::known::Certificate;
+use crate::proto::tls::{self, Due, Name, Subtree, Validity, issue};
+
+/// The file with the authority.
+pub const AUTHORITY: &str = "authority.pem";
+/// The file with the certificate that it signed for the server.
+pub const SERVER: &str = "server.pem";
+
+/// An authority with its key.
+pub struct Authority {
+    pub certificate: Certificate,
+    /// Its certificate alone, as devices get it.
+    pub pem: Bytes,
+    der: CertificateDer<'static>,
+    key: KeyPair,
+    roots: RootCertStore,
+}
+
+/// What makes and renews certificates.
+pub struct Auto {
+    provider: Arc<CryptoProvider>,
+    host_names: Vec<String>,
+    /// Nothing, when the folder cannot be used.
+    store: Option<Store>,
+    pub authority: Authority,
+    serving: Mutex<Certificate>,
+    /// Names that the log has told of already.
+    left_out: Mutex<Vec<Name>>,
+}
+
+impl Auto {
+    /// Loads what is kept, and makes what is missing. Blocks.
+    ///
+    /// # Errors
+    /// In words, when not even a certificate for this run can be made.
+    pub fn open(
+        config: &Config,
+        provider: Arc<CryptoProvider>,
+        addresses: &[IpAddr],
+        clock_s: u64,
+    ) -> Result<(Auto, Arc<CertifiedKey>), String> {
+        let names = tls::wanted(&config.host_names, addresses);
+        let (store, lock) = match folder(config).and_then(|store| store.lock().map(|lock| (store, lock))) {
+            Ok((store, lock)) => (Some(store), Some(lock)),
+            Err(error) => {
+                cannot_keep(&error);
+                (None, None)
+            }
+        };
+        let authority = match store
+            .as_ref()
+            .and_then(|store| Authority::find(store, &provider, clock_s))
+        {
+            Some(authority) => authority,
+            None => Authority::make(&config.host_names, &names, &provider, store.as_ref(), clock_s)?,
+        };
+        let auto = Auto {
+            provider,
+            host_names: config.host_names.clone(),
+            store,
+            serving: Mutex::new(authority.certificate.clone()),
+            authority,
+            left_out: Mutex::default(),
+        };
+        let pair = auto.find_or_make(addresses, clock_s, None, lock)?;
+        Ok((auto, pair))
+    }
+
+    /// Tells why another certificate is due, if one is.
+    pub fn due(&self, addresses: &[IpAddr], clock_s: u64) -> Option<Due> {
+        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        tls::due(&serving, &self.wanted(addresses), clock_s)
+    }
+
+    /// Finds or makes the next certificate. Blocks.
+    ///
+    /// # Errors
+    /// In words; the one that is served stays good.
+    pub fn renew(&self, addresses: &[IpAddr], clock_s: u64) -> Result<Arc<CertifiedKey>, String> {
+        let lock = self.store.as_ref().and_then(|store| {
+            let locked = store.lock();
+            locked
+                .inspect_err(|error| debug!("waiting for another runner: {error}"))
+                .ok()
+        });
+        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.find_or_make(addresses, clock_s, Some(&serving), lock)
+    }
+
+    /// What this machine's certificate is to name.
+    fn wanted(&self, addresses: &[IpAddr]) -> Vec<Name> {
+        let (mut names, left_out): (Vec<_>, Vec<_>) = tls::wanted(&self.host_names, addresses)
+            .into_iter()
+            .partition(|name| self.authority.permits(name));
+        let mut told = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != left_out {
+            // Addresses that providers give out change by themselves, and few people type them.
+            let asked_for = left_out.iter().any(|name| matches!(name, Name::Dns(_)));
+            let level = if asked_for { Level::Warn } else { Level::Debug };
+            if !left_out.is_empty() {
+                log!(
+                    level,
+                    "not in the certificate, since its authority was made before them: {}; move {AUTHORITY} away for a new \
+                     authority, which every device has to trust again",
+                    list(&left_out)
+                );
+            }
+            *told = left_out;
+        }
+        names.truncate(crate::limits::CERTIFICATE_NAMES_MAX);
+        names
+    }
+
+    /// `lock` is held to the end, so that another runner finds what this one makes.
+    fn find_or_make(
+        &self,
+        addresses: &[IpAddr],
+        clock_s: u64,
+        last: Option<&Certificate>,
+        lock: Option<Lock>,
+    ) -> Result<Arc<CertifiedKey>, String> {
+        let wanted = self.wanted(addresses);
+        let kept = self.store.as_ref().and_then(|store| self.find(store));
+        let why = kept.as_ref().map(|pair| tls::due(&pair.certificate, &wanted, clock_s));
+        let pair = match (kept, why) {
+            (Some(pair), Some(None)) => pair,
+            (kept, why) => {
+                let last = kept.as_ref().map(|pair| &pair.certificate).or(last);
+                let pair = self.make(&wanted, last, clock_s)?;
+                let why = why.flatten().map(|due| format!(": {due}")).unwrap_or_default();
+                info!(
+                    "made a certificate for HTTPS, valid for {} days, for {}{why}",
+                    pair.certificate
+                        .validity
+                        .days_left(tls::believed(clock_s, Some(&pair.certificate))),
+                    list(&pair.certificate.names)
+                );
+                pair
+            }
+        };
+        drop(lock);
+        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = pair.certificate;
+        Ok(pair.key)
+    }
+
+    /// Finds the kept certificate, if it is whole and this authority's.
+    fn find(&self, store: &Store) -> Option<Pair> {
+        let damage = match store.read(SERVER) {
+            Ok(None) => return None,
+            Ok(Some(found)) => match (
+                found.open_to_others,
+                Pair::read(&found.text, &found.text, &self.provider),
+            ) {
+                (Some(mode), _) => format!("its mode is {mode:o}, so others may know its key"),
+                (None, Err(wrong)) => wrong.to_string(),
+                (None, Ok(pair)) => {
+                    let first = pair.key.cert.first()?;
+                    if self.authority.vouches_for(first, &pair.certificate, &self.provider) {
+                        return Some(pair);
+                    }
+                    "it is not of this authority".to_owned()
+                }
+            },
+            Err(error) => error.to_string(),
+        };
+        warn!(
+            "{} is not used, and another one is made: {damage}",
+            store.path(SERVER).display()
+        );
+        None
+    }
+
+    fn make(&self, wanted: &[Name], last: Option<&Certificate>, clock_s: u64) -> Result<Pair, String> {
+        let key = KeyPair::generate().map_err(in_words)?;
+        let names = tls::next_names(wanted, last, self.authority.permitted());
+        let validity = Validity::of_certificate(tls::believed(clock_s, last));
+        let der = self.authority.sign(&names, validity, &key)?;
+        let text = format!("{}{}", pem("CERTIFICATE", &der), key.serialize_pem());
+        if let Some(store) = &self.store
+            && let Err(error) = store.write(SERVER, text.as_bytes())
+        {
+            cannot_keep(&error);
+        }
+        Pair::read(text.as_bytes(), text.as_bytes(), &self.provider).map_err(in_words)
+    }
+}
+
+impl Authority {
+    /// Finds the kept authority. One that is damaged is set aside.
+    fn find(store: &Store, provider: &CryptoProvider, clock_s: u64) -> Option<Authority> {
+        let path = store.path(AUTHORITY);
+        let found = match store.read(AUTHORITY) {
+            Ok(found) => found?,
+            Err(error) => {
+                warn!("{} cannot be read: {error}", path.display());
+                return None;
+            }
+        };
+        match Authority::read(&found.text, provider) {
+            Ok(authority) => {
+                if let Some(mode) = found.open_to_others {
+                    let closed = store.close_to_others(AUTHORITY);
+                    warn!(
+                        "{} had mode {mode:o}, so others may know the key that devices trust; if that may be, move it away \
+                         for a new authority, which every device has to trust again{}",
+                        path.display(),
+                        closed.map_or_else(|error| format!(" (and the mode stays: {error})"), |()| String::new())
+                    );
+                }
+                Some(authority)
+            }
+            Err(why) => {
+                let moved = match store.set_aside(AUTHORITY, clock_s) {
+                    Ok(aside) => format!("moved to {}", aside.display()),
+                    Err(error) => format!("in the way: {error}"),
+                };
+                warn!(
+                    "the certificate authority in {} is damaged ({why}) and was {moved}; there will be a new one, which every \
+                     device has to trust again",
+                    path.display()
+                );
+                None
+            }
+        }
+    }
+
+    /// Reads an authority and its key out of PEM, and tries whether what it signs is trusted by who trusts it.
+    fn read(text: &[u8], provider: &CryptoProvider) -> Result<Authority, String> {
+        let pair = Pair::read(text, text, provider).map_err(in_words)?;
+        let der = pair.key.cert.first().ok_or("there is no certificate in it")?.clone();
+        let key = PrivatePkcs8KeyDer::from_pem_slice(text).map_err(in_words)?;
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256).map_err(in_words)?;
+        let mut roots = RootCertStore::empty();
+        roots.add(der.clone()).map_err(in_words)?;
+        let authority = Authority {
+            pem: pem("CERTIFICATE", &der).into(),
+            certificate: pair.certificate,
+            der,
+            key,
+            roots,
+        };
+        let names = [Name::Dns("localhost".into())];
+        let validity = authority.certificate.validity;
+        let trial = CertificateDer::from(authority.sign(&names, validity, &authority.key)?);
+        let said = Certificate::read(&trial).map_err(in_words)?;
+        if !authority.certificate.is_authority || !authority.vouches_for(&trial, &said, provider) {
+            return Err("it is no authority of this program's making".into());
+        }
+        Ok(authority)
+    }
+
+    /// Makes the authority of this machine, and keeps it.
+    fn make(
+        host_names: &[String],
+        names: &[Name],
+        provider: &CryptoProvider,
+        store: Option<&Store>,
+        clock_s: u64,
+    ) -> Result<Authority, String> {
+        let host = host_names
+            .iter()
+            .find(|name| !name.contains(['.', ':']) && *name != "localhost");
+        let mark = getrandom::u32().map_err(in_words)? as u16;
+        let name = issue::authority_name(host.map_or("this machine", String::as_str), mark);
+        let validity = Validity::of_authority(tls::believed(clock_s, None));
+        let key = KeyPair::generate().map_err(in_words)?;
+        let der = issue::authority(&name, &tls::permitted(names), validity, &key).map_err(in_words)?;
+        let text = format!("{}{}", pem("CERTIFICATE", &der), key.serialize_pem());
+        let authority = Authority::read(text.as_bytes(), provider)?;
+        info!("made a certificate authority for this machine: {name}");
+        if let Some(store) = store
+            && let Err(error) = store.write(AUTHORITY, text.as_bytes())
+        {
+            cannot_keep(&error);
+        }
+        Ok(authority)
+    }
+
+    /// Returns the SHA-256 of the certificate, as systems show it.
+    pub fn fingerprint(&self) -> String {
+        let bytes: Vec<String> = Sha256::digest(&self.der)
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        bytes.join(":")
+    }
+
+    fn permitted(&self) -> &[Subtree] {
+        self.certificate.permitted.as_deref().unwrap_or_default()
+    }
+
+    fn permits(&self, name: &Name) -> bool {
+        tls::permits(self.permitted(), name)
+    }
+
+    fn sign(&self, names: &[Name], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, String> {
+        issue::certificate(names, validity, key, &self.certificate.subject, &self.key).map_err(in_words)
+    }
+
+    /// Tells whether a client that trusts this authority trusts a certificate, at the beginning of its time.
+    fn vouches_for(&self, der: &CertificateDer<'_>, said: &Certificate, provider: &CryptoProvider) -> bool {
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(said.validity.from_s));
+        let algorithms = provider.signature_verification_algorithms.all;
+        ParsedCertificate::try_from(der).is_ok_and(|parsed| {
+            verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, &[], at, algorithms).is_ok()
+        })
+    }
+}
+
+/// The folder of the configuration.
+fn folder(config: &Config) -> io::Result<Store> {
+    let folder: Option<&PathBuf> = config.state_dir.as_ref();
+    let folder =
+        folder.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no folder is known; see --state-dir"))?;
+    let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
+    Store::open(folder).map_err(with_path)
+}
+
+fn cannot_keep(error: &io::Error) {
+    warn!(
+        "certificates cannot be kept, so every device has to trust a new one after each start: {error}; --state-dir takes \
+         another folder"
+    );
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let mut text = format!("-----BEGIN {label}-----\n");
+    // 48 bytes are a line of 64 characters.
+    for line in der.chunks(48) {
+        BASE64.encode_append(line, &mut text);
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}
+
+fn list(names: &[Name]) -> String {
+    let names: Vec<String> = names.iter().map(Name::to_string).collect();
+    names.join(", ")
+}
+
+fn in_words(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

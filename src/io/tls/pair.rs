@@ -1,0 +1,97 @@
+//! A certificate and its key, out of PEM, checked against each other.
+//!
+//! In: the bytes of one file with both, or of two. Out: a [`Pair`], or a [`Wrong`] that says what is the matter. Whether
+//! anybody trusts the certificate is not asked here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{Error, InconsistentKeys};
+
+use crate::proto::tls::known::Certificate;
+
+/// A certificate with its chain and its key.
+#[derive(Debug)]
+pub struct Pair {
+    pub key: Arc<CertifiedKey>,
+    /// What the first certificate says.
+    pub certificate: Certificate,
+}
+
+/// What is wrong with a certificate or its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// There is no certificate in PEM form.
+    NoCertificate,
+    /// The first one is none.
+    BadCertificate,
+    /// There is no key in PEM form.
+    NoKey,
+    /// A key that only a password opens.
+    Encrypted,
+    BadKey(String),
+    /// The key is that of another certificate.
+    Mismatch,
+}
+
+impl Wrong {
+    /// Tells whether it lies in the key rather than the certificate.
+    pub fn is_of_key(&self) -> bool {
+        matches!(
+            self,
+            Wrong::NoKey | Wrong::Encrypted | Wrong::BadKey(_) | Wrong::Mismatch
+        )
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::NoCertificate => f.write_str("there is no certificate in it, in PEM form (-----BEGIN CERTIFICATE-----)"),
+            Wrong::BadCertificate => f.write_str("its first certificate cannot be read"),
+            Wrong::NoKey => f.write_str("there is no private key in it, in PEM form (-----BEGIN PRIVATE KEY-----)"),
+            Wrong::Encrypted => f.write_str(
+                "its private key is encrypted, and nobody is there to type the password; `openssl pkey -in FILE -out NEW` \
+                 takes it off",
+            ),
+            Wrong::BadKey(why) => write!(f, "its private key cannot be used: {why}"),
+            Wrong::Mismatch => f.write_str("its private key is that of another certificate"),
+        }
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+impl Pair {
+    /// Reads certificates and a key out of PEM, which may be the same text twice.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    pub fn read(certificates: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<Pair, Wrong> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates)
+            .collect::<Result<_, _>>()
+            .map_err(|_| Wrong::NoCertificate)?;
+        let first = chain.first().ok_or(Wrong::NoCertificate)?;
+        let certificate = Certificate::read(first).map_err(|_| Wrong::BadCertificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+            let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
+            match key.windows(encrypted.len()).any(|words| words == encrypted) {
+                true => Wrong::Encrypted,
+                false => Wrong::NoKey,
+            }
+        })?;
+        let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Wrong::Mismatch,
+            Error::InvalidCertificate(_) => Wrong::BadCertificate,
+            other => Wrong::BadKey(other.to_string()),
+        })?;
+        Ok(Pair {
+            key: Arc::new(key),
+            certificate,
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! The folder with what the runner makes for itself: certificates with their keys, one PEM file each.
+//!
+//! A file is written beside its place and moved there, so that nobody ever reads half of one; key and certificate lie in one
+//! file, so that they always fit. Folder and files belong to their owner alone. Two runners with one folder take turns
+//! ([`Store::lock`]). Refuses: files longer than [`KEY_FILE_BYTES_MAX`].
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::limits::{KEY_FILE_BYTES_MAX, STATE_LOCK_WITHIN};
+
+/// The bits of a mode that let others than the owner in.
+const OTHERS: u32 = 0o077;
+/// Between two tries at the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// A folder, which is there.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// A file.
+#[derive(Debug)]
+pub struct Found {
+    pub text: Vec<u8>,
+    /// The mode, if it lets others read or write.
+    pub open_to_others: Option<u32>,
+}
+
+/// Holds the folder until it is dropped.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "its end is the end of the lock")] Option<File>);
+
+impl Store {
+    /// Finds the folder, or makes it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(folder: &Path) -> io::Result<Store> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Store {
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Returns where a file of that name lies.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Waits until no other runner writes here. Blocks for up to [`STATE_LOCK_WITHIN`].
+    ///
+    /// # Errors
+    /// The system's, and [`io::ErrorKind::TimedOut`].
+    pub fn lock(&self) -> io::Result<Lock> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.path("lock"))?;
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock(Some(file))),
+                Err(TryLockError::WouldBlock) if began.elapsed() < STATE_LOCK_WITHIN => thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+                // Some network file systems know no locks; then one runner per folder has to do.
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(Lock(None)),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads a file; `None` when there is none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read(&self, name: &str) -> io::Result<Option<Found>> {
+        let path = self.path(name);
+        let mode = match fs::metadata(&path) {
+            Ok(metadata) => metadata.mode(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Found {
+            text: read_bounded(&path)?,
+            open_to_others: (mode & OTHERS != 0).then_some(mode & 0o777),
+        }))
+    }
+
+    /// Puts a file in its place, whole or not at all.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let beside = self.path(&format!(".{name}.{}", std::process::id()));
+        // What a runner of the same number left behind when it was killed here.
+        let _ = fs::remove_file(&beside);
+        let written = (|| {
+            let mut file = OpenOptions::new()
+                .create_new(true)
+                .write(true)
+                .mode(0o600)
+                .open(&beside)?;
+            file.write_all(text)?;
+            file.sync_all()?;
+            fs::rename(&beside, self.path(name))?;
+            File::open(&self.folder)?.sync_all()
+        })();
+        if written.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
+
+    /// Keeps others out of a file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn close_to_others(&self, name: &str) -> io::Result<()> {
+        fs::set_permissions(self.path(name), Permissions::from_mode(0o600))
+    }
+
+    /// Moves a file out of the way, and returns where to.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_aside(&self, name: &str, clock_s: u64) -> io::Result<PathBuf> {
+        let aside = self.path(&format!("{name}.damaged-{clock_s}"));
+        fs::rename(self.path(name), &aside)?;
+        Ok(aside)
+    }
+}
+
+/// Reads a file that must not be longer than [`KEY_FILE_BYTES_MAX`].
+///
+/// # Errors
+/// The system's, and [`io::ErrorKind::FileTooLarge`].
+pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(KEY_FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > KEY_FILE_BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
