@@ -112,6 +112,14 @@ pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Characters of one log message: the 5000 of a refused body, its errors, and no more.
 pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
+/// The time over which lines that callers cause are counted.
+pub const LINES_WINDOW: Duration = Duration::from_secs(60);
+/// Such lines of one address: those of forty sessions, and a proxy brings all callers from one.
+pub const LINES_PER_CALLER_MAX: u32 = 120;
+/// Such lines of all addresses: 100 MB a day at the worst, which a memory card takes for years.
+pub const LINES_MAX: u32 = 480;
+/// Addresses that are told apart for that; more in a minute share one count.
+pub const LOGGED_CALLERS_MAX: usize = 64;
 
 // ---- metrics
 
@@ -194,10 +202,8 @@ pub const TRANSPORT_BYTES_MAX: usize = 64;
 pub const PROBLEMS_MAX: usize = 16;
 /// Characters of a refused body that are logged.
 pub const LOGGED_BODY_CHARS_MAX: usize = 5_000;
-/// Refused bodies that are logged per [`LOGGED_BODIES_WINDOW`]; a broken client must not fill a memory card.
+/// Refused bodies that are logged per [`LINES_WINDOW`]: a broken client repeats itself.
 pub const LOGGED_BODIES_MAX: u32 = 30;
-/// The time over which logged bodies are counted.
-pub const LOGGED_BODIES_WINDOW: Duration = Duration::from_secs(60);
 
 // ---- registered sessions
 

@@ -3,22 +3,71 @@
 //! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] edge_runner::io::server: message`. Times are UTC. Records of the runner and of
 //! the bot's own crate are shown from INFO, those of libraries from WARN; `-v` shows more, and `RUST_LOG` decides alone when
 //! it is set. A line break or another control character in a message is escaped, so no peer can write a line of its own,
-//! and a message has an end. A panic is one line too.
+//! and a message has an end. A panic is one line too. Of the WARN and INFO lines that a [`Caller`] has caused, those beyond its
+//! minute's share are left out, and one line tells how many.
+
+#![allow(clippy::disallowed_methods, reason = "lines are counted by the minute")]
 
 use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::io::Write as _;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use log::{LevelFilter, Record};
+use log::{Level, LevelFilter, Record};
 
 use crate::bot::SessionId;
-use crate::limits::LOG_MESSAGE_CHARS_MAX;
+use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LOG_MESSAGE_CHARS_MAX};
+use crate::proto::lines::Lines;
 
 /// How many characters of a session id stand in a line: enough to tell sessions apart, few enough to read over.
 const ID_CHARS: usize = 8;
 
 tokio::task_local! {
     static SESSION: SessionId;
+    static CALLER: Caller;
+}
+
+/// Whose doing some lines tell, and the count of such lines, which all callers share.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    lines: Arc<Mutex<Lines>>,
+    address: IpAddr,
+}
+
+impl Caller {
+    pub fn new(lines: Arc<Mutex<Lines>>, address: IpAddr) -> Self {
+        Caller { lines, address }
+    }
+
+    /// Takes leave to log a refused body.
+    pub fn may_log_body(&self) -> bool {
+        self.lines().take_body(Instant::now())
+    }
+
+    /// Calls `with`, whose lines count as the caller's.
+    pub fn charge<T>(&self, with: impl FnOnce() -> T) -> T {
+        CALLER.sync_scope(self.clone(), with)
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs `future` with every line of it counted as the caller's.
+pub async fn of_caller<F: Future>(caller: Caller, future: F) -> F::Output {
+    CALLER.scope(caller, future).await
+}
+
+/// Takes leave to write a line: `Some` with the number of lines that were left out before it.
+fn leave(level: Level) -> Option<u64> {
+    if !matches!(level, Level::Warn | Level::Info) {
+        return Some(0);
+    }
+    let of_caller = CALLER.try_with(|caller| caller.lines().take(caller.address, Instant::now()));
+    of_caller.unwrap_or(Some(0))
 }
 
 /// Runs `future` with every line that it logs marked with the session's id.
@@ -62,7 +111,19 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
     }
     builder.target(env_logger::Target::Stderr);
     builder.format(|out, record| {
+        let Some(left_out) = leave(record.level()) else {
+            return Ok(());
+        };
         let time = out.timestamp_millis();
+        if left_out > 0 {
+            let style = out.default_level_style(Level::Warn);
+            let target = module_path!();
+            writeln!(
+                out,
+                "{time} {style}WARN {style:#} {target}: {left_out} lines were left out: callers may cause \
+                 {LINES_PER_CALLER_MAX} a minute each, and {LINES_MAX} together"
+            )?;
+        }
         let style = out.default_level_style(record.level());
         let line = Line(record);
         writeln!(out, "{time} {style}{:<5}{style:#} {line}", record.level())
@@ -93,8 +154,8 @@ fn log_panics() {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         // Inside a session a panic ends that session; outside one it is the runner's own.
         let level = match SESSION.try_with(|_| ()) {
-            Ok(()) => log::Level::Warn,
-            Err(_) => log::Level::Error,
+            Ok(()) => Level::Warn,
+            Err(_) => Level::Error,
         };
         log::log!(level, "panic at {place}: {message}");
         let frames = std::backtrace::Backtrace::capture();
@@ -200,6 +261,21 @@ mod tests {
             line("a\r\nb\tc\u{1b}[2Jd\u{202e}e\u{85}é"),
             "edge_runner::test: a\\r\\nb\\tc\\u{1b}[2Jd\\u{202e}e\\u{85}é"
         );
+    }
+
+    /// Lines of a caller are counted, at the levels that are on by themselves; those of everybody else are not.
+    #[test]
+    fn the_lines_of_a_caller_are_counted() {
+        let caller = Caller::new(Arc::default(), [192, 0, 2, 1].into());
+        let spend = || (0..LINES_PER_CALLER_MAX).for_each(|_| assert_eq!(leave(Level::Info), Some(0)));
+        caller.charge(spend);
+        assert_eq!(caller.charge(|| leave(Level::Warn)), None);
+        assert_eq!(now(of_caller(caller.clone(), async { leave(Level::Info) })), None);
+        for level in [Level::Error, Level::Debug, Level::Trace] {
+            assert_eq!(caller.charge(|| leave(level)), Some(0));
+        }
+        spend();
+        assert_eq!(leave(Level::Warn), Some(0));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use edge_runner::limits;
 use serde_json::{Value, json};
 
+use crate::support::client::Client;
 use crate::support::http::{self, Reply};
 use crate::support::runner::TestRunner;
 use crate::support::socket::{Habits, Socket, What};
@@ -245,6 +246,31 @@ fn closed(socket: &mut Socket) -> (u16, String) {
         What::Close(code, why) => (code, why),
         other => panic!("{other:?} and no close"),
     }
+}
+
+/// Callers who come and go cannot fill the log: each has so many lines a minute, and its sessions go on without.
+#[test]
+fn lines_of_a_caller_have_an_end() {
+    const CALLS: usize = 2 * limits::LINES_PER_CALLER_MAX as usize;
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    for _ in 0..CALLS {
+        let mut client = Client::connect(runner.addr, "/ws-client");
+        assert_eq!(client.ask("1", &json!(1))["data"]["d"], 1);
+        client.socket.close(1000);
+        client.end();
+    }
+    runner.wait_for_sessions(0);
+    let log = runner.log();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("session started") || line.contains("session ended"));
+    // A machine so slow that this took three minutes may have written three times as many.
+    let (written, share) = (lines.count(), limits::LINES_PER_CALLER_MAX as usize);
+    assert!(
+        (share..=3 * share).contains(&written),
+        "{written} lines of {}",
+        2 * CALLS
+    );
 }
 
 const KEY: &str = "canary-0123456789abcdef";

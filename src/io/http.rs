@@ -1,18 +1,19 @@
 //! Requests and replies: what a [`Route`] needs is read, planned and done here.
 //!
 //! In: hyper's requests. Out: replies with `Content-Length`, never chunked, with CORS headers on errors too, or a page could
-//! not read them. The rules are in `proto`: which endpoint, which origin, what a body means; `read` collects bodies, and
-//! `refusal` gives every error its status. A refusal is one DEBUG line; a body of the wrong shape is one WARN line as well,
-//! since it is a client's bug.
+//! not read them. The rules are in `proto`: which endpoint, what a body means; `gate` says who may ask, `read` collects bodies,
+//! `refusal` gives every error its status, and `note` its line in the log.
 #![allow(
     clippy::disallowed_methods,
     reason = "this room is the shell: it stamps the time and draws random numbers"
 )]
 
+mod file;
+mod gate;
+mod note;
 mod read;
 mod refusal;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -24,11 +25,13 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode, Version};
-use log::{debug, warn};
+use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
+use self::file::{file, to_page};
+use self::gate::{Gate, put};
+use self::note::{caller, log_refusal};
 use self::read::{Takes, read};
 pub use self::refusal::Refusal;
 use self::refusal::json_reply;
@@ -40,13 +43,11 @@ use crate::io::socket::{self, Entry, Upgrade};
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
 use crate::limits;
-use crate::page;
-use crate::proto::body::{self, LogBudget};
-use crate::proto::host::Hosts;
-use crate::proto::key::ApiKey;
+use crate::logging;
+use crate::proto::lines::Lines;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
-use crate::proto::origin::{self, Origins, Post, Preflight, Standing};
+use crate::proto::origin::{self, Standing};
 use crate::proto::route::{self, Route};
 use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
@@ -177,15 +178,13 @@ impl Default for Times {
 pub struct App<E = WebRtc> {
     config: Arc<Config>,
     engine: E,
-    hosts: Hosts,
-    origins: Origins,
-    /// What `/start` and offers need; nothing when everybody may ask.
-    key: Option<ApiKey>,
+    gate: Gate,
     status: Status,
     table: Arc<Mutex<Table>>,
     /// Tokens of WebSockets; nothing when none are asked for.
     tokens: Option<Mutex<Tokens>>,
-    log_budget: Mutex<LogBudget>,
+    /// The log lines that callers cause.
+    lines: Arc<Mutex<Lines>>,
     metrics: Arc<Metrics>,
     pub(super) times: Times,
     /// What takes TLS; nothing when TLS is off.
@@ -196,15 +195,13 @@ impl<E: Engine> App<E> {
     /// Makes it for a runner of this configuration.
     pub fn new(config: Arc<Config>, engine: E) -> Self {
         App {
-            hosts: Hosts::new(&config),
-            origins: Origins::new(&config.allowed_origins),
-            key: config.api_key.as_ref().map(|key| ApiKey::new(key, random())),
+            gate: Gate::new(&config, random()),
             status: Status::new(&config),
             table: Arc::default(),
             tokens: config
                 .ws_tokens
                 .then(|| Mutex::new(Tokens::new(random(), Instant::now()))),
-            log_budget: Mutex::default(),
+            lines: Arc::default(),
             times: Times::default(),
             metrics: engine.metrics(),
             tls: None,
@@ -230,20 +227,15 @@ pub(super) async fn answer<E: Engine>(
     becomes: &Becomes,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let standing = app
-        .origins
-        .judge(head.headers.get_all(header::ORIGIN).iter().map(HeaderValue::as_bytes));
-    let answered = match standing {
-        _ if !has_host(&head) => Err(Refusal::Host),
-        _ if !is_ours(app, &head) => Err(Refusal::Misdirected),
-        _ if is_preflight(&head.method, &head.headers) => preflight(standing, &head.headers),
-        Standing::Refused if !route::is_navigation(head.method.as_str(), head.uri.path()) => Err(Refusal::Origin),
-        _ if is_forged(app, &head) => Err(Refusal::Forged),
-        _ => match route::route(head.method.as_str(), head.uri.path()) {
-            Ok(Route::Socket(family, token)) => socket(app, family, token, &head, becomes),
+    let standing = app.gate.judge(&head.headers);
+    let answered = match app.gate.admit(&head, standing) {
+        Ok(Some(preflight)) => Ok(preflight),
+        Ok(None) => match route::route(head.method.as_str(), head.uri.path()) {
+            Ok(Route::Socket(family, token)) => socket(app, family, token, &head, peer, becomes),
             Ok(route) => dispatch(app, route, &head, body, peer).await,
             Err(refusal) => Err(Refusal::Route(refusal)),
         },
+        Err(refusal) => Err(refusal),
     };
     let mut reply = answered.unwrap_or_else(|refusal| {
         log_refusal(app, &refusal, &head, peer);
@@ -291,7 +283,7 @@ async fn dispatch<E: Engine>(
         Route::Offer(session) => {
             let body = read(app.times, headers, Takes::Json, body).await?;
             let offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
-            take_offer(app, session.as_deref(), offer).await
+            take_offer(app, session.as_deref(), offer, peer).await
         }
         Route::Candidates(session) => {
             let body = read(app.times, headers, Takes::Json, body).await?;
@@ -384,6 +376,7 @@ fn socket<E: Engine>(
     family: Family,
     in_path: Option<String>,
     head: &Parts,
+    peer: Peer,
     becomes: &Becomes,
 ) -> Result<Reply, Refusal> {
     let mut request = Request::new(());
@@ -422,12 +415,14 @@ fn socket<E: Engine>(
                 Ok(Start {
                     session_id: lease.claim.session_id.clone(),
                     body: lease.claim.body.take(),
+                    caller: caller(app, peer),
                     lease: Some(Box::new(lease)),
                 })
             }
             None => Ok(Start {
                 session_id: fresh_id(),
                 body: json!({}),
+                caller: caller(app, peer),
                 lease: None,
             }),
         }
@@ -464,13 +459,20 @@ async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incoming) -> Resul
     Ok(reply)
 }
 
-async fn take_offer<E: Engine>(app: &App<E>, session: Option<&str>, mut offer: Offer) -> Result<Reply, Refusal> {
+async fn take_offer<E: Engine>(
+    app: &App<E>,
+    session: Option<&str>,
+    mut offer: Offer,
+    peer: Peer,
+) -> Result<Reply, Refusal> {
     let lease = match session {
         Some(id) => Some(Lease::claim(&app.table, id).map_err(Refusal::Unknown)?),
         None => None,
     };
     // The engine hands the bot what `start` gives; data of the offer goes before that of `/start`.
     let sent = offer.request_data.take();
+    let caller = caller(app, peer);
+    let of = caller.clone();
     let begin = move || match lease {
         Some(mut lease) => {
             lease.used = true;
@@ -479,17 +481,20 @@ async fn take_offer<E: Engine>(app: &App<E>, session: Option<&str>, mut offer: O
             Start {
                 session_id,
                 body,
+                caller: of,
                 lease: Some(Box::new(lease)),
             }
         }
         None => Start {
             session_id: fresh_id(),
             body: sent.unwrap_or_else(|| json!({})),
+            caller: of,
             lease: None,
         },
     };
     let began = Instant::now();
-    let answer = app.engine.offer(offer, begin).await.map_err(Refusal::Offer)?;
+    let answer = logging::of_caller(caller, app.engine.offer(offer, begin)).await;
+    let answer = answer.map_err(Refusal::Offer)?;
     app.metrics.answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))
 }
@@ -547,40 +552,6 @@ fn unix_time_s() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-fn has_host(head: &Parts) -> bool {
-    let hosts = head.headers.get_all(header::HOST).iter().take(2).count();
-    hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
-}
-
-/// Tells whether a request is for this server: by its `Host`, and by the authority of its target where that has one. The two
-/// may not differ, or a proxy on the way and this server could mean two hosts by one request.
-fn is_ours<E>(app: &App<E>, head: &Parts) -> bool {
-    let host = head.headers.get(header::HOST).map(HeaderValue::as_bytes);
-    let target = head.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let alike = match (host, target) {
-        (Some(host), Some(target)) => host.eq_ignore_ascii_case(target),
-        _ => true,
-    };
-    alike && host.into_iter().chain(target).all(|name| app.hosts.accepts(name))
-}
-
-/// Tells whether a browser may have sent this for a page that it should have asked us about. A list of origins decides by
-/// itself.
-fn is_forged<E>(app: &App<E>, head: &Parts) -> bool {
-    if head.method != Method::POST || !app.origins.is_open() {
-        return false;
-    }
-    let value = |name: HeaderName| head.headers.get(name).map(HeaderValue::as_bytes);
-    let post = Post {
-        origin: value(header::ORIGIN),
-        site: value(HeaderName::from_static("sec-fetch-site")),
-        host: value(header::HOST),
-        content_type: value(header::CONTENT_TYPE),
-        authorized: head.headers.contains_key(header::AUTHORIZATION),
-    };
-    post.is_forged(&app.hosts)
-}
-
 /// Tells whether a request needs no key, or has it. The name of a session that `/start` made is as good: only who had the key
 /// was told it, and it lets a server keep the key to itself and its pages connect.
 fn may_ask<E>(app: &App<E>, route: &Route<'_>, headers: &HeaderMap) -> bool {
@@ -589,50 +560,7 @@ fn may_ask<E>(app: &App<E>, route: &Route<'_>, headers: &HeaderMap) -> bool {
         Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
         _ => return true,
     };
-    let Some(key) = &app.key else { return true };
-    key.is_in(headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes))
-        || session.is_some_and(|id| lock(&app.table).contains(id, Instant::now()))
-}
-
-fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
-    method == Method::OPTIONS
-        && headers.contains_key(header::ORIGIN)
-        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
-}
-
-fn preflight(standing: Standing<'_>, headers: &HeaderMap) -> Result<Reply, Refusal> {
-    if standing == Standing::Refused {
-        return Err(Refusal::Preflight);
-    }
-    let asked = Preflight {
-        headers: headers
-            .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
-            .map(HeaderValue::as_bytes),
-        private_network: headers
-            .get("access-control-request-private-network")
-            .is_some_and(|value| value == "true"),
-    };
-    let mut reply = Reply::default();
-    put(reply.headers_mut(), origin::preflight_headers(asked));
-    Ok(reply)
-}
-
-fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::Header<'h>>) {
-    for (name, value) in more {
-        // Values that came from a request are valid header values, or hyper had not taken them.
-        if let Ok(value) = HeaderValue::from_bytes(value) {
-            headers.append(HeaderName::from_static(name), value);
-        }
-    }
-}
-
-fn to_page() -> Reply {
-    let mut reply = Reply::default();
-    *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-    reply
-        .headers_mut()
-        .insert(header::LOCATION, HeaderValue::from_static("/client/"));
-    reply
+    app.gate.has_key(headers) || session.is_some_and(|id| lock(&app.table).contains(id, Instant::now()))
 }
 
 /// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to install it.
@@ -646,77 +574,4 @@ fn authority<E>(app: &App<E>) -> Result<Reply, Refusal> {
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(reply)
-}
-
-/// Finds a file of the page; a client that has it already gets no bytes.
-fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
-    let asset = page::asset(name)?;
-    let asked = |name| {
-        headers
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-            .unwrap_or_default()
-    };
-    let mut reply = Reply::default();
-    let put = [
-        (header::ETAG, asset.etag),
-        // A page of another version must not stay behind in a browser: it asks, and mostly hears 304.
-        (header::CACHE_CONTROL, "no-cache"),
-        (header::VARY, "Accept-Encoding"),
-        (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // `no-referrer` would also hide the origin of some requests, which a list of origins needs.
-        (header::REFERRER_POLICY, "same-origin"),
-    ];
-    for (name, value) in put {
-        reply.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    if asset.is_in(asked(header::IF_NONE_MATCH)) {
-        *reply.status_mut() = StatusCode::NOT_MODIFIED;
-        return Some(reply);
-    }
-    reply
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
-    *reply.body_mut() = if page::accepts_gzip(asked(header::ACCEPT_ENCODING)) {
-        reply
-            .headers_mut()
-            .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        Full::new(Bytes::from_static(asset.gzip))
-    } else {
-        Full::new(asset.identity().into())
-    };
-    Some(reply)
-}
-
-fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: Peer) {
-    if let Refusal::Offer(why) = refusal {
-        app.metrics.offer_refused(why);
-    }
-    let path = without_key(app, route::for_log(head.uri.path()));
-    let (method, status) = (&head.method, refusal.status().as_u16());
-    if let Refusal::Signature(wrong) = refusal
-        && lock(&app.log_budget).take(Instant::now())
-    {
-        warn!("{status} {method} {path}: {wrong}");
-    }
-    if let Refusal::Invalid { invalid, body } = refusal
-        && lock(&app.log_budget).take(Instant::now())
-    {
-        let body = String::from_utf8_lossy(body);
-        let body = without_key(app, &body);
-        warn!(
-            "{status} {method} {path}: {invalid}; body: {}",
-            body::for_log(body.as_bytes())
-        );
-    }
-    debug!("{peer} {method} {path}: {status} {}", refusal.detail());
-}
-
-/// Takes the configured key out of what a client wrote, wherever it put it.
-fn without_key<'t, E>(app: &App<E>, text: &'t str) -> Cow<'t, str> {
-    match &app.config.api_key {
-        Some(key) if text.contains(key.expose()) => text.replace(key.expose(), "***").into(),
-        _ => text.into(),
-    }
 }

@@ -14,7 +14,7 @@ use crate::bot::media::Link;
 use crate::bot::{self, Shutdown};
 use crate::config::Transport;
 use crate::io::doors::Arrival;
-use crate::io::sessions::{BotTask, Outcome, Sessions};
+use crate::io::sessions::{BotTask, Outcome};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
@@ -110,7 +110,7 @@ pub async fn run(mut life: Life) {
         None => bot.finish(&shutdown).await,
     };
     let reason = tally.reason.unwrap_or(LeaveReason::Failed);
-    explain(reason, &session, &tally, life.engine.sessions());
+    explain(reason, &session, &tally);
     let counts = &tally.counts;
     let words = format!(
         "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
@@ -126,7 +126,7 @@ pub async fn run(mut life: Life) {
 }
 
 /// Says why a connection did not come to be.
-fn explain(reason: LeaveReason, session: &Session, tally: &Tally, sessions: &Sessions) {
+fn explain(reason: LeaveReason, session: &Session, tally: &Tally) {
     let unexplained = matches!(
         reason,
         LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed
@@ -139,7 +139,7 @@ fn explain(reason: LeaveReason, session: &Session, tally: &Tally, sessions: &Ses
     } else {
         ""
     };
-    if tally.gave_way || !sessions.may_explain() {
+    if tally.gave_way {
         log::debug!("{reason}: {gave_way}{tried}");
     } else {
         log::warn!("{reason}: {tried}");

@@ -3,8 +3,8 @@
 //! In: the name and the body of a session, and its kind. Out: a [`BotTask`], and how the bot ended. A bot's panic ends its
 //! session and no other; a bot that does not end in time is aborted.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use tokio::task::{JoinError, JoinHandle};
@@ -13,11 +13,10 @@ use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::Config;
 use crate::io::doors::Doors;
-use crate::io::tasks::{self, Live};
+use crate::io::tasks::Live;
 use crate::io::watch::Watch;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
-use crate::logging;
-use crate::proto::body::LogBudget;
+use crate::logging::{self, Caller};
 use crate::proto::metrics::Metrics;
 use crate::proto::session::LeaveReason;
 use crate::proto::stall::Task;
@@ -26,6 +25,8 @@ use crate::proto::stall::Task;
 pub struct Start {
     pub session_id: SessionId,
     pub body: Value,
+    /// Whose session it will be, for the log.
+    pub caller: Caller,
     /// Dropped when the session has ended.
     pub lease: Option<Box<dyn Send>>,
 }
@@ -43,7 +44,6 @@ struct Inner {
     /// No session begins any more.
     closed: AtomicBool,
     metrics: Arc<Metrics>,
-    explained: Mutex<LogBudget>,
     shutdown: Shutdown,
     watch: Watch,
 }
@@ -58,7 +58,6 @@ impl Sessions {
             hang_ups: Live::new(HANG_UPS_MAX),
             closed: AtomicBool::new(false),
             metrics: Arc::default(),
-            explained: Mutex::default(),
             shutdown,
             watch: Watch::default(),
         }))
@@ -111,12 +110,6 @@ impl Sessions {
     /// Returns what everything of this runner counts in.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
-    }
-
-    /// Tells whether the log still has room for a line about a connection that never was; whoever only knocks must not fill it.
-    pub fn may_explain(&self) -> bool {
-        let mut budget = self.0.explained.lock().unwrap_or_else(PoisonError::into_inner);
-        budget.take(tasks::now())
     }
 
     /// Starts the bot of a session.

@@ -56,13 +56,14 @@ pub fn upgrade(sessions: Sessions, family: Family, start: Start, entry: Entry) -
     Box::new(move |stream, read| {
         let id = start.session_id.clone();
         let watch = sessions.watch().clone();
-        let task = logging::in_session(id.clone(), async move {
+        let task = logging::of_caller(start.caller.clone(), async move {
             if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
                 log::debug!("the size of the send buffer: {error}");
             }
             let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
             run(socket, sessions, family, start, entry).await;
         });
+        let task = logging::in_session(id.clone(), task);
         tokio::spawn(watch.over(id, Task::Media, task));
     })
 }

@@ -215,7 +215,8 @@ impl WebRtc {
             arrival,
             _lease: start.lease,
         };
-        let task = logging::in_session(start.session_id.clone(), media::run(life));
+        let task = logging::of_caller(start.caller, media::run(life));
+        let task = logging::in_session(start.session_id.clone(), task);
         tokio::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
         Ok(Answer { sdp, pc_id })
     }

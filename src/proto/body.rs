@@ -11,7 +11,6 @@ mod masked;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
@@ -234,33 +233,7 @@ impl Fields {
     }
 }
 
-/// How many refused bodies may still be logged: a broken client repeats itself, and a log has an end.
-#[derive(Debug, Default)]
-pub struct LogBudget {
-    window: Option<Instant>,
-    spent: u32,
-}
-
-impl LogBudget {
-    /// Takes leave to log one body.
-    pub fn take(&mut self, now: Instant) -> bool {
-        if self
-            .window
-            .is_none_or(|start| now >= start + limits::LOGGED_BODIES_WINDOW)
-        {
-            *self = LogBudget {
-                window: Some(now),
-                spent: 0,
-            };
-        }
-        let granted = self.spent < limits::LOGGED_BODIES_MAX;
-        self.spent += u32::from(granted);
-        granted
-    }
-}
-
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
 mod tests {
     use super::*;
 
@@ -345,18 +318,5 @@ mod tests {
             fields.finish().map_err(|invalid| invalid.0.len()),
             Err(limits::PROBLEMS_MAX)
         );
-    }
-
-    /// Refused bodies cannot fill a disk: so many per minute, and then the next minute.
-    #[test]
-    fn logged_bodies_are_counted() {
-        let (mut budget, start) = (LogBudget::default(), Instant::now());
-        let end = start + limits::LOGGED_BODIES_WINDOW;
-        for _ in 0..limits::LOGGED_BODIES_MAX {
-            assert!(budget.take(start));
-        }
-        assert!(!budget.take(start));
-        assert!(!budget.take(end - std::time::Duration::from_millis(1)));
-        assert!(budget.take(end));
     }
 }

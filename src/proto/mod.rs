@@ -5,7 +5,7 @@
 //!
 //! - Connections: [`opening`] (HTTP or TLS), [`tls`] (the certificate of `--tls auto`)
 //! - Requests: [`route`], [`host`], [`origin`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
-//!   (sessions that `/start` made), [`token`]
+//!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
 //!   a TURN server), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
 //!   (messages to the client), [`lobby`] (who has yet to connect)
@@ -26,6 +26,7 @@ pub mod gather;
 pub mod host;
 pub mod ice;
 pub mod key;
+pub mod lines;
 pub mod lobby;
 pub mod metrics;
 pub mod offer;

@@ -1,0 +1,133 @@
+//! Who may ask: the names of the server, the pages of strangers, preflights and the key, before any request has an endpoint.
+//!
+//! In: the heads of requests. Out: leave, the answer to a preflight, or a refusal: 400 and 421 for a `Host` that is missing or
+//! not ours, 403 for pages, 401 without the key. The rules are in `proto::{host, origin, key}`.
+
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Version};
+
+use super::{Refusal, Reply};
+use crate::config::Config;
+use crate::proto::host::Hosts;
+use crate::proto::key::ApiKey;
+use crate::proto::origin::{self, Origins, Post, Preflight, Standing};
+use crate::proto::route;
+
+/// What the configuration says of that.
+pub(super) struct Gate {
+    hosts: Hosts,
+    origins: Origins,
+    /// What `/start` and offers need; nothing when everybody may ask.
+    key: Option<ApiKey>,
+}
+
+impl Gate {
+    /// Makes it for a runner of this configuration; `random` is new for every process.
+    pub fn new(config: &Config, random: [u8; 32]) -> Self {
+        Gate {
+            hosts: Hosts::new(config),
+            origins: Origins::new(&config.allowed_origins),
+            key: config.api_key.as_ref().map(|key| ApiKey::new(key, random)),
+        }
+    }
+
+    /// Judges the origin of a request.
+    pub fn judge<'h>(&self, headers: &'h HeaderMap) -> Standing<'h> {
+        self.origins
+            .judge(headers.get_all(header::ORIGIN).iter().map(HeaderValue::as_bytes))
+    }
+
+    /// Gives leave with `None`, or answers a preflight.
+    pub fn admit(&self, head: &Parts, standing: Standing<'_>) -> Result<Option<Reply>, Refusal> {
+        if !has_host(head) {
+            return Err(Refusal::Host);
+        }
+        if !self.is_ours(head) {
+            return Err(Refusal::Misdirected);
+        }
+        if is_preflight(&head.method, &head.headers) {
+            return preflight(standing, &head.headers).map(Some);
+        }
+        if standing == Standing::Refused && !route::is_navigation(head.method.as_str(), head.uri.path()) {
+            return Err(Refusal::Origin);
+        }
+        if self.is_forged(head) {
+            return Err(Refusal::Forged);
+        }
+        Ok(None)
+    }
+
+    /// Tells whether a request carries the key, or none is needed.
+    pub fn has_key(&self, headers: &HeaderMap) -> bool {
+        let authorizations = || headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        self.key.as_ref().is_none_or(|key| key.is_in(authorizations()))
+    }
+
+    /// Tells whether a request is for this server: by its `Host`, and by the authority of its target where that has one. The two
+    /// may not differ, or a proxy on the way and this server could mean two hosts by one request.
+    fn is_ours(&self, head: &Parts) -> bool {
+        let host = head.headers.get(header::HOST).map(HeaderValue::as_bytes);
+        let target = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+        let alike = match (host, target) {
+            (Some(host), Some(target)) => host.eq_ignore_ascii_case(target),
+            _ => true,
+        };
+        alike && host.into_iter().chain(target).all(|name| self.hosts.accepts(name))
+    }
+
+    /// Tells whether a browser may have sent this for a page that it should have asked us about. A list of origins decides by
+    /// itself.
+    fn is_forged(&self, head: &Parts) -> bool {
+        if head.method != Method::POST || !self.origins.is_open() {
+            return false;
+        }
+        let value = |name: HeaderName| head.headers.get(name).map(HeaderValue::as_bytes);
+        let post = Post {
+            origin: value(header::ORIGIN),
+            site: value(HeaderName::from_static("sec-fetch-site")),
+            host: value(header::HOST),
+            content_type: value(header::CONTENT_TYPE),
+            authorized: head.headers.contains_key(header::AUTHORIZATION),
+        };
+        post.is_forged(&self.hosts)
+    }
+}
+
+fn has_host(head: &Parts) -> bool {
+    let hosts = head.headers.get_all(header::HOST).iter().take(2).count();
+    hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
+}
+
+fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::OPTIONS
+        && headers.contains_key(header::ORIGIN)
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight(standing: Standing<'_>, headers: &HeaderMap) -> Result<Reply, Refusal> {
+    if standing == Standing::Refused {
+        return Err(Refusal::Preflight);
+    }
+    let asked = Preflight {
+        headers: headers
+            .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
+            .map(HeaderValue::as_bytes),
+        private_network: headers
+            .get("access-control-request-private-network")
+            .is_some_and(|value| value == "true"),
+    };
+    let mut reply = Reply::default();
+    put(reply.headers_mut(), origin::preflight_headers(asked));
+    Ok(reply)
+}
+
+/// Adds headers.
+pub(super) fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::Header<'h>>) {
+    for (name, value) in more {
+        // Values that came from a request are valid header values, or hyper had not taken them.
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            headers.append(HeaderName::from_static(name), value);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What the log says of refused requests: a DEBUG line each, and a WARN line for a client's bug or a forged webhook.
+//!
+//! In: the refusal and the request's head. Out: lines, which count as the caller's. Paths lose their tokens, bodies their
+//! secrets, and both the configured key.
+
+use std::borrow::Cow;
+
+use hyper::http::request::Parts;
+use log::{debug, warn};
+
+use super::{App, Engine, Peer, Refusal};
+use crate::logging::Caller;
+use crate::proto::{body, route};
+
+/// Logs a refusal, and counts it.
+pub(super) fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: Peer) {
+    if let Refusal::Offer(why) = refusal {
+        app.metrics.offer_refused(why);
+    }
+    let path = without_key(app, route::for_log(head.uri.path()));
+    let (method, status) = (&head.method, refusal.status().as_u16());
+    let caller = caller(app, peer);
+    match refusal {
+        Refusal::Signature(wrong) => caller.charge(|| warn!("{status} {method} {path}: {wrong}")),
+        Refusal::Invalid { invalid, body } if caller.may_log_body() => {
+            let body = String::from_utf8_lossy(body);
+            let body = body::for_log(without_key(app, &body).as_bytes());
+            caller.charge(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
+        }
+        _ => {}
+    }
+    debug!("{peer} {method} {path}: {status} {}", refusal.detail());
+}
+
+/// Returns whose doing the lines are that a request leads to.
+pub(super) fn caller<E>(app: &App<E>, peer: Peer) -> Caller {
+    Caller::new(app.lines.clone(), peer.ip())
+}
+
+/// Takes the configured key out of what a client wrote, wherever it put it.
+fn without_key<'t, E>(app: &App<E>, text: &'t str) -> Cow<'t, str> {
+    match &app.config.api_key {
+        Some(key) if text.contains(key.expose()) => text.replace(key.expose(), "***").into(),
+        _ => text.into(),
+    }
+}
