@@ -101,7 +101,13 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
                 // It calls every caller's ordinary goodbye an error.
                 builder.filter_module("sctp_proto", LevelFilter::Off);
                 // They show the addresses of peers, and call a peer that a relay refuses a warning.
-                for library in ["turn_client_proto", "turn_types", "stun_proto", "stun_types"] {
+                for library in [
+                    "turn_client_proto",
+                    "turn_types",
+                    "stun_proto",
+                    "stun_types",
+                    "tracing::span",
+                ] {
                     builder.filter_module(library, LevelFilter::Off);
                 }
                 // It repeats every message of a call.

@@ -18,3 +18,4 @@ mod sockets;
 mod strangers;
 mod support;
 mod telephony;
+mod turn;

@@ -56,6 +56,8 @@ impl Link {
             };
             let socket = UdpSocket::bind(any).await.map_err(refused)?;
             socket.connect(address).await.map_err(refused)?;
+            // The runtime sends nothing before it has seen once that there is room.
+            socket.writable().await.map_err(refused)?;
             let local = socket.local_addr().map_err(refused)?;
             return Ok(Link::new(local, address, Kind::Udp(socket)));
         }

@@ -1,0 +1,214 @@
+//! STUN and TURN servers, coturn among them: what a caller gets of them, and what a bad one costs.
+//!
+//! A caller here lets in and sends out nothing but by the relay, as if a firewall stood around it.
+
+mod caller;
+mod coturn;
+
+use std::net::UdpSocket;
+
+use serde_json::json;
+
+use self::caller::{Caller, Way};
+use self::coturn::{Coturn, SECRET, USER};
+use crate::support::http;
+use crate::support::runner::{PATIENCE, TestRunner};
+
+/// A server of the list, as the option takes it.
+fn server(url: &str, credential: &str) -> String {
+    json!({"urls": url, "username": USER, "credential": credential}).to_string()
+}
+
+fn runner(servers: &[&str], options: &[&str]) -> TestRunner {
+    let args = [&["--bot", "echo", "--ice-servers"], servers, options].concat();
+    // The credential must not show up at the level at which everything else does.
+    TestRunner::start_with(&args, &[("RUST_LOG", "trace,edge_runner=trace")])
+}
+
+/// No line of the log holds the credential.
+fn assert_discreet(runner: &TestRunner) {
+    let log = runner.log();
+    assert!(
+        log.len() > 1000 && !log.contains(SECRET),
+        "the credential is in the log"
+    );
+}
+
+/// A caller whom only the relay reaches talks to the runner, and what it says comes back, over UDP, TCP and TLS.
+#[test]
+fn a_caller_behind_a_relay_talks() {
+    let coturn = Coturn::start();
+    for url in [
+        coturn.url("turn", "udp"),
+        coturn.url("turn", "tcp"),
+        coturn.url("turns", "tcp"),
+    ] {
+        let trust = [("SSL_CERT_FILE", coturn.authority()), ("RUST_LOG", "trace")];
+        let args = ["--bot", "echo", "--ice-servers", &server(&url, SECRET)];
+        let mut runner = TestRunner::start_with(&args, &trust);
+        runner.wait_for_log("relayed at");
+        let mut caller = Caller::offer(runner.addr, Way::OnlyByRelay);
+        caller.talk(100);
+        assert!(
+            caller.relayed() >= 100,
+            "{url}: {} packets by the relay",
+            caller.relayed()
+        );
+        caller.leave();
+        runner.wait_for_sessions(0);
+        assert_discreet(&runner);
+        // What was allocated is given back.
+        runner.signal("TERM");
+        assert!(runner.wait().success());
+        coturn.wait_for_log("delete: realm=<example>");
+    }
+}
+
+/// Two callers of one relay do not hear each other, and one who comes directly is not kept from it.
+#[test]
+fn callers_of_one_relay_stand_alone() {
+    let coturn = Coturn::start();
+    let runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
+    runner.wait_for_log("relayed at");
+    let mut callers = [Way::OnlyByRelay, Way::OnlyByRelay, Way::Any].map(|way| Caller::offer(runner.addr, way));
+    for caller in &mut callers {
+        caller.talk(50);
+    }
+    assert_eq!(runner.sessions(), 3);
+    let [one, two, direct] = callers.map(|caller| caller.relayed());
+    assert!(one >= 50 && two >= 50, "{one}, {two}");
+    assert_eq!(direct, 0, "who can come directly does");
+}
+
+/// A server that was started again is noticed, and a later caller is relayed again.
+#[test]
+fn a_relay_that_comes_back_is_used_again() {
+    let mut coturn = Coturn::start();
+    let runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
+    runner.wait_for_log("relayed at");
+    Caller::offer(runner.addr, Way::OnlyByRelay).talk(10);
+    coturn.restart();
+    // Somebody who comes before it is noticed makes it noticed: the relay refuses the permission.
+    let _early = Caller::offer(runner.addr, Way::Any);
+    runner.wait_for_logs("relayed at", 2);
+    Caller::offer(runner.addr, Way::OnlyByRelay).talk(10);
+}
+
+/// Wrong credentials are told in words and cost a caller nothing; neither they nor the server's address are offered.
+#[test]
+fn wrong_credentials_are_told_and_cost_nothing() {
+    let coturn = Coturn::start();
+    let runner = runner(&[&server(&coturn.url("turn", "udp"), "wrong-canary-secret")], &[]);
+    let line = runner.wait_for_log("wrong username or credential");
+    assert!(line.contains("WARN") && line.contains("401"), "{line}");
+    let mut caller = Caller::offer(runner.addr, Way::Any);
+    assert!(!caller.answer().contains("typ relay"));
+    caller.talk(10);
+    assert!(!runner.log().contains("wrong-canary-secret"));
+}
+
+/// Servers that never answer, a name that is none, and a broken IPv6 path: the answer comes although they never did, the
+/// caller talks, and each is one line.
+#[test]
+fn dead_servers_cost_nothing() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let port = silent.local_addr().expect("a bound socket has an address").port();
+    let (stun, turn) = (format!("stun:127.0.0.1:{port}"), format!("turn:127.0.0.1:{port}"));
+    let servers = [
+        stun.clone(),
+        server(&turn, SECRET),
+        server("turn:no-such-name.invalid?transport=tcp", SECRET),
+        // Documentation's own network: nobody is there.
+        "stun:[2001:db8::1]:3478".to_owned(),
+    ];
+    let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+    let runner = runner(&servers, &[]);
+    let mut caller = Caller::offer(runner.addr, Way::Any);
+    assert!(!caller.answer().contains("typ relay") && !caller.answer().contains("typ srflx"));
+    assert!(
+        !runner.log().contains("no answer"),
+        "the answer came before they were given up"
+    );
+    caller.talk(10);
+    for name in [&stun, &turn, "no-such-name.invalid"] {
+        let told =
+            runner.wait_for_log(&format!("WARN  edge_runner::io::gather: {name}").replace("no-such", "turn:no-such"));
+        assert!(told.contains("no answer") || told.contains("cannot look up"), "{told}");
+    }
+    assert_discreet(&runner);
+}
+
+/// What a STUN server sees is offered with the next answer, and is a mapping of the port that sessions use.
+#[test]
+fn what_a_stun_server_sees_is_offered() {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let url = format!("stun:{}", socket.local_addr().expect("a bound socket has an address"));
+    let runner = runner(&[&url], &[]);
+    let mut request = [0; 1500];
+    let (length, from) = socket.recv_from(&mut request).expect("a binding request");
+    assert_eq!((length, &request[..2]), (20, &[0, 1][..]));
+    // RFC 8489 section 14.2: XOR-MAPPED-ADDRESS of 203.0.113.9:40000.
+    let mut answer = vec![1, 1, 0, 12];
+    answer.extend(&request[4..20]);
+    answer.extend([0, 0x20, 0, 8, 0, 1]);
+    answer.extend((40_000u16 ^ 0x2112).to_be_bytes());
+    answer.extend((u32::from_be_bytes([203, 0, 113, 9]) ^ 0x2112_a442).to_be_bytes());
+    socket.send_to(&answer, from).expect("sent");
+    runner.wait_for_log("seen as 203.0.113.9:40000");
+    let mut caller = Caller::offer(runner.addr, Way::Any);
+    let line = caller
+        .answer()
+        .lines()
+        .find(|line| line.contains("typ srflx"))
+        .expect("a candidate")
+        .to_owned();
+    assert!(line.contains(" 203.0.113.9 40000 "), "{line}");
+    let host = format!(" 127.0.0.1 {} typ host", from.port());
+    assert!(
+        caller.answer().contains(&host),
+        "asked from another port: {}",
+        caller.answer()
+    );
+    caller.talk(10);
+}
+
+/// coturn on this machine sees the runner at its own address: that is offered once, as a host candidate.
+#[test]
+fn an_address_without_a_nat_is_offered_once() {
+    let coturn = Coturn::start();
+    let runner = runner(&[&coturn.url("stun", "")], &[]);
+    runner.wait_for_log("seen as 127.0.0.1:");
+    let caller = Caller::offer(runner.addr, Way::Any);
+    assert!(!caller.answer().contains("typ srflx"), "{}", caller.answer());
+}
+
+/// With `--embedded` no server is asked, and the log says so once.
+#[test]
+fn devices_ask_no_server() {
+    let coturn = Coturn::start();
+    let server = server(&coturn.url("turn", "udp"), SECRET);
+    let runner = TestRunner::start(&["--embedded", "--host", "127.0.0.1", "--ice-servers", &server]);
+    runner.wait_for_log("the ICE servers are for clients alone");
+    let config = http::request(
+        runner.addr,
+        "POST",
+        "/start",
+        &[],
+        br#"{"enableDefaultIceServers":true}"#,
+    );
+    assert!(config.expect("an answer").text().contains(&coturn.url("turn", "udp")));
+    assert!(!runner.log().contains("relayed at"));
+}
+
+/// A runner with an allocation ends in good order, also when its server has gone.
+#[test]
+fn a_dead_relay_does_not_hold_the_end_up() {
+    let mut coturn = Coturn::start();
+    let mut runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
+    runner.wait_for_log("relayed at");
+    coturn.stop();
+    runner.signal("TERM");
+    assert!(runner.wait().success());
+    assert!(!runner.log().contains("did not end in time"));
+}
