@@ -1,8 +1,8 @@
 //! The HTTP server's sockets: listening, accepting, capping and ending connections.
 //!
 //! In: the configuration's host and port, and the [`App`] that answers. Out: [`Listeners`], whose port is known before the
-//! first request, and then a future that serves until the runner stops. A failing accept pauses, a full house lets further
-//! connections wait, and every connection has time limits (`connection`).
+//! first request, and then a future that serves until the runner stops. A failing accept pauses, a full house sends
+//! away who can be spared (`slots`), and every connection has time limits (`connection`).
 //! Refuses: a port in use, with words that say what to do.
 #![allow(
     clippy::disallowed_methods,
@@ -11,6 +11,7 @@
 )]
 
 mod connection;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -23,12 +24,12 @@ use std::time::Duration;
 use log::{Level, debug, error, log};
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::bot::Shutdown;
 use crate::config::{Config, Host};
 use crate::io::http::{App, Engine};
+use crate::io::server::slots::Slots;
 use crate::limits;
 
 /// How often a free port is looked for that both loopback addresses have.
@@ -175,7 +176,7 @@ fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
 
 /// Serves until the runner stops and the requests in progress are answered, or their time is over.
 pub async fn serve<E: Engine>(listeners: Listeners, app: Arc<App<E>>, shutdown: Shutdown) {
-    let slots = Arc::new(Semaphore::new(limits::HTTP_CONNECTIONS_MAX));
+    let slots = Slots::new(limits::HTTP_CONNECTIONS_MAX);
     let mut acceptors = JoinSet::new();
     for socket in listeners.sockets {
         acceptors.spawn(accept(socket, app.clone(), slots.clone(), shutdown.clone()));
@@ -186,7 +187,7 @@ pub async fn serve<E: Engine>(listeners: Listeners, app: Arc<App<E>>, shutdown: 
 }
 
 /// Accepts on one socket, and owns the connections that come of it.
-async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Arc<Semaphore>, mut shutdown: Shutdown) {
+async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Slots, mut shutdown: Shutdown) {
     let mut connections = JoinSet::new();
     let mut pause = limits::ACCEPT_PAUSE_FIRST;
     loop {
@@ -202,16 +203,20 @@ async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Arc<Sem
         match accepted {
             Ok((stream, peer)) => {
                 pause = limits::ACCEPT_PAUSE_FIRST;
-                // With every slot taken this one waits here, and those after it in the system's queue.
+                // While all that are in are being answered this one waits here, and those after it in the system's queue.
                 let slot = tokio::select! {
                     biased;
                     () = shutdown.wait() => break,
-                    slot = slots.clone().acquire_owned() => slot.expect("nobody closes the semaphore"),
+                    slot = slots.enter() => slot,
                 };
                 let (app, shutdown) = (app.clone(), shutdown.clone());
                 connections.spawn(async move {
-                    connection::serve(stream, peer, app, shutdown).await;
-                    drop(slot);
+                    let doing = &slot.doing;
+                    tokio::select! {
+                        biased;
+                        () = doing.evicted() => debug!("{peer}: connection closed: its place is another's"),
+                        () = connection::serve(stream, peer, app, doing, shutdown) => {}
+                    }
                 });
             }
             Err(error) if is_of_one_connection(&error) => debug!("accept: {error}"),

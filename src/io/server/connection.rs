@@ -11,11 +11,10 @@
 )]
 
 use std::convert::Infallible;
-use std::future::{Future as _, poll_fn};
+use std::future::{Future as _, pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
@@ -30,13 +29,20 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::bot::Shutdown;
 use crate::io::http::{self, App, Becomes, Engine, Peer, Times};
+use crate::io::server::slots::{Doing, Phase};
 use crate::io::stream::Stream;
 use crate::io::tls::Tls;
 use crate::limits;
 use crate::proto::opening::Opening;
 
 /// Serves one connection until it ends.
-pub(super) async fn serve<E: Engine>(tcp: TcpStream, peer: SocketAddr, app: Arc<App<E>>, mut shutdown: Shutdown) {
+pub(super) async fn serve<E: Engine>(
+    tcp: TcpStream,
+    peer: SocketAddr,
+    app: Arc<App<E>>,
+    doing: &Arc<Doing>,
+    mut shutdown: Shutdown,
+) {
     let accepted = Instant::now();
     // Answers are written whole; waiting for more to send would only delay them.
     if let Err(error) = tcp.set_nodelay(true) {
@@ -56,12 +62,17 @@ pub(super) async fn serve<E: Engine>(tcp: TcpStream, peer: SocketAddr, app: Arc<
         address: peer,
         secure: stream.is_secure(),
     };
-    let doing = Arc::new(Doing::default());
     let becomes = Becomes::default();
     let service = service_fn(|request| {
-        doing.set(Phase::Answer);
+        let has_place = doing.set(Phase::Answer);
         let (app, becomes) = (&app, &becomes);
-        async move { Ok::<_, Infallible>(http::answer(app, request, peer, becomes).await) }
+        async move {
+            if !has_place {
+                // Another has the place; the end is on its way.
+                pending::<()>().await;
+            }
+            Ok::<_, Infallible>(http::answer(app, request, peer, becomes).await)
+        }
     });
     let mut connection = http1::Builder::new()
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
@@ -173,50 +184,10 @@ fn discard(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>>
     read.map_ok(|()| buffer.filled().len())
 }
 
-/// What a connection is waiting for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// The first byte of a request.
-    Idle,
-    /// The rest of its head.
-    Head,
-    /// Its body, the work, and the answer's first byte.
-    Answer,
-    /// The client, to read the answer.
-    Stall,
-}
-
-impl Phase {
-    const ALL: [Phase; 4] = [Phase::Idle, Phase::Head, Phase::Answer, Phase::Stall];
-}
-
-/// The phase of a connection and a count of its changes, so that two changes in one turn do not look like none.
-#[derive(Debug, Default)]
-struct Doing(AtomicU32);
-
-impl Doing {
-    /// Only the task of the connection writes, so load and store need not be one step.
-    fn set(&self, phase: Phase) {
-        let count = (self.0.load(Relaxed) >> 2).wrapping_add(1);
-        self.0.store(count << 2 | phase as u32, Relaxed);
-    }
-
-    fn phase(&self) -> Phase {
-        Phase::ALL[(self.0.load(Relaxed) & 3) as usize]
-    }
-
-    fn get(&self) -> (u32, Phase) {
-        let packed = self.0.load(Relaxed);
-        (packed, Phase::ALL[(packed & 3) as usize])
-    }
-}
-
 /// Since when a connection has been in its phase, and until when it may stay there.
 #[derive(Debug)]
 struct Patience {
     times: Times,
-    /// Until when the first request's head has to be whole; nothing once it is.
-    first_until: Option<Instant>,
     seen: u32,
     phase: Phase,
     since: Instant,
@@ -227,9 +198,8 @@ impl Patience {
     fn new(times: Times, accepted: Instant) -> Self {
         Patience {
             times,
-            first_until: Some(accepted + times.first_head),
             seen: 0,
-            phase: Phase::Idle,
+            phase: Phase::First,
             since: accepted,
         }
     }
@@ -240,23 +210,18 @@ impl Patience {
         let changed = seen != self.seen;
         if changed {
             (self.seen, self.phase, self.since) = (seen, phase, now());
-            if phase != Phase::Head {
-                self.first_until = None;
-            }
         }
         changed
     }
 
     fn deadline(&self) -> Instant {
-        if let Some(until) = self.first_until {
-            return until;
-        }
         self.since
             + match self.phase {
+                Phase::First => self.times.first_head,
                 Phase::Idle => self.times.idle,
                 Phase::Head => self.times.head,
                 Phase::Answer => self.times.answer,
-                Phase::Stall => self.times.stall,
+                Phase::Stall | Phase::Evicted => self.times.stall,
             }
     }
 }
@@ -310,8 +275,8 @@ impl Write for Watched {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        // TLS takes a record before the network does.
-        if flushed.is_pending() || self.doing.phase() == Phase::Stall {
+        // TLS takes an answer before the network does.
+        if matches!(self.doing.phase(), Phase::Idle | Phase::Stall) {
             self.note_write(&flushed);
         }
         flushed
@@ -325,19 +290,19 @@ impl Write for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::server::slots::Slots;
 
     /// The time for the first head runs from the accept, with every byte of it; later heads have their own.
-    #[test]
-    fn the_first_head_has_one_deadline() {
+    #[tokio::test]
+    async fn the_first_head_has_one_deadline() {
         let times = Times::default();
         let accepted = Instant::now();
-        let doing = Doing::default();
+        let slot = Slots::new(1).enter().await;
+        let doing = &slot.doing;
         let mut patience = Patience::new(times, accepted);
         assert_eq!(patience.deadline(), accepted + times.first_head);
         let half = accepted + times.first_head / 2;
-        doing.set(Phase::Head);
-        assert!(patience.notice(doing.get(), || half));
-        assert_eq!(patience.deadline(), accepted + times.first_head);
+        assert!(!patience.notice(doing.get(), || half));
         for (phase, time) in [
             (Phase::Answer, times.answer),
             (Phase::Stall, times.stall),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -356,32 +356,54 @@ fn pauses_between_failed_accepts_double_up_to_a_limit() {
     assert!(!is_of_one_connection(&io::Error::from_raw_os_error(24)));
 }
 
-/// At the cap, which all addresses share, the next connection is not refused: it waits until another one ends.
+/// At the cap, which all addresses share, the next connection takes the place of the one that was idle for longest, and one
+/// that is being answered keeps its own.
 #[tokio::test]
-async fn connections_beyond_the_cap_wait() {
+async fn a_connection_beyond_the_cap_takes_the_place_of_an_idle_one() {
     let localhost = Config {
         host: Host::Localhost,
         ..config()
     };
     let runner = Runner::with(localhost, Times::default()).await;
+    let mut busy = runner.client().await;
+    busy.send("POST /start HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{")
+        .await;
     let mut clients = Vec::new();
-    for _ in 0..limits::HTTP_CONNECTIONS_MAX {
+    for _ in 1..limits::HTTP_CONNECTIONS_MAX {
         let mut client = runner.client().await;
         assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
         clients.push(client);
     }
-    let mut waiting = runner.client().await;
-    waiting.send("GET /status HTTP/1.1\r\nHost: h\r\n\r\n").await;
-    // All who are in are still answered, and give the waiting one every chance to be.
+    for client in &mut clients {
+        assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200, "all are in");
+    }
+    assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.status, 200);
+    assert_eq!(clients.remove(0).rest().await, b"");
     for client in &mut clients {
         assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
     }
-    assert_eq!(
-        waiting.stream.try_read(&mut [0]).map_err(|error| error.kind()),
-        Err(io::ErrorKind::WouldBlock)
-    );
-    clients.pop();
-    assert_eq!(waiting.reply().await.status, 200);
+    busy.send("}").await;
+    assert_eq!(busy.reply().await.status, 200);
+}
+
+/// However many connections are opened that never send a request, each request of others is answered.
+#[tokio::test]
+async fn silent_connections_keep_nobody_out() {
+    let runner = Runner::start().await;
+    let mut silent = Vec::new();
+    for half in [&b""[..], b"POST /start HT", b"\x16\x03\x01\x02"]
+        .iter()
+        .cycle()
+        .take(2 * limits::HTTP_CONNECTIONS_MAX)
+    {
+        let mut client = runner.client().await;
+        client.send(half).await;
+        silent.push(client);
+        if silent.len().is_multiple_of(16) {
+            assert_eq!(runner.post("/start", json!({})).await.status, 200);
+        }
+    }
+    assert_eq!(silent.swap_remove(0).rest().await, b"", "the oldest had to go");
 }
 
 /// A stop closes idle connections, refuses new ones, and does not wait for a client that never ends its request.
