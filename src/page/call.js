@@ -83,7 +83,7 @@ export function webrtc({ started, track, muted, on }) {
 			const answer = await request('POST', url, { sdp, type, pc_id: pcId, restart_pc: restart }, giveUp.signal, 30000);
 			if (pc !== own) return;
 			on.log('http', 'answer', answer);
-			seen.theirs = Array.from(answer.sdp.matchAll(/^a=candidate:\S+ \d+ \w+ \d+ (\S+) (\d+)/gm), ([, ...pair]) => pair);
+			seen.theirs = Array.from(answer.sdp.matchAll(/^a=candidate:\S+ \d+ udp \d+ (\S+) (\d+)/gim), ([, ...pair]) => pair);
 			await pc.setRemoteDescription({ type: 'answer', sdp: answer.sdp });
 			if (pc !== own) return;
 			pcId = answer.pc_id;
