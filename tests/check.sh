@@ -65,8 +65,8 @@ for stage in $stages; do
         fi
         ;;
     browser)
-        if ! command -v chromium >/dev/null; then
-            lacks "chromium is not installed: apt-get install chromium espeak-ng sox"
+        if ! command -v chromium >/dev/null || ! command -v certutil >/dev/null; then
+            lacks "chromium and certutil are not both installed: apt-get install chromium espeak-ng sox libnss3-tools"
         elif [ ! -d tests/peers/browser/node_modules ]; then
             lacks "the official client is not installed: npm ci --prefix tests/peers/browser"
         else

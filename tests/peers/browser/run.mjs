@@ -53,6 +53,9 @@ async function alone(name, check, runnerArgs) {
 for (const [name, check] of Object.entries(page.checks)) await run(name, check, ['--bot', 'parrot'], out);
 for (const [name, check] of Object.entries(path.checks)) await alone(name, check, ['--bot', 'parrot']);
 for (const [name, check] of Object.entries(secure.plainChecks)) await alone(name, check, ['--bot', 'parrot', '--host', '0.0.0.0']);
+for (const [name, check] of Object.entries(secure.tlsChecks)) {
+	await alone(name, check, ['--bot', 'parrot', '--host', '0.0.0.0', '--tls', 'auto', '--state-dir', 'state', '--allowed-hosts', 'board.local']);
+}
 for (const [name, check] of Object.entries(strangers.checks)) await run(name, check, ['--bot', 'echo']);
 for (const [name, check] of Object.entries(strangers.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', strangers.KEY], out);
 const origin = await client.serveClient();

@@ -8,11 +8,10 @@ import { until } from './runner.mjs';
 
 const portOf = (runner) => new URL(runner.url).port;
 
-/** This machine under an address that no browser takes for its own. */
+/** This machine as its neighbours know it, by an address where it has one, else by a name: no browser takes that for itself. */
 function lan(runner, scheme = 'http') {
-	const [address] = ownAddresses();
-	if (!address) throw new Error('this machine has no address but loopback');
-	return `${scheme}://${address}:${portOf(runner)}`;
+	const [host = 'board.local'] = ownAddresses();
+	return `${scheme}://${host}:${portOf(runner)}`;
 }
 
 /** Opens the page and gives what it says is wrong. */
@@ -81,7 +80,7 @@ export const plainChecks = {
 	async 'secure: plain HTTP to a name or an address of the LAN is explained in plain words'(runner, out) {
 		const port = portOf(runner);
 		await withBrowser(async (context) => {
-			for (const [name, origin] of [['name', `http://board.local:${port}`], ['address', lan(runner)]]) {
+			for (const [name, origin] of Object.entries({ name: `http://board.local:${port}`, address: lan(runner) })) {
 				const page = await context.newPage();
 				const said = await explained(page, `${origin}/`);
 				assertSays(said, 'cannot use the microphone', origin, '--tls auto', `ssh -L ${port}:localhost:${port} user@`,
@@ -147,5 +146,98 @@ export const plainChecks = {
 		}, [message, name]);
 		await fails('speaks', throws('NotReadableError', 'Could not start audio source'), 'busy', 'is busy', 'Another program');
 		await fails('speaks', throws('NotAllowedError', 'Permission denied by system'), 'system', 'The system keeps', 'privacy settings');
+		// As in the view of another app.
+		await withBrowser(async (context) => {
+			const page = await context.newPage();
+			await page.addInitScript(() => Object.defineProperty(navigator, 'mediaDevices', { value: undefined }));
+			await page.goto(url);
+			await says(page, 'problem', 'gives pages no microphone');
+			assertSilent(await text(page, 'problem'), 'HTTPS');
+		});
+	},
+};
+
+/** For a runner with `--tls auto` that listens on every address. */
+export const tlsChecks = {
+	async 'secure: with its authority trusted, HTTPS opens the microphone, over WebRTC and WSS'(runner) {
+		const said = [];
+		await withBrowser(async (context) => {
+			const named = await context.newPage();
+			await named.goto(`https://board.local:${portOf(runner)}/client/`);
+			if (!await named.evaluate(() => globalThis.isSecureContext)) throw new Error('not secure by its name');
+			await named.close();
+			for (const transport of ['webrtc', 'websocket']) {
+				const page = await context.newPage();
+				const faults = watch(page);
+				const sockets = [];
+				page.on('websocket', (socket) => sockets.push(socket.url()));
+				await connect(page, `${lan(runner, 'https')}/client/?transport=${transport}`);
+				said.push(`${transport}: energy ${await talks(page, transport)}`);
+				if (transport === 'websocket' && !sockets.every((url) => url.startsWith('wss://'))) throw new Error(`${sockets}`);
+				await hangUp(page, runner);
+				if (faults.length) throw new Error(faults.join('\n'));
+			}
+		}, { trusts: await authority(runner) });
+		return said.join(', ');
+	},
+
+	async 'secure: without trust the browser refuses HTTPS'(runner) {
+		await withBrowser(async (context) => {
+			const page = await context.newPage();
+			const refused = await page.goto(`${lan(runner, 'https')}/client/`).then(() => 'nothing', ({ message }) => message);
+			if (!refused.includes('ERR_CERT_AUTHORITY_INVALID')) throw new Error(`it says ${refused}`);
+		});
+	},
+
+	async 'secure: plain HTTP leads to trust, in the words of each browser, and past the warning'(runner, out) {
+		await withBrowser(async (context) => {
+			const wanted = {
+				Chrome: 'chrome://certificate-manager', iPhone: 'Certificate Trust Settings', Android: 'CA certificate',
+				Firefox: 'View Certificates', Safari: 'Keychain Access',
+			};
+			for (const [name, words] of Object.entries(wanted)) {
+				const page = await context.newPage();
+				if (AGENTS[name]) await pretend(page, AGENTS[name]);
+				const said = await explained(page, lan(runner));
+				assertSays(said, 'needs HTTPS', `${lan(runner)}/ca.crt`, words, `${lan(runner, 'https')}/client/`);
+				assertSilent(said, 'ssh', '--tls');
+				await shoot(page, out, `trust-${name}`);
+				await assertFits(page);
+				await page.close();
+			}
+			// As people do it who want to talk now.
+			const page = await context.newPage();
+			await explained(page, `${lan(runner)}/client/?transport=websocket`);
+			const [, https] = await links(page);
+			if (https !== `${lan(runner, 'https')}/client/?transport=websocket`) throw new Error(https);
+			await page.locator('#problem-steps a').last().click();
+			await page.waitForURL(/^chrome-error:/);
+			await page.screenshot({ path: join(out, 'warning.png') });
+			await page.locator('#details-button').click();
+			await page.locator('#proceed-link').click();
+			await page.waitForURL(https);
+			await page.locator('#connect').click();
+			await isPhase(page, 'ready');
+			await talks(page, 'websocket');
+			await hangUp(page, runner);
+		});
+	},
+
+	async 'secure: with trust, plain HTTP is one click away from talking'(runner, out) {
+		return withBrowser(async (context) => {
+			const page = await context.newPage();
+			const said = await explained(page, lan(runner));
+			assertSilent(said, 'ca.crt', 'Trust it');
+			await shoot(page, out, 'trusted');
+			await page.locator('#problem-steps a').click();
+			await page.waitForURL(`${lan(runner, 'https')}/client/`);
+			await page.locator('#server[data-ok=true]').waitFor();
+			if (await page.locator('#problem').isVisible()) throw new Error(await text(page, 'problem'));
+			await page.locator('#connect').click();
+			await isPhase(page, 'ready');
+			const energy = await talks(page, 'webrtc');
+			await hangUp(page, runner);
+			return `energy ${energy}`;
+		}, { trusts: await authority(runner) });
 	},
 };
