@@ -73,6 +73,8 @@ pub const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 pub const NOTIFY_SEND: Duration = Duration::from_millis(100);
 /// How long the end waits for the supervisor to have been told of it.
 pub const NOTIFY_WITHIN: Duration = Duration::from_millis(200);
+/// From the end of the last session to unused memory going back to the system: longer than a client takes to connect again.
+pub const MEMORY_GIVEN_BACK_AFTER: Duration = Duration::from_secs(2);
 
 // ---- audio: codec, jitter, pacing
 

@@ -23,6 +23,7 @@ use super::env::{self, Variables};
 use super::{Command, Surroundings, banner};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::config::Config;
+use crate::io::memory;
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 
@@ -104,6 +105,7 @@ fn run(bot: Bot, bot_crate: &str) -> Result<(), Failure> {
 }
 
 fn runtime(config: &Config) -> Result<Runtime, Failure> {
+    memory::share_heap();
     let mut builder = match config.workers {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         workers => {

@@ -12,6 +12,7 @@ pub mod drain;
 pub mod gather;
 pub mod http;
 pub mod media;
+pub mod memory;
 pub mod metrics;
 pub mod notify;
 pub mod process;
@@ -111,6 +112,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(config.sessions_max);
     let reader = tokio::spawn(port.clone().run());
+    let tidy = tokio::spawn(memory::tidy(live.clone()));
     let listening = Listening {
         port: listeners.port(),
         rtc_port: port.number(),
@@ -157,5 +159,6 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     // The last words of the sessions have left by the relays.
     gatherer.end().await;
     reader.abort();
+    tidy.abort();
     outcome
 }

@@ -63,6 +63,16 @@ impl Live {
             left.await;
         }
     }
+
+    /// Waits for the next time when a session ends and no other is live.
+    pub async fn emptied(&self) {
+        loop {
+            self.0.left.notified().await;
+            if self.count() == 0 {
+                return;
+            }
+        }
+    }
 }
 
 /// The place of one live session, free again when it is dropped.

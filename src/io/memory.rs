@@ -1,0 +1,81 @@
+//! What the allocator keeps of sessions that are over: as little as it can be told to.
+//!
+//! In: the live sessions. Out: nothing but memory, which goes back to the system. glibc makes a heap per thread, and gives back
+//! only what happens to lie at the end of each: a board that once had sixteen callers would go on with 10 MiB more than it needs.
+//! One heap serves all threads, since what a session allocates while it lives is little beside its codec, and the heap is
+//! combed when nobody is there who could be kept waiting. Other allocators do without (`other`).
+//! Source: the manual page of mallopt(3), `M_ARENA_MAX`, and of malloc_trim(3).
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[path = "memory/glibc.rs"]
+mod heap;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[path = "memory/other.rs"]
+mod heap;
+
+use crate::io::tasks::Live;
+use crate::limits::MEMORY_GIVEN_BACK_AFTER;
+
+/// Has all threads share one heap. To be called before the second thread starts: a heap that exists stays.
+pub fn share_heap() {
+    heap::share();
+}
+
+/// Gives memory back whenever the last session has ended and no other begins; never returns.
+pub async fn tidy(live: Live) {
+    whenever_empty(&live, heap::give_back).await;
+}
+
+async fn whenever_empty(live: &Live, mut act: impl FnMut()) {
+    loop {
+        live.emptied().await;
+        tokio::time::sleep(MEMORY_GIVEN_BACK_AFTER).await;
+        if live.count() == 0 {
+            act();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// It is done once per silence, not while anybody is there, and not when somebody came in the meantime.
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_given_back_once_nobody_has_been_there_for_a_while() {
+        let (live, times) = (Live::new(2), Cell::new(0));
+        let moment = Duration::from_millis(1);
+        let callers = async {
+            let sleep = tokio::time::sleep;
+            sleep(moment).await;
+            let (first, second) = (live.enter(), live.enter());
+            drop(first);
+            sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
+            assert_eq!(times.get(), 0);
+            drop(second);
+            sleep(MEMORY_GIVEN_BACK_AFTER - moment).await;
+            assert_eq!(times.get(), 0);
+            sleep(moment * 2).await;
+            assert_eq!(times.get(), 1);
+            sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
+            assert_eq!(times.get(), 1);
+            drop(live.enter());
+            sleep(moment).await;
+            let third = live.enter();
+            sleep(MEMORY_GIVEN_BACK_AFTER * 2).await;
+            assert_eq!(times.get(), 1);
+            drop(third);
+            sleep(MEMORY_GIVEN_BACK_AFTER + moment).await;
+            assert_eq!(times.get(), 2);
+            share_heap();
+            heap::give_back();
+        };
+        tokio::select! {
+            () = callers => {}
+            () = whenever_empty(&live, || times.set(times.get() + 1)) => {}
+        }
+    }
+}
