@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The one list of checks, for people and for the gate.
 #   tests/check.sh            everything that this machine has the tools for
-#   tests/check.sh STAGE...   only these: fmt lint doc test fuzz size aiortc net pipecat browser
+#   tests/check.sh STAGE...   only these: fmt lint doc test fuzz size aiortc net pipecat browser, and the figures that
+#                             must hold: soak (MINUTES=2, or hours of them) churn
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -73,6 +74,11 @@ for stage in $stages; do
             release
             node tests/peers/browser/run.mjs --binary $binary --out target/browser
         fi
+        ;;
+    soak | churn)
+        release
+        cargo run --release --quiet --manifest-path tests/bench/Cargo.toml --target-dir target/bench -- \
+            --binary $binary --only "$stage" --minutes "${MINUTES:-2}"
         ;;
     *)
         printf 'unknown stage: %s\n' "$stage" >&2

@@ -39,11 +39,14 @@ pub struct Call {
     /// The same socket; the runtime's would refuse to send before it has waited once.
     sender: std::net::UdpSocket,
     local: SocketAddr,
+    /// Where the runner's datagrams come from, by the first candidate of its answer.
+    pub remote: SocketAddr,
     mid: Mid,
     connected: Option<Instant>,
     channel_open: bool,
     sequence: u64,
     timestamp: u32,
+    began: Instant,
     /// From the offer being written to the answer being read.
     pub answered_in: Duration,
     /// From the offer being written to ICE and DTLS being up.
@@ -53,6 +56,19 @@ pub struct Call {
 impl Call {
     /// Offers a call over `http` and waits until it is connected and its channel is open.
     pub async fn begin(http: &mut Connection) -> Result<Call> {
+        let mut call = Call::offer(http).await?;
+        while !call.channel_open {
+            call.turn(call.began + PATIENCE, |_| {}).await?;
+            if call.began.elapsed() > PATIENCE {
+                return Err("the call was answered, but not connected".into());
+            }
+        }
+        call.connected_in = call.connected.ok_or("a channel without a connection")? - call.began;
+        Ok(call)
+    }
+
+    /// Only offers a call: the answer is taken, and not one datagram is sent.
+    pub async fn offer(http: &mut Connection) -> Result<Call> {
         let sender = std::net::UdpSocket::bind(LOOPBACK)?;
         sender.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(sender.try_clone()?)?;
@@ -81,28 +97,21 @@ impl Call {
         let answer: serde_json::Value = serde_json::from_slice(&answer)?;
         let sdp = answer["sdp"].as_str().ok_or("an answer without SDP")?;
         rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(sdp)?)?;
-
-        let mut call = Call {
+        Ok(Call {
             rtc,
             socket,
             sender,
             local,
+            remote: candidate(sdp)?,
             mid,
             connected: None,
             channel_open: false,
             sequence: 1,
             timestamp: 0,
+            began,
             answered_in,
             connected_in: Duration::ZERO,
-        };
-        while !call.channel_open {
-            call.turn(began + PATIENCE, |_| {}).await?;
-            if began.elapsed() > PATIENCE {
-                return Err("the call was answered, but not connected".into());
-            }
-        }
-        call.connected_in = call.connected.ok_or("a channel without a connection")? - began;
-        Ok(call)
+        })
     }
 
     /// Sends one packet each 20 ms from `first` until `end`, the given ones over and over, and hands out what comes back.
@@ -196,4 +205,12 @@ impl Call {
             }
         }
     }
+}
+
+/// Returns the address of the first candidate in an answer.
+fn candidate(sdp: &str) -> Result<SocketAddr> {
+    let line = sdp.lines().find(|line| line.starts_with("a=candidate:"));
+    let mut words = line.ok_or("an answer without candidates")?.split(' ').skip(4);
+    let mut word = || words.next().ok_or("a candidate without an address");
+    Ok(SocketAddr::new(word()?.parse()?, word()?.parse()?))
 }

@@ -5,17 +5,22 @@
 //! ```
 //! builds the runner's release binary where it is not fresh, starts it on loopback once per row, and takes about five
 //! minutes. The clients run in this process, so their CPU is not counted; on a machine with few cores they still compete
-//! with the runner, so the figures are the runner's with its callers on the same machine. There is no pass or fail: times
-//! depend on the machine. What each row holds, and what not, stands beside its function in `rows.rs`.
+//! with the runner, so the figures are the runner's with its callers on the same machine. There is no pass or fail, since times
+//! depend on the machine, but for the proofs, which hold what no machine changes. What each row holds, and what not, stands
+//! beside its function.
 
 // A client has sockets and a clock of its own; the rule that bars them is the runner's.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod call;
+mod growth;
+mod guests;
 mod http;
 mod phone;
+mod plain;
 mod rows;
 mod runner;
+mod soak;
 mod speech;
 
 use std::error::Error;
@@ -24,17 +29,22 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
-usage: bench [--binary PATH] [--only ROW,ROW...] [--quick]
+usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls delay growth
+  --only ROWS     some of: start size idle status offer cpu calls delay growth, or of the proofs, which
+                  run only when they are named and end with exit code 1 when they fail: soak churn
   --quick         fewer and shorter; the figures say less
+  --minutes N     how long `soak` takes [default: 10]
+  --cycles N      how many connections of each kind `churn` makes [default: 10000]
 ";
 
 /// What every row is given.
 pub struct Bench {
     binary: PathBuf,
     quick: bool,
+    minutes: u32,
+    cycles: u32,
 }
 
 impl Bench {
@@ -47,6 +57,8 @@ impl Bench {
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// Measures one row; what it finds are lines of the table: what, and how much.
 type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
+/// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it keeps it.
+type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
 const ROWS: [(&str, Row); 9] = [
     ("start", rows::start),
@@ -57,8 +69,10 @@ const ROWS: [(&str, Row); 9] = [
     ("cpu", rows::cpu),
     ("calls", rows::calls),
     ("delay", rows::delay),
-    ("growth", rows::growth),
+    ("growth", growth::growth),
 ];
+
+const PROOFS: [(&str, Proof); 2] = [("soak", soak::soak), ("churn", growth::churn)];
 
 fn main() -> ExitCode {
     match run() {
@@ -74,6 +88,7 @@ fn run() -> Result<()> {
     let mut binary = None;
     let mut only: Vec<String> = Vec::new();
     let mut quick = false;
+    let (mut minutes, mut cycles) = (10, 10_000);
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
@@ -86,6 +101,8 @@ fn run() -> Result<()> {
                 only.extend(list.split(',').map(str::to_owned));
             }
             lexopt::Arg::Long("quick") => quick = true,
+            lexopt::Arg::Long("minutes") => minutes = number(&mut parser, "--minutes")?,
+            lexopt::Arg::Long("cycles") => cycles = number(&mut parser, "--cycles")?,
             lexopt::Arg::Long("help") => {
                 print!("{USAGE}");
                 return Ok(());
@@ -93,12 +110,17 @@ fn run() -> Result<()> {
             other => return Err(format!("{}\n{USAGE}", other.unexpected()).into()),
         }
     }
-    if let Some(unknown) = only.iter().find(|name| !ROWS.iter().any(|(known, _)| known == name)) {
+    let known: Vec<&str> = (ROWS.iter().map(|(name, _)| *name))
+        .chain(PROOFS.iter().map(|(name, _)| *name))
+        .collect();
+    if let Some(unknown) = only.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("no row `{unknown}`\n{USAGE}").into());
     }
     let bench = Bench {
         binary: binary.map_or_else(build, Ok)?.canonicalize()?,
         quick,
+        minutes,
+        cycles,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
@@ -108,15 +130,37 @@ fn run() -> Result<()> {
     println!();
     line("what", "measured", "command");
     line("---", "---", "---");
+    let quick = if quick { " --quick" } else { "" };
+    let wanted = |name: &str| only.iter().any(|wanted| wanted == name);
+    let print = |name: &str, lines: Vec<(String, String)>| {
+        for (what, measured) in lines {
+            line(&what, &measured, &format!("`$B --only {name}{quick}`"));
+        }
+    };
     for (name, row) in ROWS {
-        if only.is_empty() || only.iter().any(|wanted| wanted == name) {
-            let quick = if quick { " --quick" } else { "" };
-            for (what, measured) in row(&bench).map_err(|error| format!("{name}: {error}"))? {
-                line(&what, &measured, &format!("`$B --only {name}{quick}`"));
-            }
+        if only.is_empty() || wanted(name) {
+            print(name, row(&bench).map_err(|error| format!("{name}: {error}"))?);
         }
     }
-    Ok(())
+    let mut faults = Vec::new();
+    for (name, proof) in PROOFS {
+        if wanted(name) {
+            let (lines, found) = proof(&bench).map_err(|error| format!("{name}: {error}"))?;
+            print(name, lines);
+            faults.extend(found.into_iter().map(|fault| format!("{name}: {fault}")));
+        }
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults.join("\nbench: ").into())
+    }
+}
+
+fn number(parser: &mut lexopt::Parser, option: &str) -> Result<u32> {
+    let text = parser.value()?.into_string().unwrap_or_default();
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("{option} takes a number above 0, not `{text}`").into())
 }
 
 fn line(what: &str, measured: &str, command: &str) {

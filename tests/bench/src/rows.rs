@@ -5,7 +5,6 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,13 +20,13 @@ use crate::{Bench, Result};
 
 const PTIME: Duration = Duration::from_millis(20);
 
-type Lines = Vec<(String, String)>;
+pub type Lines = Vec<(String, String)>;
 
-fn row(what: impl Into<String>, measured: String) -> (String, String) {
+pub fn row(what: impl Into<String>, measured: String) -> (String, String) {
     (what.into(), measured)
 }
 
-fn runtime() -> Result<Runtime> {
+pub fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
@@ -423,48 +422,6 @@ async fn floor(count: u32) -> Result<Vec<Duration>> {
     Ok(delays)
 }
 
-/// Memory after 100 short sessions, and after 1,000 more: eight workers, each session connects, talks for 200 ms and leaves.
-pub fn growth(bench: &Bench) -> Result<Lines> {
-    let runner = Runner::start(&bench.binary)?;
-    let speech = speech::voice(1)?;
-    let (warm, count) = (100, bench.amount(1_000, 100));
-    let mut readings = Vec::new();
-    for sessions in [warm, count] {
-        let left = AtomicU32::new(sessions);
-        thread::scope(|scope| -> Result<()> {
-            let workers: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| short_sessions(&runner, &speech, &left)))
-                .collect();
-            workers
-                .into_iter()
-                .try_for_each(|worker| worker.join().expect("a worker does not panic"))
-        })?;
-        runner.wait_until_idle()?;
-        readings.push(runner.status_kib("VmRSS")?);
-    }
-    let grown = readings[1] as i64 - readings[0] as i64;
-    let measured = format!("{grown:+} KiB, {} to {} MiB", mib(readings[0]), mib(readings[1]));
-    Ok(vec![row(
-        format!("growth by {count} sessions after the first {warm}"),
-        measured,
-    )])
-}
-
-fn short_sessions(runner: &Runner, speech: &[Vec<u8>], left: &AtomicU32) -> Result<()> {
-    let runtime = runtime()?;
-    let mut http = Connection::open(runner.addr)?;
-    while left
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-        .is_ok()
-    {
-        let mut call = runtime.block_on(Call::begin(&mut http))?;
-        let now = Instant::now();
-        runtime.block_on(call.talk(speech, now, now + Duration::from_millis(200), |_| {}))?;
-        call.leave()?;
-    }
-    Ok(())
-}
-
 fn at(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() * percent).div_ceil(100).clamp(1, sorted.len()) - 1]
 }
@@ -481,6 +438,6 @@ fn ms(time: Duration) -> String {
     format!("{:.2}", time.as_secs_f64() * 1e3)
 }
 
-fn mib(kib: u64) -> String {
+pub fn mib(kib: u64) -> String {
     format!("{:.2}", kib as f64 / 1024.0)
 }

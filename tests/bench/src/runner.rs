@@ -106,6 +106,14 @@ impl Runner {
         Ok(value.ok_or_else(|| format!("no {name} in /proc/PID/{file}"))?.parse()?)
     }
 
+    /// Returns how many files and sockets it has open, and how many threads run.
+    pub fn held(&self) -> Result<(u64, u64)> {
+        let count = |folder: &str| -> Result<u64> {
+            Ok(fs::read_dir(format!("/proc/{}/{folder}", self.child.id()))?.count() as u64)
+        };
+        Ok((count("fd")?, count("task")?))
+    }
+
     /// Returns how many sessions live.
     pub fn sessions(&self) -> Result<u64> {
         let (_, body) = Connection::open(self.addr)?.request("GET", "/status", b"")?;
@@ -124,6 +132,13 @@ impl Runner {
         }
         // What the last session held is given back.
         thread::sleep(Duration::from_millis(300));
+        Ok(())
+    }
+
+    /// Waits until no session lives, and memory is given back, which happens a moment later.
+    pub fn wait_until_settled(&self) -> Result<()> {
+        self.wait_until_idle()?;
+        thread::sleep(Duration::from_secs(3));
         Ok(())
     }
 

@@ -1,0 +1,255 @@
+//! The callers of the soak: eight who always talk, one after another on each seat, and visitors who come and go beside them.
+//!
+//! In: a runner and the moment when all leave. Out: how often each thing was done; an error when something happened to a caller
+//! that must not, such as a talk in which nothing came back. A seat's guests end by goodbye or without a word; visitors cut
+//! handshakes short, never connect, start sessions that nobody uses, and send rubbish on every port.
+//! What happens when is dice with a fixed seed, so that every run has the same mixture.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::call::Call;
+use crate::http::Connection;
+use crate::phone::{self, Phone};
+use crate::plain::Plain;
+use crate::rows::runtime;
+
+/// How often each thing was done.
+pub type Tally = BTreeMap<&'static str, u32>;
+
+/// Where the guests are, and until when.
+pub struct House<'a> {
+    pub addr: SocketAddr,
+    pub speech: &'a [Vec<u8>],
+    pub end: Instant,
+    /// All leave early, since something went wrong.
+    pub over: AtomicBool,
+}
+
+impl House<'_> {
+    fn is_open(&self) -> bool {
+        Instant::now() < self.end && !self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// Numbers without a pattern (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Dice {
+        // A seed of zero would stay zero.
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % limit
+    }
+}
+
+/// Who sits on a seat.
+#[derive(Clone, Copy)]
+pub enum Seat {
+    WebRtc,
+    Plain,
+    Phone,
+}
+
+/// The seats, all of which are taken at any time.
+pub const SEATS: [Seat; 8] = [
+    Seat::WebRtc,
+    Seat::WebRtc,
+    Seat::WebRtc,
+    Seat::Plain,
+    Seat::Plain,
+    Seat::Plain,
+    Seat::Phone,
+    Seat::Phone,
+];
+
+/// Talks on one seat until the end, a new session every 5 to 40 s; one of three goes without a word.
+pub fn sit(house: &House<'_>, seat: Seat, seed: u64) -> Result<Tally> {
+    let runtime = runtime()?;
+    let (mut dice, mut tally) = (Dice::new(seed), Tally::new());
+    while house.is_open() {
+        let now = Instant::now();
+        let until = house.end.min(now + Duration::from_secs(5 + dice.below(35)));
+        let vanishes = dice.below(3) == 0;
+        let (name, heard) = runtime.block_on(async {
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(match seat {
+                Seat::WebRtc => {
+                    let mut call = Call::begin(&mut Connection::open(house.addr)?).await?;
+                    let mut heard = 0;
+                    call.talk(house.speech, Instant::now(), until, |_| heard += 1).await?;
+                    if !vanishes {
+                        call.leave()?;
+                    }
+                    ("talks over WebRTC", heard)
+                }
+                Seat::Plain => {
+                    let mut plain = Plain::begin(house.addr).await?;
+                    let heard = plain.talk(Instant::now(), until).await?;
+                    if !vanishes {
+                        plain.leave().await?;
+                    }
+                    ("talks on /ws-client", heard)
+                }
+                Seat::Phone => {
+                    let mut phone = Phone::begin(house.addr, seed as usize).await?;
+                    let messages = (until - now).as_millis() / phone::PTIME.as_millis();
+                    let (_, heard) = phone.talk(messages as u32, Instant::now()).await?;
+                    if !vanishes {
+                        phone.leave().await?;
+                    }
+                    ("talks by telephone", heard.len() as u32)
+                }
+            })
+        })?;
+        // Half of what was said: the last talk may be a moment long, and loss is another row's.
+        let said = (until - now).as_millis() / phone::PTIME.as_millis();
+        if u128::from(heard) < said.saturating_sub(50) / 2 {
+            return Err(format!("{name}: {said} messages were said, and {heard} came back").into());
+        }
+        *tally.entry(name).or_default() += 1;
+    }
+    Ok(tally)
+}
+
+/// Does something else every half second until the end. All that it knows it does once in ten times, in another order each
+/// time: what the runner holds of visitors who are gone then hardly varies.
+pub fn visit(house: &House<'_>, seed: u64) -> Result<Tally> {
+    let runtime = runtime()?;
+    let (mut dice, mut tally) = (Dice::new(seed), Tally::new());
+    // Connections on which nothing more is ever said, so many at a time.
+    let mut held = Vec::new();
+    let mut order: Vec<u64> = Vec::new();
+    while house.is_open() {
+        if order.is_empty() {
+            let (factor, first) = ([1, 3, 7, 9][dice.below(4) as usize], dice.below(10));
+            order.extend((0..10).map(|nth| (factor * nth + first) % 10));
+        }
+        let done = match order.pop().unwrap_or_default() {
+            0 => stranger(house, &mut dice)?,
+            1 => refused(house, &mut dice)?,
+            2 => datagrams(&runtime, house, &mut dice)?,
+            3 => {
+                let mut stream = TcpStream::connect(house.addr)?;
+                let head = b"POST /start HTTP/1.1\r\nHost: localhost\r\n";
+                stream.write_all(&head[..dice.below(head.len() as u64) as usize])?;
+                held.push(stream);
+                if held.len() > 8 {
+                    held.remove(0);
+                }
+                "connections left hanging"
+            }
+            visit => runtime.block_on(session(house, visit))?,
+        };
+        *tally.entry(done).or_default() += 1;
+        thread::sleep(Duration::from_millis(200 + dice.below(600)));
+    }
+    Ok(tally)
+}
+
+/// A session that does not last.
+async fn session(house: &House<'_>, visit: u64) -> Result<&'static str> {
+    let (now, moment) = (Instant::now(), Duration::from_millis(300));
+    Ok(match visit {
+        4 => {
+            Call::offer(&mut Connection::open(house.addr)?).await?;
+            "offers never followed"
+        }
+        5 => {
+            Call::begin(&mut Connection::open(house.addr)?).await?;
+            "calls cut"
+        }
+        6 => {
+            let mut call = Call::begin(&mut Connection::open(house.addr)?).await?;
+            call.talk(house.speech, now, now + moment, |_| {}).await?;
+            call.leave()?;
+            "short calls"
+        }
+        7 => {
+            let mut plain = Plain::begin(house.addr).await?;
+            plain.talk(now, now + moment).await?;
+            plain.babble().await?;
+            plain.leave().await?;
+            "plain clients that babble"
+        }
+        8 => {
+            Plain::begin(house.addr).await?;
+            "plain clients cut"
+        }
+        _ => {
+            let mut phone = Phone::begin(house.addr, 0).await?;
+            phone.talk(10, now).await?;
+            "telephones cut"
+        }
+    })
+}
+
+/// Bytes that are no request, or the beginning of one and then something else.
+fn stranger(house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
+    const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                           Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let mut bytes = match dice.below(4) {
+        0 => Vec::new(),
+        1 => b"POST /start HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{".to_vec(),
+        path => {
+            let path = ["/ws", "/ws-client"][path as usize - 2];
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}").into_bytes()
+        }
+    };
+    bytes.extend((0..200).map(|_| dice.below(256) as u8));
+    let mut stream = TcpStream::connect(house.addr)?;
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    // The runner may close while it is still being told something.
+    let _ = stream.write_all(&bytes);
+    while matches!(stream.read(&mut bytes), Ok(1..)) {}
+    Ok("strangers")
+}
+
+/// A request that is well formed and of no use.
+fn refused(house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
+    let (method, path, body, wanted) = match dice.below(5) {
+        0 => (
+            "POST",
+            "/start",
+            r#"{"transport": "webrtc", "body": {"name": "nobody"}}"#,
+            200,
+        ),
+        1 => ("POST", "/start", r#"{"transport": 7}"#, 422),
+        2 => ("POST", "/api/offer", r#"{"type": "offer", "sdp": "v=0"}"#, 400),
+        3 => ("PATCH", "/api/offer", r#"{"pc_id": "nobody", "candidates": []}"#, 404),
+        _ => ("GET", "/client/../../etc/passwd", "", 404),
+    };
+    let (status, answer) = Connection::open(house.addr)?.request(method, path, body.as_bytes())?;
+    if status != wanted {
+        return Err(format!("{method} {path}: {status} {}", String::from_utf8_lossy(&answer)).into());
+    }
+    Ok(if wanted == 200 {
+        "sessions never used"
+    } else {
+        "refused requests"
+    })
+}
+
+/// Datagrams that are not of any session, where the runner's media is.
+fn datagrams(runtime: &tokio::runtime::Runtime, house: &House<'_>, dice: &mut Dice) -> Result<&'static str> {
+    let call = runtime.block_on(Call::offer(&mut Connection::open(house.addr)?))?;
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    for _ in 0..50 {
+        // STUN, DTLS and RTP begin with 0 to 3, 20 to 63 and 128 to 191.
+        let first = [0, 22, 128][dice.below(3) as usize];
+        let mut bytes = vec![first];
+        bytes.extend((0..dice.below(200)).map(|_| dice.below(256) as u8));
+        socket.send_to(&bytes, call.remote)?;
+    }
+    Ok("bursts of datagrams")
+}

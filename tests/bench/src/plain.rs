@@ -1,0 +1,72 @@
+//! One plain client: `/ws-client` and the protobuf frames of its schema.
+//!
+//! In: the runner's HTTP address. Out: how many frames of audio came back. The frames are written and read by the runner's own
+//! library; nothing is measured here but whether the talk goes on.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use edge_runner::proto::frames::{self, Frame};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{sleep_until, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::Result;
+use crate::phone::PTIME;
+
+const RATE_HZ: u32 = 16_000;
+/// How long the runner may take to close its side.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct Plain {
+    socket: WebSocketStream<TcpStream>,
+    frame: Vec<u8>,
+}
+
+impl Plain {
+    pub async fn begin(addr: SocketAddr) -> Result<Plain> {
+        let stream = TcpStream::connect(addr).await?;
+        stream.set_nodelay(true)?;
+        let (socket, _) = client_async(format!("ws://{addr}/ws-client"), stream).await?;
+        // A sawtooth of 400 Hz: no frame is silent.
+        let pcm: Vec<i16> = (0..RATE_HZ / 50).map(|at| (at % 40 * 400) as i16 - 8_000).collect();
+        let frame = frames::audio(&pcm, RATE_HZ);
+        Ok(Plain { socket, frame })
+    }
+
+    /// Says a frame each 20 ms from `first` until `end`, and counts the frames of audio that come back.
+    pub async fn talk(&mut self, first: Instant, end: Instant) -> Result<u32> {
+        let (mut next, mut heard) = (first, 0);
+        while next < end {
+            tokio::select! {
+                biased;
+                message = self.socket.next() => match message.ok_or("the runner hung up")?? {
+                    Message::Binary(bytes) => {
+                        heard += u32::from(matches!(frames::decode(bytes)?, Frame::Audio { .. }));
+                    }
+                    Message::Close(_) => return Err("the runner closed the socket".into()),
+                    _ => {}
+                },
+                () = sleep_until(next.into()) => {
+                    self.socket.send(Message::binary(self.frame.clone())).await?;
+                    next += PTIME;
+                }
+            }
+        }
+        Ok(heard)
+    }
+
+    /// Says what is no frame.
+    pub async fn babble(&mut self) -> Result<()> {
+        Ok(self.socket.send(Message::binary(vec![0xff; 64])).await?)
+    }
+
+    /// Ends the talk in good order; what still comes is read and thrown away.
+    pub async fn leave(mut self) -> Result<()> {
+        self.socket.close(None).await?;
+        let _ = timeout(PATIENCE, async { while let Some(Ok(_)) = self.socket.next().await {} }).await;
+        Ok(())
+    }
+}
