@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -21,7 +21,7 @@ use super::http;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How the names of the runner's variables begin.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 14] = [
     "RUNNER_",
     "PIPECAT_",
     "TELCO_",
@@ -29,6 +29,10 @@ const VARIABLES: [&str; 10] = [
     "TELNYX_",
     "PLIVO_",
     "VIDEOROOM_",
+    "DAILY_",
+    "PINLESS_",
+    "MEDIAROOM_",
+    "LIVEKIT_",
     "RUST_LOG",
     "NOTIFY_SOCKET",
     "WATCHDOG_",
@@ -38,6 +42,9 @@ pub struct TestRunner {
     child: Child,
     pub addr: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
+    said: Arc<Mutex<Vec<String>>>,
+    /// They end with what they read from.
+    readers: Vec<thread::JoinHandle<()>>,
     folder: PathBuf,
 }
 
@@ -57,7 +64,13 @@ impl TestRunner {
 
     /// Starts it with variables in its environment.
     pub fn start_with(args: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_among(&[], args, variables)
+    }
+
+    /// Starts it in a folder with these files, each a name and a text.
+    pub fn start_among(files: &[(&str, &str)], args: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = folder();
+        put(&folder, files);
         let mut command = command(&folder);
         command.args(["--port", "0", "--rtc-port", "0"]).args(args);
         Self::watch(command, folder, variables)
@@ -80,25 +93,30 @@ impl TestRunner {
         let log = Arc::new(Mutex::new(Vec::new()));
         let stderr = BufReader::new(child.stderr.take().expect("piped"));
         let kept = log.clone();
-        thread::spawn(move || {
+        let logger = thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 kept.lock().expect("no holder panics").push(line);
             }
         });
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let (said, heard) = mpsc::channel();
-        thread::spawn(move || {
+        let (found, heard) = mpsc::channel();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let kept = said.clone();
+        let speaker = thread::spawn(move || {
             // Read to the end: a full pipe would stop the runner.
             for line in stdout.lines().map_while(Result::ok) {
                 if let Some((_, url)) = line.split_once("listening on http://") {
-                    let _ = said.send(url.trim().to_owned());
+                    let _ = found.send(url.trim().to_owned());
                 }
+                kept.lock().expect("no holder panics").push(line);
             }
         });
         let mut runner = Self {
             child,
             addr: ([127, 0, 0, 1], 0).into(),
             log,
+            said,
+            readers: vec![logger, speaker],
             folder,
         };
         match heard.recv_timeout(PATIENCE) {
@@ -116,7 +134,13 @@ impl TestRunner {
 
     /// Runs it with variables in its environment.
     pub fn run_with(args: &[&str], variables: &[(&str, &str)]) -> Ended {
+        Self::run_among(&[], args, variables)
+    }
+
+    /// The same in a folder with these files, each a name and a text.
+    pub fn run_among(files: &[(&str, &str)], args: &[&str], variables: &[(&str, &str)]) -> Ended {
         let folder = folder();
+        put(&folder, files);
         let mut child = command(&folder)
             .envs(variables.iter().copied())
             .args(args)
@@ -188,6 +212,14 @@ impl TestRunner {
     /// Everything it wrote to standard error.
     pub fn log(&self) -> String {
         self.log.lock().expect("no holder panics").join("\n")
+    }
+
+    /// Everything that it wrote to standard output and to standard error, once it has ended.
+    pub fn last_words(mut self) -> (String, String) {
+        for reader in self.readers.drain(..) {
+            reader.join().expect("a reader does not panic");
+        }
+        (self.said.lock().expect("no holder panics").join("\n"), self.log())
     }
 
     /// Waits for a line of the log with `words` in it, and returns it.
@@ -271,6 +303,12 @@ fn clean(program: impl AsRef<OsStr>, folder: &PathBuf) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+fn put(folder: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        std::fs::write(folder.join(name), text).expect("the folder is writable");
+    }
 }
 
 /// A fresh, empty folder.
