@@ -136,8 +136,6 @@ pub const DOCTOR_CHECK: Duration = Duration::from_secs(15);
 pub const DOCTOR_RESOLVE: Duration = Duration::from_secs(5);
 /// Processes that are looked at for who holds a port; a board has some hundreds.
 pub const DOCTOR_PROCESSES_MAX: usize = 16_384;
-/// Seconds since 1970 at which this version was made; no clock that is right shows less.
-pub const CLOCK_EARLIEST_S: u64 = 1_790_000_000;
 /// Seconds since 1970 beyond which a clock is wrong: 2100.
 pub const CLOCK_LATEST_S: u64 = 4_102_444_800;
 /// Open files of a runner without callers, and some to spare.

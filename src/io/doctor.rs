@@ -10,6 +10,7 @@
 )]
 
 mod asks;
+mod certificate;
 mod machine;
 mod ports;
 #[cfg(test)]
@@ -27,15 +28,16 @@ pub use crate::proto::doctor::{Finding, Findings, Verdict};
 /// Makes every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
     let on_machine = blocking(&config, machine::examine);
-    let (ports, machine, resolver, ice_servers, providers, program) = tokio::join!(
+    let (ports, machine, https, resolver, ice_servers, providers, program) = tokio::join!(
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
+        within("https", blocking(&config, certificate::examine)),
         within("resolver", asks::resolver(&config)),
         within("ice servers", asks::ice_servers(&config)),
         within("telephony", asks::providers(&config)),
         within("bot", blocking(&config, machine::program)),
     );
-    Findings([ports, machine, resolver, ice_servers, providers, program].concat())
+    Findings([ports, machine, https, resolver, ice_servers, providers, program].concat())
 }
 
 /// Gives up a check that takes too long.

@@ -11,9 +11,9 @@
     reason = "this room is the shell: it owns sockets, tasks and the clock"
 )]
 
-mod auto;
-mod pair;
-mod store;
+pub mod auto;
+pub mod pair;
+pub mod store;
 
 use std::fmt;
 use std::io;

@@ -1,16 +1,13 @@
-//! What this machine has: addresses, clock, limits, memory, folders, the program that is to be the bot.
+//! What this machine has: addresses, clock, limits, memory, the program that is to be the bot.
 //!
 //! In: the configuration. Out: findings, by the judgement of `proto::doctor`. Reads files of `/proc` and blocks; where there is
-//! none of them, less is told. The state folder is tried by writing a file and removing it.
+//! none of them, less is told.
 
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::fs;
 use std::time::SystemTime;
 
 use super::Finding;
-use crate::config::{Config, Tls};
+use crate::config::Config;
 use crate::io::{metrics, process, webrtc};
 use crate::proto::candidate::Interface;
 use crate::proto::doctor::{machine, network};
@@ -26,7 +23,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
             name: interface.name,
         })
         .collect();
-    let mut findings = vec![
+    vec![
         network::addresses(&interfaces, &webrtc::local_addresses(config), config.embedded),
         network::ipv6(&interfaces, &read("/proc/net/ipv6_route")),
         machine::clock(unix_time_s(), synchronised()),
@@ -36,9 +33,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
             config.command.is_some(),
         ),
         machine::memory(&read("/proc/meminfo"), config.sessions_max),
-    ];
-    findings.extend(state(config));
-    findings
+    ]
 }
 
 /// Looks for the program that is to be the bot.
@@ -54,58 +49,6 @@ pub fn program(config: &Config) -> Vec<Finding> {
             Err(why) => Finding::broken(WHAT, why),
         },
     }]
-}
-
-/// Looks at the folder where the certificate of `--tls auto` is kept; without that nothing is.
-fn state(config: &Config) -> Option<Finding> {
-    const WHAT: &str = "state";
-    if config.tls != Tls::Auto {
-        return None;
-    }
-    let Some(folder) = &config.state_dir else {
-        return Some(Finding::doubtful(
-            WHAT,
-            "no place to keep the certificate: each start makes another one, which devices do not trust; --state-dir names \
-             one",
-        ));
-    };
-    let shown = folder.display();
-    if !folder.exists() {
-        // The folder is made when it is needed, in the nearest one that exists.
-        let parent = folder.ancestors().find(|parent| parent.exists())?;
-        return Some(match write(parent) {
-            Ok(()) => Finding::good(WHAT, format!("{shown} will be made")),
-            Err(error) => Finding::broken(
-                WHAT,
-                format!("{shown} cannot be made: {error}; --state-dir names another one"),
-            ),
-        });
-    }
-    if let Err(error) = write(folder) {
-        let words = format!("nothing can be written to {shown}: {error}; --state-dir names another one");
-        return Some(Finding::broken(WHAT, words));
-    }
-    let mode = fs::metadata(folder).map_or(0, |found| found.permissions().mode());
-    Some(if mode & 0o022 != 0 {
-        let words = format!("others may write to {shown}, which has keys: `chmod 700 {shown}`");
-        Finding::doubtful(WHAT, words)
-    } else {
-        Finding::good(WHAT, format!("{shown} takes what is kept"))
-    })
-}
-
-/// Writes a file and removes it, which tells more than any mode: disks may be full, or read only.
-fn write(folder: &Path) -> io::Result<()> {
-    let path = folder.join(format!(".edge-runner-doctor-{}", std::process::id()));
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .and_then(|mut file| io::Write::write_all(&mut file, b"x"));
-    if fs::remove_file(&path).is_ok() || written.is_err() {
-        return written;
-    }
-    Err(io::Error::other("a file that was written cannot be removed"))
 }
 
 pub(super) fn unix_time_s() -> u64 {

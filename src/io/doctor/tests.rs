@@ -233,7 +233,7 @@ fn the_place_of_the_certificate_is_tried() {
             state_dir: path,
             ..config()
         };
-        let findings = machine::examine(&config);
+        let findings = certificate::examine(&config);
         one(&findings, "state").clone()
     };
     let mode = |mode| {
@@ -258,6 +258,47 @@ fn the_place_of_the_certificate_is_tried() {
     );
 }
 
+/// A pair of files that fit is good; a key of another certificate, a file that is none and one that is not there are told.
+#[test]
+fn certificate_and_key_are_held_against_each_other() {
+    let folder = Folder::new("files");
+    let write = |name: &str, text: &str| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, text).expect("it is ours");
+        path
+    };
+    let made = |name: &str| {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = rcgen::CertificateParams::new(vec![name.to_owned()])
+            .expect("a name")
+            .self_signed(&key)
+            .expect("a certificate");
+        (certificate.pem(), key.serialize_pem())
+    };
+    let ((certificate, key), (_, foreign)) = (made("localhost"), made("localhost"));
+    let good = write("cert.pem", &certificate);
+    let judge = |certificate: &PathBuf, key: &PathBuf| {
+        let config = Config {
+            tls: Tls::Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            },
+            ..config()
+        };
+        one(&certificate::examine(&config), "https").clone()
+    };
+    let key = write("key.pem", &key);
+    let fits = judge(&good, &key);
+    assert_eq!(fits.verdict, Verdict::Good, "{}", fits.words);
+    let foreign = judge(&good, &write("foreign.pem", &foreign));
+    assert_eq!(foreign.verdict, Verdict::Broken);
+    assert!(foreign.words.contains("foreign.pem") && foreign.words.contains("another certificate"));
+    assert_eq!(judge(&write("none.pem", CANARY), &key).verdict, Verdict::Broken);
+    let missing = judge(&folder.0.join("missing.pem"), &key);
+    assert_eq!(missing.verdict, Verdict::Broken);
+    assert!(missing.words.contains("missing.pem"));
+}
+
 /// Every check of a machine that is told of has words, and the whole takes no longer than its slowest check.
 #[tokio::test]
 async fn all_checks_are_made_at_once() {
@@ -270,6 +311,7 @@ async fn all_checks_are_made_at_once() {
         "clock",
         "open files",
         "memory",
+        "https",
         "resolver",
         "ice servers",
         "telephony",

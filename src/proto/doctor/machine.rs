@@ -5,10 +5,11 @@
 
 use super::Finding;
 use crate::limits::{
-    CLOCK_EARLIEST_S, CLOCK_LATEST_S, HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE,
-    OPEN_FILES_PROGRAM, OPEN_FILES_SESSION,
+    CLOCK_LATEST_S, HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE, OPEN_FILES_PROGRAM,
+    OPEN_FILES_SESSION,
 };
 use crate::proto::metrics::process::number_after;
+use crate::proto::tls::RELEASED_S;
 
 const SYNC: &str = "`timedatectl set-ntp true`, or a battery for the board's clock, puts it right";
 
@@ -16,7 +17,7 @@ const SYNC: &str = "`timedatectl set-ntp true`, or a battery for the board's clo
 pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
     const WHAT: &str = "clock";
     let year = 1970 + now_s / 31_556_952;
-    if now_s < CLOCK_EARLIEST_S {
+    if now_s < RELEASED_S {
         return Finding::broken(
             WHAT,
             format!(
@@ -94,10 +95,10 @@ mod tests {
     fn an_impossible_clock_is_noticed() {
         for (now_s, synchronised, verdict) in [
             (0, Some(true), Verdict::Broken),
-            (CLOCK_EARLIEST_S - 1, Some(true), Verdict::Broken),
-            (CLOCK_EARLIEST_S, Some(true), Verdict::Good),
-            (CLOCK_EARLIEST_S, Some(false), Verdict::Doubtful),
-            (CLOCK_EARLIEST_S, None, Verdict::Good),
+            (RELEASED_S - 1, Some(true), Verdict::Broken),
+            (RELEASED_S, Some(true), Verdict::Good),
+            (RELEASED_S, Some(false), Verdict::Doubtful),
+            (RELEASED_S, None, Verdict::Good),
             (CLOCK_LATEST_S, None, Verdict::Good),
             (CLOCK_LATEST_S + 1, None, Verdict::Broken),
         ] {

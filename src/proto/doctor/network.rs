@@ -69,13 +69,18 @@ fn those(interfaces: &[Interface]) -> String {
 /// Judges IPv6 by the addresses and the text of `/proc/net/ipv6_route`. Nothing is wrong with a machine that has none.
 pub fn ipv6(interfaces: &[Interface], routes: &str) -> Finding {
     const WHAT: &str = "ipv6";
-    let global = interfaces.iter().any(|interface| match interface.addr {
-        IpAddr::V6(v6) => is_global(v6),
-        IpAddr::V4(_) => false,
-    });
+    let any = |is_it: fn(Ipv6Addr) -> bool| {
+        interfaces.iter().any(|interface| match interface.addr {
+            IpAddr::V6(v6) => is_it(v6),
+            IpAddr::V4(_) => false,
+        })
+    };
+    // Systems prefer IPv4 to a unique local address for what lies beyond, so that one keeps nobody waiting.
+    let (global, local) = (any(is_global), any(|address| address.is_unique_local()));
     match (global, has_default_route(routes)) {
         (true, true) => Finding::good(WHAT, "an address and a way out"),
-        (false, false) => Finding::good(WHAT, "none; IPv4 is enough"),
+        (false, true) if local => Finding::good(WHAT, "an address of the local network"),
+        (false, false) => Finding::good(WHAT, "none for the internet; IPv4 is enough"),
         (true, false) => Finding::doubtful(
             WHAT,
             "a global address and no way out: clients and servers of the internet are reached by IPv4 alone; look at the \
@@ -177,11 +182,14 @@ mod tests {
         let out = line("00", "00000003", "eth0");
         let none = line("00", "00200200", "lo") + &line("00", "00000001", "lo") + &line("40", "00000001", "eth0");
         let global = [interface("eth0", "2001:db8::5")];
-        let local = [interface("eth0", "fe80::5"), interface("eth0", "fd00::5")];
+        let local = [interface("eth0", "fe80::5"), interface("lo", "::1")];
+        let unique = [interface("eth0", "fd00::5")];
         for (interfaces, routes, verdict) in [
             (&global[..], &out, Verdict::Good),
             (&local[..], &none, Verdict::Good),
             (&local[..], &out, Verdict::Doubtful),
+            (&unique[..], &out, Verdict::Good),
+            (&unique[..], &none, Verdict::Good),
             (&global[..], &none, Verdict::Doubtful),
         ] {
             assert_eq!(ipv6(interfaces, routes).verdict, verdict, "{routes}");

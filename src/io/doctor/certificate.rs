@@ -1,0 +1,112 @@
+//! The certificate of `--tls`: the files that hold it, or the folder where the runner keeps its own.
+//!
+//! In: the configuration. Out: findings, by the judgement of `proto::doctor`. Nothing is made here that the runner would make;
+//! the state folder is tried by writing a file and removing it.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use tokio_rustls::rustls::crypto::ring;
+
+use super::Finding;
+use super::machine::unix_time_s;
+use crate::config::{Config, Tls};
+use crate::io::tls::auto::SERVER;
+use crate::io::tls::pair::Pair;
+use crate::io::tls::store::read_bounded;
+use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
+use crate::proto::tls::wanted;
+
+/// Looks at what HTTPS needs.
+pub fn examine(config: &Config) -> Vec<Finding> {
+    match &config.tls {
+        Tls::Off => vec![none(config)],
+        Tls::Files { certificate, key } => vec![files(certificate, key, config)],
+        Tls::Auto => {
+            let state = state(config.state_dir.as_deref());
+            [state, Some(own(config))].into_iter().flatten().collect()
+        }
+    }
+}
+
+fn files(certificate: &Path, key: &Path, config: &Config) -> Finding {
+    let read = |path: &Path| {
+        read_bounded(path).map_err(|error| Finding::broken(WHAT, format!("reading {}: {error}", path.display())))
+    };
+    let texts = read(certificate).and_then(|certificate| Ok((certificate, read(key)?)));
+    let (of_certificate, of_key) = match texts {
+        Ok(texts) => texts,
+        Err(finding) => return finding,
+    };
+    match Pair::read(&of_certificate, &of_key, &ring::default_provider()) {
+        Ok(pair) => of_files(&pair.certificate, config, unix_time_s()),
+        Err(wrong) => {
+            let path = if wrong.is_of_key() { key } else { certificate };
+            Finding::broken(WHAT, format!("{}: {wrong}", path.display()))
+        }
+    }
+}
+
+/// Looks at the certificate that is kept; one that cannot be read is set aside by the runner, and made anew.
+fn own(config: &Config) -> Finding {
+    let text = config
+        .state_dir
+        .as_deref()
+        .and_then(|folder| read_bounded(&folder.join(SERVER)).ok());
+    let kept = text.and_then(|text| Pair::read(&text, &text, &ring::default_provider()).ok());
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let addresses: Vec<_> = interfaces.into_iter().map(|interface| interface.ip()).collect();
+    let names = wanted(&config.host_names, &addresses);
+    of_runner(kept.as_ref().map(|pair| &pair.certificate), &names, unix_time_s())
+}
+
+/// Looks at the folder where the certificate of `--tls auto` is kept.
+fn state(folder: Option<&Path>) -> Option<Finding> {
+    const WHAT: &str = "state";
+    let Some(folder) = folder else {
+        return Some(Finding::doubtful(
+            WHAT,
+            "no place to keep the certificate: each start makes another one, which devices do not trust; --state-dir names \
+             one",
+        ));
+    };
+    let shown = folder.display();
+    if !folder.exists() {
+        // The folder is made when it is needed, in the nearest one that exists.
+        let parent = folder.ancestors().find(|parent| parent.exists())?;
+        return Some(match write(parent) {
+            Ok(()) => Finding::good(WHAT, format!("{shown} will be made")),
+            Err(error) => Finding::broken(
+                WHAT,
+                format!("{shown} cannot be made: {error}; --state-dir names another one"),
+            ),
+        });
+    }
+    if let Err(error) = write(folder) {
+        let words = format!("nothing can be written to {shown}: {error}; --state-dir names another one");
+        return Some(Finding::broken(WHAT, words));
+    }
+    let mode = fs::metadata(folder).map_or(0, |found| found.permissions().mode());
+    Some(if mode & 0o022 != 0 {
+        let words = format!("others may write to {shown}, which has keys: `chmod 700 {shown}`");
+        Finding::doubtful(WHAT, words)
+    } else {
+        Finding::good(WHAT, format!("{shown} takes what is kept"))
+    })
+}
+
+/// Writes a file and removes it, which tells more than any mode: disks may be full, or read only.
+fn write(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".edge-runner-doctor-{}", std::process::id()));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .and_then(|mut file| io::Write::write_all(&mut file, b"x"));
+    if fs::remove_file(&path).is_ok() || written.is_err() {
+        return written;
+    }
+    Err(io::Error::other("a file that was written cannot be removed"))
+}

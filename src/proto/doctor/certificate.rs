@@ -1,0 +1,197 @@
+//! What the certificate of `--tls` means for those who come with HTTPS.
+//!
+//! In: what a certificate says, the names of the configuration, the clock. Out: findings. Whether devices trust it is not
+//! judged: each has its own list of whom it trusts.
+
+use super::Finding;
+use crate::config::Config;
+use crate::limits::CERTIFICATE_LEFT_MIN;
+use crate::proto::host::Hosts;
+use crate::proto::tls::known::Certificate;
+use crate::proto::tls::{Due, Name, due};
+
+/// Name of the check.
+pub const WHAT: &str = "https";
+
+/// Names that one line lists.
+const NAMES_MAX: usize = 6;
+
+/// Judges a certificate that came in files.
+pub fn of_files(certificate: &Certificate, config: &Config, now_s: u64) -> Finding {
+    let validity = certificate.validity;
+    if now_s < validity.from_s {
+        return Finding::broken(
+            WHAT,
+            "the certificate's time has not come, by the clock of this machine: one of the two is wrong",
+        );
+    }
+    if now_s > validity.until_s {
+        return Finding::broken(
+            WHAT,
+            "the certificate's time is over, by the clock of this machine: put a new one in its place and send SIGHUP",
+        );
+    }
+    let days = validity.days_left(now_s);
+    let hosts = Hosts::new(config);
+    let (taken, foreign): (Vec<&Name>, Vec<&Name>) = certificate.names.iter().partition(|name| is_taken(name, &hosts));
+    if let Some(Name::Dns(name)) = foreign.first() {
+        return Finding::doubtful(
+            WHAT,
+            format!(
+                "the certificate is for {name}, and requests for that name are refused with 421: --allowed-hosts {name} \
+                 takes them"
+            ),
+        );
+    }
+    if taken.is_empty() {
+        return Finding::broken(WHAT, "the certificate is for no name at all: no browser takes it");
+    }
+    if validity.until_s - now_s < CERTIFICATE_LEFT_MIN.as_secs() {
+        return Finding::doubtful(
+            WHAT,
+            format!("the certificate has {days} days left: put a new one in its place and send SIGHUP"),
+        );
+    }
+    Finding::good(
+        WHAT,
+        format!(
+            "the certificate fits its key, is for {}, and has {days} days left",
+            list(&certificate.names)
+        ),
+    )
+}
+
+/// Judges the certificate that the runner made, as it is kept; none is made by the next start.
+pub fn of_runner(kept: Option<&Certificate>, wanted: &[Name], now_s: u64) -> Finding {
+    let Some(kept) = kept else {
+        return Finding::good(WHAT, "the runner makes a certificate when it starts");
+    };
+    match due(kept, wanted, now_s) {
+        Some(why) => {
+            let words = match why {
+                Due::Missing(name) => format!("{name} is not in it"),
+                Due::Ending => "its time ends soon".to_owned(),
+                Due::Ahead => "it was made while the clock was ahead".to_owned(),
+            };
+            Finding::good(
+                WHAT,
+                format!("the runner makes another certificate when it starts: {words}"),
+            )
+        }
+        None => Finding::good(
+            WHAT,
+            format!(
+                "the runner's own certificate for {} has {} days left",
+                list(&kept.names),
+                kept.validity.days_left(now_s)
+            ),
+        ),
+    }
+}
+
+/// Judges plain HTTP: on other machines a browser keeps the microphone back.
+pub fn none(config: &Config) -> Finding {
+    if config.proxy.is_some() {
+        return Finding::good(WHAT, "plain HTTP; the proxy brings HTTPS");
+    }
+    Finding::good(
+        WHAT,
+        "plain HTTP: browsers on other machines keep the microphone back; --tls auto serves HTTPS on the same port",
+    )
+}
+
+/// Tells whether requests for a name of the certificate are taken. Addresses always are, and so is one name of a wildcard.
+fn is_taken(name: &Name, hosts: &Hosts) -> bool {
+    match name {
+        Name::Dns(name) => name.starts_with("*.") || hosts.accepts(name.as_bytes()),
+        Name::Address(_) => true,
+    }
+}
+
+fn list(names: &[Name]) -> String {
+    let shown: Vec<String> = names.iter().take(NAMES_MAX).map(Name::to_string).collect();
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::doctor::Verdict;
+    use crate::proto::tls::{RELEASED_S, Validity};
+
+    const NOW_S: u64 = RELEASED_S + 1_000_000;
+
+    fn certificate(names: &[&str], validity: Validity) -> Certificate {
+        Certificate {
+            subject: "board".into(),
+            issuer: "somebody".into(),
+            names: names.iter().map(|name| Name::Dns((*name).to_owned())).collect(),
+            validity,
+            is_authority: false,
+            permitted: None,
+        }
+    }
+
+    fn until(left_s: u64) -> Validity {
+        Validity {
+            from_s: NOW_S - 1_000,
+            until_s: NOW_S + left_s,
+        }
+    }
+
+    /// At the least time that may be left the certificate is good, and a second less is doubtful; its ends are told apart.
+    #[test]
+    fn time_is_held_against_the_clock() {
+        let left_s = CERTIFICATE_LEFT_MIN.as_secs();
+        let config = Config::default();
+        let verdict = |validity, now_s| of_files(&certificate(&["localhost"], validity), &config, now_s).verdict;
+        assert_eq!(verdict(until(left_s), NOW_S), Verdict::Good);
+        assert_eq!(verdict(until(left_s), NOW_S + 1), Verdict::Doubtful);
+        assert_eq!(verdict(until(10), NOW_S + 10), Verdict::Doubtful);
+        assert_eq!(verdict(until(10), NOW_S + 11), Verdict::Broken);
+        assert_eq!(verdict(until(10), NOW_S - 1_001), Verdict::Broken);
+    }
+
+    /// A certificate for a name that the runner refuses is of no use until the name is allowed.
+    #[test]
+    fn names_are_held_against_those_that_are_taken() {
+        let whole = until(CERTIFICATE_LEFT_MIN.as_secs());
+        let mut config = Config::default();
+        let judge = |config: &Config, names: &[&str]| of_files(&certificate(names, whole), config, NOW_S);
+        let refused = judge(&config, &["localhost", "voice.example.org"]);
+        assert_eq!(refused.verdict, Verdict::Doubtful);
+        assert!(
+            refused.words.contains("--allowed-hosts voice.example.org"),
+            "{}",
+            refused.words
+        );
+        config.host_names.push("voice.example.org".into());
+        assert_eq!(
+            judge(&config, &["voice.example.org", "*.example.org"]).verdict,
+            Verdict::Good
+        );
+        assert_eq!(judge(&config, &[]).verdict, Verdict::Broken);
+    }
+
+    #[test]
+    fn the_runners_own_certificate_is_told_with_what_happens_next() {
+        let names = [Name::Dns("board".into())];
+        assert!(of_runner(None, &names, NOW_S).words.contains("makes a certificate"));
+        let kept = certificate(&["board"], Validity::of_certificate(NOW_S));
+        let whole = of_runner(Some(&kept), &names, NOW_S);
+        assert!(whole.words.contains("for board has"), "{}", whole.words);
+        let more = [Name::Dns("board".into()), Name::Dns("board.local".into())];
+        let missing = of_runner(Some(&kept), &more, NOW_S);
+        assert!(missing.words.contains("board.local is not in it"), "{}", missing.words);
+    }
+
+    #[test]
+    fn a_long_list_of_names_ends() {
+        let names: Vec<Name> = (0..=NAMES_MAX).map(|nth| Name::Dns(format!("n{nth}"))).collect();
+        assert!(list(&names).ends_with("n5 and 1 more"));
+        assert!(!list(&names[..NAMES_MAX]).contains("more"));
+    }
+}
