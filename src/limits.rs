@@ -427,6 +427,14 @@ pub const ICE_PWD_BYTES_MAX: usize = 256;
 pub const OFFER_CANDIDATES_MAX: usize = 64;
 /// Addresses that an answer offers: each is a line in every section, and a round of checks for the peer.
 pub const LOCAL_ADDRESSES_MAX: usize = 16;
+/// Addresses that an answer offers over TCP: the way in when UDP has none, so the first few will do.
+pub const TCP_ADDRESSES_MAX: usize = 4;
+/// Bytes of one packet on a connection: the longest that a path of Ethernet carries as a datagram, and room to spare.
+pub const FRAMED_BYTES_MAX: usize = 4 * 1024 - 1;
+/// Connections of callers that come over TCP: one per session, and those that a client tries beside it.
+pub const ICE_TCP_CONNECTIONS_MAX: usize = 128;
+/// Bytes that the system may hold of what such a connection was sent: half a second of speech, which is worthless after that.
+pub const ICE_TCP_SEND_BUFFER_BYTES: usize = 8 * 1024;
 /// Bytes of one line to a microcontroller, which copies it into 256 bytes without looking.
 pub const DEVICE_LINE_BYTES_MAX: usize = 200;
 /// Bytes of the JSON body with an answer to a microcontroller, which reads 4096.

@@ -5,6 +5,7 @@
 //! `refusal` gives every error its status, and `note` its line in the log.
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     reason = "this room is the shell: it stamps the time and draws random numbers"
 )]
 
@@ -16,6 +17,7 @@ mod refusal;
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -27,6 +29,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use self::file::{file, to_page};
@@ -61,6 +64,8 @@ const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=
 
 /// What answers offers. [`WebRtc`] does; the tests of this room bring their own.
 pub trait Engine: Send + Sync + 'static {
+    /// Takes a connection that brings packets of a session instead of requests, once its first packet has come.
+    fn framed(&self, stream: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Answers an offer. `start` is called for a new connection only.
     fn offer(
         &self,
@@ -86,6 +91,10 @@ pub trait Engine: Send + Sync + 'static {
 }
 
 impl Engine for WebRtc {
+    fn framed(&self, stream: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send {
+        WebRtc::framed(self, stream, peer)
+    }
+
     fn offer(
         &self,
         offer: Offer,
@@ -177,7 +186,7 @@ impl Default for Times {
 /// What every request is answered from.
 pub struct App<E = WebRtc> {
     config: Arc<Config>,
-    engine: E,
+    pub(super) engine: E,
     gate: Gate,
     status: Status,
     table: Arc<Mutex<Table>>,

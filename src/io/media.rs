@@ -21,7 +21,7 @@ use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
 use crate::limits::DEVICE_SILENT_AFTER;
 use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::offer::Answer;
-use crate::proto::rtc::OfferError;
+use crate::proto::rtc::{OfferError, Packet};
 use crate::proto::session::{Event, LeaveReason, Output, Session};
 
 /// Everything that one session owns.
@@ -166,12 +166,13 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
             datagram = life.inbox.recv() => {
                 tally.counts.add(Count::PacketsIn, 1);
                 tally.counts.add(Count::BytesIn, datagram.contents.len() as u64);
-                life.session.handle_datagram(
-                    datagram.source,
-                    datagram.destination,
-                    &datagram.contents,
-                    datagram.arrived,
-                );
+                let packet = Packet {
+                    over: datagram.over,
+                    source: datagram.source,
+                    destination: datagram.destination,
+                    contents: &datagram.contents,
+                };
+                life.session.handle_packet(&packet, datagram.arrived);
             }
             () = life.link.notified() => hear_bot(life, tally),
             () = &mut timer => {
@@ -212,19 +213,19 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
             Output::Gone => return None,
             Output::Transmit(mut transmit) => {
                 tally.counts.add(Count::PacketsOut, 1);
-                let (source, destination) = (transmit.source, transmit.destination);
+                let (over, source, destination) = (transmit.over, transmit.source, transmit.destination);
+                let path = life.inbox.port().path(over, source, destination);
                 if transmit.proves_destination() {
                     tally.peer = Some(destination.ip());
-                    let path = life.inbox.port().path(source, destination);
                     if let Some(old) = life.inbox.claim(path) {
                         life.engine.replace(old);
                     }
                 } else if transmit.is_check() {
-                    life.inbox.expect(life.inbox.port().path(source, destination));
+                    life.inbox.expect(path);
                 }
                 let contents = transmit.contents();
                 tally.counts.add(Count::BytesOut, contents.len() as u64);
-                life.inbox.port().send(source, destination, contents);
+                life.inbox.port().send(over, source, destination, contents);
             }
             Output::Audio(pcm, rate_hz) => {
                 tally.counts.add(Count::FramesIn, 1);

@@ -11,6 +11,7 @@ pub mod doors;
 pub mod drain;
 pub mod gather;
 pub mod http;
+pub mod ice_tcp;
 pub mod media;
 pub mod memory;
 pub mod metrics;
@@ -121,7 +122,13 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let common = Arc::new(Common::new());
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
     let gatherer = Gatherer::start(&config, &port);
-    let engine = WebRtc::new(sessions.clone(), common.clone(), port, gatherer.clone());
+    let engine = WebRtc::new(
+        sessions.clone(),
+        common.clone(),
+        port,
+        gatherer.clone(),
+        listeners.addresses().to_vec(),
+    );
     sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
     let drain = config.drain;
     let mut app = App::new(config, engine);

@@ -6,7 +6,8 @@
 //! bounded; a datagram for a full one is dropped, as the network would do.
 //!
 //! A local address with another port than this one is at a TURN server: what is sent from it goes to that relay's queue, and
-//! what comes to it is routed like the rest. The same peer's address is another one when it comes through a relay.
+//! what comes to it is routed like the rest. The same peer's address is another one when it comes through a relay. Callers
+//! whose network lets no UDP through come over a connection to the HTTP port (`ice_tcp`), and are routed like the rest, too.
 
 #![allow(clippy::disallowed_types)] // Sockets live on this floor.
 
@@ -27,15 +28,17 @@ use tokio::sync::mpsc;
 use crate::config::Host;
 use crate::io::tasks;
 use crate::limits::{DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, SESSION_INBOX_DATAGRAMS};
+use crate::proto::rtc::Over;
 use crate::proto::stun;
-use relays::Relays;
+use queues::{Queues, Table};
 
-pub use relays::{Attached, Outgoing};
+pub use queues::{Attached, Outgoing};
 
-mod relays;
+mod queues;
 
-/// One datagram on its way to a session.
+/// One packet on its way to a session.
 pub struct Datagram {
+    pub over: Over,
     pub source: SocketAddr,
     pub destination: SocketAddr,
     pub contents: Bytes,
@@ -61,17 +64,23 @@ enum Claim {
     Reserved,
 }
 
-/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the same address.
+/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the same address, and so may
+/// the two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
+    over: Over,
     peer: SocketAddr,
     relay: Option<SocketAddr>,
 }
 
 impl From<SocketAddr> for Path {
-    /// A peer without a relay.
+    /// A peer that sends datagrams without a relay.
     fn from(peer: SocketAddr) -> Self {
-        Path { peer, relay: None }
+        Path {
+            over: Over::Udp,
+            peer,
+            relay: None,
+        }
     }
 }
 
@@ -94,7 +103,9 @@ pub struct Port {
     v4: Option<Socket>,
     v6: Option<Socket>,
     routes: Mutex<Routes>,
-    relays: Relays,
+    relays: Queues,
+    /// Peers that came over TCP.
+    connected: Queues,
     dropped: Dropped,
 }
 
@@ -143,7 +154,8 @@ impl Port {
             v4,
             v6,
             routes: Mutex::default(),
-            relays: Relays::default(),
+            relays: Queues::default(),
+            connected: Queues::default(),
             dropped: Dropped::default(),
         }))
     }
@@ -217,11 +229,13 @@ impl Port {
         }
     }
 
-    /// Sends a datagram; one that the kernel or a relay has no room for is lost, as on any network. An unspecified source
-    /// leaves the choice to the kernel.
-    pub fn send(&self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
-        if source.port() != self.number() {
-            return self.relays.send(source, destination, contents);
+    /// Sends a packet; one that the kernel, a relay or a connection has no room for is lost, as on any network. An unspecified
+    /// source leaves the choice to the kernel.
+    pub fn send(&self, over: Over, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
+        match over {
+            Over::Tcp => return self.connected.send(destination, destination, contents),
+            Over::Udp if source.port() != self.number() => return self.relays.send(source, destination, contents),
+            Over::Udp => {}
         }
         let socket = match destination {
             SocketAddr::V4(_) => &self.v4,
@@ -241,22 +255,41 @@ impl Port {
     }
 
     /// Returns the path to a peer from a local address of this machine, or of a relay.
-    pub fn path(&self, local: SocketAddr, peer: SocketAddr) -> Path {
-        let relay = (local.port() != self.number()).then_some(local);
-        Path { peer, relay }
+    pub fn path(&self, over: Over, local: SocketAddr, peer: SocketAddr) -> Path {
+        let relay = (over == Over::Udp && local.port() != self.number()).then_some(local);
+        Path { over, peer, relay }
     }
 
     /// Takes a relay's address for one of this machine, until what is returned is dropped. `None` for one with this port's
     /// own number, which could not be told apart.
     pub fn attach(self: &Arc<Self>, relayed: SocketAddr) -> Option<Attached> {
-        (relayed.port() != self.number()).then(|| Attached::new(self.clone(), relayed))
+        (relayed.port() != self.number()).then(|| Attached::new(self.clone(), Table::Relays, relayed))
+    }
+
+    /// Lets what is sent to a peer over TCP go to its connection, until what is returned is dropped.
+    pub fn connect(self: &Arc<Self>, peer: SocketAddr) -> Attached {
+        Attached::new(self.clone(), Table::Connected, peer)
     }
 
     /// Hands on what a peer sent to an address at a relay.
     pub fn deliver_relayed(&self, peer: SocketAddr, relayed: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
-        let path = self.path(relayed, peer);
+        let path = self.path(Over::Udp, relayed, peer);
         let (now, dropped) = (tasks::now(), &self.dropped);
         self.routes().deliver(path, relayed, contents, arena, now, dropped);
+    }
+
+    /// Hands on what a peer sent on a connection; `false` when that is no session's.
+    pub fn deliver_framed(&self, peer: SocketAddr, local: SocketAddr, contents: &[u8], arena: &mut BytesMut) -> bool {
+        let path = self.path(Over::Tcp, local, peer);
+        let (now, dropped) = (tasks::now(), &self.dropped);
+        self.routes().deliver(path, local, contents, arena, now, dropped)
+    }
+
+    fn queues(&self, table: Table) -> &Queues {
+        match table {
+            Table::Relays => &self.relays,
+            Table::Connected => &self.connected,
+        }
     }
 
     /// Opens an inbox for a new session.
@@ -298,6 +331,7 @@ impl Port {
 }
 
 impl Routes {
+    /// Hands a packet to its session; `false` when it has none.
     fn deliver(
         &self,
         path: Path,
@@ -306,18 +340,18 @@ impl Routes {
         arena: &mut BytesMut,
         arrived: Instant,
         dropped: &Dropped,
-    ) {
+    ) -> bool {
         let route = match stun::server_ufrag(contents) {
             Some(ufrag) => self.by_ufrag.get(ufrag),
             None => self.by_address.get(&path),
         };
         let Some(route) = route else {
             dropped.strangers.fetch_add(1, Relaxed);
-            return;
+            return false;
         };
         let Ok(place) = route.inbox.try_reserve() else {
             dropped.inbox_full.fetch_add(1, Relaxed);
-            return;
+            return true;
         };
         if arena.capacity() < contents.len() {
             // One block carries many datagrams, and is used again once they are all read.
@@ -325,11 +359,13 @@ impl Routes {
         }
         arena.extend_from_slice(contents);
         place.send(Datagram {
+            over: path.over,
             source: path.peer,
             destination,
             contents: arena.split().freeze(),
             arrived,
         });
+        true
     }
 }
 

@@ -5,22 +5,26 @@
 //! touches it. The answer is written when the socket listens for the session's ufrag, never later.
 
 #![allow(clippy::disallowed_methods)] // Tasks live on this floor.
+#![allow(clippy::disallowed_types)] // Connections that bring packets pass through.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::bot::{self, Kind, WebRtcArguments, WebRtcConnection};
 use crate::config::Config;
 use crate::io::gather::Gatherer;
+use crate::io::ice_tcp::Connected;
 use crate::io::media::{self, Life};
 use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks;
 use crate::io::udp::Port;
-use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, ICE_TCP_CONNECTIONS_MAX, SESSION_REQUESTS};
 use crate::logging;
 use crate::proto::candidate::{self, Interface, LocalPolicy};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
@@ -60,6 +64,10 @@ struct Inner {
     common: Arc<Common>,
     port: Arc<Port>,
     gatherer: Gatherer,
+    /// Where the HTTP server listens, for callers that come over TCP.
+    http: Vec<SocketAddr>,
+    /// Free places of such callers' connections.
+    framed: Arc<Semaphore>,
     connections: Mutex<Connections>,
 }
 
@@ -70,12 +78,20 @@ struct Connections {
 }
 
 impl WebRtc {
-    pub fn new(sessions: Sessions, common: Arc<Common>, port: Arc<Port>, gatherer: Gatherer) -> Self {
+    pub fn new(
+        sessions: Sessions,
+        common: Arc<Common>,
+        port: Arc<Port>,
+        gatherer: Gatherer,
+        http: Vec<SocketAddr>,
+    ) -> Self {
         WebRtc(Arc::new(Inner {
             sessions,
             common,
             port,
             gatherer,
+            http,
+            framed: Arc::new(Semaphore::new(ICE_TCP_CONNECTIONS_MAX)),
             connections: Mutex::default(),
         }))
     }
@@ -86,13 +102,28 @@ impl WebRtc {
     }
 
     /// Returns the UDP port of every session.
-    pub fn port(&self) -> &Port {
+    pub fn port(&self) -> &Arc<Port> {
         &self.0.port
     }
 
     /// Returns what the STUN and TURN servers gave.
     pub fn gatherer(&self) -> &Gatherer {
         &self.0.gatherer
+    }
+
+    /// Takes a connection that brings packets of a session, once its first packet has come.
+    ///
+    /// # Errors
+    /// The connection's, that of a packet for no session, and that of one connection too many.
+    pub async fn framed(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        let connected = Connected::open(&self.0.port, stream, peer).await?;
+        let place = self.0.framed.clone().try_acquire_owned();
+        let place = place.map_err(|_| io::Error::other(format!("there are {ICE_TCP_CONNECTIONS_MAX} such already")))?;
+        tokio::spawn(async move {
+            connected.carry().await;
+            drop(place);
+        });
+        Ok(())
     }
 
     /// Answers an offer. `start` is called only when the offer makes a new session.
@@ -228,14 +259,16 @@ impl WebRtc {
         with: impl FnOnce(&Setup<'_>) -> Result<T, OfferError>,
     ) -> Result<T, OfferError> {
         let inner = &self.0;
-        let local: Vec<SocketAddr> = local_addresses(inner.sessions.config())
-            .into_iter()
-            .filter(|address| inner.port.serves(*address))
-            .map(|address| SocketAddr::new(address, inner.port.number()))
+        let addresses = local_addresses(inner.sessions.config());
+        let local: Vec<SocketAddr> = addresses
+            .iter()
+            .filter(|address| inner.port.serves(**address))
+            .map(|address| SocketAddr::new(*address, inner.port.number()))
             .collect();
         with(&Setup {
             common: &inner.common,
             local: &local,
+            tcp: &candidate::tcp_addresses(&inner.http, &addresses),
             gathered: &inner.gatherer.gathered(),
             embedded: inner.sessions.config().embedded,
             seed: random(),

@@ -11,7 +11,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::Host;
-use crate::limits::{CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END};
+use crate::limits::{
+    CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END, TCP_ADDRESSES_MAX,
+};
 
 /// What the runner's own candidates imply for the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +253,24 @@ pub fn local_addresses(interfaces: &[Interface], policy: LocalPolicy<'_>) -> Vec
     addresses.truncate(LOCAL_ADDRESSES_MAX.saturating_sub(last.len()));
     addresses.extend(last.into_iter().filter(|address| !policy.extra.contains(address)));
     addresses.truncate(LOCAL_ADDRESSES_MAX);
+    addresses
+}
+
+/// Returns where callers whose network lets no UDP through may connect: the addresses of the HTTP server, whose port tells their
+/// connections from others. An unspecified one stands for the offered addresses of its family.
+pub fn tcp_addresses(http: &[SocketAddr], offered: &[IpAddr]) -> Vec<SocketAddr> {
+    let mut addresses = Vec::new();
+    for listening in http {
+        if !listening.ip().is_unspecified() {
+            addresses.push(*listening);
+            continue;
+        }
+        let family = offered
+            .iter()
+            .filter(|address| address.is_ipv4() == listening.is_ipv4());
+        addresses.extend(family.map(|address| SocketAddr::new(*address, listening.port())));
+    }
+    addresses.truncate(TCP_ADDRESSES_MAX);
     addresses
 }
 

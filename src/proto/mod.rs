@@ -7,7 +7,7 @@
 //! - Requests: [`route`], [`host`], [`origin`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
-//!   a TURN server), [`stun`] (whose datagram), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
+//!   a TURN server), [`stun`] (whose datagram), [`framing`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
 //!   (messages to the client), [`lobby`] (who has yet to connect)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
@@ -22,6 +22,7 @@ pub mod crypto;
 pub mod doctor;
 pub mod form;
 pub mod frames;
+pub mod framing;
 pub mod gather;
 pub mod host;
 pub mod ice;

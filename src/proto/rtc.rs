@@ -18,7 +18,7 @@ use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::DtlsCert;
 use str0m::error::IceError;
 use str0m::media::{MediaKind, Mid, Pt};
-use str0m::net::{Protocol, Receive};
+use str0m::net::{Protocol, Receive, TcpType};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, IceConnectionState, Input, Rtc, RtcConfig, RtcError};
 
@@ -86,6 +86,8 @@ pub struct Setup<'a> {
     pub common: &'a Common,
     /// Host candidates to offer, each with the port of the runner's UDP socket.
     pub local: &'a [SocketAddr],
+    /// Addresses at which the HTTP server listens, for callers whose network lets no UDP through.
+    pub tcp: &'a [SocketAddr],
     /// What STUN and TURN servers gave beside them.
     pub gathered: &'a Gathered,
     /// The one address that clients of an embedded runner are offered.
@@ -94,8 +96,47 @@ pub struct Setup<'a> {
     pub seed: u64,
 }
 
-/// A datagram to send.
+/// What carries a packet between this machine, or a relay, and the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Over {
+    Udp,
+    /// Framed on a connection that the peer has opened, RFC 6544.
+    Tcp,
+}
+
+impl From<Over> for Protocol {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Udp => Protocol::Udp,
+            Over::Tcp => Protocol::Tcp,
+        }
+    }
+}
+
+/// A packet that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    pub over: Over,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    pub contents: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Makes one that came as a datagram.
+    pub fn datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
+        Packet {
+            over: Over::Udp,
+            source,
+            destination,
+            contents,
+        }
+    }
+}
+
+/// A packet to send.
 pub struct Transmit {
+    pub over: Over,
     pub source: SocketAddr,
     pub destination: SocketAddr,
     contents: Vec<u8>,
@@ -216,6 +257,7 @@ pub struct Peer {
 /// A handshake record that came before this end's own check was answered. str0m refuses it, and the peer would send it again
 /// only after a second.
 struct Early {
+    over: Over,
     source: SocketAddr,
     destination: SocketAddr,
     contents: Vec<u8>,
@@ -367,15 +409,15 @@ impl Peer {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
-    /// Takes a datagram. One that is not this connection's, or not readable, has no effect; `false` tells so.
-    pub fn handle_datagram(
-        &mut self,
-        source: SocketAddr,
-        destination: SocketAddr,
-        contents: &[u8],
-        now: Instant,
-    ) -> bool {
-        let Ok(receive) = Receive::new(Protocol::Udp, source, destination, contents) else {
+    /// Takes a packet. One that is not this connection's, or not readable, has no effect; `false` tells so.
+    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) -> bool {
+        let &Packet {
+            over,
+            source,
+            destination,
+            contents,
+        } = packet;
+        let Ok(receive) = Receive::new(over.into(), source, destination, contents) else {
             return false;
         };
         self.now = now;
@@ -383,7 +425,7 @@ impl Peer {
         let accepted = self.rtc.accepts(&input);
         self.tried.handle_incoming(source, destination, contents, accepted);
         if !accepted {
-            self.keep_early(source, destination, contents);
+            self.keep_early(over, source, destination, contents);
             return false;
         }
         if !self.knows(source, contents) {
@@ -423,7 +465,7 @@ impl Peer {
 
     /// Keeps a handshake record until its sender has proven itself; of too many, the newest. Who has not even checked is a
     /// stranger.
-    fn keep_early(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
+    fn keep_early(&mut self, over: Over, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
         // DTLS by its first byte, RFC 7983.
         let is_record = contents.first().is_some_and(|first| (20..64).contains(first));
         if !is_record || !self.checked.contains(&source) || self.rtc.is_connected() {
@@ -433,6 +475,7 @@ impl Peer {
             self.early.remove(0);
         }
         self.early.push(Early {
+            over,
             source,
             destination,
             contents: contents.to_vec(),
@@ -443,7 +486,7 @@ impl Peer {
     fn handle_early(&mut self) -> bool {
         for at in 0..self.early.len() {
             let early = &self.early[at];
-            let Ok(receive) = Receive::new(Protocol::Udp, early.source, early.destination, &early.contents) else {
+            let Ok(receive) = Receive::new(early.over.into(), early.source, early.destination, &early.contents) else {
                 continue;
             };
             let input = Input::Receive(self.now, receive);
@@ -505,7 +548,12 @@ impl Peer {
                 str0m::Output::Transmit(transmit) => {
                     self.tried
                         .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
+                    let over = match transmit.proto {
+                        Protocol::Udp => Over::Udp,
+                        _ => Over::Tcp,
+                    };
                     return Output::Transmit(Transmit {
+                        over,
                         source: transmit.source,
                         destination: transmit.destination,
                         contents: transmit.contents.into(),
@@ -670,7 +718,16 @@ fn candidates(setup: &Setup<'_>) -> impl Iterator<Item = Result<Candidate, IceEr
         .map(|(address, base)| Candidate::server_reflexive(*address, *base, Protocol::Udp));
     let relayed = setup.gathered.relayed.iter();
     let relayed = relayed.map(|(address, local)| Candidate::relayed(*address, *local, Protocol::Udp));
-    host.chain(reflexive).chain(relayed)
+    // Microcontrollers take one candidate, and know UDP alone.
+    let tcp = setup.tcp.iter().filter(|_| setup.embedded.is_none());
+    let tcp = tcp.map(|address| {
+        Candidate::builder()
+            .tcp()
+            .host(*address)
+            .tcptype(TcpType::Passive)
+            .build()
+    });
+    host.chain(reflexive).chain(relayed).chain(tcp)
 }
 
 /// Returns the header extensions that are negotiated: the media's name for browsers, and none for devices.

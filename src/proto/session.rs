@@ -7,7 +7,6 @@
 //! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use serde::Deserialize;
@@ -17,7 +16,7 @@ use crate::proto::audio::listener::{self, Listener};
 use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
 use crate::proto::outbox::Outbox;
-use crate::proto::rtc::{self, OfferError, Peer, Setup, Transmit};
+use crate::proto::rtc::{self, OfferError, Packet, Peer, Setup, Transmit};
 use crate::proto::why::Tried;
 
 /// Why a session ended.
@@ -245,9 +244,9 @@ impl Session {
         now.saturating_duration_since(self.heard)
     }
 
-    pub fn handle_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], now: Instant) {
+    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) {
         // Strangers, and the connection before a restart, do not keep a session alive.
-        if !self.peer.handle_datagram(source, destination, contents, now) {
+        if !self.peer.handle_packet(packet, now) {
             return;
         }
         self.heard = now;

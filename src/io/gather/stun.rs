@@ -11,6 +11,7 @@ use crate::io::tasks;
 use crate::io::udp::Inbox;
 use crate::proto::gather::reflexive::{Output, Reflexive};
 use crate::proto::gather::server::{Server, Service};
+use crate::proto::rtc::Over;
 
 /// Asks until the runner stops. Each server comes with its place in the list.
 pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gatherer: Gatherer, mut stopped: Shutdown) {
@@ -30,7 +31,12 @@ pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gathere
             Output::Send(server, message) => {
                 inbox.reserve(server);
                 let port = inbox.port();
-                port.send(SocketAddr::new(any(server.is_ipv4()), port.number()), server, &message);
+                port.send(
+                    Over::Udp,
+                    SocketAddr::new(any(server.is_ipv4()), port.number()),
+                    server,
+                    &message,
+                );
                 continue;
             }
             Output::Forget(server) => {

@@ -31,7 +31,6 @@ use crate::bot::Shutdown;
 use crate::io::http::{self, App, Becomes, Engine, Peer, Times};
 use crate::io::server::slots::{Doing, Phase};
 use crate::io::stream::Stream;
-use crate::io::tls::Tls;
 use crate::limits;
 use crate::proto::opening::Opening;
 
@@ -51,10 +50,11 @@ pub(super) async fn serve<E: Engine>(
     let opened = tokio::select! {
         biased;
         () = shutdown.wait() => return,
-        opened = timeout_at(accepted + app.times.first_head, open(tcp, app.tls.as_deref())) => opened,
+        opened = timeout_at(accepted + app.times.first_head, open(tcp, peer, &app)) => opened,
     };
     let stream = match opened {
-        Ok(Ok(stream)) => stream,
+        Ok(Ok(Some(stream))) => stream,
+        Ok(Ok(None)) => return,
         Ok(Err(why)) => return debug!("{peer}: connection closed: {why}"),
         Err(_) => return debug!("{peer}: connection closed: too slow (before a request)"),
     };
@@ -131,8 +131,9 @@ pub(super) async fn serve<E: Engine>(
     }
 }
 
-/// Finds out what a connection speaks, and does what comes before a request.
-async fn open(tcp: TcpStream, tls: Option<&Tls>) -> Result<Stream, String> {
+/// Finds out what a connection speaks, and does what comes before a request. Nothing comes back of one that brings no request
+/// and is in other hands.
+async fn open<E: Engine>(tcp: TcpStream, peer: SocketAddr, app: &App<E>) -> Result<Option<Stream>, String> {
     let mut first = [0];
     match tcp.peek(&mut first).await {
         Ok(0) => return Err("nothing came".into()),
@@ -140,12 +141,16 @@ async fn open(tcp: TcpStream, tls: Option<&Tls>) -> Result<Stream, String> {
         Err(error) => return Err(error.to_string()),
     }
     match Opening::of(first[0]) {
-        Opening::Http => Ok(Stream::Plain(tcp)),
+        Opening::Http => Ok(Some(Stream::Plain(tcp))),
+        Opening::Framed => {
+            let taken = Box::pin(app.engine.framed(tcp, peer)).await;
+            taken.map(|()| None).map_err(|error| error.to_string())
+        }
         Opening::Tls => {
-            let tls = tls.ok_or("it speaks TLS, which is off; see --tls")?;
+            let tls = app.tls.as_deref().ok_or("it speaks TLS, which is off; see --tls")?;
             // On the heap: the state of a handshake is a kilobyte, and most connections have none.
             let handshake = Box::pin(tls.accept(tcp)).await;
-            handshake.map_err(|error| format!("TLS handshake: {error}"))
+            handshake.map(Some).map_err(|error| format!("TLS handshake: {error}"))
         }
     }
 }

@@ -54,6 +54,10 @@ impl Fake {
 }
 
 impl Engine for Arc<Fake> {
+    async fn framed(&self, _stream: TcpStream, _peer: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     async fn offer(&self, offer: Offer, start: impl FnOnce() -> Start + Send) -> Result<Answer, OfferRefusal> {
         let (sdp, known) = (offer.sdp.clone(), offer.pc_id.clone());
         self.offers.lock().expect("whole").push(offer);

@@ -210,7 +210,7 @@ async fn both_families_are_served() {
         assert_eq!((datagram.source, datagram.destination), (address(&caller), to));
         reading
             .port
-            .send(datagram.destination, datagram.source, b"hello yourself");
+            .send(Over::Udp, datagram.destination, datagram.source, b"hello yourself");
         let mut buffer = [0; 64];
         let answer = tokio::time::timeout(GUARD, caller.recv_from(&mut buffer));
         let (bytes, from) = answer.await.expect("an answer").expect("received");
@@ -259,7 +259,7 @@ async fn odd_datagrams_do_not_stop_the_port() {
         address(&gone)
     };
     for _ in 0..10 {
-        reading.port.send(reading.v4(), nobody, b"is anybody there?");
+        reading.port.send(Over::Udp, reading.v4(), nobody, b"is anybody there?");
     }
     let largest = vec![5; 65_507];
     caller.send_to(b"", reading.v4()).await.expect("sent");
@@ -270,9 +270,12 @@ async fn odd_datagrams_do_not_stop_the_port() {
     // What cannot be sent is lost, and no more than that.
     reading
         .port
-        .send(reading.v4(), SocketAddr::from(([0, 0, 0, 0], 0)), b"nowhere");
-    reading.port.send(reading.v4(), address(&caller), &vec![0; 70_000]);
+        .send(Over::Udp, reading.v4(), SocketAddr::from(([0, 0, 0, 0], 0)), b"nowhere");
+    reading
+        .port
+        .send(Over::Udp, reading.v4(), address(&caller), &vec![0; 70_000]);
     reading.port.send(
+        Over::Udp,
         SocketAddr::from(([192, 0, 2, 1], 1)),
         address(&caller),
         b"not our address",
@@ -314,8 +317,8 @@ async fn paths_through_a_relay_stand_alone() {
     let (mut direct, mut relayed) = (port.open(), port.open());
     let peer = at("192.168.1.9:5000");
     let relay = SocketAddr::new(at("203.0.113.1:0").ip(), port.number() ^ 1);
-    assert_eq!(direct.claim(port.path(reading.v4(), peer)), None);
-    assert_eq!(relayed.claim(port.path(relay, peer)), None);
+    assert_eq!(direct.claim(port.path(Over::Udp, reading.v4(), peer)), None);
+    assert_eq!(relayed.claim(port.path(Over::Udp, relay, peer)), None);
     let mut arena = BytesMut::new();
     port.inject(peer, b"direct", &mut arena);
     port.deliver_relayed(peer, relay, b"relayed", &mut arena);
@@ -336,7 +339,7 @@ async fn an_address_at_a_relay_is_sent_from() {
     let relay = SocketAddr::new(at("203.0.113.1:0").ip(), port.number() ^ 1);
     let mut attached = port.attach(relay).expect("another number");
     for n in 0..=crate::limits::RELAY_QUEUE_DATAGRAMS {
-        port.send(relay, at("192.168.1.9:5000"), &n.to_be_bytes());
+        port.send(Over::Udp, relay, at("192.168.1.9:5000"), &n.to_be_bytes());
     }
     for n in 0..crate::limits::RELAY_QUEUE_DATAGRAMS {
         let outgoing = attached.next().await;
@@ -345,7 +348,7 @@ async fn an_address_at_a_relay_is_sent_from() {
             (at("192.168.1.9:5000"), &n.to_be_bytes()[..])
         );
     }
-    port.send(relay, at("192.168.1.9:5000"), b"last");
+    port.send(Over::Udp, relay, at("192.168.1.9:5000"), b"last");
     assert_eq!(
         &*attached.next().await.contents,
         b"last",
@@ -354,7 +357,7 @@ async fn an_address_at_a_relay_is_sent_from() {
     // A later owner of the address keeps it when the earlier one goes.
     let mut later = port.attach(relay).expect("another number");
     drop(attached);
-    port.send(relay, at("192.168.1.9:5000"), b"later");
+    port.send(Over::Udp, relay, at("192.168.1.9:5000"), b"later");
     assert_eq!(&*later.next().await.contents, b"later");
     let own = SocketAddr::new(relay.ip(), port.number());
     assert!(

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_types)] // The caller has a socket.
 
 mod calls;
+mod framed;
 mod lives;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -113,6 +114,11 @@ impl Rig {
     }
 
     fn with(config: Config, sessions_max: usize) -> Rig {
+        Rig::listening(config, sessions_max, Vec::new())
+    }
+
+    /// Makes one whose HTTP server listens there.
+    fn listening(config: Config, sessions_max: usize, http: Vec<SocketAddr>) -> Rig {
         let (sender, seen) = unbounded_channel();
         let stubborn = Arc::<AtomicUsize>::default();
         let counter = stubborn.clone();
@@ -123,7 +129,7 @@ impl Rig {
         let (stop, shutdown) = Shutdown::channel();
         let gatherer = Gatherer::start(&config, &port);
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), shutdown);
-        let engine = WebRtc::new(sessions, Arc::new(Common::new()), port, gatherer);
+        let engine = WebRtc::new(sessions, Arc::new(Common::new()), port, gatherer, http);
         Rig {
             engine,
             live,

@@ -306,3 +306,22 @@ fn the_number_of_addresses_has_a_cap() {
     let found = offered(&many, Host::Address(ip("0.0.0.0")), &[]);
     assert_eq!(found.len(), LOCAL_ADDRESSES_MAX);
 }
+
+/// Callers over TCP are offered what the HTTP server listens on, and no more than a few of it.
+#[test]
+fn addresses_over_tcp_are_those_of_the_server() {
+    let at = |text: &str| -> SocketAddr { text.parse().expect("an address") };
+    let offered: Vec<IpAddr> = ["192.0.2.5", "2001:db8::5", "192.0.2.6"]
+        .map(|text| text.parse().expect("an address"))
+        .into();
+    let localhost = [at("127.0.0.1:7860"), at("[::1]:7860")];
+    assert_eq!(tcp_addresses(&localhost, &offered), localhost);
+    assert_eq!(
+        tcp_addresses(&[at("0.0.0.0:80")], &offered),
+        [at("192.0.2.5:80"), at("192.0.2.6:80")]
+    );
+    assert_eq!(tcp_addresses(&[at("[::]:80")], &offered), [at("[2001:db8::5]:80")]);
+    let many = vec![offered[0]; TCP_ADDRESSES_MAX + 1];
+    assert_eq!(tcp_addresses(&[at("0.0.0.0:80")], &many).len(), TCP_ADDRESSES_MAX);
+    assert!(tcp_addresses(&[], &offered).is_empty());
+}

@@ -44,6 +44,7 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
     let setup = Setup {
         common: &common,
         local: &[address],
+        tcp: &[],
         gathered: &crate::proto::gather::NOTHING,
         embedded: None,
         seed: 1,
@@ -91,7 +92,7 @@ fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
             }
             Some(datagram) => {
                 hello_came |= datagram[0] == 22;
-                peer.handle_datagram(client_address, address, &datagram, now);
+                peer.handle_packet(&Packet::datagram(client_address, address, &datagram), now);
                 if hello_came {
                     to_peer.extend(held.drain(..));
                 }
@@ -121,16 +122,16 @@ fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
 fn early_records_are_few() {
     let now = Instant::now();
     let (mut client, mut peer, client_address, address) = pair(now);
-    peer.handle_datagram(client_address, address, &[22; 64], now);
+    peer.handle_packet(&Packet::datagram(client_address, address, &[22; 64]), now);
     assert!(peer.early.is_empty(), "a stranger's record means nothing");
     client.handle(Input::Timeout(now));
     for check in client.drain().iter().filter(|datagram| is_check(datagram)) {
-        assert!(peer.handle_datagram(client_address, address, check, now));
+        assert!(peer.handle_packet(&Packet::datagram(client_address, address, check), now));
     }
-    peer.handle_datagram(client_address, address, &[0x80; 64], now);
+    peer.handle_packet(&Packet::datagram(client_address, address, &[0x80; 64]), now);
     assert!(peer.early.is_empty(), "RTP before the handshake means nothing");
     for count in 1..=EARLY_RECORDS_MAX + 1 {
-        peer.handle_datagram(client_address, address, &[22; 64], now);
+        peer.handle_packet(&Packet::datagram(client_address, address, &[22; 64]), now);
         assert!(drain(&mut peer).is_some());
         assert_eq!(peer.early.len(), count.min(EARLY_RECORDS_MAX));
     }

@@ -93,7 +93,7 @@ async fn heads_are_capped() {
 async fn rubbish_is_refused() {
     let runner = Runner::start().await;
     for rubbish in [
-        &b"\0\0\0\0\0\0\0\0\r\n\r\n"[..],
+        &b"\xff\0\0\0\0\0\0\0\r\n\r\n"[..],
         b"GET\r\n\r\n",
         b"GET /status\r\n\r\n",
         b"GET /sta tus HTTP/1.1\r\nHost: h\r\n\r\n",
@@ -111,6 +111,10 @@ async fn rubbish_is_refused() {
         let said = String::from_utf8_lossy(&rest);
         assert!(said.starts_with("HTTP/1.1 4"), "{rubbish:?}: {said}");
     }
+    // What opens like a packet of WebRTC is none of a session.
+    let mut client = runner.client().await;
+    client.send(b"\0\0\0\0\0\0\0\0\r\n\r\n").await;
+    assert_eq!(client.rest().await, b"");
     // A client of TLS would not understand an answer, where TLS is off.
     let mut client = runner.client().await;
     client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await;

@@ -1,5 +1,6 @@
 //! What may come from anybody: noise, mutilated and repeated datagrams, floods, and sessions that are thrown away.
 
+use crate::proto::rtc::Packet;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -89,7 +90,7 @@ fn no_datagram_of_a_stranger_ends_a_talk() {
                 _ => sent[rng.below(sent.len())].clone(),
             };
             let source = strangers[rng.below(3)];
-            pair.act(|session, now| session.handle_datagram(source, runner(), &datagram, now));
+            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &datagram), now));
         }
         pair.run(ms(100));
         assert_eq!(pair.left(), None, "round {round}: {:?}", pair.bot.events);
@@ -114,7 +115,7 @@ fn no_datagram_of_a_stranger_keeps_a_client_out() {
                     0 => noise(&mut rng),
                     _ => mutilated(&mut rng, &sent),
                 };
-                pair.act(|session, now| session.handle_datagram(stranger, runner(), &datagram, now));
+                pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger, runner(), &datagram), now));
             }
             pair.run(ms(2));
         }
@@ -133,7 +134,7 @@ fn an_unsigned_goodbye_is_none() {
     let bye = [0x81, 203, 0, 1, 0, 0, 0, 6];
     let source = pair.client.address;
     for datagram in [&close_notify[..], &fatal, &bye] {
-        pair.act(|session, now| session.handle_datagram(source, runner(), datagram, now));
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), datagram), now));
     }
     pair.run(secs(1));
     assert_talks(&mut pair);
@@ -150,13 +151,13 @@ fn a_forged_source_does_not_silence_the_caller() {
     let source = pair.client.address;
     for number in 0..10u32 {
         forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
-        pair.act(|session, now| session.handle_datagram(source, runner(), &forged, now));
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
         assert_talks(&mut pair);
     }
     // Nor while the client is silent.
     pair.client.mute();
     pair.run(secs(5));
-    pair.act(|session, now| session.handle_datagram(source, runner(), &forged, now));
+    pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
     pair.client.speak(440.0, pair.now);
     assert_talks(&mut pair);
 }
@@ -191,7 +192,7 @@ fn strangers_do_not_keep_a_session_alive() {
     let vanished = pair.time();
     for _ in 0..400 {
         let datagram = mutilated(&mut rng, &sent);
-        pair.act(|session, now| session.handle_datagram(stranger, runner(), &datagram, now));
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger, runner(), &datagram), now));
         pair.run(ms(100));
     }
     let lost = pair.times(&Event::Lost);
@@ -214,7 +215,7 @@ fn addresses_of_one_client_are_bounded() {
             .clone();
         for port in 10_000..12_000 {
             let source = SocketAddr::new(pair.client.address.ip(), port);
-            pair.act(|session, now| session.handle_datagram(source, runner(), &check, now));
+            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &check), now));
         }
         pair.answers - before
     };
@@ -240,6 +241,7 @@ fn sessions_that_are_dropped_leave_nothing() {
         let setup = Setup {
             common: &common,
             local: &[runner()],
+            tcp: &[],
             gathered: &crate::proto::gather::NOTHING,
             embedded: None,
             seed: number,
@@ -354,7 +356,7 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     assert!(live.iter().any(|datagram| is_client_hello(datagram)));
     let rubbish_of_call = rubbish(&live);
     for datagram in &rubbish_of_call {
-        pair.act(|session, now| session.handle_datagram(stranger(), runner(), datagram, now));
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger(), runner(), datagram), now));
         pair.run(ms(5));
     }
     assert_talks(&mut pair);
@@ -378,7 +380,7 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     let mut launched = std::mem::take(&mut pair.launched);
     launched.extend(live.into_iter().filter(|datagram| !is_check(datagram)));
     for datagram in rubbish(&launched) {
-        pair.act(|session, now| session.handle_datagram(stranger(), runner(), &datagram, now));
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger(), runner(), &datagram), now));
         pair.run(ms(5));
     }
     assert_eq!(
@@ -411,7 +413,7 @@ fn dtls_is_answered_after_a_check_and_not_before() {
     );
     for source in [client, stranger()] {
         for _ in 0..10 {
-            pair.act(|session, now| session.handle_datagram(source, runner(), hello, now));
+            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), hello), now));
             pair.run(ms(20));
         }
     }

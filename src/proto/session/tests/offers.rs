@@ -214,6 +214,7 @@ fn sessions_do_not_share_credentials() {
             let setup = Setup {
                 common: &COMMON,
                 local: &[runner()],
+                tcp: &[],
                 gathered: &crate::proto::gather::NOTHING,
                 embedded: None,
                 seed,

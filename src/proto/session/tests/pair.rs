@@ -4,6 +4,7 @@
 //! after each, and keeps everything that came out. Nothing sleeps, and no socket is opened; the time is a number that the
 //! test moves. Losses are drawn from a seed, so that a failure comes again.
 
+use crate::proto::rtc::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::f64::consts::TAU;
 use std::net::SocketAddr;
@@ -139,6 +140,7 @@ pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setu
     Setup {
         common: &COMMON,
         local,
+        tcp: &[],
         gathered: &crate::proto::gather::NOTHING,
         embedded,
         seed: 0x1234_5678_9abc_def0,
@@ -268,8 +270,8 @@ impl Pair {
         {
             let flight = entry.remove();
             if flight.to_session {
-                self.session
-                    .handle_datagram(flight.source, flight.destination, &flight.contents, self.now);
+                let packet = Packet::datagram(flight.source, flight.destination, &flight.contents);
+                self.session.handle_packet(&packet, self.now);
             } else {
                 self.client
                     .handle_datagram(flight.source, flight.destination, &flight.contents, self.now);

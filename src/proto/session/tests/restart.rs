@@ -1,5 +1,6 @@
 //! Further offers: on the same connection, with new ICE credentials, and from a client that threw its connection away.
 
+use crate::proto::rtc::Packet;
 use str0m::media::{Direction, MediaKind};
 
 use super::super::*;
@@ -160,7 +161,7 @@ fn a_restart_keeps_the_bot() {
     let source = old.address;
     let texts = pair.texts().len();
     for (_, datagram) in old.drain(pair.now) {
-        pair.act(|session, now| session.handle_datagram(source, runner(), &datagram, now));
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &datagram), now));
     }
     pair.run(secs(1));
     assert_eq!(pair.texts().len(), texts);

@@ -1,0 +1,125 @@
+//! Callers that come over TCP, on loopback.
+
+#![allow(clippy::disallowed_types)] // Sockets live on this floor.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::limits::FRAMED_BYTES_MAX;
+use crate::proto::framing::{self, Framed};
+
+/// The listener of an HTTP server whose connections all bring packets, and the engine behind it.
+async fn rig() -> (Rig, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let http = listener.local_addr().expect("a bound socket has an address");
+    let rig = Rig::listening(config(None), 4, vec![http]);
+    let engine = rig.engine.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, peer)) = listener.accept().await {
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.framed(stream, peer).await });
+        }
+    });
+    (rig, http)
+}
+
+/// Carries what a client sends as datagrams over a connection. A check does not say what carried it.
+struct Tunnel {
+    caller: Caller,
+    stream: TcpStream,
+    framed: Framed,
+}
+
+impl Tunnel {
+    async fn new(http: SocketAddr) -> Tunnel {
+        Tunnel {
+            caller: Caller::new().await,
+            stream: TcpStream::connect(http).await.expect("somebody listens"),
+            framed: Framed::default(),
+        }
+    }
+
+    async fn until(&mut self, runner: SocketAddr, done: impl Fn(&Client) -> bool) {
+        let carrying = async {
+            loop {
+                let client = &mut self.caller.client;
+                let mut bytes = Vec::new();
+                for (destination, contents) in client.drain(tasks::now()) {
+                    // To one of the runner's addresses, so that its answers come from there, too.
+                    if destination == runner {
+                        framing::put(&contents, &mut bytes);
+                    }
+                }
+                self.stream.write_all(&bytes).await.expect("a connection");
+                if done(client) {
+                    return;
+                }
+                tokio::select! {
+                    read = self.stream.read_buf(self.framed.room()) => {
+                        assert_ne!(read.expect("a connection"), 0, "the runner closed the connection");
+                        while let Some(packet) = self.framed.take().expect("short enough") {
+                            let address = client.address;
+                            client.handle_datagram(runner, address, &packet, tasks::now());
+                        }
+                    }
+                    () = tokio::time::sleep_until(client.wake().into()) => client.handle_timeout(tasks::now()),
+                }
+            }
+        };
+        tokio::time::timeout(GUARD, carrying)
+            .await
+            .expect("what was waited for");
+    }
+}
+
+/// A whole talk without one datagram, and the candidate that leads a client to it.
+#[tokio::test]
+async fn a_caller_without_udp_talks() {
+    let (mut rig, http) = rig().await;
+    let mut tunnel = Tunnel::new(http).await;
+    let offer = new(tunnel.caller.client.offer());
+    let answer = rig.offer(offer, json!({})).await.expect("an answer");
+    let candidate = format!(" 127.0.0.1 {} typ host tcptype passive", http.port());
+    let mut lines = answer.sdp.lines().filter(|line| line.contains(" tcp "));
+    assert!(lines.any(|line| line.contains(&candidate)), "{}", answer.sdp);
+    tunnel.caller.client.accept(&answer.sdp);
+    let runner = SocketAddr::from(([127, 0, 0, 1], rig.engine.port().number()));
+    tunnel
+        .until(runner, |client| client.connected && client.open_channel().is_some())
+        .await;
+    assert_eq!(rig.told().await, "Joined");
+    tunnel.caller.client.send("hello");
+    tunnel.caller.client.speak(440.0, tasks::now());
+    tunnel
+        .until(runner, |client| !client.read.is_empty() && client.heard.len() > 60)
+        .await;
+    assert_eq!(tunnel.caller.client.texts(), ["you said hello"]);
+    rig.until_told("a second of audio").await;
+    tunnel.caller.client.rtc.close().expect("closing");
+    tunnel.until(runner, |_| true).await;
+    rig.until_told("left: caller left").await;
+    rig.empty().await;
+}
+
+/// Strangers get no byte: what is for no session, what is no packet, and what is too long ends the connection.
+#[tokio::test]
+async fn a_stranger_gets_nothing() {
+    let (rig, http) = rig().await;
+    let mut check = vec![0, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42];
+    check.extend([7; 12]);
+    check.extend([0, 6, 0, 8]);
+    check.extend(b"nobody:x");
+    let mut unknown = Vec::new();
+    framing::put(&check, &mut unknown);
+    let too_long = (FRAMED_BYTES_MAX as u16 + 1).to_be_bytes().to_vec();
+    for bytes in [unknown, vec![0, 0], vec![0, 3, 22, 254, 253], too_long] {
+        let mut stream = TcpStream::connect(http).await.expect("somebody listens");
+        stream.write_all(&bytes).await.expect("a connection");
+        let mut answer = Vec::new();
+        // An end by reset is an end, too.
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty());
+    }
+    assert_eq!(rig.engine.sessions().count(), 0);
+}

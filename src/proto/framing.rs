@@ -1,0 +1,94 @@
+//! Packets on a byte stream: each has its length before it, in two bytes.
+//!
+//! In: bytes of a connection as they come. Out: whole packets, STUN, DTLS and SRTP as they would be datagrams. Refused: a
+//! packet longer than [`FRAMED_BYTES_MAX`], after which the connection is of no more use.
+//! Source: RFC 4571 section 2, RFC 6544 section 3.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::limits::FRAMED_BYTES_MAX;
+
+const LENGTH_BYTES: usize = 2;
+
+/// What came before the next whole packet.
+#[derive(Debug, Default)]
+pub struct Framed {
+    buffer: BytesMut,
+}
+
+/// A packet is longer than any that a session takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+impl Framed {
+    /// Returns where to append the next bytes, with room for a packet.
+    pub fn room(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(LENGTH_BYTES + FRAMED_BYTES_MAX);
+        &mut self.buffer
+    }
+
+    /// Takes the next whole packet, if it is there.
+    ///
+    /// # Errors
+    /// [`TooLong`]; every later call says so again.
+    pub fn take(&mut self) -> Result<Option<Bytes>, TooLong> {
+        let [high, low, ..] = self.buffer[..] else {
+            return Ok(None);
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if length > FRAMED_BYTES_MAX {
+            return Err(TooLong);
+        }
+        if self.buffer.len() < LENGTH_BYTES + length {
+            return Ok(None);
+        }
+        self.buffer.advance(LENGTH_BYTES);
+        Ok(Some(self.buffer.split_to(length).freeze()))
+    }
+}
+
+/// Appends a packet with its length before it; one that is too long for that is left out.
+pub fn put(packet: &[u8], into: &mut Vec<u8>) {
+    if let Ok(length) = u16::try_from(packet.len()) {
+        into.extend_from_slice(&length.to_be_bytes());
+        into.extend_from_slice(packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets come out whole, however the network cuts them.
+    #[test]
+    fn packets_survive_every_cut() {
+        let packets = [&b"first"[..], b"", &[7; FRAMED_BYTES_MAX], b"last"];
+        let mut stream = Vec::new();
+        packets.iter().for_each(|packet| put(packet, &mut stream));
+        for size in [1, 2, 3, 1000, stream.len()] {
+            let mut framed = Framed::default();
+            let mut taken = Vec::new();
+            for piece in stream.chunks(size) {
+                framed.room().extend_from_slice(piece);
+                while let Some(packet) = framed.take().expect("short enough") {
+                    taken.push(packet);
+                }
+            }
+            assert_eq!(taken, packets, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_packet_past_the_cap_ends_the_stream() {
+        let mut framed = Framed::default();
+        framed
+            .room()
+            .extend_from_slice(&(FRAMED_BYTES_MAX as u16 + 1).to_be_bytes());
+        assert_eq!(framed.take(), Err(TooLong));
+        framed.room().extend_from_slice(&[0; 64]);
+        assert_eq!(framed.take(), Err(TooLong));
+        let mut stream = Vec::new();
+        put(&vec![0; 65_536], &mut stream);
+        assert!(stream.is_empty());
+    }
+}
