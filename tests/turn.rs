@@ -94,6 +94,19 @@ fn a_relay_that_comes_back_is_used_again() {
     Caller::offer(runner.addr, Way::OnlyByRelay).talk(10);
 }
 
+/// A runner that ends says goodbye by the relay before it gives it back.
+#[test]
+fn goodbyes_leave_by_the_relay() {
+    let coturn = Coturn::start();
+    let mut runner = runner(&[&server(&coturn.url("turn", "udp"), SECRET)], &[]);
+    runner.wait_for_log("relayed at");
+    let mut caller = Caller::offer(runner.addr, Way::OnlyByRelay);
+    caller.talk(10);
+    runner.signal("TERM");
+    caller.wait_for_end();
+    assert!(runner.wait().success());
+}
+
 /// Wrong credentials are told in words and cost a caller nothing; neither they nor the server's address are offered.
 #[test]
 fn wrong_credentials_are_told_and_cost_nothing() {

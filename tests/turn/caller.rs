@@ -34,6 +34,7 @@ pub struct Caller {
     way: Way,
     relays: Vec<SocketAddr>,
     connected: bool,
+    closed: bool,
     heard: usize,
     relayed: usize,
     sent: u32,
@@ -83,6 +84,7 @@ impl Caller {
             way,
             relays,
             connected: false,
+            closed: false,
             heard: 0,
             relayed: 0,
             sent: 0,
@@ -115,6 +117,15 @@ impl Caller {
                 next = now + Duration::from_millis(20);
             }
             self.turn(next);
+        }
+    }
+
+    /// Waits until the runner hangs up.
+    pub fn wait_for_end(&mut self) {
+        let began = Instant::now();
+        while self.rtc.is_alive() && !self.closed {
+            assert!(began.elapsed() < PATIENCE, "nobody hung up");
+            self.turn(Instant::now() + Duration::from_millis(20));
         }
     }
 
@@ -191,6 +202,7 @@ impl Caller {
                 }
                 Output::Event(Event::Connected) => self.connected = true,
                 Output::Event(Event::RtpPacket(_)) => self.heard += 1,
+                Output::Event(Event::ChannelClose(_) | Event::Closed) => self.closed = true,
                 Output::Event(_) => {}
             }
         }

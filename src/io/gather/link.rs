@@ -134,10 +134,19 @@ impl Link {
     pub(super) async fn next(&mut self) -> io::Result<Bytes> {
         let buffer = &mut self.buffer;
         match &mut self.kind {
-            Kind::Udp(socket) => {
-                let length = socket.recv(buffer).await?;
-                Ok(Bytes::copy_from_slice(&buffer[..length]))
-            }
+            Kind::Udp(socket) => loop {
+                match socket.recv(buffer).await {
+                    Ok(length) => return Ok(Bytes::copy_from_slice(&buffer[..length])),
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        return Err(io::Error::new(error.kind(), "nothing listens there"));
+                    }
+                    Err(error) => {
+                        // A router's complaint may pass; if it does not, signs of life stay without an answer.
+                        log::debug!("receiving from a relay: {error}");
+                        tokio::task::yield_now().await;
+                    }
+                }
+            },
             Kind::Stream {
                 reader,
                 writer,
@@ -173,4 +182,43 @@ async fn carry(writer: &mut (impl AsyncWrite + Unpin), waiting: &mut BytesMut, u
         *unflushed = true;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config::IceServer;
+    use crate::proto::gather::server::servers;
+
+    /// Of what a stalled server does not take, as much waits as may, and one datagram more does not; a message of the
+    /// protocol still does, and all that waited arrives in order once the server reads.
+    #[tokio::test]
+    async fn what_waits_for_a_stream_is_capped() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let list = IceServer {
+            urls: vec![format!("turn:{address}?transport=tcp")],
+            username: Some("u".into()),
+            credential: Some("c".into()),
+        };
+        let server = servers(&[list]).remove(0);
+        let mut link = Link::connect(&server, Transport::Tcp, address)
+            .await
+            .expect("connected");
+        let (mut accepted, _) = listener.accept().await.expect("a connection");
+        link.send_data(&vec![1; RELAY_STREAM_BYTES_MAX]);
+        link.send_data(&[2]);
+        link.send(&[3]);
+        let mut read = vec![0; RELAY_STREAM_BYTES_MAX + 1];
+        tokio::select! {
+            _ = link.next() => panic!("the server sent nothing"),
+            all = accepted.read_exact(&mut read) => assert_eq!(all.expect("bytes"), read.len()),
+        }
+        assert_eq!(
+            (read[0], read[RELAY_STREAM_BYTES_MAX - 1], read[RELAY_STREAM_BYTES_MAX]),
+            (1, 1, 3)
+        );
+    }
 }

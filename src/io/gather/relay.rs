@@ -156,6 +156,7 @@ impl Held<'_> {
                 () = sleep_until(due.into()) => self.relay.handle_timeout(tasks::now()),
                 () = stopped.wait(), if !stopping => {
                     stopping = true;
+                    self.send_last_words();
                     self.relay.close(tasks::now());
                 }
             }
@@ -209,6 +210,18 @@ impl Held<'_> {
         if let Some(message) = self.relay.send(outgoing.peer, &outgoing.contents, tasks::now()) {
             self.link.send_data(message);
         }
+    }
+
+    /// Sends the goodbyes of sessions that have ended.
+    fn send_last_words(&mut self) {
+        let mut attached = std::mem::take(&mut self.attached);
+        for outgoing in attached
+            .iter_mut()
+            .flat_map(|one| std::iter::from_fn(|| one.try_next()))
+        {
+            self.send(&outgoing);
+        }
+        self.attached = attached;
     }
 
     fn lost(&self, loss: &Loss) -> Failure {

@@ -86,3 +86,35 @@ async fn a_probe_has_words() {
     let why = probe("stun:no-such-name.invalid").await.expect_err("no such name");
     assert!(why.contains("no-such-name.invalid"), "{why}");
 }
+
+/// Of what the servers gave, an answer offers each address once, and so many as it may.
+#[test]
+fn what_is_offered_is_capped() {
+    let pair = |n: u16| {
+        (
+            SocketAddr::from((Ipv4Addr::LOCALHOST, n)),
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+        )
+    };
+    let gatherer = |reflexive: u16, relayed: u16| {
+        let entry = ServerStatus {
+            url: String::new(),
+            standing: Standing::Works,
+            reflexive: (0..reflexive).map(pair).collect(),
+            relayed: (0..relayed).map(pair).collect(),
+        };
+        let second = ServerStatus {
+            relayed: Vec::new(),
+            ..entry.clone()
+        };
+        let gathered = Gatherer::of(vec![entry, second], Live::new(0), Shutdown::channel().0).gathered();
+        (gathered.reflexive.len(), gathered.relayed.len())
+    };
+    let max = (REFLEXIVE_OFFERED_MAX as u16, RELAYED_OFFERED_MAX as u16);
+    assert_eq!(gatherer(max.0, max.1), (REFLEXIVE_OFFERED_MAX, RELAYED_OFFERED_MAX));
+    assert_eq!(
+        gatherer(max.0 + 1, max.1 + 1),
+        (REFLEXIVE_OFFERED_MAX, RELAYED_OFFERED_MAX)
+    );
+    assert_eq!(gatherer(1, 1), (1, 1));
+}

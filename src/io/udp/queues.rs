@@ -79,6 +79,11 @@ impl Attached {
         self.address
     }
 
+    /// Takes a datagram that is already there.
+    pub fn try_next(&mut self) -> Option<Outgoing> {
+        self.queue.try_recv().ok()
+    }
+
     /// Waits for the next datagram to send.
     pub async fn next(&mut self) -> Outgoing {
         match self.queue.recv().await {

@@ -339,11 +339,12 @@ impl Relay {
             if self.peers.is_unused(&parsed, now) {
                 return;
             }
-            if self.asked.len() == RELAY_REQUESTS_MAX {
-                self.asked.pop_front();
-            }
             let request = (parsed.transaction_id(), parsed.method());
+            // One that is sent again is known.
             if !self.asked.contains(&request) {
+                if self.asked.len() == RELAY_REQUESTS_MAX {
+                    self.asked.pop_front();
+                }
                 self.asked.push_back(request);
             }
         }

@@ -46,6 +46,10 @@ impl Peers {
             return peer.refused_until.is_none_or(|until| until <= now);
         }
         if self.by_ip.len() == RELAY_PEERS_MAX {
+            // Whoever makes the runner send to ever more addresses does not keep the others out for long.
+            self.by_ip.retain(|_, peer| now < peer.used + RELAY_PEER_IDLE);
+        }
+        if self.by_ip.len() == RELAY_PEERS_MAX {
             log::debug!("a datagram to a relay is dropped: {RELAY_PEERS_MAX} peers have permissions");
             return false;
         }
@@ -64,6 +68,9 @@ impl Peers {
         if let Some(channel) = self.channels.get_mut(&peer) {
             channel.used = now;
             return channel.ask_again.take_if(|at| *at <= now).is_some();
+        }
+        if self.channels.len() == RELAY_PEERS_MAX {
+            self.channels.retain(|_, channel| now < channel.used + RELAY_PEER_IDLE);
         }
         if self.channels.len() == RELAY_PEERS_MAX {
             return false;
@@ -146,7 +153,7 @@ mod tests {
         IpAddr::from((0x0a00_0000 + n as u32).to_be_bytes())
     }
 
-    /// At the cap every peer is taken, the next one is not, and one that was forgotten makes room.
+    /// At the cap every peer is taken, the next one is not, and those that nobody sends to make room.
     #[test]
     fn peers_are_capped() {
         let now = Instant::now();
@@ -154,12 +161,16 @@ mod tests {
         assert!((0..RELAY_PEERS_MAX).all(|n| peers.touch(peer(n), now)));
         assert!(!peers.touch(peer(RELAY_PEERS_MAX), now));
         assert!(peers.touch(peer(0), now), "a known peer");
-        peers.forget(now + RELAY_PEER_FORGOTTEN);
-        assert!(peers.touch(peer(RELAY_PEERS_MAX), now));
+        let later = now + RELAY_PEER_IDLE;
+        assert!(peers.touch(peer(RELAY_PEERS_MAX), later));
+        peers.forget(later + RELAY_PEER_FORGOTTEN);
+        assert!(peers.by_ip.is_empty());
         let mut peers = Peers::default();
         let at = |n| SocketAddr::new(peer(n), 1);
         assert!((0..RELAY_PEERS_MAX).all(|n| peers.wants_channel(at(n), now)));
         assert!(!peers.wants_channel(at(RELAY_PEERS_MAX), now));
+        assert!(!peers.wants_channel(at(0), now), "it has one");
+        assert!(peers.wants_channel(at(RELAY_PEERS_MAX), later));
     }
 
     /// What waits is capped, the oldest goes first, and each peer gets its own.

@@ -493,3 +493,21 @@ fn an_allocation_is_given_back() {
     bench.seconds(1);
     assert_eq!(bench.lost, Some(Loss::Ended));
 }
+
+/// Requests whose answers never come are remembered up to the cap; the newest answers still count.
+#[test]
+fn requests_under_way_are_capped() {
+    let mut bench = up();
+    bench.server.silent = true;
+    for n in 0..2 * RELAY_REQUESTS_MAX {
+        let peer = format!("10.0.{}.{}:1", n / 250, n % 250 + 1);
+        bench.relay.send(at(&peer), CHECK, bench.now);
+        bench.run(Duration::from_millis(60));
+    }
+    assert_eq!(bench.relay.asked.len(), RELAY_REQUESTS_MAX);
+    bench.server.silent = false;
+    bench.server.refuse.insert(CREATE_PERMISSION.value(), 437);
+    bench.send("10.1.0.1:1", CHECK);
+    bench.seconds(1);
+    assert_eq!(bench.lost, Some(Loss::Forgotten));
+}
