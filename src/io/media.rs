@@ -134,13 +134,8 @@ fn explain(reason: LeaveReason, session: &Session, tally: &Tally) {
     let Some(tried) = session.unconnected().filter(|_| unexplained) else {
         return;
     };
-    let gave_way = if tally.gave_way {
-        "it gave way to a newcomer; "
-    } else {
-        ""
-    };
     if tally.gave_way {
-        log::debug!("{reason}: {gave_way}{tried}");
+        log::debug!("{reason}: it gave way to a newcomer; {tried}");
     } else {
         log::warn!("{reason}: {tried}");
     }

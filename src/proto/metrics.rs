@@ -319,15 +319,15 @@ fn render_ice_servers(text: &mut Text, servers: &[Standing]) {
         Kind::Gauge,
         "STUN and TURN servers of the configuration by how they stand.",
     );
-    let states: [(&str, fn(&Standing) -> bool); 4] = [
-        ("up", |standing| *standing == Standing::Works),
-        ("down", |standing| matches!(standing, Standing::Failed(_))),
-        ("trying", |standing| *standing == Standing::Trying),
-        ("unused", |standing| matches!(standing, Standing::Unused(_))),
-    ];
-    for (state, is_it) in states {
-        let count = servers.iter().filter(|standing| is_it(standing)).count();
-        text.sample(&[("state", state)], count);
+    let state = |standing: &Standing| match standing {
+        Standing::Works => "up",
+        Standing::Failed(_) => "down",
+        Standing::Trying => "trying",
+        Standing::Unused(_) => "unused",
+    };
+    for name in ["up", "down", "trying", "unused"] {
+        let count = servers.iter().filter(|standing| state(standing) == name).count();
+        text.sample(&[("state", name)], count);
     }
 }
 

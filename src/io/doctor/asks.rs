@@ -103,9 +103,7 @@ pub async fn ice_servers(config: &Config) -> Vec<Finding> {
 /// Asks every provider that has credentials whether it takes them.
 pub async fn providers(config: &Config) -> Vec<Finding> {
     let asked = PROVIDERS.map(|provider| async move {
-        let Some(request) = providers::request(provider, &config.telephony) else {
-            return None;
-        };
+        let request = providers::request(provider, &config.telephony)?;
         Some(match rest::send(&request).await {
             Ok(answer) => providers::answer(provider, answer.status),
             Err(error) => unanswered(provider, &error),
