@@ -6,11 +6,13 @@
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
+use tokio::runtime::Handle;
+
 use crate::io::webrtc::WebRtc;
 use crate::proto::metrics::Seen;
 use crate::proto::metrics::process::{Files, Process};
 
-/// Returns the text that Prometheus reads.
+/// Returns the text that Prometheus reads. To be called in a task.
 pub fn text(engine: &WebRtc) -> String {
     let dropped = engine.port().dropped();
     engine.sessions().metrics().render(&Seen {
@@ -23,6 +25,7 @@ pub fn text(engine: &WebRtc) -> String {
             .into_iter()
             .map(|server| server.standing)
             .collect(),
+        tasks: Handle::current().metrics().num_alive_tasks() as u64,
     })
 }
 

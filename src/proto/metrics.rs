@@ -145,6 +145,8 @@ pub struct Seen {
     pub inbox_full: u64,
     /// The ICE servers of the configuration, as they stand.
     pub ice_servers: Vec<Standing>,
+    /// Tasks that have not ended.
+    pub tasks: u64,
 }
 
 impl Metrics {
@@ -303,6 +305,8 @@ fn render_seen(text: &mut Text, seen: &Seen) {
     );
     text.sample(&[("reason", "stranger")], seen.strangers);
     text.sample(&[("reason", "inbox_full")], seen.inbox_full);
+    text.family("edge_runner_tasks", Kind::Gauge, "Tasks that have not ended.");
+    text.sample(&[], seen.tasks);
     render_ice_servers(text, &seen.ice_servers);
     if let Some(process) = &seen.process {
         process.render(text);

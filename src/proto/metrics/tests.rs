@@ -161,6 +161,7 @@ fn the_text_keeps_the_rules_of_the_format() {
             Standing::Works,
             Standing::Unused("not here"),
         ],
+        tasks: 7,
         ..Seen::default()
     };
     let text = Metrics::default().render(&seen);
@@ -195,6 +196,7 @@ fn the_text_keeps_the_rules_of_the_format() {
         let series = format!(r#"edge_runner_ice_servers{{state="{state}"}}"#);
         assert_eq!(value(&text, &series), count, "{state}");
     }
+    assert_eq!(value(&text, "edge_runner_tasks"), 7.0);
     assert!(!Metrics::default().render(&Seen::default()).contains("ice_servers"));
     assert!(families.contains(&"edge_runner_ice_servers") && families.contains(&"process_cpu_seconds_total"));
     assert!(!families.contains(&"process_open_fds"), "what is not known is not told");
