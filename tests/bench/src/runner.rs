@@ -121,6 +121,21 @@ impl Runner {
         Ok(status["sessions"].as_u64().ok_or("no `sessions` in /status")?)
     }
 
+    /// Returns a figure of `/metrics`, summed over all labels.
+    pub fn figure(&self, name: &str) -> Result<u64> {
+        let (_, body) = Connection::open(self.addr)?.request("GET", "/metrics", b"")?;
+        let text = String::from_utf8(body)?;
+        let samples = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            rest.starts_with(['{', ' ']).then(|| rest.rsplit(' ').next())?
+        });
+        let figures: Vec<f64> = samples.map(str::parse).collect::<std::result::Result<_, _>>()?;
+        if figures.is_empty() {
+            return Err(format!("no {name} in /metrics").into());
+        }
+        Ok(figures.iter().sum::<f64>() as u64)
+    }
+
     /// Waits until no session lives.
     pub fn wait_until_idle(&self) -> Result<()> {
         let began = Instant::now();
