@@ -48,6 +48,12 @@ pub fn text(config: &Config, listening: &Listening) -> String {
             row(name, what);
         }
     }
+    if config.api_key.is_some() {
+        row("Key", "`Authorization: Bearer KEY` for /start and /api/offer".into());
+        if !config.ws_tokens {
+            row("", "WebSockets ask for none; see --ws-auth token".into());
+        }
+    }
     if config.ws_tokens {
         row("Tokens", "one for each WebSocket, of `/start` or a webhook".into());
     }
