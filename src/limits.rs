@@ -211,6 +211,9 @@ pub const LOGGED_BODIES_MAX: u32 = 30;
 pub const REGISTERED_MAX: usize = 4_096;
 /// Bytes of all bodies that are kept for them.
 pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long such a session is left alone before it gives way to a new one: clients connect within a second, people who are asked
+/// for their microphone within some.
+pub const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
 /// How long a session that is never used stays valid.
 pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
 

@@ -273,6 +273,170 @@ fn lines_of_a_caller_have_an_end() {
     );
 }
 
+/// What a terminal or a reader of lines would fall for, in all the ways in which it can be written down.
+const EVIL: &str = "\u{1b}[2J\u{7}\r\n2026-11-21T00:00:00.000Z ERROR forged: line\u{0}\u{85}\u{2028}\u{202e}\u{9b}31m";
+
+/// Text of strangers in every place that takes some, at the loudest level: each line of the log begins as lines do, and none
+/// holds a character that moves a cursor, turns text around or begins a line.
+#[test]
+fn no_text_of_a_stranger_forges_a_line() {
+    let runner = TestRunner::start(&["-v", "-v", "-v", "--bot", "echo"]);
+    let addr = runner.addr;
+    let escaped = "%1b[2J%0d%0aforged%00%c2%85%e2%80%a8";
+    for target in [
+        format!("/{escaped}"),
+        format!("/client/{escaped}"),
+        format!("/client/..%2f..%2f{escaped}"),
+        format!("/sessions/{escaped}/api/offer"),
+        format!("/ws/{escaped}"),
+        format!("/status?{escaped}"),
+        format!("/ws-client?sessionId={escaped}"),
+    ] {
+        for method in ["GET", "POST"] {
+            http::request(addr, method, &target, &[JSON], b"{}").expect("an answer");
+        }
+        drop(Socket::try_connect(addr, &target, Habits::default()));
+    }
+    // Raw bytes in a target and in headers: refused, or taken as they are.
+    for request in [
+        &b"GET /\x1b[2J HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"[..],
+        b"GET /\xc2\x85\xe2\x80\xa8 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"BR\x1bEW / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost: local\x1bhost\r\nConnection: close\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost: \xe2\x80\xae.local\r\nConnection: close\r\n\r\n",
+        b"GET /status HTTP/1.1\r\nHost: localhost\r\nOrigin: \xe2\x80\xae\r\nConnection: close\r\n\r\n",
+    ] {
+        let _ = http::exchange(addr, request);
+    }
+    for body in [
+        json!({"transport": EVIL}),
+        json!({"transport": 1, EVIL: EVIL}),
+        json!({"body": EVIL, "transport": "webrtc"}),
+        json!(EVIL),
+    ] {
+        post(addr, "/start", &[JSON], &body);
+    }
+    http::request(addr, "POST", "/start", &[JSON], EVIL.as_bytes()).expect("an answer");
+    offers(addr);
+    calls(addr);
+    for target in ["/ws-client", "/ws"] {
+        let socket = Socket::connect(addr, target);
+        socket.message(EVIL);
+        socket.message(&json!({"label": "rtvi-ai", "type": EVIL, "id": EVIL, "data": {"t": EVIL}}).to_string());
+        socket.text(EVIL);
+        socket.binary(EVIL.as_bytes().to_vec());
+    }
+    runner.wait_for_sessions(0);
+    let log = runner.log();
+    let is_forged = |line: &&str| {
+        let begins = line
+            .get(..25)
+            .is_some_and(|time| time.ends_with("Z ") && time.as_bytes()[10] == b'T');
+        let level = line.get(25..31).unwrap_or_default().trim_end();
+        !begins
+            || !["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level)
+            || line.starts_with("2026-11-21T00:00:00.000Z")
+            || line
+                .chars()
+                .any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}'))
+    };
+    let forged: Vec<&str> = log.lines().filter(is_forged).collect();
+    assert!(forged.is_empty(), "{forged:?}");
+    assert!(log.contains("forged"), "something of it was logged");
+}
+
+/// Offers and candidates that hold such text: in the session, in names, in ICE credentials, and in fields beside the SDP.
+fn offers(addr: SocketAddr) {
+    let sdp = include_str!("data/sdp/chrome.offer.sdp")
+        .replace('\n', "\r\n")
+        .replace("\r\r", "\r");
+    let line = EVIL.replace(['\r', '\n', '\0'], " ");
+    let ufrag = sdp
+        .lines()
+        .find_map(|line| line.strip_prefix("a=ice-ufrag:"))
+        .expect("it has one")
+        .to_owned();
+    for bad in [
+        sdp.replace("s=-", &format!("s={line}")),
+        sdp.replace("s=-", &format!("s={EVIL}")),
+        sdp.replace(&format!("ice-ufrag:{ufrag}"), &format!("ice-ufrag:{line}")),
+        sdp.replace("a=mid:0", &format!("a=mid:{line}")),
+        sdp.replace("a=setup:actpass", &format!("a=setup:{line}")),
+        sdp.replace("a=sendrecv", &format!("a={line}:{line}")),
+        format!("{sdp}a=candidate:{line} 1 udp 1 192.0.2.1 9 typ {line}\r\n"),
+        EVIL.to_owned(),
+    ] {
+        assert_ne!(bad, sdp);
+        let reply = post(
+            addr,
+            "/api/offer",
+            &[JSON],
+            &json!({"sdp": bad, "request_data": EVIL, "pc_id": EVIL}),
+        );
+        let text = String::from_utf8_lossy(&reply.body).into_owned();
+        assert!(!text.chars().any(|c| c.is_control()), "{text:?}");
+        let Some(pc_id) = reply.json()["pc_id"].as_str().map(str::to_owned) else {
+            continue;
+        };
+        for candidate in [
+            format!("candidate:{line} 1 udp 1 192.0.2.1 9 typ host"),
+            EVIL.to_owned(),
+        ] {
+            let body = json!({"pc_id": pc_id, "candidates": [{"candidate": candidate, "sdp_mid": line, "sdp_mline_index": 0}]});
+            http::request(addr, "PATCH", "/api/offer", &[JSON], body.to_string().as_bytes()).expect("an answer");
+        }
+    }
+    let body = json!({"pc_id": EVIL, "candidates": []});
+    http::request(addr, "PATCH", "/api/offer", &[JSON], body.to_string().as_bytes()).expect("an answer");
+}
+
+/// Calls whose provider says such words of itself, of its audio, and of errors.
+fn calls(addr: SocketAddr) {
+    for text in [
+        include_str!("data/telephony/a.jsonl"),
+        include_str!("data/telephony/b.jsonl"),
+        include_str!("data/telephony/c.jsonl"),
+        include_str!("data/telephony/d.jsonl"),
+    ] {
+        let opening: Vec<Value> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        for spoil in ["encoding", "", "event"] {
+            let socket = Socket::connect(addr, "/ws");
+            for message in &opening {
+                let mut message = message.clone();
+                spoil_strings(&mut message, spoil);
+                socket.text(message.to_string());
+            }
+            let error =
+                json!({"event": "error", "stream_id": EVIL, "payload": {"code": EVIL, "title": EVIL, "detail": EVIL}});
+            socket.text(error.to_string());
+            socket.text(json!({"event": EVIL, "dtmf": {"digit": EVIL}, "mark": {"name": EVIL}}).to_string());
+        }
+    }
+}
+
+/// Adds the text to every string under that name, or under any but those that tell what a message is.
+fn spoil_strings(value: &mut Value, name: &str) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value {
+                    Value::String(text)
+                        if key == name || name.is_empty() && !matches!(key.as_str(), "event" | "encoding") =>
+                    {
+                        text.push_str(EVIL);
+                    }
+                    value => spoil_strings(value, name),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| spoil_strings(item, name)),
+        _ => {}
+    }
+}
+
 const KEY: &str = "canary-0123456789abcdef";
 
 /// `--api-key`: what makes a session needs it; everything else does not. What `/start` answered opens the session's own offers.

@@ -200,3 +200,21 @@ fn panic_words(error: JoinError) -> String {
         .or_else(|| payload.downcast_ref::<String>().cloned());
     words.map_or_else(|| "it panicked".to_owned(), |words| format!("it panicked: {words}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bot;
+
+    /// Hang-ups have so many places beside the sessions; the next one keeps its session's.
+    #[test]
+    fn hang_ups_are_capped() {
+        let (_stop, shutdown) = Shutdown::channel();
+        let nobody = bot::erase(|_| async { Ok(()) });
+        let sessions = Sessions::new(Arc::default(), nobody, Live::new(1), shutdown);
+        let aside: Vec<_> = (0..HANG_UPS_MAX).map_while(|_| sessions.hang_ups().enter()).collect();
+        assert_eq!(aside.len(), HANG_UPS_MAX);
+        assert!(sessions.hang_ups().enter().is_none());
+        assert_eq!(sessions.count(), 0);
+    }
+}

@@ -85,13 +85,15 @@ impl Table {
     pub fn register(&mut self, id: Arc<str>, body: &Value, now: Instant) -> Result<(), Full> {
         self.expire(now);
         let body = body.to_string().into_boxed_str();
-        let bodies_bytes = self.bodies_bytes + body.len();
-        if self.sessions.len() >= limits::REGISTERED_MAX || bodies_bytes > limits::REGISTERED_BYTES_MAX {
-            return Err(Full);
+        while self.sessions.len() >= limits::REGISTERED_MAX
+            || self.bodies_bytes + body.len() > limits::REGISTERED_BYTES_MAX
+        {
+            let oldest = self.oldest_unused(now).ok_or(Full)?;
+            self.remove(&oldest);
         }
         let expires = now + limits::REGISTERED_UNUSED;
         self.next_expiry.get_or_insert(expires);
-        self.bodies_bytes = bodies_bytes;
+        self.bodies_bytes += body.len();
         self.sessions.insert(
             id,
             Registered {
@@ -162,6 +164,14 @@ impl Table {
     /// Tells whether no session is registered.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
+    }
+
+    /// Finds the session that gives way to a new one.
+    fn oldest_unused(&self, now: Instant) -> Option<Arc<str>> {
+        let unused = self.sessions.iter().filter(|(_, session)| session.held == 0);
+        let (id, oldest) = unused.min_by_key(|(_, session)| session.expires)?;
+        let registered = oldest.expires - limits::REGISTERED_UNUSED;
+        (now >= registered + limits::REGISTERED_YIELDS_AFTER).then(|| id.clone())
     }
 
     fn remove(&mut self, id: &str) {
@@ -297,17 +307,50 @@ mod tests {
         assert_eq!(table.len(), 2);
     }
 
+    /// At the cap everybody is in; past it the oldest that was not used gives way, and not before its time.
     #[test]
     fn the_number_of_ids_is_capped_and_time_makes_room() {
         let (mut table, now) = (Table::default(), Instant::now());
-        for nth in 0..limits::REGISTERED_MAX {
-            table.register(id(&nth.to_string()), &json!({}), now).expect("room");
+        table.register(id("used"), &json!({}), now).expect("room");
+        let claim = table.claim("used", id("F"), now).expect("known");
+        table.register(id("first"), &json!({}), now).expect("room");
+        for nth in 2..limits::REGISTERED_MAX {
+            table
+                .register(id(&nth.to_string()), &json!({}), now + TICK)
+                .expect("room");
         }
-        assert_eq!(table.register(id("one more"), &json!({}), now), Err(Full));
-        let end = now + limits::REGISTERED_UNUSED;
-        assert_eq!(table.register(id("one more"), &json!({}), end - TICK), Err(Full));
-        assert_eq!(table.register(id("one more"), &json!({}), end), Ok(()));
-        assert_eq!(table.len(), 1);
+        assert_eq!(table.register(id("one more"), &json!({}), now + TICK), Err(Full));
+        let yields = now + limits::REGISTERED_YIELDS_AFTER;
+        assert_eq!(table.register(id("one more"), &json!({}), yields - TICK), Err(Full));
+        assert_eq!(table.register(id("one more"), &json!({}), yields), Ok(()));
+        assert!(!table.contains("first", yields) && table.contains("used", yields) && table.contains("2", yields));
+        assert_eq!(table.register(id("another"), &json!({}), yields), Err(Full));
+        assert_eq!(table.len(), limits::REGISTERED_MAX);
+        let end = now + limits::REGISTERED_UNUSED + TICK;
+        assert_eq!(table.register(id("another"), &json!({}), end), Ok(()));
+        assert_eq!(table.len(), 3, "those that were never used are gone");
+        table.release(&claim, true);
+        assert_eq!(table.len(), 2);
+    }
+
+    /// A long body drives out as many as it takes, and none that are used.
+    #[test]
+    fn the_oldest_bodies_give_way() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        let body = |bytes: usize| json!("x".repeat(bytes - 2));
+        let half = limits::REGISTERED_BYTES_MAX / 2;
+        table.register(id("used"), &body(half), now).expect("room");
+        table.claim("used", id("F"), now).expect("known");
+        for name in ["a", "b"] {
+            table.register(id(name), &body(half / 2), now).expect("room");
+        }
+        let yields = now + limits::REGISTERED_YIELDS_AFTER;
+        assert_eq!(table.register(id("long"), &body(half), yields), Ok(()));
+        assert!(!table.contains("a", yields) && !table.contains("b", yields) && table.contains("used", yields));
+        assert_eq!(table.register(id("longer"), &json!(0), yields), Err(Full));
+        let later = yields + limits::REGISTERED_YIELDS_AFTER;
+        assert_eq!(table.register(id("longer"), &body(half + 1), later), Err(Full));
+        assert_eq!(table.register(id("as long"), &body(half), later), Ok(()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::limits::{CLIENT_LEAD, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
+use crate::limits::{CLIENT_LEAD, EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
 use crate::proto::frames::Frame;
 
 mod calls;

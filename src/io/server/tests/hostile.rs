@@ -45,6 +45,32 @@ async fn bodies_are_capped() {
     assert_eq!(client.rest().await, b"");
 }
 
+/// What is above the cap is read to its end for so many bytes, and its connection goes on; one byte more, and it is closed.
+#[tokio::test]
+async fn bodies_that_are_thrown_away_are_capped() {
+    let runner = Runner::start().await;
+    for (bytes, goes_on) in [
+        (limits::HTTP_DISCARD_BYTES_MAX, true),
+        (limits::HTTP_DISCARD_BYTES_MAX + 1, false),
+    ] {
+        let mut client = runner.client().await;
+        client
+            .send(format!(
+                "POST /start HTTP/1.1\r\nHost: h\r\nContent-Length: {bytes}\r\n\r\n"
+            ))
+            .await;
+        if goes_on {
+            client.send(vec![b'x'; bytes]).await;
+        }
+        assert_eq!(client.reply().await.status, 413);
+        if goes_on {
+            assert_eq!(client.ask("GET /status HTTP/1.1", "").await.status, 200);
+        } else {
+            assert_eq!(client.rest().await, b"");
+        }
+    }
+}
+
 /// A client that asks for leave before it sends too much is refused before it does; others get their leave.
 #[tokio::test]
 async fn leave_to_send_is_given_and_refused() {

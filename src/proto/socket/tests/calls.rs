@@ -84,6 +84,69 @@ fn a_handshake_has_a_budget() {
     assert!(rig.gone && rig.events.is_empty(), "there is no bot to tell");
 }
 
+/// No place is left when it is known who calls, or none for another silent socket: it closes with words, and no bot is told.
+#[test]
+fn a_call_without_a_place_is_closed_before_its_bot_begins() {
+    let mut rig = Rig::new(Session::call);
+    rig.with(|session, now| {
+        session.handle_text(&start_a().to_string(), now);
+        session.handle_text(&media(&[0x10; 160]).to_string(), now);
+        assert_eq!(session.poll_output(true, now), Output::Begin);
+        session.handle_no_place(1013, "full", now);
+    });
+    assert_eq!(
+        (rig.closed(), rig.session.refused()),
+        (Some((1013, "full")), Some("full"))
+    );
+    rig.json(media(&[0x10; 160]));
+    rig.pass(SOCKET_CLOSE_WITHIN);
+    assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty() && rig.hang_ups == 0);
+
+    let mut rig = Rig::new(Session::call);
+    rig.with(|session, now| session.handle_no_place(1013, "others came", now));
+    rig.json(start_a());
+    assert_eq!((rig.closed(), rig.begun), (Some((1013, "others came")), 0));
+    // Once it has ended there is nothing to take away.
+    rig.with(|session, now| session.handle_no_place(1013, "again", now));
+    assert_eq!(rig.sent.len(), 1);
+}
+
+/// A message that came before it is known who calls is kept when it may be audio, and not when it is longer.
+#[test]
+fn an_early_message_has_a_length_at_most() {
+    let heard = |bytes: usize| {
+        let mut early = media(&[0x10; 160]);
+        early["x"] = json!("");
+        early["x"] = json!("x".repeat(bytes - early.to_string().len()));
+        assert_eq!(early.to_string().len(), bytes);
+        let mut rig = Rig::new(Session::call);
+        rig.json(early);
+        rig.json(start_a());
+        rig.with(|session, _| session.set_rates(8_000, 8_000));
+        rig.heard.len()
+    };
+    assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX), 160);
+    assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX + 1), 0);
+}
+
+/// Of a caller whom the bot does not listen to yet so much is kept; beyond it the oldest goes.
+#[test]
+fn early_speech_has_an_end() {
+    let kept = |late: usize| {
+        let mut rig = Rig::new(Session::call);
+        rig.json(start_a());
+        for _ in 0..EARLY_AUDIO.as_secs() * 50 {
+            rig.json(media(&[0x10; 160]));
+        }
+        rig.json(media(&vec![0x90; late]));
+        rig.with(|session, _| session.set_rates(8_000, 8_000));
+        (rig.heard.len(), rig.heard.iter().filter(|sample| **sample > 0).count())
+    };
+    let all = EARLY_AUDIO.as_secs() as usize * 8_000;
+    assert_eq!(kept(0), (all, 0));
+    assert_eq!(kept(1), (all, 1));
+}
+
 /// An encoding that nobody here can decode is refused at once, rather than played as noise.
 #[test]
 fn an_unknown_encoding_is_refused() {

@@ -263,3 +263,18 @@ fn every_end_has_its_code() {
         );
     }
 }
+
+/// A peer is pinged when the interval is over and not before, and again after the next one.
+#[test]
+fn pings_keep_their_interval() {
+    let mut rig = Rig::client();
+    rig.pass(SOCKET_PING_INTERVAL - MS);
+    assert_eq!(rig.pings(), 0);
+    rig.pass(MS);
+    assert_eq!(rig.pings(), 1);
+    rig.with(|session, now| session.handle_pong(now));
+    rig.pass(SOCKET_PING_INTERVAL - MS);
+    assert_eq!(rig.pings(), 1);
+    rig.pass(MS);
+    assert_eq!(rig.pings(), 2);
+}
