@@ -14,6 +14,8 @@
 pub mod auto;
 pub mod pair;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io;
@@ -106,6 +108,7 @@ impl Tls {
             }
             config::Tls::Files { certificate, key } => {
                 let pair = read_files(certificate, key, &provider)?;
+                warn_of_end(&pair, certificate);
                 let source = Source::Files {
                     certificate: certificate.clone(),
                     key: key.clone(),
@@ -176,6 +179,7 @@ impl Tls {
                 key,
                 provider,
             } => read_files(certificate, key, provider).map(|pair| {
+                warn_of_end(&pair, certificate);
                 tls.current.set(pair.key);
                 true
             }),
@@ -276,15 +280,19 @@ fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Resu
         path: if wrong.is_of_key() { key } else { certificate }.to_owned(),
         wrong,
     })?;
-    let until_s = pair.certificate.validity.until_s;
-    if until_s < clock_s() + CERTIFICATE_LEFT_MIN.as_secs() {
+    Ok(pair)
+}
+
+/// A file that nobody renewed is told of in time.
+fn warn_of_end(pair: &Pair, certificate: &Path) {
+    let (validity, now_s) = (pair.certificate.validity, clock_s());
+    if validity.until_s < now_s + CERTIFICATE_LEFT_MIN.as_secs() {
         warn!(
             "--tls: the certificate in {} has {} days left by the clock of this machine",
             certificate.display(),
-            pair.certificate.validity.days_left(clock_s())
+            validity.days_left(now_s)
         );
     }
-    Ok(pair)
 }
 
 /// The addresses of every interface.

@@ -25,7 +25,7 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::pair::Pair;
-use super::store::{Lock, Store};
+use super::store::{Found, Lock, Store};
 use crate::config::Config;
 use crate::proto::tls::known::Certificate;
 use crate::proto::tls::{self, Due, Name, Subtree, Validity, issue};
@@ -176,19 +176,9 @@ impl Auto {
     fn find(&self, store: &Store) -> Option<Pair> {
         let damage = match store.read(SERVER) {
             Ok(None) => return None,
-            Ok(Some(found)) => match (
-                found.open_to_others,
-                Pair::read(&found.text, &found.text, &self.provider),
-            ) {
-                (Some(mode), _) => format!("its mode is {mode:o}, so others may know its key"),
-                (None, Err(wrong)) => wrong.to_string(),
-                (None, Ok(pair)) => {
-                    let first = pair.key.cert.first()?;
-                    if self.authority.vouches_for(first, &pair.certificate, &self.provider) {
-                        return Some(pair);
-                    }
-                    "it is not of this authority".to_owned()
-                }
+            Ok(Some(found)) => match self.authority.accept(&found, &self.provider) {
+                Ok(pair) => return Some(pair),
+                Err(why) => why,
             },
             Err(error) => error.to_string(),
         };
@@ -312,6 +302,17 @@ impl Authority {
             .map(|byte| format!("{byte:02X}"))
             .collect();
         bytes.join(":")
+    }
+
+    /// Reads a kept certificate, if it is whole, secret, and of this authority.
+    fn accept(&self, found: &Found, provider: &CryptoProvider) -> Result<Pair, String> {
+        if let Some(mode) = found.open_to_others {
+            return Err(format!("its mode is {mode:o}, so others may know its key"));
+        }
+        let pair = Pair::read(&found.text, &found.text, provider).map_err(in_words)?;
+        let first = pair.key.cert.first();
+        let vouched = first.is_some_and(|first| self.vouches_for(first, &pair.certificate, provider));
+        vouched.then_some(pair).ok_or("it is not of this authority".into())
     }
 
     fn permitted(&self) -> &[Subtree] {

@@ -58,6 +58,10 @@ impl Store {
     /// # Errors
     /// The system's, and [`io::ErrorKind::TimedOut`].
     pub fn lock(&self) -> io::Result<Lock> {
+        self.lock_within(STATE_LOCK_WITHIN)
+    }
+
+    fn lock_within(&self, time: Duration) -> io::Result<Lock> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -68,7 +72,7 @@ impl Store {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock(Some(file))),
-                Err(TryLockError::WouldBlock) if began.elapsed() < STATE_LOCK_WITHIN => thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::WouldBlock) if began.elapsed() < time => thread::sleep(LOCK_PAUSE),
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
                 // Some network file systems know no locks; then one runner per folder has to do.
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(Lock(None)),
@@ -149,4 +153,57 @@ pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::tls::tests::Folder;
+
+    /// At the cap a file is read, past it it is refused before it fills the memory.
+    #[test]
+    fn the_length_of_a_file_is_capped() {
+        let folder = Folder::new();
+        let path = folder.path("long.pem");
+        let mut text = vec![b'x'; usize::try_from(KEY_FILE_BYTES_MAX).expect("it fits")];
+        fs::write(&path, &text).expect("written");
+        assert_eq!(read_bounded(&path).expect("read").len(), text.len());
+        text.push(b'x');
+        fs::write(&path, &text).expect("written");
+        assert_eq!(
+            read_bounded(&path).expect_err("too long").kind(),
+            io::ErrorKind::FileTooLarge
+        );
+    }
+
+    /// While one runner has the folder another waits, and not for ever.
+    #[test]
+    fn runners_take_turns() {
+        let folder = Folder::new();
+        let (one, other) = (folder.store(), folder.store());
+        let lock = one.lock().expect("nobody has it");
+        let refused = other.lock_within(Duration::ZERO).expect_err("the first has it");
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        drop(lock);
+        other.lock_within(Duration::ZERO).expect("it is free again");
+    }
+
+    /// What a killed runner left half written is neither read nor in the way.
+    #[test]
+    fn half_a_file_is_never_found() {
+        let folder = Folder::new();
+        let store = folder.store();
+        let beside = store.path(&format!(".server.pem.{}", std::process::id()));
+        fs::write(&beside, "half").expect("written");
+        assert!(store.read("server.pem").expect("readable").is_none());
+        store.write("server.pem", b"whole").expect("written");
+        assert!(!beside.exists());
+        let found = store.read("server.pem").expect("readable").expect("there");
+        assert_eq!((found.text.as_slice(), found.open_to_others), (&b"whole"[..], None));
+        // A place where nothing can be put leaves nothing lying about either.
+        fs::create_dir(store.path("taken")).expect("made");
+        fs::write(store.path("taken").join("x"), "x").expect("written");
+        store.write("taken", b"text").expect_err("a folder is in the way");
+        assert_eq!(fs::read_dir(store.path(".")).expect("readable").count(), 2);
+    }
 }

@@ -1,0 +1,328 @@
+//! Certificates in folders of the tests' own, with clocks and addresses that they set.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::auto::{AUTHORITY, SERVER};
+use super::store::Store;
+use super::*;
+use crate::proto::tls::{Due, Name, RELEASED_S};
+
+const DAY_S: u64 = 86_400;
+const NOW_S: u64 = RELEASED_S + 100 * DAY_S;
+
+/// A folder for the time of one test.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("edge-runner-tls-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(super) fn store(&self) -> Store {
+        Store::open(&self.0).expect("it is there")
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    fn config(&self) -> Config {
+        Config {
+            tls: config::Tls::Auto,
+            state_dir: Some(self.0.clone()),
+            host_names: vec!["board".into()],
+            ..Config::default()
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn home() -> Vec<IpAddr> {
+    vec!["192.168.1.7".parse().expect("an address")]
+}
+
+fn away() -> Vec<IpAddr> {
+    vec!["192.168.2.9".parse().expect("an address")]
+}
+
+fn open(config: &Config, addresses: &[IpAddr], clock_s: u64) -> (Auto, Arc<CertifiedKey>) {
+    Auto::open(config, provider(), addresses, clock_s).expect("a certificate can be made")
+}
+
+fn names(key: &CertifiedKey) -> Vec<Name> {
+    let first = key.cert.first().expect("a certificate");
+    crate::proto::tls::known::Certificate::read(first)
+        .expect("readable")
+        .names
+}
+
+/// What was made once is found again, and belongs to its owner alone.
+#[test]
+fn certificates_are_kept() {
+    let folder = Folder::new();
+    let deep = Config {
+        state_dir: Some(folder.path("state/edge-runner")),
+        ..folder.config()
+    };
+    let (first, shown) = open(&deep, &home(), NOW_S);
+    let (second, again) = open(&deep, &home(), NOW_S + DAY_S);
+    assert_eq!(
+        (&first.authority.pem, &shown.cert),
+        (&second.authority.pem, &again.cert)
+    );
+    assert!(
+        first.authority.certificate.subject.contains("on board ("),
+        "{}",
+        first.authority.certificate.subject
+    );
+    let mode = |name: &str| fs::metadata(folder.path(name)).expect("it is there").mode() & 0o777;
+    assert_eq!(mode("state/edge-runner"), 0o700);
+    for name in [AUTHORITY, SERVER] {
+        assert_eq!(mode(&format!("state/edge-runner/{name}")), 0o600, "{name}");
+    }
+    let text = std::str::from_utf8(&first.authority.pem).expect("PEM is text");
+    assert!(text.starts_with("-----BEGIN CERTIFICATE-----\n") && !text.contains("KEY"));
+    assert!(first.authority.fingerprint().len() == 32 * 3 - 1);
+}
+
+/// A new address and the end of its time ask for another certificate, of the same authority; the old address stays in it.
+#[test]
+fn a_certificate_is_renewed_under_the_same_authority() {
+    let folder = Folder::new();
+    let (auto, first) = open(&folder.config(), &home(), NOW_S);
+    assert_eq!(auto.due(&home(), NOW_S), None);
+    let moved = Name::Address(away()[0]);
+    assert_eq!(auto.due(&away(), NOW_S), Some(Due::Missing(moved.clone())));
+    let second = auto.renew(&away(), NOW_S).expect("it can be made");
+    assert_ne!(first.cert, second.cert);
+    assert!(names(&second).contains(&moved) && names(&second).contains(&Name::Address(home()[0])));
+    assert_eq!((auto.due(&away(), NOW_S), auto.due(&home(), NOW_S)), (None, None));
+
+    let later_s = NOW_S + 600 * DAY_S;
+    assert_eq!(auto.due(&home(), later_s), Some(Due::Ending));
+    let third = auto.renew(&home(), later_s).expect("it can be made");
+    assert_eq!(auto.due(&home(), later_s), None);
+    let (after, kept) = open(&folder.config(), &home(), later_s);
+    assert_eq!(
+        (kept.cert.clone(), &after.authority.pem),
+        (third.cert.clone(), &auto.authority.pem)
+    );
+}
+
+/// A second runner that has renewed already is followed, rather than answered with one more certificate.
+#[test]
+fn a_certificate_of_another_runner_is_taken() {
+    let folder = Folder::new();
+    let (one, _) = open(&folder.config(), &home(), NOW_S);
+    let (other, _) = open(&folder.config(), &home(), NOW_S);
+    let made = one.renew(&away(), NOW_S).expect("it can be made");
+    let found = other.renew(&away(), NOW_S).expect("it can be found");
+    assert_eq!(made.cert, found.cert);
+}
+
+/// Runners that start at once in a folder with nothing in it have one authority.
+#[test]
+fn runners_that_start_at_once_agree() {
+    let folder = Folder::new();
+    let config = folder.config();
+    let start = || open(&config, &home(), NOW_S);
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        let runners: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
+        runners
+            .into_iter()
+            .map(|runner| runner.join().expect("no runner panics"))
+            .collect()
+    });
+    let (first, shown) = &opened[0];
+    for (auto, key) in &opened {
+        assert_eq!((&auto.authority.pem, &key.cert), (&first.authority.pem, &shown.cert));
+    }
+}
+
+/// A clock of 1970 makes a certificate that holds when the clock is put right, and is then renewed if it is time.
+#[test]
+fn a_board_without_a_clock_is_served() {
+    let folder = Folder::new();
+    let (auto, first) = open(&folder.config(), &home(), 17);
+    assert_eq!(auto.due(&home(), 60), None);
+    assert_eq!(auto.due(&home(), RELEASED_S + 300 * DAY_S), None);
+    let late_s = RELEASED_S + 2000 * DAY_S;
+    assert_eq!(auto.due(&home(), late_s), Some(Due::Ending));
+    let second = auto.renew(&home(), late_s).expect("it can be made");
+    // The next start is in 1970 again.
+    let (next, kept) = open(&folder.config(), &home(), 17);
+    assert_ne!(first.cert, second.cert);
+    assert_eq!((&kept.cert, &next.authority.pem), (&second.cert, &auto.authority.pem));
+}
+
+/// Whatever is the matter with the kept certificate, there is another one of the same authority.
+#[test]
+fn a_damaged_certificate_is_replaced() {
+    let folder = Folder::new();
+    let (auto, mut last) = open(&folder.config(), &home(), NOW_S);
+    let whole = folder.read(SERVER);
+    let elsewhere = Folder::new();
+    open(&elsewhere.config(), &home(), NOW_S);
+    let foreign = elsewhere.read(SERVER);
+    let key_at = |text: &str| text.find("-----BEGIN PRIVATE KEY").expect("a key");
+    let mixed = format!("{}{}", &whole[..key_at(&whole)], &foreign[key_at(&foreign)..]);
+    for damaged in [
+        "",
+        "rubbish",
+        &whole[..whole.len() / 2],
+        &whole[..key_at(&whole)],
+        &mixed,
+        &foreign,
+        "\0\0\0",
+    ] {
+        fs::write(folder.path(SERVER), damaged).expect("written");
+        let (next, key) = open(&folder.config(), &home(), NOW_S);
+        assert_eq!(next.authority.pem, auto.authority.pem);
+        assert_ne!(key.cert, last.cert, "{damaged}");
+        last = key;
+    }
+    fs::set_permissions(folder.path(SERVER), Permissions::from_mode(0o644)).expect("changed");
+    let (_, key) = open(&folder.config(), &home(), NOW_S);
+    assert_ne!(key.cert, last.cert, "others may have read the key");
+    let mode = fs::metadata(folder.path(SERVER)).expect("it is there").mode() & 0o777;
+    assert_eq!(mode, 0o600);
+}
+
+/// A damaged authority is set aside as it was, and a new one is made; one that others could read stays, and is closed.
+#[test]
+fn a_damaged_authority_is_set_aside() {
+    let folder = Folder::new();
+    let (auto, _) = open(&folder.config(), &home(), NOW_S);
+    fs::set_permissions(folder.path(AUTHORITY), Permissions::from_mode(0o640)).expect("changed");
+    let (next, _) = open(&folder.config(), &home(), NOW_S);
+    assert_eq!(next.authority.pem, auto.authority.pem);
+    assert_eq!(
+        fs::metadata(folder.path(AUTHORITY)).expect("there").mode() & 0o777,
+        0o600
+    );
+
+    let whole = folder.read(AUTHORITY);
+    let mut last = auto.authority.pem.clone();
+    // A certificate of the server is none of an authority.
+    for (number, damaged) in ["", &whole[..whole.len() / 2], &folder.read(SERVER)]
+        .into_iter()
+        .enumerate()
+    {
+        fs::write(folder.path(AUTHORITY), damaged).expect("written");
+        let clock_s = NOW_S + number as u64;
+        let (next, key) = open(&folder.config(), &home(), clock_s);
+        assert_ne!(next.authority.pem, last);
+        assert_eq!(folder.read(&format!("{AUTHORITY}.damaged-{clock_s}")), damaged);
+        // What is served is of the new one.
+        assert_eq!(open(&folder.config(), &home(), NOW_S).1.cert, key.cert);
+        last = next.authority.pem.clone();
+    }
+}
+
+/// Where nothing can be kept, there is HTTPS all the same.
+#[test]
+fn a_folder_that_cannot_be_used_stops_nothing() {
+    let folder = Folder::new();
+    fs::write(folder.path("file"), "in the way").expect("written");
+    let blocked = Config {
+        state_dir: Some(folder.path("file")),
+        ..folder.config()
+    };
+    let nowhere = Config {
+        state_dir: None,
+        ..folder.config()
+    };
+    for config in [blocked, nowhere] {
+        let (auto, key) = open(&config, &home(), NOW_S);
+        assert!(names(&key).contains(&Name::Address(home()[0])));
+        let next = auto.renew(&away(), NOW_S).expect("it can be made");
+        assert!(names(&next).contains(&Name::Address(away()[0])));
+    }
+}
+
+/// A public name that the authority does not know stays out, and the rest is served; a new authority takes it in.
+#[test]
+fn names_beyond_the_authority_are_left_out() {
+    let folder = Folder::new();
+    open(&folder.config(), &home(), NOW_S);
+    let mut wider = folder.config();
+    wider.host_names.push("bot.example.net".into());
+    let public = Name::Dns("bot.example.net".into());
+    let (auto, key) = open(&wider, &home(), NOW_S);
+    assert!(!names(&key).contains(&public) && names(&key).contains(&Name::Dns("board.local".into())));
+    assert_eq!(auto.due(&home(), NOW_S), None);
+    fs::remove_file(folder.path(AUTHORITY)).expect("there");
+    let (_, key) = open(&wider, &home(), NOW_S);
+    assert!(names(&key).contains(&public));
+}
+
+/// Files that do not do are named, with what is wrong with them.
+#[test]
+fn files_are_judged() {
+    let folder = Folder::new();
+    let (auto, _) = open(&folder.config(), &home(), NOW_S);
+    let text = folder.read(SERVER);
+    let (certificate, key) = text.split_at(text.find("-----BEGIN PRIVATE").expect("a key"));
+    let (cert_path, key_path) = (folder.path("cert.pem"), folder.path("key.pem"));
+    fs::write(&cert_path, certificate).expect("written");
+    fs::write(&key_path, key).expect("written");
+    let read = || read_files(&cert_path, &key_path, &provider());
+    assert_eq!(
+        read().expect("they fit").certificate.issuer,
+        auto.authority.certificate.subject
+    );
+
+    let refused = || read().expect_err("it does not do").to_string();
+    let says = |words: &[&str]| {
+        let said = refused();
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
+    };
+    let encrypted = key
+        .replace("BEGIN PRIVATE", "BEGIN ENCRYPTED PRIVATE")
+        .replace("END PRIVATE", "END ENCRYPTED PRIVATE");
+    fs::write(&key_path, encrypted).expect("written");
+    says(&["key.pem", "encrypted"]);
+    fs::write(&key_path, certificate).expect("written");
+    says(&["key.pem", "no private key"]);
+    let other = folder.read(AUTHORITY);
+    fs::write(&key_path, &other).expect("written");
+    says(&["key.pem", "another certificate"]);
+    fs::write(
+        &key_path,
+        "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+    )
+    .expect("written");
+    says(&["key.pem", "cannot be used"]);
+    fs::write(&key_path, key).expect("written");
+    for none in ["", key, "\u{fffd}"] {
+        fs::write(&cert_path, none).expect("written");
+        says(&["cert.pem", "no certificate"]);
+    }
+    fs::write(
+        &cert_path,
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )
+    .expect("written");
+    says(&["cert.pem", "cannot be read"]);
+    fs::remove_file(&cert_path).expect("there");
+    says(&["cert.pem", "reading"]);
+}
