@@ -6,7 +6,7 @@
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-stages=${*:-fmt lint doc test fuzz size aiortc pipecat browser}
+stages=${*:-fmt lint doc test fuzz size aiortc net pipecat browser}
 binary=target/release/edge-runner
 
 say() { printf '\n== %s\n' "$*"; }

@@ -1,4 +1,4 @@
-"""A UDP relay between a peer and the runner that loses datagrams by a seeded throw of dice.
+"""A UDP relay between a peer and the runner that loses datagrams by a seeded throw of dice, and delays the others.
 
 The peer's answer is rewritten so that the relay is the only candidate, and its offer so that it has none: then all
 media passes here. Loss is decided for each direction by its own generator, so a run can be repeated.
@@ -18,10 +18,10 @@ def without_candidates(sdp):
 
 
 class Relay:
-    """One peer's path. `loss` is a share, 0 to 1; `silent` swallows everything."""
+    """One peer's path. `loss` is a share, 0 to 1; `delay` is in seconds, each way; `silent` swallows everything."""
 
-    def __init__(self, loss=0.0, seed=1):
-        self.loss = loss
+    def __init__(self, loss=0.0, seed=1, delay=0.0):
+        self.loss, self.delay = loss, delay
         self.silent = False
         self.passed = {"up": 0, "down": 0}
         self.lost = {"up": 0, "down": 0}
@@ -57,9 +57,19 @@ class Relay:
         self.passed[way] += 1
         if way == "up":
             self._peer = sender
-            self._back.sendto(data)
+        if self.delay:
+            asyncio.get_running_loop().call_later(self.delay, self.send, way, data)
+        else:
+            self.send(way, data)
+
+    def send(self, way, data):
+        side = self._back if way == "up" else self._front
+        if side.is_closing():
+            return
+        if way == "up":
+            side.sendto(data)
         elif self._peer:
-            self._front.sendto(data, self._peer)
+            side.sendto(data, self._peer)
 
     def close(self):
         for side in (self._front, self._back):

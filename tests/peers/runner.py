@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -15,13 +16,14 @@ BINARY = ROOT / "target" / "debug" / "edge-runner"
 
 
 class Runner:
-    def __init__(self, binary, *args, inside=(), port=0):
-        """`inside` is the beginning of a command that runs the rest of it elsewhere."""
+    def __init__(self, binary, *args, inside=(), port=0, variables=None):
+        """`inside` is the beginning of a command that runs the rest of it elsewhere; `variables` are more than there are."""
         self.folder = tempfile.TemporaryDirectory()
         self.log = open(pathlib.Path(self.folder.name) / "log", "w+")
         self.process = subprocess.Popen(
             [*inside, binary, "--port", str(port), "--rtc-port", str(port), *args],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder.name, text=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder.name, text=True,
+            env={**os.environ, **(variables or {})})
         for line in self.process.stdout:
             if "listening on http://" in line:
                 self.url = line.split("listening on ")[1].strip().rstrip("/")

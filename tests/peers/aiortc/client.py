@@ -59,7 +59,7 @@ class Client:
         if self.path is None:
             await self.start()
         old, self.pc = self.pc, aiortc.RTCPeerConnection(self.config)
-        self.pc.addTrack(Tone(self.hz))
+        self.pc.addTrack(self.track())
         self.channel = self.pc.createDataChannel("chat")
         self.channel.on("message", self.messages.append)
         self.pc.on("track", self.on_track)
@@ -68,6 +68,10 @@ class Client:
         self.tasks.append(asyncio.create_task(self.ping(self.channel)))
         if old:
             await old.close()
+
+    def track(self):
+        """A microphone."""
+        return Tone(self.hz)
 
     async def offer(self, restart=False):
         """Sends an offer for the connection as it is, the first one or a renegotiation."""

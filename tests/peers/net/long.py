@@ -1,0 +1,171 @@
+"""A long call on loopback through a relay in user space that loses and delays: it lives, and its echo does not drift.
+
+The caller beeps every three seconds. Where a beep comes back is read from the timestamps of the runner's packets, as a player
+does, and where those lie in time from the soonest packet.
+"""
+
+import array
+import asyncio
+import json
+import pathlib
+import re
+import statistics
+import sys
+import time
+
+import aioice.stun
+from aiortc.codecs.opus import OpusDecoder
+from aiortc.jitterbuffer import JitterFrame
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "aiortc"))
+
+from client import FRAME, RATE, Client, Tone
+from relay import Relay
+from runner import Runner
+
+LOSS, DELAY_S = 0.1, 0.5
+# aioice gives up an answer to its consent checks after half of what one takes here.
+aioice.stun.RETRY_RTO = 4 * DELAY_S
+BEEPS_APART_S = 3
+# Parts of the call, whose first and last are compared.
+PARTS = 2
+# What the session says of the caller's sound when it ends.
+TALLY = re.compile(r"audio: (\d+) received, (\d+) lost \((\d+) recovered, (\d+) concealed\)")
+
+
+class Beeps(Tone):
+    """100 ms of the tone every three seconds."""
+
+    async def recv(self):
+        number = self.sent
+        frame = await super().recv()
+        if number % (BEEPS_APART_S * 50) >= 5:
+            frame.planes[0].update(bytes(2 * FRAME))
+        return frame
+
+
+class Ear(Client):
+    """Keeps the runner's packets, past the caller's own buffer, which drops more than the network does."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.microphone, self.packets = None, {}
+
+    def track(self):
+        self.microphone = Beeps(self.hz)
+        return self.microphone
+
+    def on_track(self, track):
+        super().on_track(track)
+        receiver = next(receiver for receiver in self.pc.getReceivers() if receiver.track == track)
+        handle = receiver._handle_rtp_packet
+
+        async def keep(packet, arrival_time_ms):
+            self.packets[packet.sequence_number] = packet
+            await handle(packet, arrival_time_ms)
+
+        receiver._handle_rtp_packet = keep
+
+    def loud(self):
+        """The timestamps of the packets that are loud, in the order in which they were spoken."""
+        decoder, first = OpusDecoder(), next(iter(self.packets.values())).timestamp
+        found = []
+        for packet in sorted(self.packets.values(), key=lambda packet: (packet.timestamp - first + 2**31) % 2**32):
+            for frame in decoder.decode(JitterFrame(packet.payload, packet.timestamp)):
+                if max(array.array("h", bytes(frame.planes[0]))) > 2000:
+                    found.append(packet.timestamp)
+        return found
+
+
+class Watched(Relay):
+    """Notes when each timestamp of the runner's sound left, and counts the caller's sound."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.seen = []
+        self.sound = self.sound_lost = 0
+
+    def forward(self, way, data, sender):
+        lost = self.lost[way]
+        super().forward(way, data, sender)
+        if way == "up" and is_sound(data):
+            self.sound += 1
+            self.sound_lost += self.lost[way] - lost
+
+    def send(self, way, data):
+        if way == "down" and is_sound(data):
+            self.seen.append((time.monotonic(), int.from_bytes(data[4:8], "big")))
+        super().send(way, data)
+
+
+def is_sound(data):
+    """RTP by its first byte, and not RTCP by its second (RFC 7983, RFC 5761 section 4)."""
+    return 128 <= data[0] < 192 and not 192 <= data[1] < 224
+
+
+def onsets(times):
+    """The first of each group of times that lie together."""
+    return [at for before, at in zip([None, *times], times) if before is None or at - before > 1]
+
+
+async def talk(binary, minutes):
+    runner = Runner(binary, "--bot", "echo")
+    relay = Watched(loss=LOSS, seed=10, delay=DELAY_S)
+    client = Ear(runner, relay=relay)
+    try:
+        began = time.monotonic()
+        await client.connect()
+        connected = time.monotonic() - began
+        first = time.monotonic()
+        for number in range(int(minutes * 60)):
+            client.send({"label": "rtvi-ai", "type": "client-message", "id": str(number), "data": {"t": "n", "d": number}})
+            await asyncio.sleep(1)
+            assert client.pc.connectionState == "connected", client.pc.connectionState
+        last = time.monotonic()
+        relay.loss = 0
+        await client.until(lambda: len(answers(client)) == int(minutes * 60), "the last answers", 60)
+        assert answers(client) == list(range(int(minutes * 60))), "the answers are out of order"
+        assert await runner.sessions() == 1
+        drift = [echo(client, relay, first + (last - first) * part / PARTS, (last - first) / PARTS) for part in (0, PARTS - 1)]
+        # The goodbye is under way for a while.
+        await client.pc.close()
+        await runner.wait_for_sessions(0, 10)
+        received, given_up, recovered, concealed = map(int, TALLY.search(runner.log_text()).groups())
+    except Exception:
+        print(runner.log_text(), file=sys.stderr)
+        raise
+    finally:
+        await client.close()
+        runner.stop()
+    # Of the packets before the first one that came, and after the last, nobody can know.
+    assert abs(given_up - relay.sound_lost) <= 10, f"the relay lost {relay.sound_lost}, the session {given_up}"
+    assert abs(received - (relay.sound - relay.sound_lost)) <= 10, f"the relay passed {relay.sound}, the session got {received}"
+    filled = (recovered + concealed) / given_up
+    assert filled > 0.95, f"{filled:.0%} of the lost packets were made up"
+    # What a busy machine wakes too late for stays in the echo's buffer; the tests in virtual time are stricter.
+    assert abs(drift[1] - drift[0]) < 0.2, drift
+    return (f"connected after {connected:.1f} s; of {relay.sound} packets {relay.sound_lost} lost, {given_up} given up, "
+            f"{recovered + concealed} made up; echo {drift[0] * 1000:.0f} ms in the first half, {drift[1] * 1000:.0f} in the second")
+
+
+def answers(client):
+    """The numbers that came back, as they came."""
+    found = [json.loads(text) for text in client.messages]
+    return [one["data"]["d"] for one in found if one.get("type") == "server-response"]
+
+
+def echo(client, relay, begin, length):
+    """The median time from a beep to its echo at the caller, of those sent in that span."""
+    seen = [(at, stamp) for at, stamp in relay.seen if begin <= at < begin + length + 5]
+    origin = seen[0][1]
+    zero = min(at - ((stamp - origin) % 2**32) / RATE for at, stamp in seen)
+    loud = onsets([zero + ((stamp - origin + 2**31) % 2**32 - 2**31) / RATE for stamp in client.loud()])
+    delays = []
+    start = client.microphone.start
+    for number in range(int((begin - start) / BEEPS_APART_S) + 1, int((begin + length - start) / BEEPS_APART_S)):
+        beep = start + number * BEEPS_APART_S
+        back = next((at for at in loud if at >= beep), None)
+        if back is not None and back - beep < BEEPS_APART_S:
+            delays.append(back - beep)
+    assert len(delays) >= 3, f"{len(delays)} beeps came back"
+    return statistics.median(delays)
