@@ -19,4 +19,5 @@ mod sockets;
 mod strangers;
 mod support;
 mod telephony;
+mod tls;
 mod turn;

@@ -64,7 +64,8 @@ pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
     parse(&raw).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, String::from_utf8_lossy(&raw).into_owned()))
 }
 
-fn parse(raw: &[u8]) -> Option<Reply> {
+/// Reads a whole reply.
+pub fn parse(raw: &[u8]) -> Option<Reply> {
     let end = raw.windows(4).position(|w| w == b"\r\n\r\n")?;
     let mut lines = std::str::from_utf8(&raw[..end]).ok()?.split("\r\n");
     let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
