@@ -110,6 +110,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let listeners = server::bind(&config).await.map_err(RunError::Bind)?;
     let rtc_port = config.rtc_port.unwrap_or_else(|| listeners.port());
     let port = udp::Port::bind(config.host, rtc_port).map_err(|source| RunError::BindRtc { port: rtc_port, source })?;
+    port.set_elsewhere(webrtc::addresses_elsewhere(&config));
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(config.sessions_max);
     let reader = tokio::spawn(port.clone().run());

@@ -16,7 +16,7 @@ use std::io;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -106,6 +106,8 @@ pub struct Port {
     relays: Queues,
     /// Peers that came over TCP.
     connected: Queues,
+    /// Addresses of the configuration that no interface has: those of a router before this machine.
+    elsewhere: OnceLock<Vec<IpAddr>>,
     dropped: Dropped,
 }
 
@@ -156,8 +158,18 @@ impl Port {
             routes: Mutex::default(),
             relays: Queues::default(),
             connected: Queues::default(),
+            elsewhere: OnceLock::new(),
             dropped: Dropped::default(),
         }))
+    }
+
+    /// Names addresses under which this machine is reached and that it does not have. Only the first call counts.
+    pub fn set_elsewhere(&self, addresses: Vec<IpAddr>) {
+        let _ = self.elsewhere.set(addresses);
+    }
+
+    fn elsewhere(&self) -> &[IpAddr] {
+        self.elsewhere.get().map_or(&[], Vec::as_slice)
     }
 
     /// Returns the port's number.
@@ -242,12 +254,14 @@ impl Port {
             SocketAddr::V6(_) => &self.v6,
         };
         let Some(socket) = socket else { return };
+        // From an address that is not its own the kernel sends nothing; the router puts that address in.
+        let is_own = !source.ip().is_unspecified() && !self.elsewhere().contains(&source.ip());
         let transmit = quinn_udp::Transmit {
             destination,
             ecn: None,
             contents,
             segment_size: None,
-            src_ip: (!source.ip().is_unspecified()).then_some(source.ip()),
+            src_ip: is_own.then_some(source.ip()),
         };
         if let Err(error) = socket.state.try_send(UdpSockRef::from(&socket.socket), &transmit) {
             log::debug!("sending to {destination}: {error}");

@@ -348,25 +348,35 @@ pub(crate) fn refusal(error: OfferError) -> OfferRefusal {
 
 /// Returns the addresses that are offered as host candidates at this moment.
 pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_else(|error| {
-        log::warn!("the network interfaces cannot be listed: {error}");
-        Vec::new()
-    });
-    let interfaces: Vec<Interface> = interfaces
-        .into_iter()
-        .map(|interface| Interface {
-            addr: interface.ip(),
-            name: interface.name,
-        })
-        .collect();
     candidate::local_addresses(
-        &interfaces,
+        &interfaces(),
         LocalPolicy {
             host: config.host,
             embedded: config.embedded,
             extra: &config.ice_addresses,
         },
     )
+}
+
+/// Returns the addresses of the configuration that no interface has: those of a router before this machine.
+pub fn addresses_elsewhere(config: &Config) -> Vec<IpAddr> {
+    let own = interfaces();
+    let named = config.ice_addresses.iter().copied();
+    named
+        .filter(|address| own.iter().all(|interface| interface.addr != *address))
+        .collect()
+}
+
+fn interfaces() -> Vec<Interface> {
+    let found = if_addrs::get_if_addrs().unwrap_or_else(|error| {
+        log::warn!("the network interfaces cannot be listed: {error}");
+        Vec::new()
+    });
+    let known = found.into_iter().map(|interface| Interface {
+        addr: interface.ip(),
+        name: interface.name,
+    });
+    known.collect()
 }
 
 /// Makes the name of a new connection: 128 random bits, so that nobody guesses another's.

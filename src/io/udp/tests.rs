@@ -387,3 +387,20 @@ async fn a_reserved_address_cannot_be_claimed() {
     port.inject(server, b"later", &mut arena);
     assert_eq!(&*next(&mut session).await.contents, b"later");
 }
+
+/// An address of `--ice-address` is a router's, so datagrams from there leave under one of this machine's own. Any other
+/// address that is not this machine's is the kernel's to refuse.
+#[tokio::test]
+async fn what_leaves_from_a_routers_address_leaves() {
+    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let peer = socket().await;
+    let router = IpAddr::from([203, 0, 113, 77]);
+    port.set_elsewhere(vec![router]);
+    let from = |address: IpAddr| SocketAddr::new(address, port.number());
+    port.send(Over::Udp, from([198, 51, 100, 77].into()), address(&peer), b"refused");
+    port.send(Over::Udp, from(router), address(&peer), b"sent");
+    let mut contents = [0; 16];
+    let read = tokio::time::timeout(GUARD, peer.recv_from(&mut contents)).await;
+    let (length, source) = read.expect("a datagram").expect("a readable socket");
+    assert_eq!((&contents[..length], source.port()), (&b"sent"[..], port.number()));
+}
