@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release --manifest-path tests/bench/Cargo.toml
 //! ```
-//! builds the runner's release binary where it is not fresh, starts it on loopback once per row, and takes about five
+//! builds the runner's release binary where it is not fresh, starts it on loopback once per row, and takes about seven
 //! minutes. The clients run in this process, so their CPU is not counted; on a machine with few cores they still compete
 //! with the runner, so the figures are the runner's with its callers on the same machine. There is no pass or fail, since times
 //! depend on the machine, but for the proofs, which hold what no machine changes. What each row holds, and what not, stands
@@ -16,6 +16,7 @@ mod call;
 mod growth;
 mod guests;
 mod http;
+mod junk;
 mod phone;
 mod plain;
 mod rows;
@@ -29,14 +30,15 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
-usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N]
+usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls delay growth, or of the proofs, which
+  --only ROWS     some of: start size idle status offer cpu calls delay growth junk, or of the proofs, which
                   run only when they are named and end with exit code 1 when they fail: soak churn
   --quick         fewer and shorter; the figures say less
   --minutes N     how long `soak` takes [default: 10]
   --cycles N      how many connections of each kind `churn` makes [default: 10000]
+  --seconds N     how long each half of `junk` takes [default: 60, with --quick 10]
 ";
 
 /// What every row is given.
@@ -45,6 +47,7 @@ pub struct Bench {
     quick: bool,
     minutes: u32,
     cycles: u32,
+    seconds: Option<u32>,
 }
 
 impl Bench {
@@ -60,7 +63,7 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it keeps it.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 9] = [
+const ROWS: [(&str, Row); 10] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
@@ -70,6 +73,7 @@ const ROWS: [(&str, Row); 9] = [
     ("calls", rows::calls),
     ("delay", rows::delay),
     ("growth", growth::growth),
+    ("junk", junk::junk),
 ];
 
 const PROOFS: [(&str, Proof); 2] = [("soak", soak::soak), ("churn", growth::churn)];
@@ -87,7 +91,7 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     let mut binary = None;
     let mut only: Vec<String> = Vec::new();
-    let mut quick = false;
+    let (mut quick, mut seconds) = (false, None);
     let (mut minutes, mut cycles) = (10, 10_000);
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
@@ -103,6 +107,7 @@ fn run() -> Result<()> {
             lexopt::Arg::Long("quick") => quick = true,
             lexopt::Arg::Long("minutes") => minutes = number(&mut parser, "--minutes")?,
             lexopt::Arg::Long("cycles") => cycles = number(&mut parser, "--cycles")?,
+            lexopt::Arg::Long("seconds") => seconds = Some(number(&mut parser, "--seconds")?),
             lexopt::Arg::Long("help") => {
                 print!("{USAGE}");
                 return Ok(());
@@ -121,6 +126,7 @@ fn run() -> Result<()> {
         quick,
         minutes,
         cycles,
+        seconds,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!(

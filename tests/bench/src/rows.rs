@@ -121,8 +121,8 @@ pub fn offer(bench: &Bench) -> Result<Lines> {
 
 /// What came back of one stretch of a call.
 #[derive(Default)]
-struct Tally {
-    packets: u64,
+pub struct Tally {
+    pub packets: u64,
     first: Option<(u64, u64)>,
     last: (u64, u64),
 }
@@ -136,7 +136,7 @@ impl Tally {
     }
 
     /// Returns how many packets never came, and how many slots of 20 ms were left out by the sender.
-    fn missing(&self) -> (u64, u64) {
+    pub fn missing(&self) -> (u64, u64) {
         let Some((sequence, time)) = self.first else {
             return (0, 0);
         };
@@ -147,7 +147,7 @@ impl Tally {
 }
 
 /// Lets all calls talk for a while, their packets spread evenly over the 20 ms. Returns the packets sent, and what came.
-async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Duration) -> Result<(u64, Vec<Tally>)> {
+pub async fn talk(calls: &mut Vec<Call>, speech: &Arc<Vec<Vec<u8>>>, time: Duration) -> Result<(u64, Vec<Tally>)> {
     let (begin, count) = (Instant::now(), calls.len() as u32);
     let mut tasks = JoinSet::new();
     for (at, mut call) in calls.drain(..).enumerate() {
@@ -231,7 +231,7 @@ fn losses(log: &str, sent: u64, heard: &[Tally]) -> Lines {
 }
 
 /// Reads how many audio packets a session had received from its last line in the log.
-fn received(line: &str) -> Option<u64> {
+pub fn received(line: &str) -> Option<u64> {
     let (_, counts) = line.split_once("audio: ")?;
     counts.split_once(" received")?.0.parse().ok()
 }
