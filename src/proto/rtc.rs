@@ -232,8 +232,9 @@ pub struct Peer {
     rtc: Rtc,
     embedded: Option<Ipv4Addr>,
     device: bool,
+    loopback_offered: bool,
     /// The addresses of this end: nobody who is the peer has one of them.
-    local: Vec<SocketAddr>,
+    own: Vec<SocketAddr>,
     remote_candidates: usize,
     /// Where the peer has checked from.
     checked: Vec<SocketAddr>,
@@ -288,7 +289,8 @@ impl Peer {
             rtc: config.build(now),
             embedded: setup.embedded,
             device,
-            local: setup.local.to_vec(),
+            loopback_offered: setup.local.iter().any(|address| address.ip().is_loopback()),
+            own: own(setup),
             remote_candidates: 0,
             checked: Vec::new(),
             audio: None,
@@ -371,7 +373,7 @@ impl Peer {
             return;
         }
         let policy = RemotePolicy {
-            loopback_offered: self.local.iter().any(|address| address.ip().is_loopback()),
+            loopback_offered: self.loopback_offered,
         };
         let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
             true => Err(Ignored::Own),
@@ -396,7 +398,7 @@ impl Peer {
     /// Tells whether an address is this end's: one that is offered, or, with the port of one, any of loopback.
     fn is_own(&self, address: SocketAddr) -> bool {
         let is_it = |own: &SocketAddr| *own == address || (own.port() == address.port() && address.ip().is_loopback());
-        self.local.iter().any(is_it)
+        self.own.iter().any(is_it)
     }
 
     /// Tells whether the other end is a microcontroller.
@@ -728,6 +730,13 @@ fn candidates(setup: &Setup<'_>) -> impl Iterator<Item = Result<Candidate, IceEr
             .build()
     });
     host.chain(reflexive).chain(relayed).chain(tcp)
+}
+
+/// Returns the addresses under which this end is reached, offered or not.
+fn own(setup: &Setup<'_>) -> Vec<SocketAddr> {
+    let gathered = setup.gathered.reflexive.iter().chain(&setup.gathered.relayed);
+    let gathered = gathered.map(|(address, _)| *address);
+    setup.local.iter().copied().chain(gathered).collect()
 }
 
 /// Returns the header extensions that are negotiated: the media's name for browsers, and none for devices.

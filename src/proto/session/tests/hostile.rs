@@ -10,6 +10,7 @@ use super::client::Client;
 use super::pair::{Pair, Rng, ms, runner, secs, setup};
 use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
 use crate::proto::crypto;
+use crate::proto::gather::Gathered;
 use crate::proto::rtc::Common;
 
 /// A running call, and everything that its client has sent so far.
@@ -438,14 +439,14 @@ fn dtls_is_answered_after_a_check_and_not_before() {
 /// Lets a session that nobody answers run to its end, and returns whom it sent how much, and when. `each_100_ms` may do more to
 /// it.
 fn sent_to(
-    local: &[SocketAddr],
+    setup: &Setup<'_>,
     lines: &[String],
     mut each_100_ms: impl FnMut(&mut Session, &mut Client),
 ) -> BTreeMap<SocketAddr, Vec<(Duration, usize)>> {
     let mut client = Client::new("192.0.2.9:5000");
     let offer = client.offer();
     let start = client.start;
-    let (mut session, answer) = Session::accept(&offer, &setup(None, local), start).expect("an answer");
+    let (mut session, answer) = Session::accept(&offer, setup, start).expect("an answer");
     client.accept(&answer);
     for line in lines {
         session.add_remote_candidate(line);
@@ -512,7 +513,7 @@ fn checks_to_strangers_are_bounded() {
         (16, 20),
         (16, 100),
     ] {
-        let sent = sent_to(&locals(local), &candidates(remote), |_, _| {});
+        let sent = sent_to(&setup(None, &locals(local)), &candidates(remote), |_, _| {});
         assert_bounded(&sent);
         let named = sent
             .keys()
@@ -530,7 +531,7 @@ fn checks_to_strangers_are_bounded() {
 #[test]
 fn restarts_of_ice_make_no_more_checks() {
     let mut restarts = 0;
-    let sent = sent_to(&locals(4), &candidates(20), |session, client| {
+    let sent = sent_to(&setup(None, &locals(4)), &candidates(20), |session, client| {
         let offer = client.change(|api| drop(api.ice_restart(false)));
         if let Ok(answer) = session.renegotiate(&offer) {
             restarts += 1;
@@ -544,30 +545,49 @@ fn restarts_of_ice_make_no_more_checks() {
     assert_bounded(&sent);
 }
 
-/// Nobody is made to be sent a check by naming what no peer can have: the runner itself, a service, everybody at once.
+/// Nobody is made to be sent a check by naming what no peer can have: the runner itself, under whatever address it is known, a
+/// service, everybody at once.
 #[test]
 fn addresses_that_no_peer_has_are_not_checked() {
     let local = [runner(), SocketAddr::from(([127, 0, 0, 1], runner().port()))];
-    let lines = [
+    let at = |address: &str| -> SocketAddr { address.parse().expect("an address") };
+    let gathered = Gathered {
+        reflexive: vec![(at("203.0.113.5:40000"), runner())],
+        relayed: vec![(at("203.0.113.9:50000"), runner())],
+    };
+    let setup = Setup {
+        gathered: &gathered,
+        ..setup(None, &local)
+    };
+    let named = |list: &[&str]| -> BTreeMap<SocketAddr, Vec<(Duration, usize)>> {
+        let lines: Vec<String> = list
+            .iter()
+            .map(|address| format!("candidate:1 1 udp 2122194687 {address} typ host"))
+            .collect();
+        sent_to(&setup, &lines, |_, _| {})
+    };
+    let sent = named(&[
         "192.0.2.1 7860",
         "127.0.0.1 7860",
         "127.7.7.7 7860",
+        "203.0.113.5 40000",
+        "203.0.113.9 50000",
         "192.0.2.77 53",
         "192.0.2.77 1023",
         "224.0.0.251 5353",
         "255.255.255.255 9000",
         "0.0.0.0 9000",
-    ];
-    let lines = lines.map(|address| format!("candidate:1 1 udp 2122194687 {address} typ host"));
-    let sent = sent_to(&local, &lines, |_, _| {});
-    assert_eq!(
-        sent.into_keys().collect::<Vec<_>>(),
-        ["192.0.2.9:5000".parse().expect("an address")]
-    );
-    // Its neighbours are checked.
-    let lines = ["192.0.2.1 7861", "127.0.0.1 7861", "192.0.2.77 1024"];
-    let lines = lines.map(|address| format!("candidate:1 1 udp 2122194687 {address} typ host"));
-    assert_eq!(sent_to(&local, &lines, |_, _| {}).len(), 4);
+    ]);
+    let client = at("192.0.2.9:5000");
+    assert_eq!(sent.into_keys().collect::<Vec<_>>(), [client]);
+    // Their neighbours are checked.
+    let sent = named(&[
+        "192.0.2.1 7861",
+        "127.0.0.1 7861",
+        "203.0.113.5 40001",
+        "192.0.2.77 1024",
+    ]);
+    assert_eq!(sent.len(), 5);
 }
 
 /// A certificate takes milliseconds to make and is the runner's name: all sessions have the same.
