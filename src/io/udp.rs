@@ -15,19 +15,23 @@ use std::collections::HashMap;
 use std::io;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use crate::config::Host;
 use crate::io::tasks;
-use crate::limits::{DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, SESSION_INBOX_DATAGRAMS};
+use crate::limits::{
+    DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
+};
 use crate::proto::rtc::Over;
 use crate::proto::stun;
 use queues::{Queues, Table};
@@ -391,12 +395,35 @@ impl Socket {
         };
         socket.set_nonblocking(true)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        widen(&socket);
         let port = socket.local_addr()?.port();
         Ok(Socket {
             socket: UdpSocket::from_std(socket)?,
             state,
             port,
         })
+    }
+}
+
+/// Lets the kernel hold more for the reader, as far as this process may ask for it: with the kernel's own choice a flood fills
+/// the socket in a few milliseconds, and the packets of live calls are lost among the rest.
+fn widen(socket: &std::net::UdpSocket) {
+    let bytes = DATAGRAM_SOCKET_BYTES as libc::c_int;
+    // SAFETY: the option takes an integer, which outlives the call, and its size. The descriptor is the socket's.
+    let forced = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    // Only administrators may go past the system's limit; everybody may go up to it.
+    if forced != 0
+        && let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES)
+    {
+        log::debug!("the size of the receive buffer: {error}");
     }
 }
 

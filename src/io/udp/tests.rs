@@ -282,6 +282,17 @@ async fn odd_datagrams_do_not_stop_the_port() {
     );
 }
 
+/// The kernel holds more for the port than for any socket that did not ask, whoever runs this.
+#[tokio::test]
+async fn the_port_holds_a_burst() {
+    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let plain = socket().await;
+    let held = |socket: &UdpSocket| SockRef::from(socket).recv_buffer_size().expect("a size");
+    for socket in [&port.v4, &port.v6].into_iter().flatten() {
+        assert!(held(&socket.socket) > held(&plain));
+    }
+}
+
 /// The host says where the port listens: one address, or everywhere, which loopback means too, as audio does not come through
 /// a tunnel.
 #[tokio::test]
