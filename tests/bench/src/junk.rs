@@ -25,8 +25,9 @@ const SOURCES: usize = 64;
 pub fn junk(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let time = Duration::from_secs(bench.seconds.unwrap_or_else(|| bench.amount(60, 10)).into());
-    let port = rtc_port(&runner.log()?).ok_or("the log does not tell the UDP port")?;
     let mut lines = stretch(&runner, "alone", time)?;
+    // By now the line is there, which is written after the one that the start waits for.
+    let port = rtc_port(&runner.log()?).ok_or("the log does not tell the UDP port")?;
     let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let before = (dropped(port)?, runner.cpu_s()?);
     let mut took = Duration::ZERO;
