@@ -53,6 +53,13 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     typed.moq.check(warnings)?;
     in_this_build(&typed, transport)?;
     calls(transport, &allowed_origins, ws_auth, warnings);
+    if api_key.is_some() && ws_auth == WsAuth::None {
+        warnings.push(
+            "the API key guards /start and /api/offer; /ws and /ws-client are open to everybody: `--ws-auth token` makes \
+             them ask for a token of /start"
+                .into(),
+        );
+    }
     Ok(Config {
         host,
         port: typed.port.unwrap_or(PORT_DEFAULT),

@@ -392,6 +392,10 @@ fn an_api_key_comes_from_one_place_and_is_never_repeated() {
     assert_eq!(key(&["--api-key", &long], &[]).expose(), long);
     assert_eq!(key(&["--api-key-file", "key"], &variable).expose(), "0123456789abcdef");
     assert!(config(&[]).api_key.is_none());
+    // A key leaves the sockets open, which nobody would guess.
+    let warnings = |more: &[&str]| served(&[&["--api-key", "sixteen-letters!"], more].concat(), &[]).1;
+    assert!(warnings(&[])[0].contains("--ws-auth token"));
+    assert!(warnings(&["--ws-auth", "token"]).is_empty());
     assert!(refused(&["--api-key-file", "absent"]).contains("reading absent"));
     assert!(refused(&["--api-key", &long, "--api-key-file", "key"]).contains("one of them"));
     for bad in [
