@@ -165,8 +165,9 @@ pub const HTTP_DISCARD_BYTES_MAX: usize = 1024 * 1024;
 pub const HTTP_HEAD: Duration = Duration::from_secs(10);
 /// From a new connection to the end of its first request's head, with TLS before it: three round trips over the worst network.
 pub const HTTP_FIRST_HEAD: Duration = Duration::from_secs(8);
-/// From the end of the head to the end of the body: 256 KiB on a bad mobile network.
-pub const HTTP_BODY: Duration = Duration::from_secs(10);
+/// From the end of the head to the end of the body: 256 KiB on a bad mobile network. With the end of the connection after it,
+/// half a request is gone within 10 s, whichever half.
+pub const HTTP_BODY: Duration = Duration::from_secs(8);
 /// From the last answer on a connection to the next request; longer than a proxy's usual 60 s.
 pub const HTTP_IDLE: Duration = Duration::from_secs(75);
 /// How long a client may leave an answer unread.

@@ -21,6 +21,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -30,10 +31,10 @@ use tokio::net::TcpStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{self, AlertDescription, ServerConfig};
 
 use self::auto::Auto;
 use self::pair::{Pair, Wrong};
@@ -74,6 +75,7 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     current: Arc<Current>,
     source: Source,
+    told_of_distrust: AtomicBool,
 }
 
 /// Where certificates come from.
@@ -122,6 +124,7 @@ impl Tls {
             config: Arc::new(server_config(provider, current.clone())?),
             current,
             source,
+            told_of_distrust: AtomicBool::new(false),
         })))
     }
 
@@ -135,8 +138,24 @@ impl Tls {
             .accept_with(tcp, |connection| {
                 connection.set_buffer_limit(Some(TLS_BUFFER_BYTES_MAX))
             })
-            .await?;
+            .await
+            .inspect_err(|error| self.tell_of_distrust(error))?;
         Ok(Stream::Tls(Box::new(stream)))
+    }
+
+    /// Says once per run what to do about clients that do not take the certificate: it is the first thing that people meet.
+    fn tell_of_distrust(&self, error: &io::Error) {
+        let source = error.get_ref().and_then(|source| source.downcast_ref());
+        let Some(rustls::Error::AlertReceived(alert)) = source else {
+            return;
+        };
+        let distrust = matches!(
+            alert,
+            AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown
+        );
+        if distrust && self.authority().is_some() && !self.told_of_distrust.swap(true, Ordering::Relaxed) {
+            info!("a client does not trust the certificate; it does once it has installed /ca.crt of this server");
+        }
     }
 
     /// Returns the certificate of the authority that devices are to trust, in PEM; nothing when the certificate came in files.
@@ -255,7 +274,7 @@ impl ResolvesServerCert for Current {
 }
 
 fn server_config(provider: Arc<CryptoProvider>, current: Arc<Current>) -> Result<ServerConfig, TlsError> {
-    let in_words = |error: tokio_rustls::rustls::Error| TlsError::Make(error.to_string());
+    let in_words = |error: rustls::Error| TlsError::Make(error.to_string());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(in_words)?

@@ -22,6 +22,7 @@ use crate::bot::ShutdownTrigger;
 use crate::io::http::{Refusal, Times};
 use crate::io::sessions::Start;
 use crate::io::socket::Upgrade;
+use crate::io::tls::Tls;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::token::Family;
 
@@ -122,6 +123,7 @@ fn config() -> Config {
 struct Runner {
     address: SocketAddr,
     engine: Arc<Fake>,
+    tls: Option<Arc<Tls>>,
     stop: ShutdownTrigger,
     served: JoinHandle<()>,
 }
@@ -135,13 +137,16 @@ impl Runner {
         let engine = Arc::new(Fake::default());
         let listeners = bind(&config).await.expect("a free port");
         let address = listeners.addresses()[0];
+        let tls = Tls::open(&config).expect("a certificate");
         let mut app = App::new(Arc::new(config), engine.clone());
         app.times = times;
+        app.tls = tls.clone();
         let (stop, shutdown) = Shutdown::channel();
         let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
         Runner {
             address,
             engine,
+            tls,
             stop,
             served,
         }

@@ -69,7 +69,7 @@ impl Auto {
         clock_s: u64,
     ) -> Result<(Auto, Arc<CertifiedKey>), String> {
         let names = tls::wanted(&config.host_names, addresses);
-        let (store, lock) = match folder(config).and_then(|store| store.lock().map(|lock| (store, lock))) {
+        let (store, lock) = match folder(config) {
             Ok((store, lock)) => (Some(store), Some(lock)),
             Err(error) => {
                 cannot_keep(&error);
@@ -337,13 +337,15 @@ impl Authority {
     }
 }
 
-/// The folder of the configuration.
-fn folder(config: &Config) -> io::Result<Store> {
+/// The folder of the configuration, for this runner alone.
+fn folder(config: &Config) -> io::Result<(Store, Lock)> {
     let folder: Option<&PathBuf> = config.state_dir.as_ref();
     let folder =
         folder.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no folder is known; see --state-dir"))?;
     let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
-    Store::open(folder).map_err(with_path)
+    let store = Store::open(folder).map_err(with_path)?;
+    let lock = store.lock().map_err(with_path)?;
+    Ok((store, lock))
 }
 
 fn cannot_keep(error: &io::Error) {

@@ -2,8 +2,14 @@
 //! server goes on.
 
 use serde_json::json;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::*;
+use crate::config;
 
 async fn assert_alive(runner: &Runner) {
     assert_eq!(runner.ask("GET /status HTTP/1.1", "").await.status, 200);
@@ -429,6 +435,41 @@ async fn a_client_that_does_not_read_is_let_go() {
     let mut client = runner.client().await;
     let many = "GET /status HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000);
     let asking = async { while client.stream.write_all(many.as_bytes()).await.is_ok() {} };
+    tokio::time::timeout(GUARD, asking).await.expect("the server lets go");
+    assert_alive(&runner).await;
+}
+
+/// The same over TLS, which takes an answer before the network does.
+#[tokio::test]
+async fn a_client_that_does_not_read_over_tls_is_let_go() {
+    let config = Config {
+        tls: config::Tls::Auto,
+        ..config()
+    };
+    let times = Times {
+        stall: Duration::ZERO,
+        ..never()
+    };
+    let runner = Runner::with(config, times).await;
+    let authority = runner
+        .tls
+        .as_ref()
+        .and_then(|tls| tls.authority())
+        .expect("one is made");
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(&authority).expect("PEM");
+    roots.add(authority).expect("a certificate");
+    let trusting = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let stream = runner.client().await.stream;
+    let connected = TlsConnector::from(Arc::new(trusting)).connect(name, stream).await;
+    let mut stream = connected.expect("it is trusted");
+    let many = "GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
+    let asking = async { while stream.write_all(many.as_bytes()).await.is_ok() && stream.flush().await.is_ok() {} };
     tokio::time::timeout(GUARD, asking).await.expect("the server lets go");
     assert_alive(&runner).await;
 }
