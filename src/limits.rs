@@ -311,8 +311,8 @@ pub const RELAYED_OFFERED_MAX: usize = 2 * RELAYS_MAX;
 pub const GATHER_RESOLVE: Duration = Duration::from_secs(5);
 /// Addresses of one server that are tried before it counts as failed.
 pub const GATHER_ADDRESSES_MAX: usize = 4;
-/// First pause after a server failed; it doubles with each failure in a row.
-pub const GATHER_PAUSE_FIRST: Duration = Duration::from_secs(5);
+/// First pause after a server failed, as all do while a board waits for its network; it doubles with each failure in a row.
+pub const GATHER_PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// Longest pause between two tries of a server: soon enough for one that comes back, too rare to be a burden.
 pub const GATHER_PAUSE_MAX: Duration = Duration::from_secs(300);
 /// How long a server must have worked for its next failure to count as the first.
@@ -335,8 +335,6 @@ pub const RELAY_PEER_IDLE: Duration = Duration::from_secs(60);
 pub const RELAY_PEER_FORGOTTEN: Duration = Duration::from_secs(20 * 60);
 /// How long no permission is asked for after the relay refused one.
 pub const RELAY_REFUSED: Duration = Duration::from_secs(30);
-/// Datagrams that wait for a permission: the first checks of a session, which come again by themselves.
-pub const RELAY_WAITING_MAX: usize = 32;
 /// Requests to a relay whose answers are looked at for errors; the oldest are forgotten first.
 pub const RELAY_REQUESTS_MAX: usize = 64;
 /// Datagrams of all sessions that wait for one relay: a third of a second of eight calls.

@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn pauses_double_up_to_their_cap() {
         let mut pauses = Pauses::new();
-        let first: Vec<u64> = (0..8).map(|_| pauses.lengthen().as_secs()).collect();
-        assert_eq!(first, [5, 10, 20, 40, 80, 160, 300, 300]);
+        let first: Vec<u64> = (0..11).map(|_| pauses.lengthen().as_secs()).collect();
+        assert_eq!(first, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         pauses.reset();
         assert_eq!(pauses.lengthen(), GATHER_PAUSE_FIRST);
     }

@@ -4,7 +4,9 @@
 //! relayed addresses once they are there, and why they are gone. The protocol is turn-client-proto's; around it stand the
 //! reasons of refusals, which it swallows, a refresh as a sign of life ([`KeepAlive`]), so that a server that forgot the
 //! allocation is noticed within half a minute and not within half an hour, and permissions that lapse: it renews all for ever.
-//! A peer gets a permission with the first datagram to it, and a channel with the first that is no check.
+//! The first datagram to a peer gets it a permission and goes no further: nothing is sent to a peer that was not heard, so
+//! that no candidate makes the relay send where it cannot, for which coturn ends the whole allocation. A peer that checks
+//! loses nothing by it, since str0m checks back at once. A channel comes with the first datagram that is no check.
 //! Refused: datagrams to more than [`RELAY_PEERS_MAX`] peers. Source: RFC 8656.
 
 mod keep_alive;
@@ -165,7 +167,10 @@ impl Relay {
         }
         let transmit = Transmit::new(message, self.client.transport(), self.server, self.local);
         match self.client.recv(transmit, self.clock(now)) {
-            TurnRecvRet::PeerData(data) => deliver(data.peer, data.data()),
+            TurnRecvRet::PeerData(data) => {
+                self.peers.hear(data.peer.ip());
+                deliver(data.peer, data.data());
+            }
             TurnRecvRet::Handled => self.pump(now),
             TurnRecvRet::Ignored(_) | TurnRecvRet::PeerIcmp { .. } => {}
         }
@@ -233,19 +238,21 @@ impl Relay {
         self.pump(now);
     }
 
-    /// Returns what to put on the wire for a datagram to a peer: at once, or `None` while the peer has no permission. A
-    /// datagram of which nothing comes is lost, as on any network.
+    /// Returns what to put on the wire for a datagram to a peer, or `None` while the peer has no permission or has not used
+    /// it: the datagram is lost then, as on any network.
     pub fn send(&mut self, peer: SocketAddr, contents: &[u8], now: Instant) -> Option<&[u8]> {
         let reachable = self.relayed.iter().any(|relayed| relayed.is_ipv4() == peer.is_ipv4());
         if self.lost || self.ending || !reachable || !self.peers.touch(peer.ip(), now) {
             return None;
         }
         if !self.client.have_permission(TransportType::Udp, peer.ip()) {
-            self.peers.hold(peer, contents);
             // One that is asked for already is refused here, which is all right.
             let clock = self.clock(now);
             let _ = self.client.create_permission(TransportType::Udp, peer.ip(), clock);
             self.pump(now);
+            return None;
+        }
+        if !self.peers.was_heard(peer.ip()) {
             return None;
         }
         // Checks go to many addresses, of which one or two are kept: RFC 7983 tells them by their first byte.
@@ -255,14 +262,9 @@ impl Relay {
             let _ = self.client.bind_channel(TransportType::Udp, peer, clock);
             self.pump(now);
         }
-        self.wrap(peer, contents, now).then_some(&self.scratch)
-    }
-
-    /// Puts what goes on the wire into the scratch.
-    fn wrap(&mut self, peer: SocketAddr, contents: &[u8], now: Instant) -> bool {
         let clock = self.clock(now);
         let Ok(Some(built)) = self.client.send_to(TransportType::Udp, peer, contents, clock) else {
-            return false;
+            return None;
         };
         self.scratch.clear();
         self.scratch.resize(built.data.len(), 0);
@@ -270,7 +272,7 @@ impl Relay {
         if self.over_stream {
             stream::pad(&mut self.scratch);
         }
-        true
+        Some(&self.scratch)
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -365,18 +367,14 @@ impl Relay {
                 self.outputs.push_back(Output::Up(self.relayed.clone()));
                 self.keep_alive.begin(now);
             }
-            TurnEvent::PermissionCreated(_, address) => {
-                for (peer, contents) in self.peers.release(address) {
-                    if self.wrap(peer, &contents, now) {
-                        self.outputs.push_back(Output::Transmit(self.scratch.clone()));
-                    }
-                }
-            }
             TurnEvent::PermissionCreateFailed(_, address) => self.peers.refuse(address, now),
             TurnEvent::ChannelCreateFailed(_, peer) => self.peers.lose_channel(peer, now),
             // A family that was asked for and is not there; with none at all the library closes.
             TurnEvent::AllocationCreateFailed(_) => {}
-            TurnEvent::ChannelCreated(..) | TurnEvent::TcpConnected(_) | TurnEvent::TcpConnectFailed(_) => {}
+            TurnEvent::PermissionCreated(..)
+            | TurnEvent::ChannelCreated(..)
+            | TurnEvent::TcpConnected(_)
+            | TurnEvent::TcpConnectFailed(_) => {}
         }
     }
 

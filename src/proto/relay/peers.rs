@@ -1,10 +1,10 @@
-//! Who is sent to through one relay: since when, by which channel, and what waits for a permission.
+//! Who is sent to through one relay: since when, by which channel, and whether anything came back.
 //!
-//! In: peers' addresses as datagrams to them come, and what the server grants or refuses. Out: whether to ask, to wait, to
+//! In: peers' addresses as datagrams to and from them come, and what the server grants or refuses. Out: whether to ask, to
 //! bind a channel, or to let a grant lapse. A peer is remembered while it is in use and a while longer; the number of peers
-//! and of waiting datagrams is capped. Source: RFC 8656 sections 9 and 12.
+//! is capped. Source: RFC 8656 sections 9 and 12.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use turn_client_proto::types::attribute::XorPeerAddress;
 use turn_client_proto::types::message::{CHANNEL_BIND, CREATE_PERMISSION};
 use turn_client_proto::types::stun::message::Message;
 
-use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEERS_MAX, RELAY_REFUSED, RELAY_WAITING_MAX};
+use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEERS_MAX, RELAY_REFUSED};
 
 /// The peers of one relay.
 #[derive(Debug, Default)]
@@ -21,13 +21,13 @@ pub struct Peers {
     by_ip: HashMap<IpAddr, Peer>,
     /// channels for addresses with ports.
     channels: HashMap<SocketAddr, Channel>,
-    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     next_look: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Peer {
     used: Instant,
+    heard: bool,
     refused_until: Option<Instant>,
 }
 
@@ -57,6 +57,7 @@ impl Peers {
             ip,
             Peer {
                 used: now,
+                heard: false,
                 refused_until: None,
             },
         );
@@ -85,24 +86,20 @@ impl Peers {
         true
     }
 
-    /// Keeps a datagram until its peer has a permission; of too many, the newest.
-    pub fn hold(&mut self, peer: SocketAddr, contents: &[u8]) {
-        if self.waiting.len() == RELAY_WAITING_MAX {
-            self.waiting.pop_front();
+    /// Something came from the address.
+    pub fn hear(&mut self, ip: IpAddr) {
+        if let Some(peer) = self.by_ip.get_mut(&ip) {
+            peer.heard = true;
         }
-        self.waiting.push_back((peer, contents.to_vec()));
     }
 
-    /// The address has a permission: takes what waits for it.
-    pub fn release(&mut self, ip: IpAddr) -> Vec<(SocketAddr, Vec<u8>)> {
-        let (ready, waiting): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(|(peer, _)| peer.ip() == ip);
-        self.waiting = waiting.into();
-        ready
+    /// Tells whether anything ever came from the address.
+    pub fn was_heard(&self, ip: IpAddr) -> bool {
+        self.by_ip.get(&ip).is_some_and(|peer| peer.heard)
     }
 
     /// The relay grants no permission, or an unused one has lapsed.
     pub fn refuse(&mut self, ip: IpAddr, now: Instant) {
-        self.waiting.retain(|(peer, _)| peer.ip() != ip);
         if let Some(peer) = self.by_ip.get_mut(&ip)
             && now < peer.used + RELAY_PEER_IDLE
         {
@@ -171,20 +168,6 @@ mod tests {
         assert!(!peers.wants_channel(at(RELAY_PEERS_MAX), now));
         assert!(!peers.wants_channel(at(0), now), "it has one");
         assert!(peers.wants_channel(at(RELAY_PEERS_MAX), later));
-    }
-
-    /// What waits is capped, the oldest goes first, and each peer gets its own.
-    #[test]
-    fn waiting_datagrams_are_capped() {
-        let mut peers = Peers::default();
-        let at = SocketAddr::new(peer(1), 1);
-        for n in 0..=RELAY_WAITING_MAX {
-            peers.hold(at, &[n as u8]);
-        }
-        assert!(peers.release(peer(2)).is_empty());
-        let ready = peers.release(peer(1));
-        assert_eq!((ready.len(), ready[0].1[0]), (RELAY_WAITING_MAX, 1));
-        assert!(peers.release(peer(1)).is_empty());
     }
 
     /// A refused peer is let be for a while, and a lapsed one is not refused.
