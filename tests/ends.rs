@@ -303,6 +303,10 @@ fn a_supervisor_is_told_everything() {
     for name in ["NOTIFY_SOCKET", "WATCHDOG_"] {
         assert!(!environment.contains(name), "{environment}");
     }
+    runner.signal("HUP");
+    let reload = supervisor.until("RELOADING=1");
+    assert!(!reload.contains(&"READY=1".to_owned()), "{reload:?}");
+    supervisor.until("READY=1");
     runner.signal("TERM");
     let seen = supervisor.until("STOPPING=1");
     assert!(seen.contains(&"EXTEND_TIMEOUT_USEC=62700000".to_owned()), "{seen:?}");

@@ -40,6 +40,7 @@ use self::auto::Auto;
 use self::pair::{Pair, Wrong};
 use crate::bot::Shutdown;
 use crate::config::{self, Config};
+use crate::io::notify;
 use crate::io::stream::Stream;
 use crate::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
 
@@ -236,11 +237,14 @@ impl Keeper {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                received = self.hangups.recv() => match (received, &tls) {
-                    (None, _) => return,
-                    (Some(()), Some(tls)) => tls.reload().await,
-                    (Some(()), None) => info!("SIGHUP: there is no certificate to read again"),
-                },
+                received = self.hangups.recv() => {
+                    match (received, &tls) {
+                        (None, _) => return,
+                        (Some(()), Some(tls)) => tls.reload().await,
+                        (Some(()), None) => info!("SIGHUP: there is no certificate to read again"),
+                    }
+                    notify::reloaded();
+                }
                 _ = look.tick(), if tls.is_some() => {
                     if let Some(tls) = &tls {
                         tls.look().await;
