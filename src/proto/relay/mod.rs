@@ -2,12 +2,12 @@
 //!
 //! In: the server's messages, datagrams of sessions, `now`. Out, by [`Relay::poll_output`]: messages to the server, the
 //! relayed addresses once they are there, and why they are gone. The protocol is turn-client-proto's; around it stand the
-//! reasons of refusals, which it swallows, a refresh as a sign of life ([`KeepAlive`]), so that a server that forgot the
+//! reasons of refusals, which it swallows, a refresh as a sign of life (`KeepAlive`), so that a server that forgot the
 //! allocation is noticed within half a minute and not within half an hour, and permissions that lapse: it renews all for ever.
 //! The first datagram to a peer gets it a permission and goes no further: nothing is sent to a peer that was not heard, so
 //! that no candidate makes the relay send where it cannot, for which coturn ends the whole allocation. A peer that checks
 //! loses nothing by it, since str0m checks back at once. A channel comes with the first datagram that is no check.
-//! Refused: datagrams to more than [`RELAY_PEERS_MAX`] peers. Source: RFC 8656.
+//! Refused: datagrams to more than `RELAY_PEERS_MAX` peers. Source: RFC 8656.
 
 mod keep_alive;
 mod peers;
