@@ -78,11 +78,11 @@ class Ear(Client):
 
 
 class Watched(Relay):
-    """Notes when each timestamp of the runner's sound left, and counts the caller's sound."""
+    """Notes when each timestamp of sound came by, either way, and counts the caller's sound."""
 
     def __init__(self, **options):
         super().__init__(**options)
-        self.seen = []
+        self.seen = {"up": [], "down": []}
         self.sound = self.sound_lost = 0
 
     def forward(self, way, data, sender):
@@ -93,9 +93,15 @@ class Watched(Relay):
             self.sound_lost += self.lost[way] - lost
 
     def send(self, way, data):
-        if way == "down" and is_sound(data):
-            self.seen.append((time.monotonic(), int.from_bytes(data[4:8], "big")))
+        if is_sound(data):
+            self.seen[way].append((time.monotonic(), int.from_bytes(data[4:8], "big")))
         super().send(way, data)
+
+    def lateness(self, way, begin, end):
+        """How much later than its soonest packet the latest one came, in a span."""
+        seen = [(at, stamp) for at, stamp in self.seen[way] if begin <= at < end]
+        late = [at - ((stamp - seen[0][1] + 2**31) % 2**32) / RATE for at, stamp in seen]
+        return max(late) - min(late)
 
 
 def is_sound(data):
@@ -142,10 +148,12 @@ async def talk(binary, minutes):
     assert abs(received - (relay.sound - relay.sound_lost)) <= 10, f"the relay passed {relay.sound}, the session got {received}"
     filled = (recovered + concealed) / given_up
     assert filled > 0.95, f"{filled:.0%} of the lost packets were made up"
-    # What a busy machine wakes too late for stays in the echo's buffer; the tests in virtual time are stricter.
-    assert abs(drift[1] - drift[0]) < 0.2, drift
+    # What a busy machine sends late, at either end, stays in the echo; beside it there is a frame or two.
+    late = sum(relay.lateness(way, first, last) for way in ("up", "down"))
+    assert abs(drift[1] - drift[0]) < late + 0.06, (drift, late)
     return (f"connected after {connected:.1f} s; of {relay.sound} packets {relay.sound_lost} lost, {given_up} given up, "
-            f"{recovered + concealed} made up; echo {drift[0] * 1000:.0f} ms in the first half, {drift[1] * 1000:.0f} in the second")
+            f"{recovered + concealed} made up; echo {drift[0] * 1000:.0f} ms in the first half, {drift[1] * 1000:.0f} in the second, "
+            f"on a machine that is late by {late * 1000:.0f} ms at most")
 
 
 def answers(client):
@@ -156,7 +164,7 @@ def answers(client):
 
 def echo(client, relay, begin, length):
     """The median time from a beep to its echo at the caller, of those sent in that span."""
-    seen = [(at, stamp) for at, stamp in relay.seen if begin <= at < begin + length + 5]
+    seen = [(at, stamp) for at, stamp in relay.seen["down"] if begin <= at < begin + length + 5]
     origin = seen[0][1]
     zero = min(at - ((stamp - origin) % 2**32) / RATE for at, stamp in seen)
     loud = onsets([zero + ((stamp - origin + 2**31) % 2**32 - 2**31) / RATE for stamp in client.loud()])
