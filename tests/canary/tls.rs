@@ -89,7 +89,6 @@ fn ask_over_tls(watched: &Watched) {
     for torn in [
         &b"\x16\x03\x01\x00\x04\x01\x00\x00\x00"[..],
         b"\x16\x03\x01\xff\xff\x01",
-        b"\x16",
     ] {
         let answer = http::exchange(addr, torn).map(|reply| reply.text());
         texts.push(format!("{answer:?}"));
