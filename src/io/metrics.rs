@@ -15,6 +15,7 @@ use crate::proto::metrics::process::{Files, Process};
 /// Returns the text that Prometheus reads. To be called in a task.
 pub fn text(engine: &WebRtc) -> String {
     let dropped = engine.port().dropped();
+    let stalls = engine.sessions().watch().stalls();
     engine.sessions().metrics().render(&Seen {
         process: process(),
         strangers: dropped.strangers.load(Relaxed),
@@ -26,6 +27,8 @@ pub fn text(engine: &WebRtc) -> String {
             .map(|server| server.standing)
             .collect(),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
+        runtime_stalls: stalls.runtime,
+        task_stalls: stalls.tasks,
     })
 }
 

@@ -147,6 +147,9 @@ pub struct Seen {
     pub ice_servers: Vec<Standing>,
     /// Tasks that have not ended.
     pub tasks: u64,
+    /// How often the runtime stood still, and how often a task of a session kept its thread for too long.
+    pub runtime_stalls: u64,
+    pub task_stalls: u64,
 }
 
 impl Metrics {
@@ -307,6 +310,13 @@ fn render_seen(text: &mut Text, seen: &Seen) {
     text.sample(&[("reason", "inbox_full")], seen.inbox_full);
     text.family("edge_runner_tasks", Kind::Gauge, "Tasks that have not ended.");
     text.sample(&[], seen.tasks);
+    text.family(
+        "edge_runner_stalls_total",
+        Kind::Counter,
+        "How often the runtime stood still, or a task of a session kept its thread for too long.",
+    );
+    text.sample(&[("of", "runtime")], seen.runtime_stalls);
+    text.sample(&[("of", "task")], seen.task_stalls);
     render_ice_servers(text, &seen.ice_servers);
     if let Some(process) = &seen.process {
         process.render(text);

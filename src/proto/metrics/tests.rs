@@ -162,6 +162,8 @@ fn the_text_keeps_the_rules_of_the_format() {
             Standing::Unused("not here"),
         ],
         tasks: 7,
+        runtime_stalls: 1,
+        task_stalls: 2,
         ..Seen::default()
     };
     let text = Metrics::default().render(&seen);
@@ -197,6 +199,8 @@ fn the_text_keeps_the_rules_of_the_format() {
         assert_eq!(value(&text, &series), count, "{state}");
     }
     assert_eq!(value(&text, "edge_runner_tasks"), 7.0);
+    assert_eq!(value(&text, r#"edge_runner_stalls_total{of="runtime"}"#), 1.0);
+    assert_eq!(value(&text, r#"edge_runner_stalls_total{of="task"}"#), 2.0);
     assert!(!Metrics::default().render(&Seen::default()).contains("ice_servers"));
     assert!(families.contains(&"edge_runner_ice_servers") && families.contains(&"process_cpu_seconds_total"));
     assert!(!families.contains(&"process_open_fds"), "what is not known is not told");
