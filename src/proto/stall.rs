@@ -130,7 +130,7 @@ impl fmt::Display for OfRuntime {
             Change::Stalled(time) => write!(
                 f,
                 "the runtime has been stalled for {:.1} s: a bot blocks its thread; what waits or computes for long belongs \
-                 behind `.await`, or into `tokio::task::spawn_blocking`",
+                 behind `.await`, or into `spawn_blocking`",
                 time.as_secs_f64()
             ),
             Change::Over(time) => write!(f, "the runtime goes on after a stall of {:.1} s", time.as_secs_f64()),
