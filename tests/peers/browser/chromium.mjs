@@ -100,8 +100,12 @@ function watchConnections() {
 	};
 	globalThis.received = async () => {
 		const pc = all.at(-1);
-		const sum = { connections: all.length, state: pc?.connectionState, packets: 0, energy: 0, concealed: 0, sent: 0 };
-		for (const report of (await pc?.getStats())?.values() ?? []) {
+		const sum = { connections: all.length, state: pc?.connectionState, packets: 0, energy: 0, concealed: 0, sent: 0, over: '' };
+		const stats = await pc?.getStats();
+		for (const report of stats?.values() ?? []) {
+			if (report.type === 'transport') {
+				sum.over = stats.get(stats.get(report.selectedCandidatePairId)?.localCandidateId)?.protocol;
+			}
 			if (report.type === 'inbound-rtp' && report.kind === 'audio') {
 				sum.packets += report.packetsReceived;
 				sum.energy += report.totalAudioEnergy ?? 0;

@@ -1,8 +1,9 @@
 // A page that arrives while its sound does not: what the page says of the network, and that it gives up, or comes through.
 
 import { createSocket } from 'node:dgram';
-import { withBrowser } from './chromium.mjs';
+import { received, withBrowser } from './chromium.mjs';
 import { assertFits, isPhase, shoot, text } from './page.mjs';
+import { until } from './runner.mjs';
 
 /** A UDP port that takes everything and answers nothing, until it is `open`: then it stands before port `to` of the runner. */
 async function blockedWay() {
@@ -45,6 +46,19 @@ async function behindFirewall(page) {
 		return route.fulfill({ response: reply, json: answer });
 	});
 	return way;
+}
+
+/** Lets no candidate of one protocol, of either side, reach the other; and none of the browser's at all. */
+async function without(protocol, page) {
+	await page.route('**/api/offer', async (route) => {
+		if (route.request().method() === 'PATCH') return route.fulfill({ json: { status: 'success' } });
+		const offer = route.request().postDataJSON();
+		offer.sdp = offer.sdp.replaceAll(/a=candidate:.*\r\n/g, '');
+		const reply = await route.fetch({ postData: offer });
+		const answer = await reply.json();
+		if (reply.ok()) answer.sdp = answer.sdp.replaceAll(new RegExp(`a=candidate:\\S+ \\d+ ${protocol} .*\\r\\n`, 'gi'), '');
+		return route.fulfill({ response: reply, json: answer });
+	});
 }
 
 /** Connects, and gives what the page says when that takes long. */
@@ -90,9 +104,36 @@ export const checks = {
 		});
 	},
 
+	async 'path: where no UDP gets through, the talk goes over TCP'(runner) {
+		await withBrowser(async (context) => {
+			const page = await context.newPage();
+			await without('udp', page);
+			await page.goto(`${runner.url}/client/`);
+			await page.locator('#server[data-ok=true]').waitFor();
+			await page.locator('#connect').click();
+			await isPhase(page, 'ready');
+			await until(async () => (await received(page)).packets > 50, 'packets of the bot');
+			const { over } = await received(page);
+			if (over !== 'tcp') throw new Error(`it connected over ${over}`);
+			await page.close();
+		});
+	},
+
+	async 'path: a browser that may send no UDP talks over TCP'(runner) {
+		await withBrowser(async (context) => {
+			const page = await context.newPage();
+			await page.goto(`${runner.url}/client/`);
+			await page.locator('#server[data-ok=true]').waitFor();
+			await page.locator('#connect').click();
+			await isPhase(page, 'ready');
+			await page.close();
+		}, { args: ['--webrtc-ip-handling-policy=disable_non_proxied_udp'] });
+	},
+
 	async 'path: a browser that hides every address is told so'(runner) {
 		await withBrowser(async (context) => {
 			const page = await context.newPage();
+			await without('tcp', page);
 			assertSays(await sticks(page, runner), 'no address to try', 'VPN');
 			await page.locator('#connect').click();
 			await isPhase(page, 'idle');
