@@ -331,6 +331,8 @@ pub const STUN_UNANSWERED_MAX: u32 = 2;
 pub const RELAY_PEERS_MAX: usize = 1024;
 /// Silence towards a peer after which its permission is let lapse; a live connection is checked every few seconds.
 pub const RELAY_PEER_IDLE: Duration = Duration::from_secs(60);
+/// The same of a peer that was never heard, when the table is full: whoever can be reached answers the first checks.
+pub const RELAY_PEER_UNHEARD: Duration = Duration::from_secs(5);
 /// Silence towards a peer after which it is forgotten: longer than its permission and its channel live.
 pub const RELAY_PEER_FORGOTTEN: Duration = Duration::from_secs(20 * 60);
 /// How long no permission is asked for after the relay refused one.

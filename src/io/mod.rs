@@ -44,7 +44,7 @@ use crate::io::signal::Signals;
 use crate::io::tasks::Live;
 use crate::io::tls::{Keeper, Tls, TlsError};
 use crate::io::webrtc::WebRtc;
-use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
+use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::crypto;
 use crate::proto::rtc::Common;
 
@@ -144,7 +144,9 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let name = signals.next().await;
     log::info!("{name}: stopping, {} sessions live", live.count());
     sessions.close();
-    let supervisor_told = sessions.watch().stopping(drain + SHUTDOWN_GRACE + RUNTIME_END);
+    let supervisor_told = sessions
+        .watch()
+        .stopping(drain + SHUTDOWN_GRACE + RELAY_END + RUNTIME_END);
     if !drain.is_zero() {
         let over = drain::drain(drain, &live, sessions.hang_ups(), signals.next()).await;
         log::info!("{over}: ending, {} sessions live", live.count());

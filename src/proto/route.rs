@@ -135,13 +135,14 @@ pub fn socket_path(family: Family) -> &'static str {
     }
 }
 
-/// Returns what of a path may stand in a log: no token.
+/// Returns what of a path may stand in a log: no token, and no session that others could speak for.
 pub fn for_log(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
     match decoded(path) {
-        // However the path is spelled, it leads to a socket.
+        // However the path is spelled, it leads to a socket, or a session.
         Some(Cow::Owned(plain)) if plain.starts_with("/ws") => "/ws...",
-        _ if path.starts_with("/ws") => &path[..end],
+        Some(Cow::Owned(plain)) if plain.starts_with("/sessions") => "/sessions...",
+        _ if path.starts_with("/ws") || path.starts_with("/sessions/") => &path[..end],
         _ => path,
     }
 }
@@ -361,7 +362,8 @@ mod tests {
             ("/ws-client/TOKEN/", "/ws-client"),
             ("/%77s/TOKEN", "/ws..."),
             ("/ws%2FTOKEN", "/ws..."),
-            ("/sessions/S/api/offer", "/sessions/S/api/offer"),
+            ("/sessions/S/api/offer", "/sessions"),
+            ("/%73essions/S/api/offer", "/sessions..."),
             ("/client/%ff", "/client/%ff"),
         ] {
             assert_eq!(for_log(path), logged, "{path}");

@@ -138,12 +138,15 @@ impl Gatherer {
         if status.standing == standing {
             return;
         }
-        match &standing {
-            Standing::Failed(why) => log::warn!("{}: {why}", status.url),
-            Standing::Works => log::info!("{}: works{}", status.url, shown(status)),
+        status.standing = standing;
+        let told = status.clone();
+        // Not with the lock: a log that is slow to write to must hold up no answer.
+        drop(list);
+        match &told.standing {
+            Standing::Failed(why) => log::warn!("{}: {why}", told.url),
+            Standing::Works => log::info!("{}: works{}", told.url, shown(&told)),
             Standing::Trying | Standing::Unused(_) => {}
         }
-        status.standing = standing;
         self.0.changed.notify_one();
     }
 
@@ -159,9 +162,11 @@ impl Gatherer {
             return;
         }
         status.reflexive = reflexive;
+        let told = status.clone();
+        drop(list);
         // A change of a mapping; the first is told with the standing.
-        if status.standing == Standing::Works && !status.reflexive.is_empty() {
-            log::info!("{}: works{}", status.url, shown(status));
+        if told.standing == Standing::Works && !told.reflexive.is_empty() {
+            log::info!("{}: works{}", told.url, shown(&told));
         }
     }
 

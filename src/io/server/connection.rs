@@ -18,6 +18,8 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
+use hyper::Request;
+use hyper::body::{Body as _, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -63,8 +65,11 @@ pub(super) async fn serve<E: Engine>(
         secure: stream.is_secure(),
     };
     let becomes = Becomes::default();
-    let service = service_fn(|request| {
-        let has_place = doing.set(Phase::Answer);
+    let service = service_fn(|request: Request<Incoming>| {
+        let has_place = doing.set(match request.body().is_end_stream() {
+            true => Phase::Answer,
+            false => Phase::Body,
+        });
         let (app, becomes) = (&app, &becomes);
         async move {
             if !has_place {
@@ -225,7 +230,7 @@ impl Patience {
                 Phase::First => self.times.first_head,
                 Phase::Idle => self.times.idle,
                 Phase::Head => self.times.head,
-                Phase::Answer => self.times.answer,
+                Phase::Body | Phase::Answer => self.times.answer,
                 Phase::Stall | Phase::Evicted => self.times.stall,
             }
     }

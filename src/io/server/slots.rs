@@ -1,8 +1,9 @@
 //! The places of open connections: how many there are, and who has to go when a newcomer finds them taken.
 //!
 //! In: newcomers, and what each connection is doing ([`Doing`]). Out: a [`Slot`], at once while any connection can be spared:
-//! first the oldest of those that never sent a whole request, then the one that has been idle for longest. Only while each
-//! of them is being answered does a newcomer wait. So whoever opens connections and keeps silent pushes out himself, and
+//! first the oldest of those that never sent a whole request, then the one that has been idle for longest, then the oldest of
+//! those that hold a request's body back or leave an answer unread. Only while each of them is being answered does a newcomer
+//! wait. So whoever opens connections and keeps silent pushes out himself, and
 //! keeps nobody out. A connection that is chosen and one that begins a request decide it by one atomic step.
 
 use std::collections::BTreeMap;
@@ -20,7 +21,9 @@ pub(super) enum Phase {
     Idle,
     /// The rest of that one's head.
     Head,
-    /// Its body, the work, and the answer's first byte.
+    /// Its body, and what is done with it.
+    Body,
+    /// The work on a request without a body, and the answer's first byte.
     Answer,
     /// The client, to read the answer.
     Stall,
@@ -29,10 +32,11 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    const ALL: [Phase; 6] = [
+    const ALL: [Phase; 7] = [
         Phase::First,
         Phase::Idle,
         Phase::Head,
+        Phase::Body,
         Phase::Answer,
         Phase::Stall,
         Phase::Evicted,
@@ -80,7 +84,8 @@ impl Doing {
             let next = (word >> 3).wrapping_add(1) << 3 | phase as u32;
             (phase_of(word) != Phase::Evicted).then_some(next)
         });
-        if phase == Phase::Idle && self.shared.waiting.load(SeqCst) > 0 {
+        let can_be_spared = matches!(phase, Phase::Idle | Phase::Body | Phase::Stall);
+        if can_be_spared && self.shared.waiting.load(SeqCst) > 0 {
             self.shared.changed.notify_waiters();
         }
         changed.is_ok()
@@ -113,7 +118,7 @@ impl Doing {
 }
 
 fn phase_of(word: u32) -> Phase {
-    // Three bits hold two values more than there are phases; neither is ever stored.
+    // Three bits hold one value more than there are phases; it is never stored.
     *Phase::ALL.get((word & 7) as usize).unwrap_or(&Phase::Evicted)
 }
 
@@ -203,6 +208,7 @@ impl Slots {
     fn spare(&self, taken: &Taken) -> Option<(u64, u32)> {
         let turn = self.shared.turn.load(SeqCst);
         let mut idle: Option<(u32, u64, u32)> = None;
+        let mut slow: Option<(u64, u32)> = None;
         for (number, doing) in &taken.by_number {
             let (seen, phase) = doing.get();
             match phase {
@@ -214,10 +220,12 @@ impl Slots {
                         idle = Some((age, *number, seen));
                     }
                 }
-                Phase::Answer | Phase::Stall | Phase::Evicted => {}
+                // The numbers grow, so the first is the oldest.
+                Phase::Body | Phase::Stall => slow = slow.or(Some((*number, seen))),
+                Phase::Answer | Phase::Evicted => {}
             }
         }
-        idle.map(|(_, number, seen)| (number, seen))
+        idle.map(|(_, number, seen)| (number, seen)).or(slow)
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -316,13 +324,13 @@ mod tests {
         assert!(is_evicted(&first) && !is_evicted(&second));
     }
 
-    /// Who is being answered, or reads its answer, stays; the newcomer waits for the first of them to be idle, or gone.
+    /// Who is being answered stays; the newcomer waits for the first of them to be idle, or gone.
     #[test]
     fn a_newcomer_waits_while_all_are_answered() {
         let slots = Slots::new(2);
         let (first, second) = (enter(&slots), enter(&slots));
         first.doing.set(Phase::Answer);
-        second.doing.set(Phase::Stall);
+        second.doing.set(Phase::Answer);
         let mut entering = pin!(slots.enter());
         let mut poll = || entering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending() && poll().is_pending());
@@ -353,5 +361,21 @@ mod tests {
         assert!(slot.doing.evict(seen));
         assert!(!slot.doing.set(Phase::Answer));
         assert_eq!(slot.doing.phase(), Phase::Evicted);
+    }
+
+    /// Whoever holds a body back, or leaves an answer unread, goes last, and before anybody waits.
+    #[test]
+    fn slow_bodies_keep_nobody_out() {
+        let slots = Slots::new(3);
+        let (slow, busy, stalled) = (enter(&slots), enter(&slots), enter(&slots));
+        assert!(slow.doing.set(Phase::Body) && busy.doing.set(Phase::Answer) && stalled.doing.set(Phase::Stall));
+        let first = enter(&slots);
+        assert_eq!(slow.doing.phase(), Phase::Evicted);
+        first.doing.set(Phase::Answer);
+        let second = enter(&slots);
+        assert_eq!(stalled.doing.phase(), Phase::Evicted);
+        second.doing.set(Phase::Answer);
+        assert!(slots.try_enter().is_none(), "all the others are being answered");
+        assert_eq!(busy.doing.phase(), Phase::Answer);
     }
 }

@@ -76,12 +76,18 @@ impl Auto {
                 (None, None)
             }
         };
-        let authority = match store
+        let found = store
             .as_ref()
-            .and_then(|store| Authority::find(store, &provider, clock_s))
-        {
-            Some(authority) => authority,
-            None => Authority::make(&config.host_names, &names, &provider, store.as_ref(), clock_s)?,
+            .map_or(Ok(None), |store| Authority::find(store, &provider, clock_s));
+        let make = |store| Authority::make(&config.host_names, &names, &provider, store, clock_s);
+        let authority = match found {
+            Ok(Some(authority)) => authority,
+            Ok(None) => make(store.as_ref())?,
+            // What devices trust is not replaced because it could not be read this once.
+            Err(Kept) => {
+                warn!("another certificate authority serves until this runner ends");
+                make(None)?
+            }
         };
         let auto = Auto {
             provider,
@@ -204,15 +210,22 @@ impl Auto {
     }
 }
 
+/// An authority that cannot be used is where the next one would be kept.
+struct Kept;
+
 impl Authority {
     /// Finds the kept authority. One that is damaged is set aside.
-    fn find(store: &Store, provider: &CryptoProvider, clock_s: u64) -> Option<Authority> {
+    ///
+    /// # Errors
+    /// [`Kept`] when something stays where the next one would be kept.
+    fn find(store: &Store, provider: &CryptoProvider, clock_s: u64) -> Result<Option<Authority>, Kept> {
         let path = store.path(AUTHORITY);
         let found = match store.read(AUTHORITY) {
-            Ok(found) => found?,
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(None),
             Err(error) => {
                 warn!("{} cannot be read: {error}", path.display());
-                return None;
+                return Err(Kept);
             }
         };
         match Authority::read(&found.text, provider) {
@@ -226,19 +239,25 @@ impl Authority {
                         closed.map_or_else(|error| format!(" (and the mode stays: {error})"), |()| String::new())
                     );
                 }
-                Some(authority)
+                Ok(Some(authority))
             }
             Err(why) => {
                 let moved = match store.set_aside(AUTHORITY, clock_s) {
                     Ok(aside) => format!("moved to {}", aside.display()),
-                    Err(error) => format!("in the way: {error}"),
+                    Err(error) => {
+                        warn!(
+                            "{} is damaged ({why}) and cannot be moved away: {error}",
+                            path.display()
+                        );
+                        return Err(Kept);
+                    }
                 };
                 warn!(
                     "the certificate authority in {} is damaged ({why}) and was {moved}; there will be a new one, which every \
                      device has to trust again",
                     path.display()
                 );
-                None
+                Ok(None)
             }
         }
     }

@@ -12,7 +12,7 @@ use turn_client_proto::types::attribute::XorPeerAddress;
 use turn_client_proto::types::message::{CHANNEL_BIND, CREATE_PERMISSION};
 use turn_client_proto::types::stun::message::Message;
 
-use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEERS_MAX, RELAY_REFUSED};
+use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEER_UNHEARD, RELAY_PEERS_MAX, RELAY_REFUSED};
 
 /// The peers of one relay.
 #[derive(Debug, Default)]
@@ -47,7 +47,14 @@ impl Peers {
         }
         if self.by_ip.len() == RELAY_PEERS_MAX {
             // Whoever makes the runner send to ever more addresses does not keep the others out for long.
-            self.by_ip.retain(|_, peer| now < peer.used + RELAY_PEER_IDLE);
+            self.by_ip.retain(|_, peer| {
+                let idle = if peer.heard {
+                    RELAY_PEER_IDLE
+                } else {
+                    RELAY_PEER_UNHEARD
+                };
+                now < peer.used + idle
+            });
         }
         if self.by_ip.len() == RELAY_PEERS_MAX {
             log::debug!("a datagram to a relay is dropped: {RELAY_PEERS_MAX} peers have permissions");
