@@ -47,6 +47,7 @@ use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
 use crate::limits;
 use crate::logging;
+use crate::proto::host;
 use crate::proto::lines::Lines;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
@@ -536,7 +537,11 @@ impl Drop for Lease {
 /// Shows what was counted, to those for whom it is.
 fn metrics_reply<E: Engine>(app: &App<E>, headers: &HeaderMap, peer: Peer) -> Result<Reply, Refusal> {
     let on_this_machine = peer.ip().to_canonical().is_loopback();
-    let forwarded = headers.keys().any(|name| is_forwarding(name.as_str()));
+    // Not every proxy tells of itself, but what it is called by from outside is not `localhost`.
+    let named_otherwise = headers
+        .get(header::HOST)
+        .is_some_and(|host| !host::is_loopback(host.as_bytes()));
+    let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
     judge(app.config.metrics, on_this_machine, forwarded).map_err(Refusal::Metrics)?;
     let mut reply = Reply::new(Full::new(app.engine.metrics_text().into()));
     let put = reply.headers_mut();

@@ -83,6 +83,15 @@ pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
+/// Tells whether an authority names the machine that the request was made on.
+pub fn is_loopback(authority: &[u8]) -> bool {
+    match named(authority) {
+        Some(Named::Address(address)) => address.to_canonical().is_loopback(),
+        Some(Named::Name(name)) => name.eq_ignore_ascii_case(b"localhost"),
+        None => false,
+    }
+}
+
 /// Reads an authority; `None` when it is none that a client of good will sends.
 fn named(authority: &[u8]) -> Option<Named<'_>> {
     let (host, port) = split(authority)?;
@@ -353,6 +362,33 @@ mod tests {
                 assert!(!hosts.is_near(text) || hosts.accepts(text));
                 assert!(!hosts.accepts(text) || is_same_host(text, text));
             }
+        }
+    }
+
+    /// What a proxy is called by from outside is not what this machine calls itself.
+    #[test]
+    fn loopback_has_few_names() {
+        for own in [
+            "localhost",
+            "LocalHost:7860",
+            "localhost.",
+            "127.0.0.1:7860",
+            "127.9.9.9",
+            "[::1]:7860",
+            "[::ffff:127.0.0.1]",
+        ] {
+            assert!(is_loopback(own.as_bytes()), "{own}");
+        }
+        for other in [
+            "",
+            "board.local",
+            "bots.example.net",
+            "192.0.2.5",
+            "[2001:db8::1]",
+            "localhost.example",
+            "127.1",
+        ] {
+            assert!(!is_loopback(other.as_bytes()), "{other}");
         }
     }
 }
