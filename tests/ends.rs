@@ -309,7 +309,7 @@ fn a_supervisor_is_told_everything() {
     supervisor.until("READY=1");
     runner.signal("TERM");
     let seen = supervisor.until("STOPPING=1");
-    assert!(seen.contains(&"EXTEND_TIMEOUT_USEC=62700000".to_owned()), "{seen:?}");
+    assert!(seen.contains(&"EXTEND_TIMEOUT_USEC=62900000".to_owned()), "{seen:?}");
     supervisor.until("STATUS=stopping, 1 session left");
     client.socket.close(1000);
     client.end();
