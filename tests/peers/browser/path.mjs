@@ -28,38 +28,35 @@ async function blockedWay() {
 	return way;
 }
 
-/** As behind a firewall: the one address that the page is offered is this way, and the runner hears of none of the browser's. */
-async function behindFirewall(page) {
-	const way = await blockedWay();
-	page.on('close', way.close);
+/** Lets none of the browser's candidates reach the runner, and puts `change` between the runner's answer and the page. */
+async function between(page, change) {
 	await page.route('**/api/offer', async (route) => {
 		if (route.request().method() === 'PATCH') return route.fulfill({ json: { status: 'success' } });
 		const offer = route.request().postDataJSON();
 		offer.sdp = offer.sdp.replaceAll(/a=candidate:.*\r\n/g, '');
 		const reply = await route.fetch({ postData: offer });
 		const answer = await reply.json();
-		if (!reply.ok()) return route.fulfill({ response: reply, json: answer });
-		[, way.to] = /127\.0\.0\.1 (\d+) typ host/.exec(answer.sdp);
-		let kept = 0;
-		answer.sdp = answer.sdp.replaceAll(/(a=candidate:.* )\S+ \d+( typ host.*\r\n)/g, (_, before, after) => (
-			kept++ ? '' : `${before}127.0.0.1 ${way.port}${after}`));
+		if (reply.ok()) answer.sdp = change(answer.sdp);
 		return route.fulfill({ response: reply, json: answer });
+	});
+}
+
+/** As behind a firewall: the one address that the page is offered is this way. */
+async function behindFirewall(page) {
+	const way = await blockedWay();
+	page.on('close', way.close);
+	await between(page, (sdp) => {
+		[, way.to] = /127\.0\.0\.1 (\d+) typ host/.exec(sdp);
+		let kept = 0;
+		return sdp.replaceAll(/(a=candidate:.* )\S+ \d+( typ host.*\r\n)/g, (_, before, after) => (
+			kept++ ? '' : `${before}127.0.0.1 ${way.port}${after}`));
 	});
 	return way;
 }
 
-/** Lets no candidate of one protocol, of either side, reach the other; and none of the browser's at all. */
-async function without(protocol, page) {
-	await page.route('**/api/offer', async (route) => {
-		if (route.request().method() === 'PATCH') return route.fulfill({ json: { status: 'success' } });
-		const offer = route.request().postDataJSON();
-		offer.sdp = offer.sdp.replaceAll(/a=candidate:.*\r\n/g, '');
-		const reply = await route.fetch({ postData: offer });
-		const answer = await reply.json();
-		if (reply.ok()) answer.sdp = answer.sdp.replaceAll(new RegExp(`a=candidate:\\S+ \\d+ ${protocol} .*\\r\\n`, 'gi'), '');
-		return route.fulfill({ response: reply, json: answer });
-	});
-}
+/** Lets no candidate of one protocol reach the page. */
+const without = (protocol, page) => between(page, (sdp) => (
+	sdp.replaceAll(new RegExp(`a=candidate:\\S+ \\d+ ${protocol} .*\\r\\n`, 'gi'), '')));
 
 /** Connects, and gives what the page says when that takes long. */
 async function sticks(page, runner) {
