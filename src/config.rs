@@ -65,7 +65,7 @@ impl Transport {
 
     /// Tells whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
-        matches!(self, Transport::WebRtc | Transport::WebSocket) || self.is_telephony()
+        self != Transport::Moq
     }
 
     /// Tells whether it is one of the telephony providers.
@@ -174,6 +174,56 @@ impl Default for Telephony {
     }
 }
 
+/// What the runner knows of the provider of video rooms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Videoroom {
+    /// Without it no room and no token is made.
+    pub key: Option<Secret>,
+    /// Base of the provider's REST API, without a slash at its end.
+    pub url: String,
+    /// An existing room, whose use is asked for by its being configured.
+    pub room_url: Option<String>,
+    /// An existing room, used instead of a new one where a room is asked for.
+    pub sample_room_url: Option<String>,
+    /// Whether the dial-in webhook is served.
+    pub dialin: bool,
+    /// The base64-decoded key with which the provider signs that webhook.
+    pub dialin_hmac: Option<Vec<u8>>,
+}
+
+impl Default for Videoroom {
+    fn default() -> Self {
+        Videoroom {
+            key: None,
+            url: "https://api.daily.co/v1".into(),
+            room_url: None,
+            sample_room_url: None,
+            dialin: false,
+            dialin_hmac: None,
+        }
+    }
+}
+
+/// What the runner knows of the media-room server. Sessions need the first three.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mediaroom {
+    /// `ws`, `wss`, `http` or `https` URL, without a slash at its end.
+    pub url: Option<String>,
+    pub key: Option<String>,
+    pub secret: Option<Secret>,
+    /// The one room of all sessions; `None` makes a new one for each.
+    pub room_name: Option<String>,
+}
+
+/// Under which names the answer of `/start` tells of a video room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartNames {
+    Canonical,
+    Alias,
+    #[default]
+    Both,
+}
+
 /// Where the certificate of HTTPS comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
@@ -255,6 +305,11 @@ pub struct Config {
     /// Whether WebSockets need a one-time token of `/start`.
     pub ws_tokens: bool,
     pub telephony: Telephony,
+    pub videoroom: Videoroom,
+    pub mediaroom: Mediaroom,
+    pub start_names: StartNames,
+    /// One bot in one video room, and no web server.
+    pub direct: bool,
     /// Cap on live sessions.
     pub sessions_max: usize,
     /// Worker threads of the runtime; `None` means one per core.
@@ -286,6 +341,10 @@ impl Default for Config {
             command: None,
             ws_tokens: false,
             telephony: Telephony::default(),
+            videoroom: Videoroom::default(),
+            mediaroom: Mediaroom::default(),
+            start_names: StartNames::default(),
+            direct: false,
             sessions_max: SESSIONS_MAX_DEFAULT,
             workers: None,
             verbosity: 0,

@@ -23,12 +23,13 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use log::{debug, warn};
 use serde_json::Value;
 
-use crate::bot::media::{Audio, AudioFrame, Event, Events, LeaveReason, MediaError, Output};
+use crate::bot::media::{Audio, AudioFrame, Event, Events, LeaveReason, MediaError, Output, Participant};
 use crate::bot::{MissingField, RunnerArguments, SessionId, Shutdown};
 use crate::limits::{
     AUDIO_IN_FRAMES_MAX, DEVICE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, RTVI_EVENTS_WAITING_MAX, RTVI_SEGMENTS_HELD_MAX,
@@ -67,6 +68,14 @@ pub enum RtviEvent {
     SpeechStopped,
     /// A mark of [`Output::mark`] came back: all speech before it was played, or was dropped by an interruption.
     Mark { name: String, played: bool },
+    /// Somebody is in the room, or came into it.
+    ParticipantJoined(Participant),
+    /// Somebody left the room.
+    ParticipantLeft(Participant),
+    /// Somebody in the room began to speak, or stopped, as the server hears it.
+    Speaking { identity: Arc<str>, speaking: bool },
+    /// The room could not be entered: why.
+    JoinFailed(String),
     /// Nothing was heard of the caller for some seconds; the session is kept for a while.
     Lost,
     /// A lost caller is heard again.
@@ -354,6 +363,10 @@ impl Rtvi {
                 self.keep(RtviEvent::SpeechStopped);
             }
             Some(Event::Mark { name, played }) => self.keep(RtviEvent::Mark { name, played }),
+            Some(Event::ParticipantJoined(who)) => self.keep(RtviEvent::ParticipantJoined(who)),
+            Some(Event::ParticipantLeft(who)) => self.keep(RtviEvent::ParticipantLeft(who)),
+            Some(Event::Speaking { identity, speaking }) => self.keep(RtviEvent::Speaking { identity, speaking }),
+            Some(Event::JoinFailed(why)) => self.keep(RtviEvent::JoinFailed(why)),
             Some(Event::Lost) => self.keep(RtviEvent::Lost),
             Some(Event::Resumed) => self.keep(RtviEvent::Resumed),
             Some(Event::Left(reason)) => self.leave(reason),

@@ -17,6 +17,7 @@ use crate::limits::{
     AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MARK_BYTES_MAX, MARKS_MAX, MESSAGES_IN_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ,
 };
+pub use crate::proto::mediaroom::roster::Participant;
 use crate::proto::metrics::Waiting;
 pub use crate::proto::session::LeaveReason;
 
@@ -25,6 +26,18 @@ pub use crate::proto::session::LeaveReason;
 pub struct Audio {
     pub in_rate_hz: u32,
     pub out_rate_hz: u32,
+    /// What of a room with several participants is heard; no matter anywhere else.
+    pub hearing: Hearing,
+}
+
+/// How the participants of a room are heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hearing {
+    /// As one sound, in frames of 20 ms that name nobody.
+    #[default]
+    Mixed,
+    /// Each for himself, in frames that name their participant.
+    Each,
 }
 
 impl Audio {
@@ -36,6 +49,15 @@ impl Audio {
         Audio {
             in_rate_hz: rate_hz,
             out_rate_hz: rate_hz,
+            hearing: Hearing::Mixed,
+        }
+    }
+
+    /// The same rates, with every participant of a room heard for himself.
+    pub fn hearing_each(self) -> Self {
+        Audio {
+            hearing: Hearing::Each,
+            ..self
         }
     }
 }
@@ -45,6 +67,7 @@ impl Default for Audio {
         Audio {
             in_rate_hz: 16_000,
             out_rate_hz: 24_000,
+            hearing: Hearing::Mixed,
         }
     }
 }
@@ -67,6 +90,14 @@ pub enum Event {
     SpeechStopped,
     /// A mark of [`Output::mark`] came back: everything before it was played, or was dropped by an interruption.
     Mark { name: String, played: bool },
+    /// Somebody is in the room, or came into it.
+    ParticipantJoined(Participant),
+    /// Somebody left the room.
+    ParticipantLeft(Participant),
+    /// Somebody in the room began to speak, or stopped, as the server hears it.
+    Speaking { identity: Arc<str>, speaking: bool },
+    /// The room could not be entered: why. [`Event::Left`] follows.
+    JoinFailed(String),
     /// Nothing was heard of the caller for some seconds; the session is kept for a while.
     Lost,
     /// A lost caller is heard again.
@@ -79,6 +110,8 @@ pub enum Event {
 pub struct AudioFrame {
     samples: Vec<i16>,
     rate_hz: u32,
+    /// Whose voice it is, where each participant is heard for himself.
+    identity: Option<Arc<str>>,
     /// Set while a bot holds the frame. A queued frame has none: a queue that owned itself would never be freed.
     home: Option<Arc<Shared>>,
 }
@@ -89,12 +122,18 @@ impl AudioFrame {
         AudioFrame {
             samples,
             rate_hz,
+            identity: None,
             home: None,
         }
     }
 
     pub fn rate_hz(&self) -> u32 {
         self.rate_hz
+    }
+
+    /// Returns the identity of the participant whose voice this is, with [`Hearing::Each`] in a room.
+    pub fn identity(&self) -> Option<&Arc<str>> {
+        self.identity.as_ref()
     }
 }
 
@@ -356,6 +395,7 @@ impl Seat {
             outbound.audio = Some(Audio {
                 in_rate_hz: clamp(audio.in_rate_hz),
                 out_rate_hz: clamp(audio.out_rate_hz),
+                hearing: audio.hearing,
             });
             outbound.rates_news = true;
         }
@@ -397,7 +437,7 @@ impl Link {
     /// A bot that reads nothing loses the oldest messages first: a caller that floods it cannot hide what happened.
     pub fn push(&self, event: Event) {
         if let Event::Audio(frame) = event {
-            return self.push_audio(&frame, frame.rate_hz);
+            return self.push_frame(&frame, frame.rate_hz, frame.identity.as_ref());
         }
         let mut inbound = lock(&self.0.inbound);
         if inbound.ended {
@@ -418,6 +458,15 @@ impl Link {
 
     /// Hands one frame of PCM to the bot, in memory that an earlier frame gave back. A full queue drops its oldest frame.
     pub fn push_audio(&self, pcm: &[i16], rate_hz: u32) {
+        self.push_frame(pcm, rate_hz, None);
+    }
+
+    /// The same for the voice of one participant among several.
+    pub fn push_voice(&self, pcm: &[i16], rate_hz: u32, identity: &Arc<str>) {
+        self.push_frame(pcm, rate_hz, Some(identity));
+    }
+
+    fn push_frame(&self, pcm: &[i16], rate_hz: u32, identity: Option<&Arc<str>>) {
         let mut inbound = lock(&self.0.inbound);
         if inbound.ended {
             return;
@@ -434,6 +483,7 @@ impl Link {
         inbound.events.push_back(Event::Audio(AudioFrame {
             samples,
             rate_hz,
+            identity: identity.cloned(),
             home: None,
         }));
         drop(inbound);

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::config::{Config, Transport};
-pub use media::{Audio, AudioFrame, Event, Events, LeaveReason, Media, MediaError, Output};
+use crate::config::{Config, Secret, Transport};
+pub use media::{Audio, AudioFrame, Event, Events, Hearing, LeaveReason, Media, MediaError, Output, Participant};
 
 /// Why a bot failed; it ends this bot's session with one WARN line and no other.
 pub type BotError = Box<dyn std::error::Error + Send + Sync>;
@@ -68,7 +68,8 @@ impl RunnerArguments {
         let seat = match &mut self.kind {
             Kind::WebRtc(webrtc) => webrtc.media.take(),
             Kind::WebSocket(socket) => socket.media.take(),
-            Kind::Base => None,
+            Kind::Mediaroom(room) => room.media.take(),
+            Kind::Videoroom(_) | Kind::Base => None,
         };
         seat.map(|media| media.open(audio))
             .ok_or(MissingField { kind, field: "media" })
@@ -101,7 +102,10 @@ impl RunnerArguments {
     /// # Errors
     /// [`MissingField`] on every kind but videoroom.
     pub fn room_url(&self) -> Result<&str, MissingField> {
-        self.missing("room_url")
+        match &self.kind {
+            Kind::Videoroom(room) => Ok(&room.room_url),
+            _ => self.missing("room_url"),
+        }
     }
 
     /// Returns the name of the media room.
@@ -109,7 +113,10 @@ impl RunnerArguments {
     /// # Errors
     /// [`MissingField`] on every kind but mediaroom.
     pub fn room_name(&self) -> Result<&str, MissingField> {
-        self.missing("room_name")
+        match &self.kind {
+            Kind::Mediaroom(room) => Ok(&room.room_name),
+            _ => self.missing("room_name"),
+        }
     }
 
     /// Returns the URL of the media-room server.
@@ -117,15 +124,22 @@ impl RunnerArguments {
     /// # Errors
     /// [`MissingField`] on every kind but mediaroom.
     pub fn url(&self) -> Result<&str, MissingField> {
-        self.missing("url")
+        match &self.kind {
+            Kind::Mediaroom(room) => Ok(&room.url),
+            _ => self.missing("url"),
+        }
     }
 
     /// Returns the token with which the bot joins a room.
     ///
     /// # Errors
-    /// [`MissingField`] on every kind but videoroom and mediaroom.
+    /// [`MissingField`] on every kind but videoroom and mediaroom, and in a video room that needs none.
     pub fn token(&self) -> Result<&str, MissingField> {
-        self.missing("token")
+        match &self.kind {
+            Kind::Videoroom(VideoroomArguments { token: Some(token), .. }) => Ok(token.expose()),
+            Kind::Mediaroom(room) => Ok(room.token.expose()),
+            _ => self.missing("token"),
+        }
     }
 
     /// Returns `websocket`, or the telephony provider whose call this is.
@@ -167,13 +181,17 @@ impl RunnerArguments {
 
 /// What one kind of session has beyond the fields of every kind.
 ///
-/// This build makes local WebRTC and WebSocket sessions; the base kind is for a bot that brings its own transport.
+/// The base kind is for a bot that brings its own transport.
 #[non_exhaustive]
 pub enum Kind {
     Base,
     WebRtc(WebRtcArguments),
     /// A plain client or a telephone call; `transport_type` tells them apart.
     WebSocket(WebSocketArguments),
+    /// A hosted video room, which the bot enters by itself: that provider's media protocol is closed.
+    Videoroom(VideoroomArguments),
+    /// A room of a media-room server. The runner joins it, under the bot's name, when the bot takes its media.
+    Mediaroom(MediaroomArguments),
 }
 
 impl Kind {
@@ -183,6 +201,8 @@ impl Kind {
             Kind::Base => "base",
             Kind::WebRtc(_) => "webrtc",
             Kind::WebSocket(_) => "websocket",
+            Kind::Videoroom(_) => "videoroom",
+            Kind::Mediaroom(_) => "mediaroom",
         }
     }
 }
@@ -243,6 +263,35 @@ impl WebSocketArguments {
             transport_type,
             call_data,
             line_rate_hz,
+            media: Some(seat),
+        }
+    }
+}
+
+/// What a session in a hosted video room has.
+pub struct VideoroomArguments {
+    /// As the provider gave it.
+    pub room_url: String,
+    /// An owner's meeting token; `None` in a room that needs none.
+    pub token: Option<Secret>,
+}
+
+/// What a session in a media room has.
+pub struct MediaroomArguments {
+    pub room_name: String,
+    /// The server's `ws` or `wss` URL.
+    pub url: String,
+    /// The access token with which the bot joins.
+    pub token: Secret,
+    media: Option<media::Seat>,
+}
+
+impl MediaroomArguments {
+    pub(crate) fn new(room_name: String, url: String, token: Secret, seat: media::Seat) -> Self {
+        MediaroomArguments {
+            room_name,
+            url,
+            token,
             media: Some(seat),
         }
     }

@@ -171,7 +171,11 @@ impl<E: Ear> Parrot<E> {
             }
             RtviEvent::Left(_) => return ControlFlow::Break(()),
             RtviEvent::Request(_) => self.active = now,
-            RtviEvent::Mark { .. } => {}
+            RtviEvent::ParticipantJoined(_) => self.active = now,
+            RtviEvent::Mark { .. }
+            | RtviEvent::ParticipantLeft(_)
+            | RtviEvent::Speaking { .. }
+            | RtviEvent::JoinFailed(_) => {}
         }
         ControlFlow::Continue(())
     }

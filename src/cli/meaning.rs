@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
-use super::{Misuse, Surroundings, hosts, telephony};
+use super::{Misuse, Surroundings, hosts, rooms, telephony};
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
 use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::ice;
@@ -23,7 +23,6 @@ const PORT_DEFAULT: u16 = 7860;
 pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Config, Misuse> {
     let transport = transport(&typed)?;
     let proxy = proxy(&typed, transport, warnings)?;
-    rooms(&typed, around)?;
     let ws_auth = ws_auth(&typed, around)?;
     let host_names = host_names(&typed, around)?;
     let api_key = api_key(&typed, around)?;
@@ -50,6 +49,9 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let allowed_origins = origins(&typed, around, warnings)?;
     let ice_servers = ice_servers(&typed, around)?;
     let telephony = telephony::telephony(&around.variables, !typed.no_verify_webhooks, warnings)?;
+    let videoroom = rooms::videoroom(&typed, around)?;
+    let mediaroom = rooms::mediaroom(around)?;
+    let start_names = rooms::start_names(around)?;
     typed.moq.check(warnings)?;
     in_this_build(&typed, transport)?;
     calls(transport, &allowed_origins, ws_auth, warnings);
@@ -80,6 +82,10 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         command: typed.command,
         ws_tokens: ws_auth == WsAuth::Token,
         telephony,
+        videoroom,
+        mediaroom,
+        start_names,
+        direct: typed.direct,
         sessions_max: typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT),
         workers: typed.workers,
         verbosity: typed.verbosity,
@@ -142,16 +148,6 @@ fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warn
             "`-t {name}` with `--ws-auth token`: the provider's flow needs a URL with a token for every call, and only \
              `/start` and `POST /` hand those out"
         ));
-    }
-}
-
-fn rooms(typed: &Typed, around: &Surroundings<'_>) -> Result<(), Misuse> {
-    let asked = [(typed.direct, "--direct"), (typed.dialin, "--dialin")];
-    match asked.into_iter().find(|(asked, _)| *asked) {
-        Some((_, option)) if around.variables.get("VIDEOROOM_API_KEY").is_none() => Err(Misuse::Combination(format!(
-            "`{option}` needs VIDEOROOM_API_KEY (or DAILY_API_KEY) in the environment or in .env"
-        ))),
-        _ => Ok(()),
     }
 }
 
@@ -349,23 +345,15 @@ fn state_dir(typed: &Typed, around: &Surroundings<'_>) -> Option<PathBuf> {
 
 /// Refuses what is specified and comes in a later version, so that no option is ever ignored in silence.
 fn in_this_build(typed: &Typed, transport: Option<Transport>) -> Result<(), Misuse> {
-    let served = "it serves WebRTC, plain WebSockets and telephony";
     let later = [
-        (typed.direct, "`--direct`".to_owned(), served),
-        (typed.dialin, "`--dialin`".to_owned(), served),
-        (
-            transport.is_some_and(|transport| !transport.in_this_build()),
-            format!("`-t {}`", transport.map_or("", Transport::name)),
-            served,
-        ),
-        (
-            typed.moq != Moq::default(),
-            "Media over QUIC (`--moq-*`)".to_owned(),
-            served,
-        ),
+        (transport == Some(Transport::Moq), "`-t moq`".to_owned()),
+        (typed.moq != Moq::default(), "Media over QUIC (`--moq-*`)".to_owned()),
     ];
-    match later.into_iter().find(|(asked, ..)| *asked) {
-        Some((_, what, meanwhile)) => Err(Misuse::NotInBuild { what, meanwhile }),
+    match later.into_iter().find(|(asked, _)| *asked) {
+        Some((_, what)) => Err(Misuse::NotInBuild {
+            what,
+            meanwhile: "it serves every other transport",
+        }),
         None => Ok(()),
     }
 }

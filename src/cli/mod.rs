@@ -12,6 +12,7 @@ mod help;
 mod hosts;
 mod meaning;
 mod moq;
+mod rooms;
 pub mod start;
 mod telephony;
 

@@ -14,6 +14,7 @@ mod gate;
 mod note;
 mod read;
 mod refusal;
+mod rooms;
 
 use std::fmt;
 use std::future::Future;
@@ -41,6 +42,7 @@ use self::refusal::json_reply;
 use crate::bot::SessionId;
 use crate::config::{Config, Transport};
 use crate::io::metrics;
+use crate::io::room::{self, Begin};
 use crate::io::sessions::Start;
 use crate::io::socket::{self, Entry, Upgrade};
 use crate::io::tls::Tls;
@@ -89,6 +91,8 @@ pub trait Engine: Send + Sync + 'static {
     }
     /// Makes what the connection becomes that asks for a WebSocket. `start` is called when there is a place for its session.
     fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal>;
+    /// Takes a place for a session in a room, which begins when what is returned is called.
+    fn room(&self) -> Result<Begin, Refusal>;
 }
 
 impl Engine for WebRtc {
@@ -135,6 +139,15 @@ impl Engine for WebRtc {
         };
         let entry = entry.ok_or(Refusal::Offer(OfferRefusal::Full))?;
         Ok(socket::upgrade(sessions.clone(), family, start()?, entry))
+    }
+
+    fn room(&self) -> Result<Begin, Refusal> {
+        let sessions = WebRtc::sessions(self);
+        if sessions.is_closed() {
+            return Err(Refusal::Offer(OfferRefusal::Stopping));
+        }
+        let place = sessions.doors().enter().ok_or(Refusal::Offer(OfferRefusal::Full))?;
+        Ok(room::begin(sessions.clone(), place))
     }
 }
 
@@ -286,7 +299,7 @@ async fn dispatch<E: Engine>(
         Route::Start => {
             let body = read(app.times, headers, Takes::Json, body).await?;
             still_open(app)?;
-            start(app, &body, asked(app, headers, peer))
+            start(app, &body, asked(app, headers, peer), peer).await
         }
         Route::Webhook => webhook(app, head, body).await,
         Route::Socket(..) => unreachable!("a socket is answered before"),
@@ -325,7 +338,7 @@ fn still_open<E: Engine>(app: &App<E>) -> Result<(), Refusal> {
     }
 }
 
-fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>) -> Result<Reply, Refusal> {
+async fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>, peer: Peer) -> Result<Reply, Refusal> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
         start::Refusal::Invalid(invalid) => Refusal::Invalid {
             invalid,
@@ -347,6 +360,8 @@ fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>) -> Result<Repl
             let url = start::socket_url(&app.config, asked, family);
             start::socket_reply(&url, id.as_deref(), mint(app, family, id.as_deref()).as_deref())
         }
+        Plan::Videoroom { room, body } => rooms::videoroom(app, room, body, peer).await?,
+        Plan::Mediaroom { body } => rooms::mediaroom(app, body, peer)?,
     };
     Ok(json_reply(StatusCode::OK, reply))
 }

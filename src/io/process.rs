@@ -153,6 +153,15 @@ fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, proc
             transport_type: socket.transport_type.name(),
             call_data: socket.call_data.as_ref(),
         },
+        Kind::Videoroom(room) => process::Kind::Videoroom {
+            room_url: &room.room_url,
+            token: room.token.as_ref(),
+        },
+        Kind::Mediaroom(room) => process::Kind::Mediaroom {
+            room_name: &room.room_name,
+            url: &room.url,
+            token: &room.token,
+        },
     };
     process::arguments(&common, &kind)
 }

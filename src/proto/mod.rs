@@ -11,6 +11,7 @@
 //!   (messages to the client), [`lobby`] (who has yet to connect)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
+//! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
 //! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - The runner itself: [`stall`] (what stands still)
@@ -29,6 +30,7 @@ pub mod ice;
 pub mod key;
 pub mod lines;
 pub mod lobby;
+pub mod mediaroom;
 pub mod metrics;
 pub mod offer;
 pub mod opening;
@@ -50,4 +52,5 @@ pub mod table;
 pub mod telephony;
 pub mod tls;
 pub mod token;
+pub mod videoroom;
 pub mod why;

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
+use crate::config::Secret;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
 
 /// What every kind of session has.
@@ -39,6 +40,15 @@ pub enum Kind<'a> {
         path: &'a str,
         transport_type: &'a str,
         call_data: Option<&'a Value>,
+    },
+    Videoroom {
+        room_url: &'a str,
+        token: Option<&'a Secret>,
+    },
+    Mediaroom {
+        room_name: &'a str,
+        url: &'a str,
+        token: &'a Secret,
     },
 }
 
@@ -71,6 +81,8 @@ pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong
         Kind::Base => "base",
         Kind::WebRtc { .. } => "webrtc",
         Kind::WebSocket { .. } => "websocket",
+        Kind::Videoroom { .. } => "videoroom",
+        Kind::Mediaroom { .. } => "mediaroom",
     };
     put("kind", name.into());
     put("session_id", common.session_id.into());
@@ -82,6 +94,17 @@ pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong
         Kind::Base => {}
         Kind::WebRtc { pc_id } => {
             put("webrtc_connection", json!({"pc_id": pc_id}));
+        }
+        Kind::Videoroom { room_url, token } => {
+            put("room_url", (*room_url).into());
+            if let Some(token) = token {
+                put("token", token.expose().into());
+            }
+        }
+        Kind::Mediaroom { room_name, url, token } => {
+            put("room_name", (*room_name).into());
+            put("url", (*url).into());
+            put("token", token.expose().into());
         }
         Kind::WebSocket {
             path,

@@ -16,6 +16,7 @@ use crate::config::{Config, IceServer, Transport};
 use crate::limits;
 use crate::proto::body::{self, Fields, Invalid};
 use crate::proto::token::Family;
+use crate::proto::videoroom::Wanted;
 use crate::proto::{ice, route};
 
 /// The one public server that `enableDefaultIceServers` adds; the reference peer's.
@@ -32,6 +33,10 @@ pub enum Plan<'c> {
     },
     /// A WebSocket: the client is told where. The bot starts when it connects.
     Socket { family: Family, body: Value },
+    /// A hosted video room: it is made or chosen, a token is made, and the bot starts. Without a room, only the bot starts.
+    Videoroom { room: Option<Wanted>, body: Value },
+    /// A media room: tokens are made, and the bot starts.
+    Mediaroom { body: Value },
 }
 
 /// Why a `/start` is refused.
@@ -100,9 +105,8 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal>
     let asked = fields.string("transport", limits::TRANSPORT_BYTES_MAX);
     let create_room = fields.flag("createVideoroomRoom").unwrap_or(false);
     let default_ice = fields.flag("enableDefaultIceServers").unwrap_or(false);
-    // Their shape is checked in every build, so that a wrong request is told so wherever it goes.
-    let _ = fields.object("videoroomRoomProperties");
-    let _ = fields.object("videoroomMeetingTokenProperties");
+    let room = fields.object("videoroomRoomProperties");
+    let token = fields.object("videoroomMeetingTokenProperties");
     let body = fields.any("body").map_or_else(|| json!({}), |(_, body)| body);
     fields.finish()?;
 
@@ -119,6 +123,14 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal>
             family: Family::Call,
             body,
         }),
+        Transport::Videoroom => Ok(Plan::Videoroom {
+            room: (create_room || config.videoroom.room_url.is_some()).then(|| Wanted {
+                room: room.unwrap_or_default(),
+                token: token.unwrap_or_default(),
+            }),
+            body,
+        }),
+        Transport::Mediaroom => Ok(Plan::Mediaroom { body }),
         later => Err(Refusal::NotInThisBuild(later)),
     }
 }
@@ -274,7 +286,7 @@ mod tests {
         let config = config(None);
         plan(&config, text.as_bytes()).map(|plan| match plan {
             Plan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
-            Plan::Socket { family, .. } => panic!("WebRTC was asked for, not {family:?}"),
+            other => panic!("WebRTC was asked for, not {other:?}"),
         })
     }
 

@@ -300,6 +300,7 @@ fn whatever_the_bot_does_wakes_the_transport() {
     let media = seat.open(Audio {
         in_rate_hz: 1,
         out_rate_hz: 1_000_000,
+        ..Audio::default()
     });
     assert!(ready(link.notified()).is_some());
     let rates = link.audio().expect("the bot has opened its media");

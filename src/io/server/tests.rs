@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::bot::ShutdownTrigger;
 use crate::io::http::{Refusal, Times};
+use crate::io::room::Begin;
 use crate::io::sessions::Start;
 use crate::io::socket::Upgrade;
 use crate::io::tls::Tls;
@@ -94,6 +95,13 @@ impl Engine for Arc<Fake> {
 
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    fn room(&self) -> Result<Begin, Refusal> {
+        let fake = self.clone();
+        Ok(Box::new(move |start, _room| {
+            fake.live.lock().expect("whole").push(start)
+        }))
     }
 
     /// A socket answers with the name of its session, and closes.

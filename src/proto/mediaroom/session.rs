@@ -1,0 +1,1 @@
+//! One life of a bot in a media room.

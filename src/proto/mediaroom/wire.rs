@@ -1,0 +1,387 @@
+//! The messages of the signalling connection, and the packets of the data channels: those fields of them that are used.
+//!
+//! Unknown fields and messages are skipped when read. In: bytes of one binary WebSocket message, or of one data-channel
+//! message. Source: the rooms fact sheet, B3 and B5; the numbers are those of the published protocol.
+
+use std::collections::BTreeMap;
+
+/// What a client sends.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SignalRequest {
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 8, 16")]
+    pub message: Option<Request>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Request {
+    /// Of the publisher connection.
+    #[prost(message, tag = "1")]
+    Offer(SessionDescription),
+    /// Of the subscriber connection.
+    #[prost(message, tag = "2")]
+    Answer(SessionDescription),
+    #[prost(message, tag = "3")]
+    Trickle(TrickleRequest),
+    #[prost(message, tag = "4")]
+    AddTrack(AddTrackRequest),
+    #[prost(message, tag = "5")]
+    Mute(MuteTrackRequest),
+    #[prost(message, tag = "6")]
+    Subscription(UpdateSubscription),
+    #[prost(message, tag = "8")]
+    Leave(LeaveRequest),
+    #[prost(message, tag = "16")]
+    Ping(Ping),
+}
+
+/// What a server sends.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SignalResponse {
+    #[prost(oneof = "Response", tags = "1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 16, 17, 19, 20, 22")]
+    pub message: Option<Response>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Response {
+    #[prost(message, tag = "1")]
+    Join(Box<JoinResponse>),
+    /// To the publisher's offer.
+    #[prost(message, tag = "2")]
+    Answer(SessionDescription),
+    /// Of the subscriber connection.
+    #[prost(message, tag = "3")]
+    Offer(SessionDescription),
+    #[prost(message, tag = "4")]
+    Trickle(TrickleRequest),
+    #[prost(message, tag = "5")]
+    Update(ParticipantUpdate),
+    #[prost(message, tag = "6")]
+    TrackPublished(TrackPublishedResponse),
+    #[prost(message, tag = "8")]
+    Leave(LeaveRequest),
+    #[prost(message, tag = "9")]
+    Mute(MuteTrackRequest),
+    #[prost(message, tag = "10")]
+    SpeakersChanged(SpeakersChanged),
+    #[prost(message, tag = "11")]
+    RoomUpdate(RoomUpdate),
+    #[prost(string, tag = "16")]
+    RefreshToken(String),
+    #[prost(message, tag = "17")]
+    TrackUnpublished(TrackUnpublishedResponse),
+    #[prost(message, tag = "19")]
+    Reconnect(ReconnectResponse),
+    #[prost(message, tag = "20")]
+    Pong(Pong),
+    #[prost(message, tag = "22")]
+    Request(RequestResponse),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SessionDescription {
+    /// `offer` or `answer`.
+    #[prost(string, tag = "1")]
+    pub kind: String,
+    #[prost(string, tag = "2")]
+    pub sdp: String,
+    #[prost(uint32, tag = "3")]
+    pub id: u32,
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub mid_to_track_id: BTreeMap<String, String>,
+}
+
+/// Which of the two connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Target {
+    Publisher = 0,
+    Subscriber = 1,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TrickleRequest {
+    /// JSON: `{"candidate": "candidate:...", "sdpMid": ..., "sdpMLineIndex": ...}`.
+    #[prost(string, tag = "1")]
+    pub candidate_init: String,
+    #[prost(enumeration = "Target", tag = "2")]
+    pub target: i32,
+    #[prost(bool, tag = "3")]
+    pub last: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct AddTrackRequest {
+    #[prost(string, tag = "1")]
+    pub cid: String,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(enumeration = "TrackType", tag = "3")]
+    pub kind: i32,
+    #[prost(bool, tag = "6")]
+    pub muted: bool,
+    #[prost(enumeration = "TrackSource", tag = "8")]
+    pub source: i32,
+    #[prost(bool, tag = "13")]
+    pub disable_red: bool,
+    #[prost(string, tag = "15")]
+    pub stream: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum TrackType {
+    Audio = 0,
+    Video = 1,
+    Data = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum TrackSource {
+    Unknown = 0,
+    Camera = 1,
+    Microphone = 2,
+    ScreenShare = 3,
+    ScreenShareAudio = 4,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TrackPublishedResponse {
+    #[prost(string, tag = "1")]
+    pub cid: String,
+    #[prost(message, optional, tag = "2")]
+    pub track: Option<TrackInfo>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TrackUnpublishedResponse {
+    #[prost(string, tag = "1")]
+    pub track_sid: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TrackInfo {
+    #[prost(string, tag = "1")]
+    pub sid: String,
+    #[prost(enumeration = "TrackType", tag = "2")]
+    pub kind: i32,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(bool, tag = "4")]
+    pub muted: bool,
+    #[prost(enumeration = "TrackSource", tag = "9")]
+    pub source: i32,
+    #[prost(string, tag = "11")]
+    pub mime_type: String,
+    #[prost(string, tag = "12")]
+    pub mid: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct MuteTrackRequest {
+    #[prost(string, tag = "1")]
+    pub sid: String,
+    #[prost(bool, tag = "2")]
+    pub muted: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct UpdateSubscription {
+    #[prost(string, repeated, tag = "1")]
+    pub track_sids: Vec<String>,
+    #[prost(bool, tag = "2")]
+    pub subscribe: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Ping {
+    /// Milliseconds since 1970.
+    #[prost(int64, tag = "1")]
+    pub timestamp: i64,
+    /// The last round trip, in milliseconds.
+    #[prost(int64, tag = "2")]
+    pub rtt: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Pong {
+    #[prost(int64, tag = "1")]
+    pub last_ping_timestamp: i64,
+    #[prost(int64, tag = "2")]
+    pub timestamp: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LeaveRequest {
+    #[prost(bool, tag = "1")]
+    pub can_reconnect: bool,
+    /// A disconnect reason, B3; unknown ones are kept as their number.
+    #[prost(int32, tag = "2")]
+    pub reason: i32,
+    /// 0 disconnect, 1 resume, 2 reconnect.
+    #[prost(int32, tag = "3")]
+    pub action: i32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct JoinResponse {
+    #[prost(message, optional, tag = "1")]
+    pub room: Option<Room>,
+    /// Ourselves.
+    #[prost(message, optional, tag = "2")]
+    pub participant: Option<ParticipantInfo>,
+    #[prost(message, repeated, tag = "3")]
+    pub other_participants: Vec<ParticipantInfo>,
+    #[prost(string, tag = "4")]
+    pub server_version: String,
+    #[prost(message, repeated, tag = "5")]
+    pub ice_servers: Vec<IceServer>,
+    #[prost(bool, tag = "6")]
+    pub subscriber_primary: bool,
+    #[prost(string, tag = "7")]
+    pub alternative_url: String,
+    /// Seconds.
+    #[prost(int32, tag = "10")]
+    pub ping_timeout: i32,
+    /// Seconds.
+    #[prost(int32, tag = "11")]
+    pub ping_interval: i32,
+    #[prost(bool, tag = "15")]
+    pub fast_publish: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Room {
+    #[prost(string, tag = "1")]
+    pub sid: String,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(string, tag = "8")]
+    pub metadata: String,
+    #[prost(uint32, tag = "9")]
+    pub num_participants: u32,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RoomUpdate {
+    #[prost(message, optional, tag = "1")]
+    pub room: Option<Room>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ParticipantInfo {
+    #[prost(string, tag = "1")]
+    pub sid: String,
+    #[prost(string, tag = "2")]
+    pub identity: String,
+    /// 0 joining, 1 joined, 2 active, 3 disconnected.
+    #[prost(int32, tag = "3")]
+    pub state: i32,
+    #[prost(message, repeated, tag = "4")]
+    pub tracks: Vec<TrackInfo>,
+    #[prost(string, tag = "5")]
+    pub metadata: String,
+    #[prost(string, tag = "9")]
+    pub name: String,
+    /// Higher is newer; an older one than is known is stale.
+    #[prost(uint32, tag = "10")]
+    pub version: u32,
+    #[prost(bool, tag = "13")]
+    pub is_publisher: bool,
+    /// 0 standard, 1 ingress, 2 egress, 3 SIP, 4 agent.
+    #[prost(int32, tag = "14")]
+    pub kind: i32,
+    #[prost(btree_map = "string, string", tag = "15")]
+    pub attributes: BTreeMap<String, String>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ParticipantUpdate {
+    #[prost(message, repeated, tag = "1")]
+    pub participants: Vec<ParticipantInfo>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct IceServer {
+    #[prost(string, repeated, tag = "1")]
+    pub urls: Vec<String>,
+    #[prost(string, tag = "2")]
+    pub username: String,
+    #[prost(string, tag = "3")]
+    pub credential: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReconnectResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub ice_servers: Vec<IceServer>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SpeakersChanged {
+    #[prost(message, repeated, tag = "1")]
+    pub speakers: Vec<SpeakerInfo>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SpeakerInfo {
+    #[prost(string, tag = "1")]
+    pub sid: String,
+    #[prost(float, tag = "2")]
+    pub level: f32,
+    #[prost(bool, tag = "3")]
+    pub active: bool,
+}
+
+/// What became of a request.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RequestResponse {
+    #[prost(uint32, tag = "1")]
+    pub request_id: u32,
+    /// 0 ok, 1 not found, 2 not allowed, 3 limit exceeded.
+    #[prost(int32, tag = "2")]
+    pub reason: i32,
+    #[prost(string, tag = "3")]
+    pub message: String,
+}
+
+/// One message of a data channel.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DataPacket {
+    #[prost(string, tag = "4")]
+    pub participant_identity: String,
+    /// Whom it is for; empty is everybody.
+    #[prost(string, repeated, tag = "5")]
+    pub destination_identities: Vec<String>,
+    #[prost(string, tag = "17")]
+    pub participant_sid: String,
+    #[prost(oneof = "Data", tags = "2, 6")]
+    pub value: Option<Data>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Data {
+    #[prost(message, tag = "2")]
+    User(UserPacket),
+    #[prost(message, tag = "6")]
+    Dtmf(SipDtmf),
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct UserPacket {
+    #[prost(bytes = "bytes", tag = "2")]
+    pub payload: bytes::Bytes,
+    #[prost(string, optional, tag = "4")]
+    pub topic: Option<String>,
+    #[prost(string, optional, tag = "8")]
+    pub id: Option<String>,
+}
+
+/// A key that a SIP caller pressed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SipDtmf {
+    #[prost(uint32, tag = "3")]
+    pub code: u32,
+    #[prost(string, tag = "4")]
+    pub digit: String,
+}
