@@ -578,3 +578,10 @@ pub const PROCESS_LOG_BURST_BYTES: usize = 128 * 1024;
 pub const PROCESS_LOG_BYTES_PER_S: usize = 8 * 1024;
 /// Pause after each read of a program whose lines are dropped: it may still write megabytes per second.
 pub const PROCESS_FLOOD_PAUSE: Duration = Duration::from_millis(1);
+
+// ---- rooms
+
+/// Bytes of a room's name and of a participant's identity: a stock media-room server refuses longer ones.
+pub const ROOM_NAME_BYTES_MAX: usize = 256;
+/// How long an access token is good for joining: the default of the server's own libraries. Who is in the room stays.
+pub const ROOM_TOKEN_LIFE: Duration = Duration::from_secs(6 * 3600);

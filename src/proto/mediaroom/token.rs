@@ -1,6 +1,20 @@
-//! Access tokens of the media-room server: JWT, HS256. Source: the rooms fact sheet, B1; RFC 7515, RFC 7519.
+//! Access tokens of the media-room server, and the names that stand in them.
+//!
+//! In: the API key and its secret, who may join which room, and the time. Out: a JWT in its compact form, signed with HS256.
+//! The members stand in the order in which the server's own libraries write them, and none is `null`.
+//! Refuses: nothing; names are checked where they come in.
+//! Source: the rooms fact sheet, B1; RFC 7515, RFC 7519.
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Serialize;
+use sha2::Sha256;
 
 use crate::config::Secret;
+use crate::limits::ROOM_TOKEN_LIFE;
+
+/// Characters of a session's id in an identity: enough to tell the sessions of one room apart.
+const ID_CHARS: usize = 8;
 
 /// What a token allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +28,254 @@ pub struct Grant<'a> {
     pub agent: bool,
 }
 
-/// Makes a token that is good from `now`, in seconds since 1970, for six hours.
-pub fn mint(_grant: &Grant<'_>, _now_s: u64) -> Secret {
-    todo!("S")
+#[derive(Serialize)]
+struct Header {
+    alg: &'static str,
+    typ: &'static str,
+}
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    name: &'a str,
+    video: Video<'a>,
+    sub: &'a str,
+    iss: &'a str,
+    nbf: u64,
+    exp: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Video<'a> {
+    room_join: bool,
+    room: &'a str,
+    can_publish: bool,
+    can_subscribe: bool,
+    can_publish_data: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    agent: bool,
+}
+
+/// Makes a token that is good from `now_s`, in seconds since 1970, for [`ROOM_TOKEN_LIFE`].
+pub fn mint(grant: &Grant<'_>, now_s: u64) -> Secret {
+    let header = Header {
+        alg: "HS256",
+        typ: "JWT",
+    };
+    let claims = Claims {
+        name: grant.identity,
+        video: Video {
+            room_join: true,
+            room: grant.room,
+            can_publish: true,
+            can_subscribe: true,
+            can_publish_data: true,
+            agent: grant.agent,
+        },
+        sub: grant.identity,
+        iss: grant.key,
+        nbf: now_s,
+        exp: now_s.saturating_add(ROOM_TOKEN_LIFE.as_secs()),
+    };
+    let mut token = format!("{}.{}", part(&header), part(&claims));
+    let key = grant.secret.expose().as_bytes();
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    mac.update(token.as_bytes());
+    let tag = BASE64URL_NOPAD.encode(&mac.finalize().into_bytes());
+    token.push('.');
+    token.push_str(&tag);
+    Secret::new(token)
+}
+
+fn part(json: &impl Serialize) -> String {
+    BASE64URL_NOPAD.encode(&serde_json::to_vec(json).expect("strings and numbers are JSON"))
+}
+
+/// Returns the name of a new room, from random bits.
+pub fn room_name(random: [u8; 4]) -> String {
+    format!("room-{}", HEXLOWER.encode(&random))
+}
+
+/// Returns the identity of the bot of a session. Sessions of one room must not share it: the later one would evict the earlier.
+pub fn agent_identity(session_id: &str) -> String {
+    format!("Agent-{}", start_of(session_id))
+}
+
+/// Returns the identity of the caller of a session.
+pub fn user_identity(session_id: &str) -> String {
+    format!("User-{}", start_of(session_id))
+}
+
+fn start_of(session_id: &str) -> &str {
+    let end = session_id.char_indices().nth(ID_CHARS);
+    end.map_or(session_id, |(end, _)| &session_id[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn minted(identity: &str, room: &str, agent: bool) -> String {
+        let grant = Grant {
+            key: "devkey",
+            secret: &Secret::new("secret"),
+            identity,
+            room,
+            agent,
+        };
+        mint(&grant, 1_795_252_753).expose().to_owned()
+    }
+
+    /// Header and claims, as text.
+    fn decoded(token: &str) -> [String; 2] {
+        let parts: Vec<&str> = token.split('.').collect();
+        let [header, claims, _signature] = parts[..] else {
+            panic!("three parts, not {}", parts.len())
+        };
+        [header, claims].map(|part| {
+            let bytes = BASE64URL_NOPAD.decode(part.as_bytes()).expect("base64url, no padding");
+            String::from_utf8(bytes).expect("text")
+        })
+    }
+
+    /// Checks a token as the server does: first the signature, then the time with its 60 s of leeway.
+    fn accepts(token: &str, secret: &str, now_s: u64) -> bool {
+        let Some((signed, signature)) = token.rsplit_once('.') else {
+            return false;
+        };
+        let Ok(signature) = BASE64URL_NOPAD.decode(signature.as_bytes()) else {
+            return false;
+        };
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key");
+        mac.update(signed.as_bytes());
+        if mac.verify_slice(&signature).is_err() {
+            return false;
+        }
+        let claims: Value = serde_json::from_str(&decoded(token)[1]).expect("JSON");
+        let (Some(from), Some(to)) = (claims["nbf"].as_u64(), claims["exp"].as_u64()) else {
+            return false;
+        };
+        from <= now_s + 60 && now_s < to + 60
+    }
+
+    /// R-031: the vector was computed apart from this code, from the text of the fact sheet.
+    #[test]
+    fn the_token_of_a_bot_is_the_one_of_the_vector() {
+        let token = minted("Agent-1a2b3c4d", "room-9f8e7d6c", true);
+        assert_eq!(
+            token,
+            concat!(
+                "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJuYW1lIjoiQWdlbnQtMWEyYjNjNGQiLCJ2aWRlbyI6eyJyb29tSm9pbiI6dHJ",
+                "1ZSwicm9vbSI6InJvb20tOWY4ZTdkNmMiLCJjYW5QdWJsaXNoIjp0cnVlLCJjYW5TdWJzY3JpYmUiOnRydWUsImNhblB1Ymxpc2h",
+                "EYXRhIjp0cnVlLCJhZ2VudCI6dHJ1ZX0sInN1YiI6IkFnZW50LTFhMmIzYzRkIiwiaXNzIjoiZGV2a2V5IiwibmJmIjoxNzk1MjU",
+                "yNzUzLCJleHAiOjE3OTUyNzQzNTN9.c3IVnCjHFtFzca7FAdgAIkvU2uPuVqpTl2fZtZIdI2g"
+            )
+        );
+        assert_eq!(
+            decoded(&token),
+            [
+                r#"{"alg":"HS256","typ":"JWT"}"#,
+                concat!(
+                    r#"{"name":"Agent-1a2b3c4d","video":{"roomJoin":true,"room":"room-9f8e7d6c","canPublish":true,"#,
+                    r#""canSubscribe":true,"canPublishData":true,"agent":true},"sub":"Agent-1a2b3c4d","iss":"devkey","#,
+                    r#""nbf":1795252753,"exp":1795274353}"#
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_token_of_a_caller_says_nothing_of_an_agent() {
+        let [_, claims] = decoded(&minted("User-1a2b3c4d", "room-9f8e7d6c", false));
+        assert_eq!(
+            claims,
+            concat!(
+                r#"{"name":"User-1a2b3c4d","video":{"roomJoin":true,"room":"room-9f8e7d6c","canPublish":true,"#,
+                r#""canSubscribe":true,"canPublishData":true},"sub":"User-1a2b3c4d","iss":"devkey","#,
+                r#""nbf":1795252753,"exp":1795274353}"#
+            )
+        );
+    }
+
+    #[test]
+    fn a_token_is_good_for_six_hours_and_with_its_own_secret_alone() {
+        let token = minted("User-1", "room", false);
+        let now = 1_795_252_753;
+        for (secret, at, good) in [
+            ("secret", now, true),
+            ("secret", now + 6 * 3600 + 59, true),
+            ("secret", now + 6 * 3600 + 60, false),
+            ("secret", now - 60, true),
+            ("secret", now - 61, false),
+            ("Secret", now, false),
+            ("", now, false),
+        ] {
+            assert_eq!(accepts(&token, secret, at), good, "{secret} {at}");
+        }
+        // A claim that somebody else changed.
+        let [header, claims] = decoded(&token);
+        let forged = [header, claims.replace("room\"", "roof\"")].map(|part| BASE64URL_NOPAD.encode(part.as_bytes()));
+        let signature = token.rsplit('.').next().expect("a signature");
+        assert!(!accepts(
+            &format!("{}.{}.{signature}", forged[0], forged[1]),
+            "secret",
+            now
+        ));
+    }
+
+    /// Names are any text: they neither leave their quotes nor change.
+    #[test]
+    fn odd_names_stay_what_they_are() {
+        let longest = "ü".repeat(128);
+        for name in [
+            "",
+            r#"","agent":true,"x":""#,
+            "back\\slash",
+            "line\r\nbreak\0",
+            "Grüße 👋 \u{2028}",
+            &longest,
+        ] {
+            let token = minted(name, name, false);
+            assert!(
+                token
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            );
+            let claims: Value = serde_json::from_str(&decoded(&token)[1]).expect("JSON");
+            assert_eq!(claims["sub"], name);
+            assert_eq!(claims["name"], name);
+            assert_eq!(
+                claims["video"],
+                json!({"roomJoin": true, "room": name, "canPublish": true, "canSubscribe": true, "canPublishData": true})
+            );
+            assert!(accepts(&token, "secret", 1_795_252_753));
+        }
+    }
+
+    #[test]
+    fn a_clock_at_its_end_does_not_overflow() {
+        let secret = Secret::new("");
+        let grant = Grant {
+            key: "",
+            secret: &secret,
+            identity: "",
+            room: "",
+            agent: true,
+        };
+        assert!(decoded(mint(&grant, u64::MAX).expose())[1].contains(&u64::MAX.to_string()));
+    }
+
+    /// R-032: the identities of two sessions differ, whatever their ids are made of.
+    #[test]
+    fn names_are_made_of_random_bits_and_of_the_session() {
+        assert_eq!(room_name([0x9f, 0x8e, 0x07, 0x6c]), "room-9f8e076c");
+        let id = "1a2b3c4d-3f2e-4a50-9d5c-7d5a5b0d1c11";
+        assert_eq!(agent_identity(id), "Agent-1a2b3c4d");
+        assert_eq!(user_identity(id), "User-1a2b3c4d");
+        assert_eq!(agent_identity("1a2b3c4"), "Agent-1a2b3c4");
+        assert_eq!(user_identity("ääääääääää"), "User-ääääääää");
+        assert_eq!(user_identity(""), "User-");
+    }
 }
