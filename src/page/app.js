@@ -163,14 +163,15 @@ function showLabel() {
 
 function step(part, index) {
 	if (part instanceof URL) {
-		const link = Object.assign(make('a', '', part.origin + part.pathname), { href: part });
+		const link = Object.assign(make('a', '', part.origin + part.pathname), { href: part, target: part.target ?? '', rel: 'noopener' });
 		return [link, ' '];
 	}
 	return [index % 2 ? make('code', '', part) : part, ' '];
 }
 
-function problem({ title, text: why, steps = [], ...offers }) {
-	log('error', title, why);
+function problem({ title, text: why, steps = [], good = false, ...offers }) {
+	log(good ? 'call' : 'error', title, why);
+	$('problem').classList.toggle('good', good);
 	$('problem-title').textContent = title;
 	$('problem-text').textContent = why;
 	$('problem-steps').replaceChildren(...steps.map((parts) => make('li', '', ...parts.flatMap(step))));

@@ -24,7 +24,7 @@ export function startOptions() {
 		if ({}.toString.call(request) !== '[object Object]') return { wrong: 'The request must be an object: { … }' };
 		const { transport = 'webrtc', enableDefaultIceServers: ice = false } = request;
 		if (typeof ice !== 'boolean') return { wrong: '“enableDefaultIceServers” must be true or false.' };
-		if (!connectorOf(transport)) return { wrong: `This page connects over "webrtc" or "websocket"; ${JSON.stringify(transport)} is for other clients.` };
+		if (!connectorOf(transport)) return { wrong: `This page cannot connect there: ${JSON.stringify(transport)} is for other clients.` };
 		return { request, transport };
 	}
 
@@ -56,7 +56,10 @@ export function startOptions() {
 	}
 
 	on('start-body', 'input', check);
-	on('transports', 'change', ({ target }) => write({ ...(read().request ?? DEFAULT), transport: target.value }));
+	on('transports', 'change', ({ target: { value } }) => {
+		const wanted = { ...(read().request ?? DEFAULT), transport: value };
+		write({ ...wanted, createVideoroomRoom: value === 'videoroom' || undefined });
+	});
 	on('start-reset', 'click', () => write(DEFAULT));
 	write({ ...DEFAULT, ...(connectorOf(addressed()) && { transport: addressed() }) });
 	setStatus(null);

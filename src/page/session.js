@@ -39,7 +39,8 @@ export function session({ to, log }) {
 		const own = ++run;
 		const mine = (handle) => (...args) => { if (run === own) return handle(...args); };
 		giveUp = new AbortController();
-		if (deviceId !== mic.NONE) {
+		const connector = connectorOf(transport);
+		if (deviceId !== mic.NONE && !connector.elsewhere) {
 			enter('starting', 'Opening the microphone; allow it if the browser asks');
 			try {
 				const opened = await mic.open(deviceId);
@@ -58,10 +59,14 @@ export function session({ to, log }) {
 		}
 		if (run !== own) return;
 		log('http', 'started', started);
+		if (connector.elsewhere) {
+			end(connector(started));
+			return;
+		}
 		enter('connecting', 'Connecting');
 		greeted = false;
 		bot = rtvi({ log, send: (message) => call?.send(message) ?? false, to: { ...to, ready, interrupted, error: botFails } });
-		call = connectorOf(transport)({
+		call = connector({
 			started,
 			context,
 			track,

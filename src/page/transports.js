@@ -2,16 +2,18 @@
 // this shape and its function in the table. In: `started`, the answer of /start; `context`, a running AudioContext; `track`,
 // the microphone or null; `muted`. Out: on.open(first), on.audio(stream), on.message(object), on.slow(problem), on.trouble(attempt, most),
 // on.closed(problem, reason), on.log(...). On the result: open(), close(), send(message), hush() for an interruption,
-// setTrack(track), setMuted(on), stats() for a sample of charts.js.
+// setTrack(track), setMuted(on), stats() for a sample of charts.js. One that is `elsewhere` takes the answer alone, and gives
+// what to show to the user.
 
 import { webrtc } from './call.js';
+import { mediaroom, videoroom } from './rooms.js';
 import { websocket } from './socket.js';
 
 const TABLE = [
 	['webrtc', 'WebRTC', webrtc],
 	['websocket', 'WebSocket', websocket],
-	['videoroom', 'Video room'],
-	['mediaroom', 'Media room'],
+	['videoroom', 'Video room', videoroom],
+	['mediaroom', 'Media room', mediaroom],
 	['telephony_a', 'Telephony A'],
 	['telephony_b', 'Telephony B'],
 	['telephony_c', 'Telephony C'],
@@ -30,7 +32,8 @@ export const rows = (status) => TABLE.map(([name, label, connect]) => {
 	const word = !status ? 'not known'
 		: status.unavailable?.includes(name) ? 'not in this build'
 			: !served ? 'switched off'
-				: connect ? 'ready' : 'not from this page';
+				: connect?.elsewhere ? 'opens elsewhere'
+					: connect ? 'ready' : 'not from this page';
 	// A runner that keeps silent about itself may serve all the same.
 	return { name, label, word, usable: Boolean(connect && (served || !status)) };
 });

@@ -13,6 +13,7 @@ import { withBrowser } from './chromium.mjs';
 import * as client from './client.mjs';
 import * as page from './page.mjs';
 import * as path from './path.mjs';
+import * as rooms from './rooms.mjs';
 import { Runner } from './runner.mjs';
 import * as secure from './secure.mjs';
 import * as strangers from './strangers.mjs';
@@ -58,6 +59,10 @@ for (const [name, check] of Object.entries(secure.tlsChecks)) {
 }
 for (const [name, check] of Object.entries(strangers.checks)) await run(name, check, ['--bot', 'echo']);
 for (const [name, check] of Object.entries(strangers.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', strangers.KEY], out);
+for (const [name, check] of Object.entries(rooms.mediaChecks)) await run(name, check, ['--bot', 'echo', rooms.mediaEnv], out);
+const provider = await rooms.serveProvider();
+for (const [name, check] of Object.entries(rooms.videoChecks)) await run(name, check, [rooms.videoEnv(provider), '--', 'sleep', '600'], out);
+provider.close();
 const origin = await client.serveClient();
 for (const [name, check] of Object.entries(client.checks)) await run(name, check, ['--bot', 'echo'], origin.url);
 // A server for microcontrollers serves browsers too.

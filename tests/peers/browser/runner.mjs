@@ -20,12 +20,16 @@ export async function until(condition, what, limitMs = 30000) {
 }
 
 export class Runner {
-	static async start(binary, ...args) {
+	/** Arguments that are objects are variables of its environment. */
+	static async start(binary, ...given) {
+		const args = given.filter((each) => typeof each === 'string');
+		const env = Object.assign({}, process.env, ...given.filter((each) => typeof each !== 'string'));
 		const runner = new Runner();
 		runner.folder = mkdtempSync(join(tmpdir(), 'edge-runner-'));
 		runner.log = [];
 		runner.child = spawn(binary, ['--port', '0', '--rtc-port', '0', ...args], {
 			cwd: runner.folder,
+			env,
 			stdio: ['ignore', 'pipe', 'pipe'],
 		});
 		runner.ended = new Promise((done) => runner.child.on('exit', done));

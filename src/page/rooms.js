@@ -1,0 +1,19 @@
+// Sessions in rooms: the bot enters from the runner, the user with a client of that room, elsewhere. In: the answer of /start.
+// Out: where to go, in the shape of the problems of words.js.
+
+const inNewTab = (url) => Object.assign(new URL(url), { target: '_blank' });
+
+export function videoroom({ videoroomRoom, dailyRoom, videoroomToken, dailyToken }) {
+	const url = inNewTab(videoroomRoom ?? dailyRoom);
+	url.searchParams.set('t', videoroomToken ?? dailyToken);
+	return { good: true, title: 'The bot is on its way into the room', text: 'This page cannot enter it; the page of its provider can.', steps: [['Talk there:', url]] };
+}
+
+export const mediaroom = ({ url, token, roomName }) => ({
+	good: true,
+	title: 'The bot is on its way into the room',
+	text: 'This page cannot enter it; any client of that server can, with these. The token is a key to the room, good for six hours.',
+	steps: [['Server:', url], ['Room:', roomName], ['Token:', token]],
+});
+
+videoroom.elsewhere = mediaroom.elsewhere = true;
