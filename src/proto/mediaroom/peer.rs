@@ -72,6 +72,11 @@ impl Peer {
         todo!("P")
     }
 
+    /// Returns this end's ICE user name fragment, by which datagrams find the connection.
+    pub fn local_ufrag(&mut self) -> String {
+        todo!("P")
+    }
+
     /// Adds a candidate of the server, which may come before the answer.
     pub fn add_remote_candidate(&mut self, _text: &str) {
         todo!("P")
