@@ -585,3 +585,27 @@ pub const PROCESS_FLOOD_PAUSE: Duration = Duration::from_millis(1);
 pub const ROOM_NAME_BYTES_MAX: usize = 256;
 /// How long an access token is good for joining: the default of the server's own libraries. Who is in the room stays.
 pub const ROOM_TOKEN_LIFE: Duration = Duration::from_secs(6 * 3600);
+/// Bytes of one message of a media-room server: its own maximum.
+pub const ROOM_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Participants, tracks, attributes and the like in one such message: 2 MB of memory, and a room of thousands.
+pub const ROOM_MESSAGE_PARTS_MAX: usize = 16_384;
+/// Participants that a session knows of; nobody talks with more.
+pub const ROOM_PARTICIPANTS_MAX: usize = 256;
+/// Audio tracks that a session subscribes to.
+pub const ROOM_TRACKS_MAX: usize = 256;
+/// Participants that left and whose late news is told from a new one's.
+pub const ROOM_DEPARTED_MAX: usize = 64;
+/// Candidates of the server that wait for their connection to be made.
+pub const ROOM_CANDIDATES_HELD_MAX: usize = REMOTE_CANDIDATES_MAX;
+/// Bytes of a token that a media-room server renews: it has to stand in a request's head.
+pub const ROOM_TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Characters that an error repeats of what a media-room server says.
+pub const ROOM_REASON_CHARS_MAX: usize = 200;
+/// Between two pings when the server names no time: its own default.
+pub const ROOM_PING_INTERVAL: Duration = Duration::from_secs(5);
+/// The same for the silence after which it is gone.
+pub const ROOM_PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a server may ask for between two pings.
+pub const ROOM_PING_INTERVAL_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
+/// What a server may ask for as its silence.
+pub const ROOM_PING_TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(60);

@@ -1,9 +1,16 @@
 //! The messages of the signalling connection, and the packets of the data channels: those fields of them that are used.
 //!
 //! Unknown fields and messages are skipped when read. In: bytes of one binary WebSocket message, or of one data-channel
-//! message. Source: the rooms fact sheet, B3 and B5; the numbers are those of the published protocol.
+//! message. [`read`] refuses what would take far more memory than it has bytes.
+//! Source: the rooms fact sheet, B3 and B5; the numbers are those of the published protocol.
 
 use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX};
 
 /// What a client sends.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -286,6 +293,8 @@ pub struct ParticipantInfo {
     /// Higher is newer; an older one than is known is stale.
     #[prost(uint32, tag = "10")]
     pub version: u32,
+    #[prost(message, optional, tag = "11")]
+    pub permission: Option<ParticipantPermission>,
     #[prost(bool, tag = "13")]
     pub is_publisher: bool,
     /// 0 standard, 1 ingress, 2 egress, 3 SIP, 4 agent.
@@ -293,6 +302,15 @@ pub struct ParticipantInfo {
     pub kind: i32,
     #[prost(btree_map = "string, string", tag = "15")]
     pub attributes: BTreeMap<String, String>,
+}
+
+/// What the grant of a participant's token became. A token that grants `agent` without claiming that kind shows here alone.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct ParticipantPermission {
+    #[prost(bool, tag = "8")]
+    pub recorder: bool,
+    #[prost(bool, tag = "11")]
+    pub agent: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -338,11 +356,14 @@ pub struct SpeakerInfo {
 pub struct RequestResponse {
     #[prost(uint32, tag = "1")]
     pub request_id: u32,
-    /// 0 ok, 1 not found, 2 not allowed, 3 limit exceeded.
+    /// 0 ok, 1 not found, 2 not allowed, 3 limit exceeded, 4 queued; more are refusals of newer servers.
     #[prost(int32, tag = "2")]
     pub reason: i32,
     #[prost(string, tag = "3")]
     pub message: String,
+    /// The request itself, where it was this one; older servers repeat none.
+    #[prost(message, optional, tag = "5")]
+    pub add_track: Option<AddTrackRequest>,
 }
 
 /// One message of a data channel.
@@ -370,7 +391,7 @@ pub enum Data {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct UserPacket {
     #[prost(bytes = "bytes", tag = "2")]
-    pub payload: bytes::Bytes,
+    pub payload: Bytes,
     #[prost(string, optional, tag = "4")]
     pub topic: Option<String>,
     #[prost(string, optional, tag = "8")]
@@ -384,4 +405,122 @@ pub struct SipDtmf {
     pub code: u32,
     #[prost(string, tag = "4")]
     pub digit: String,
+}
+
+/// Why bytes are no message of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    TooLong {
+        bytes: usize,
+    },
+    /// So many participants, tracks and other parts that they are no room's.
+    TooManyParts,
+    Malformed,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::TooLong { bytes } => {
+                write!(
+                    f,
+                    "a message of {bytes} bytes, at most {ROOM_MESSAGE_BYTES_MAX} are taken"
+                )
+            }
+            Unreadable::TooManyParts => {
+                write!(
+                    f,
+                    "a message with more than {ROOM_MESSAGE_PARTS_MAX} participants, tracks and other parts"
+                )
+            }
+            Unreadable::Malformed => f.write_str("bytes that are no message of a media-room server"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// Reads one message of a server.
+///
+/// # Errors
+/// See [`Unreadable`].
+pub fn read(bytes: Bytes) -> Result<SignalResponse, Unreadable> {
+    if bytes.len() > ROOM_MESSAGE_BYTES_MAX {
+        return Err(Unreadable::TooLong { bytes: bytes.len() });
+    }
+    let mut left = ROOM_MESSAGE_PARTS_MAX;
+    count(&bytes, Shape::Response, &mut left)?;
+    SignalResponse::decode(bytes).map_err(|_| Unreadable::Malformed)
+}
+
+/// A message that has parts in any number, or holds one that has.
+#[derive(Clone, Copy)]
+enum Shape {
+    Response,
+    Join,
+    Description,
+    Update,
+    Speakers,
+    Reconnect,
+    Participant,
+    IceServer,
+    /// Nothing in it repeats.
+    Leaf,
+}
+
+impl Shape {
+    fn part(self, tag: u64) -> Option<Shape> {
+        Some(match (self, tag) {
+            (Shape::Response, 1) => Shape::Join,
+            (Shape::Response, 2 | 3) => Shape::Description,
+            (Shape::Response, 5) => Shape::Update,
+            (Shape::Response, 10) => Shape::Speakers,
+            (Shape::Response, 19) => Shape::Reconnect,
+            (Shape::Join, 2 | 3) | (Shape::Update, 1) => Shape::Participant,
+            (Shape::Join, 5) | (Shape::Reconnect, 1) => Shape::IceServer,
+            (Shape::Description, 4) | (Shape::Speakers, 1) | (Shape::Participant, 4 | 15) | (Shape::IceServer, 1) => {
+                Shape::Leaf
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Counts the parts of a message against what is left of the cap, before memory is spent on them: two bytes can stand for a
+/// participant, which takes a hundred times that.
+fn count(mut bytes: &[u8], shape: Shape, left: &mut usize) -> Result<(), Unreadable> {
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes)?;
+        let length = match key & 7 {
+            0 => varint(&mut bytes).map(|_| 0)?,
+            1 => 8,
+            2 => varint(&mut bytes)?,
+            5 => 4,
+            // Groups, which this protocol has none of.
+            _ => return Err(Unreadable::Malformed),
+        };
+        let length = usize::try_from(length).map_err(|_| Unreadable::Malformed)?;
+        let (value, rest) = bytes.split_at_checked(length).ok_or(Unreadable::Malformed)?;
+        bytes = rest;
+        if let (2, Some(part)) = (key & 7, shape.part(key >> 3)) {
+            *left = left.checked_sub(1).ok_or(Unreadable::TooManyParts)?;
+            if !matches!(part, Shape::Leaf) {
+                count(value, part, left)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn varint(bytes: &mut &[u8]) -> Result<u64, Unreadable> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or(Unreadable::Malformed)?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(Unreadable::Malformed)
 }

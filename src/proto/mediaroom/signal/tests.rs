@@ -1,0 +1,1094 @@
+//! The signalling connection against messages of a server, as bytes. Source: the rooms fact sheet, B3 to B5.
+
+use super::wire::{
+    IceServer, ParticipantInfo, ParticipantPermission, ParticipantUpdate, Room, RoomUpdate, SignalResponse,
+    SpeakerInfo, SpeakersChanged, TrackInfo, TrackUnpublishedResponse,
+};
+use super::*;
+use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX};
+
+/// The time of the first ping, in milliseconds since 1970.
+const UNIX_MS: u64 = 1_795_252_753_000;
+
+struct Stay {
+    signal: Signal,
+    start: Instant,
+    now: Instant,
+}
+
+fn bytes(message: Response) -> Bytes {
+    SignalResponse { message: Some(message) }.encode_to_vec().into()
+}
+
+fn track(sid: &str, kind: TrackType) -> TrackInfo {
+    TrackInfo {
+        sid: sid.into(),
+        kind: kind as i32,
+        ..TrackInfo::default()
+    }
+}
+
+/// Somebody with one microphone, `TR_` and the identity.
+fn somebody(sid: &str, identity: &str) -> ParticipantInfo {
+    ParticipantInfo {
+        sid: sid.into(),
+        identity: identity.into(),
+        state: 2,
+        tracks: vec![track(&format!("TR_{identity}"), TrackType::Audio)],
+        name: format!("{identity}!"),
+        version: 1,
+        ..ParticipantInfo::default()
+    }
+}
+
+fn gone(sid: &str, identity: &str) -> ParticipantInfo {
+    ParticipantInfo {
+        state: 3,
+        version: 9,
+        ..somebody(sid, identity)
+    }
+}
+
+fn update(participants: impl Into<Vec<ParticipantInfo>>) -> Response {
+    let participants = participants.into();
+    Response::Update(ParticipantUpdate { participants })
+}
+
+fn join(others: impl Into<Vec<ParticipantInfo>>) -> JoinResponse {
+    JoinResponse {
+        room: Some(Room {
+            name: "room-1".into(),
+            ..Room::default()
+        }),
+        participant: Some(ParticipantInfo {
+            sid: "PA_own".into(),
+            identity: "Agent-1".into(),
+            ..ParticipantInfo::default()
+        }),
+        other_participants: others.into(),
+        server_version: "1.13.5".into(),
+        subscriber_primary: true,
+        ping_timeout: 15,
+        ping_interval: 5,
+        fast_publish: true,
+        ..JoinResponse::default()
+    }
+}
+
+fn participant(identity: &str, is_agent: bool) -> Participant {
+    Participant {
+        identity: identity.into(),
+        name: format!("{identity}!"),
+        is_agent,
+    }
+}
+
+fn joined(identity: &str) -> Output {
+    Output::ParticipantJoined(participant(identity, false))
+}
+
+fn left(identity: &str) -> Output {
+    Output::ParticipantLeft(participant(identity, false))
+}
+
+fn speaking(identity: &str, speaking: bool) -> Output {
+    Output::Speaking {
+        identity: identity.into(),
+        speaking,
+    }
+}
+
+fn sent(message: Request) -> Output {
+    Output::Send(SignalRequest { message: Some(message) }.encode_to_vec())
+}
+
+fn subscribed(sids: &[&str]) -> Output {
+    sent(Request::Subscription(UpdateSubscription {
+        track_sids: sids.iter().map(|sid| (*sid).to_owned()).collect(),
+        subscribe: true,
+    }))
+}
+
+fn candidate(target: Target, candidate: &str) -> Output {
+    Output::Candidate {
+        target,
+        candidate: candidate.into(),
+    }
+}
+
+fn trickled(target: Target, init: &str) -> Response {
+    Response::Trickle(TrickleRequest {
+        candidate_init: init.into(),
+        target: target as i32,
+        last: false,
+    })
+}
+
+fn offer(id: u32) -> Response {
+    Response::Offer(SessionDescription {
+        kind: "offer".into(),
+        sdp: format!("v={id}"),
+        id,
+        mid_to_track_id: [("0".to_owned(), "TR_ann".to_owned())].into(),
+    })
+}
+
+fn answer(id: u32) -> Response {
+    Response::Answer(SessionDescription {
+        kind: "answer".into(),
+        sdp: format!("v={id}"),
+        id,
+        ..SessionDescription::default()
+    })
+}
+
+impl Stay {
+    fn opening() -> Stay {
+        let start = Instant::now();
+        Stay {
+            signal: Signal::new(start),
+            start,
+            now: start,
+        }
+    }
+
+    /// A stay that has begun, with what followed from it taken out.
+    fn with(others: impl Into<Vec<ParticipantInfo>>) -> Stay {
+        let mut stay = Stay::opening();
+        let outputs = stay.hear(Response::Join(Box::new(join(others))));
+        assert!(matches!(outputs[0], Output::Joined(_)));
+        stay
+    }
+
+    fn take(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.signal.poll_output()).collect()
+    }
+
+    fn hear(&mut self, message: Response) -> Vec<Output> {
+        self.signal.handle_message(bytes(message), self.now).expect("a message");
+        self.take()
+    }
+
+    fn refuse(&mut self, bytes: impl Into<Bytes>) -> String {
+        let refused = self.signal.handle_message(bytes.into(), self.now).expect_err("refused");
+        assert_eq!(self.take(), []);
+        refused.to_string()
+    }
+
+    /// Moves the clock to so many milliseconds after the start.
+    fn at(&mut self, ms: u64) -> Vec<Output> {
+        self.now = self.start + Duration::from_millis(ms);
+        self.signal.handle_timeout(self.now, UNIX_MS + ms);
+        self.take()
+    }
+
+    fn due_ms(&self) -> Option<u128> {
+        self.signal
+            .poll_timeout()
+            .map(|due| due.duration_since(self.start).as_millis())
+    }
+}
+
+fn ping(ms: u64, rtt: i64) -> Output {
+    sent(Request::Ping(Ping {
+        timestamp: (UNIX_MS + ms) as i64,
+        rtt,
+    }))
+}
+
+fn pong(ms: u64) -> Response {
+    Response::Pong(Pong {
+        last_ping_timestamp: (UNIX_MS + ms) as i64,
+        timestamp: 1,
+    })
+}
+
+// ---- join
+
+/// B4: the join says who we are and who else is; the voices of callers are subscribed to in one message.
+#[test]
+fn a_join_tells_who_is_there() {
+    let mut stay = Stay::opening();
+    let bot = ParticipantInfo {
+        kind: 4,
+        ..somebody("PA_b", "bot")
+    };
+    let outputs = stay.hear(Response::Join(Box::new(join([
+        somebody("PA_a", "ann"),
+        bot,
+        somebody("PA_c", "cid"),
+    ]))));
+    assert_eq!(
+        outputs,
+        [
+            Output::Joined(Joined {
+                room_name: "room-1".into(),
+                sid: "PA_own".into(),
+                subscriber_primary: true,
+                fast_publish: true,
+                server_version: "1.13.5".into(),
+            }),
+            joined("ann"),
+            Output::ParticipantJoined(participant("bot", true)),
+            joined("cid"),
+            subscribed(&["TR_ann", "TR_cid"]),
+        ]
+    );
+    assert_eq!(stay.signal.callers(), 2);
+    // A second one changes nothing.
+    assert_eq!(stay.hear(Response::Join(Box::new(join([])))), []);
+    assert_eq!(stay.signal.callers(), 2);
+}
+
+#[test]
+fn a_join_that_does_not_say_who_we_are_is_refused() {
+    let long = "x".repeat(257);
+    for (sid, identity) in [
+        ("", ""),
+        ("PA_own", ""),
+        ("", "Agent-1"),
+        (&long, "Agent-1"),
+        ("PA_own", &long),
+    ] {
+        let mut stay = Stay::opening();
+        let own = ParticipantInfo {
+            sid: sid.into(),
+            identity: identity.into(),
+            ..ParticipantInfo::default()
+        };
+        let nobody = JoinResponse {
+            participant: Some(own),
+            ..join([])
+        };
+        let words = stay.refuse(bytes(Response::Join(Box::new(nobody))));
+        assert_eq!(words, "a join that does not say who we are");
+        // A whole one is still taken.
+        assert!(!stay.hear(Response::Join(Box::new(join([])))).is_empty());
+    }
+}
+
+/// A token is not carried to wherever a server points.
+#[test]
+fn another_server_is_not_followed() {
+    let elsewhere = JoinResponse {
+        alternative_url: "wss://elsewhere.example".into(),
+        ..JoinResponse::default()
+    };
+    let words = Stay::opening().refuse(bytes(Response::Join(Box::new(elsewhere))));
+    assert!(
+        words.contains("MEDIAROOM_URL") && !words.contains("elsewhere.example"),
+        "{words}"
+    );
+}
+
+#[test]
+fn nothing_but_a_goodbye_or_a_token_counts_before_the_join() {
+    let mut stay = Stay::opening();
+    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
+    assert_eq!(stay.hear(offer(1)), []);
+    assert_eq!(stay.signal.callers(), 0);
+    assert_eq!(stay.signal.owner("TR_ann"), None);
+    assert_eq!(
+        stay.hear(Response::RefreshToken("a.b".into())),
+        [Output::Token(Secret::new("a.b"))]
+    );
+    let leave = Response::Leave(LeaveRequest {
+        reason: 7,
+        ..LeaveRequest::default()
+    });
+    assert_eq!(
+        stay.hear(leave),
+        [Output::Leave {
+            reason: 7,
+            then: Then::Nothing
+        }]
+    );
+}
+
+// ---- liveness
+
+/// B4 rule 7: a ping each interval, with the round trip of the last one that was answered.
+#[test]
+fn pings_leave_at_the_interval_with_the_last_round_trip() {
+    let mut stay = Stay::with([]);
+    assert_eq!(stay.due_ms(), Some(5_000));
+    assert_eq!(stay.at(4_999), []);
+    assert_eq!(stay.at(5_000), [ping(5_000, 0)]);
+    stay.now += Duration::from_millis(120);
+    assert_eq!(stay.hear(pong(5_000)), []);
+    assert_eq!(stay.due_ms(), Some(10_000));
+    assert_eq!(stay.at(10_000), [ping(10_000, 120)]);
+    // The answer to an earlier one, a foreign one, and the same one twice measure nothing.
+    for ms in [5_000, 77] {
+        stay.hear(pong(ms));
+    }
+    assert_eq!(stay.at(15_000), [ping(15_000, 120)]);
+    stay.now += Duration::from_millis(30);
+    stay.hear(pong(15_000));
+    stay.now += Duration::from_millis(1_000);
+    stay.hear(pong(15_000));
+    assert_eq!(stay.at(20_000), [ping(20_000, 30)]);
+}
+
+/// B4 rule 7: any message of the server counts, and its silence ends the stay once.
+#[test]
+fn a_server_that_says_nothing_for_the_ping_timeout_is_silent() {
+    let mut stay = Stay::with([]);
+    stay.at(9_000);
+    stay.hear(Response::RoomUpdate(RoomUpdate::default()));
+    stay.at(19_000);
+    stay.at(23_999);
+    assert_eq!(stay.due_ms(), Some(24_000));
+    assert_eq!(stay.at(24_000), [Output::Silent]);
+    assert_eq!(stay.due_ms(), None);
+    assert_eq!(stay.at(60_000), []);
+    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
+    stay.signal.offer("v=0".into());
+    assert_eq!(stay.take(), []);
+}
+
+#[test]
+fn a_server_that_does_not_begin_is_silent_too_and_is_not_pinged() {
+    let mut stay = Stay::opening();
+    assert_eq!(stay.due_ms(), Some(15_000));
+    assert_eq!(stay.at(14_999), []);
+    assert_eq!(stay.at(15_000), [Output::Silent]);
+}
+
+/// No number of a server stops the pings, makes a storm of them, or makes its silence shorter than they are apart.
+#[test]
+fn the_times_of_a_server_are_kept_within_reason() {
+    for (interval, timeout, ping_s, silent_s) in [
+        (0, 0, 5, 15),
+        (-1, i32::MIN, 5, 15),
+        (10, 45, 10, 45),
+        (1, 1, 1, 4),
+        (30, 5, 30, 33),
+        (i32::MAX, i32::MAX, 30, 60),
+    ] {
+        let mut stay = Stay::opening();
+        let numbers = JoinResponse {
+            ping_interval: interval,
+            ping_timeout: timeout,
+            ..join([])
+        };
+        stay.hear(Response::Join(Box::new(numbers)));
+        assert_eq!(stay.due_ms(), Some(u128::from(ping_s) * 1_000), "{interval}");
+        assert_eq!(stay.at(ping_s * 1_000).len(), 1);
+        assert!(!stay.at(silent_s * 1_000 - 1).contains(&Output::Silent), "{timeout}");
+        assert!(stay.at(silent_s * 1_000).contains(&Output::Silent), "{timeout}");
+    }
+}
+
+/// Garbage is no sign of life.
+#[test]
+fn bytes_that_are_no_message_do_not_count_as_heard() {
+    let mut stay = Stay::with([]);
+    stay.at(14_000);
+    assert!(stay.refuse(&b"\xff"[..]).contains("no message"));
+    assert_eq!(stay.at(15_000), [Output::Silent]);
+}
+
+// ---- offers and answers
+
+/// B4 rule 3: own offers count from 1; an answer to an older one, or a second one, is dropped.
+#[test]
+fn only_the_answer_to_the_last_offer_is_handed_on() {
+    let mut stay = Stay::with([]);
+    let described = |kind: &str, id: u32| SessionDescription {
+        kind: kind.into(),
+        sdp: format!("o={id}"),
+        id,
+        ..SessionDescription::default()
+    };
+    assert_eq!(stay.hear(answer(0)), []);
+    stay.signal.offer("o=1".into());
+    stay.signal.offer("o=2".into());
+    assert_eq!(
+        stay.take(),
+        [
+            sent(Request::Offer(described("offer", 1))),
+            sent(Request::Offer(described("offer", 2)))
+        ]
+    );
+    let handed_on = |id: u32| [Output::Answer { sdp: format!("v={id}") }];
+    assert_eq!(stay.hear(answer(1)), []);
+    assert_eq!(stay.hear(answer(3)), []);
+    assert_eq!(stay.hear(answer(2)), handed_on(2));
+    assert_eq!(stay.hear(answer(2)), []);
+    // An old server does not number.
+    stay.signal.offer("o=3".into());
+    stay.take();
+    assert_eq!(stay.hear(answer(0)), handed_on(0));
+}
+
+/// B4 rule 1: every offer of the server is answered, under its own id.
+#[test]
+fn every_offer_of_the_server_is_handed_on_and_answered_by_its_id() {
+    let mut stay = Stay::with([]);
+    for id in [7, 8, 8, 0] {
+        assert_eq!(
+            stay.hear(offer(id)),
+            [Output::Offer {
+                sdp: format!("v={id}"),
+                id,
+                mid_to_track: [("0".to_owned(), "TR_ann".to_owned())].into(),
+            }]
+        );
+        stay.signal.answer("v=0".into(), id);
+        let described = SessionDescription {
+            kind: "answer".into(),
+            sdp: "v=0".into(),
+            id,
+            ..SessionDescription::default()
+        };
+        assert_eq!(stay.take(), [sent(Request::Answer(described))]);
+    }
+}
+
+// ---- candidates
+
+const HOST: &str = "candidate:1 1 udp 2130706431 192.0.2.1 50000 typ host";
+const TCP: &str = "candidate:2 1 tcp 1518280447 192.0.2.1 7881 typ host tcptype passive";
+
+/// B4 rule 6: JSON inside, whatever else stands in it; both connections, UDP and TCP.
+#[test]
+fn candidates_of_both_connections_are_handed_on() {
+    let mut stay = Stay::with([]);
+    stay.signal.offer("v=0".into());
+    stay.take();
+    stay.hear(offer(1));
+    for target in [Target::Publisher, Target::Subscriber] {
+        for (text, found) in [
+            (
+                format!(r#"{{"candidate":"{HOST}","sdpMid":"0","sdpMLineIndex":0}}"#),
+                HOST,
+            ),
+            (
+                format!(r#"{{"candidate":"{TCP}","sdpMid":null,"sdpMLineIndex":null}}"#),
+                TCP,
+            ),
+            (
+                format!(r#"{{"candidate":" a={HOST}\r\n","usernameFragment":"x"}}"#),
+                HOST,
+            ),
+        ] {
+            assert_eq!(stay.hear(trickled(target, &text)), [candidate(target, found)]);
+        }
+    }
+}
+
+#[test]
+fn malformed_candidates_and_the_end_of_them_are_ignored() {
+    let mut stay = Stay::with([]);
+    stay.signal.offer("v=0".into());
+    stay.take();
+    let long = format!(r#"{{"candidate":"candidate:{}"}}"#, "x".repeat(512));
+    for init in [
+        "",
+        "null",
+        "{}",
+        "[]",
+        r#"{"candidate":""}"#,
+        r#"{"candidate":null}"#,
+        r#"{"candidate":1}"#,
+        HOST,
+        &format!(r#"{{"candidate":"{HOST}\r\na=evil"}}"#),
+        &long,
+        &"[".repeat(100_000),
+    ] {
+        assert_eq!(stay.hear(trickled(Target::Publisher, init)), [], "{init}");
+    }
+    let unknown = TrickleRequest {
+        candidate_init: format!(r#"{{"candidate":"{HOST}"}}"#),
+        target: 7,
+        last: true,
+    };
+    assert_eq!(stay.hear(Response::Trickle(unknown)), []);
+}
+
+/// B4 rule 6: candidates may come before what they belong to, in any number.
+#[test]
+fn candidates_wait_for_their_connection() {
+    let mut stay = Stay::with([]);
+    let numbered = |i: usize| format!("candidate:{i} 1 udp 1 192.0.2.1 50000 typ host");
+    let text = |i: usize| format!(r#"{{"candidate":"{}"}}"#, numbered(i));
+    assert_eq!(stay.hear(trickled(Target::Publisher, &text(0))), []);
+    for i in 1..ROOM_CANDIDATES_HELD_MAX + 10 {
+        assert_eq!(stay.hear(trickled(Target::Subscriber, &text(i))), []);
+    }
+    let outputs = stay.hear(offer(1));
+    assert!(matches!(outputs[0], Output::Offer { .. }));
+    let kept: Vec<Output> = (1..ROOM_CANDIDATES_HELD_MAX)
+        .map(|i| candidate(Target::Subscriber, &numbered(i)))
+        .collect();
+    assert_eq!(outputs[1..], kept);
+    stay.signal.offer("v=0".into());
+    assert_eq!(stay.take()[1..], [candidate(Target::Publisher, &numbered(0))]);
+    // Once it is there, none waits, and none comes twice.
+    assert_eq!(
+        stay.hear(trickled(Target::Subscriber, &text(99))),
+        [candidate(Target::Subscriber, &numbered(99))]
+    );
+    assert!(matches!(stay.hear(offer(2))[..], [Output::Offer { .. }]));
+}
+
+// ---- our track
+
+fn announced() -> AddTrackRequest {
+    AddTrackRequest {
+        cid: "cid-1".into(),
+        name: "bot-audio".into(),
+        kind: 0,
+        source: 2,
+        disable_red: true,
+        ..AddTrackRequest::default()
+    }
+}
+
+fn published(cid: &str, sid: &str) -> Response {
+    Response::TrackPublished(TrackPublishedResponse {
+        cid: cid.into(),
+        track: Some(track(sid, TrackType::Audio)),
+    })
+}
+
+/// B5: a microphone without redundancy, under the name that its `a=msid` has.
+#[test]
+fn the_track_is_announced_and_its_publication_told_once() {
+    let mut stay = Stay::with([]);
+    stay.signal.add_track("cid-1", "bot-audio");
+    assert_eq!(stay.take(), [sent(Request::AddTrack(announced()))]);
+    assert_eq!(stay.hear(published("cid-2", "TR_other")), []);
+    assert_eq!(stay.hear(published("cid-1", "")), []);
+    let told = [Output::Published { sid: "TR_own".into() }];
+    assert_eq!(stay.hear(published("cid-1", "TR_own")), told);
+    assert_eq!(stay.hear(published("cid-1", "TR_own")), []);
+    let nothing = TrackPublishedResponse {
+        cid: String::new(),
+        track: None,
+    };
+    assert_eq!(stay.hear(Response::TrackPublished(nothing)), []);
+}
+
+/// B4 rule 10; newer servers repeat the request, and only tell when it is queued.
+#[test]
+fn a_refused_track_is_told_with_the_reason() {
+    let response = |reason: i32, message: &str, cid: Option<&str>| {
+        Response::Request(RequestResponse {
+            request_id: 0,
+            reason,
+            message: message.into(),
+            add_track: cid.map(|cid| AddTrackRequest {
+                cid: cid.into(),
+                ..AddTrackRequest::default()
+            }),
+        })
+    };
+    for (reason, message, words) in [
+        (1, "", "the server does not find what it is asked for"),
+        (2, "", "the access token does not allow to publish audio"),
+        (
+            2,
+            "no source",
+            "the access token does not allow to publish audio: no source",
+        ),
+        (3, "", "a limit of the server is reached"),
+        (5, "", "the server refuses"),
+        (-1, "odd", "the server refuses: odd"),
+    ] {
+        for cid in [None, Some("cid-1")] {
+            let mut stay = Stay::with([]);
+            assert_eq!(stay.hear(response(reason, message, cid)), []);
+            stay.signal.add_track("cid-1", "bot-audio");
+            stay.take();
+            assert_eq!(stay.hear(response(0, "", cid)), []);
+            assert_eq!(stay.hear(response(4, "", cid)), []);
+            assert_eq!(stay.hear(response(reason, message, Some("cid-2"))), []);
+            assert_eq!(
+                stay.hear(response(reason, message, cid)),
+                [Output::PublishRefused(words.into())]
+            );
+            assert_eq!(stay.hear(response(reason, message, cid)), []);
+        }
+    }
+    let mut stay = Stay::with([]);
+    stay.signal.add_track("cid-1", "bot-audio");
+    stay.take();
+    let outputs = stay.hear(response(2, &"ä".repeat(100_000), None));
+    assert!(matches!(&outputs[..], [Output::PublishRefused(words)] if words.chars().count() < 300));
+}
+
+#[test]
+fn a_track_that_the_server_takes_away_is_told() {
+    let mut stay = Stay::with([]);
+    stay.signal.add_track("cid-1", "bot-audio");
+    stay.take();
+    stay.hear(published("cid-1", "TR_own"));
+    let unpublished = |sid: &str| Response::TrackUnpublished(TrackUnpublishedResponse { track_sid: sid.into() });
+    assert_eq!(stay.hear(unpublished("TR_other")), []);
+    let outputs = stay.hear(unpublished("TR_own"));
+    assert!(matches!(outputs[..], [Output::PublishRefused(_)]));
+    assert_eq!(stay.hear(unpublished("TR_own")), []);
+}
+
+// ---- who is there
+
+#[test]
+fn participants_come_and_go() {
+    let mut stay = Stay::with([]);
+    assert_eq!(
+        stay.hear(update([somebody("PA_a", "ann"), somebody("PA_b", "bob")])),
+        [joined("ann"), joined("bob"), subscribed(&["TR_ann", "TR_bob"])]
+    );
+    assert_eq!(stay.signal.owner("TR_ann").map(|identity| &**identity), Some("ann"));
+    assert_eq!(stay.signal.owner("TR_x"), None);
+    // The same again.
+    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
+    assert_eq!(stay.hear(update([gone("PA_a", "ann")])), [left("ann")]);
+    assert_eq!(stay.signal.owner("TR_ann"), None);
+    assert_eq!(stay.signal.callers(), 1);
+    assert_eq!(stay.hear(update([gone("PA_a", "ann"), gone("PA_z", "zoe")])), []);
+}
+
+/// Old servers do not say whose leaving it is, and a version says nothing about an end.
+#[test]
+fn who_left_is_known_by_the_sid() {
+    let nobody = ParticipantInfo {
+        identity: String::new(),
+        version: 0,
+        ..gone("PA_a", "")
+    };
+    let mut stay = Stay::with([somebody("PA_a", "ann")]);
+    assert_eq!(stay.hear(update([nobody])), [left("ann")]);
+}
+
+#[test]
+fn stale_news_is_ignored() {
+    let mut stay = Stay::with([]);
+    let version = |version: u32, tracks: &[&str]| ParticipantInfo {
+        version,
+        tracks: tracks.iter().map(|sid| track(sid, TrackType::Audio)).collect(),
+        ..somebody("PA_a", "ann")
+    };
+    stay.hear(update([version(5, &["TR_1"])]));
+    assert_eq!(stay.hear(update([version(4, &["TR_1", "TR_2"])])), []);
+    assert_eq!(
+        stay.hear(update([version(5, &["TR_1", "TR_3"])])),
+        [subscribed(&["TR_3"])]
+    );
+    assert_eq!(stay.hear(update([version(6, &[])])), []);
+    assert_eq!(stay.signal.owner("TR_1"), None);
+    // Whoever left does not come back by late news.
+    stay.hear(update([gone("PA_a", "ann")]));
+    assert_eq!(stay.hear(update([version(7, &["TR_1"])])), []);
+    assert_eq!(stay.signal.callers(), 0);
+}
+
+/// A page that is loaded again joins with the same identity and another sid, before or after its earlier stay is told to end.
+#[test]
+fn the_same_identity_joins_again_under_a_new_sid() {
+    let again = ParticipantInfo {
+        tracks: vec![track("TR_new", TrackType::Audio)],
+        version: 0,
+        ..somebody("PA_a2", "ann")
+    };
+    let mut stay = Stay::with([somebody("PA_a", "ann")]);
+    assert_eq!(
+        stay.hear(update([again.clone()])),
+        [left("ann"), joined("ann"), subscribed(&["TR_new"])]
+    );
+    assert_eq!(stay.hear(update([gone("PA_a", "ann")])), []);
+    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])), []);
+    assert_eq!(stay.signal.callers(), 1);
+    assert_eq!(stay.signal.owner("TR_ann"), None);
+
+    let mut stay = Stay::with([somebody("PA_a", "ann")]);
+    assert_eq!(
+        stay.hear(update([gone("PA_a", "ann"), again])),
+        [left("ann"), joined("ann"), subscribed(&["TR_new"])]
+    );
+    assert_eq!(stay.hear(update([gone("PA_a2", "ann")])), [left("ann")]);
+}
+
+#[test]
+fn we_are_never_listed() {
+    let mut stay = Stay::with([somebody("PA_own", "Agent-1"), somebody("PA_x", "Agent-1")]);
+    assert_eq!(stay.signal.callers(), 0);
+    for own in [
+        somebody("PA_own", "Agent-1"),
+        somebody("PA_own", "ann"),
+        somebody("PA_y", "Agent-1"),
+        gone("PA_own", "Agent-1"),
+    ] {
+        assert_eq!(stay.hear(update([own])), []);
+    }
+}
+
+/// Two bots would talk to each other for ever. A token with the grant alone does not make its bearer an agent by kind.
+#[test]
+fn agents_and_recorders_are_told_but_neither_heard_nor_counted() {
+    let permission = |agent: bool, recorder: bool| Some(ParticipantPermission { recorder, agent });
+    for (kind, permission, is_agent) in [
+        (0, None, false),
+        (0, permission(false, false), false),
+        (1, None, false),
+        (2, None, true),
+        (3, None, false),
+        (4, None, true),
+        (7, None, false),
+        (0, permission(true, false), true),
+        (0, permission(false, true), true),
+    ] {
+        let mut stay = Stay::with([]);
+        let info = ParticipantInfo {
+            kind,
+            permission,
+            ..somebody("PA_a", "ann")
+        };
+        let outputs = stay.hear(update([info]));
+        assert_eq!(outputs[0], Output::ParticipantJoined(participant("ann", is_agent)));
+        assert_eq!(outputs.len(), if is_agent { 1 } else { 2 });
+        assert_eq!(stay.signal.callers(), usize::from(!is_agent), "{kind}");
+        assert_eq!(stay.signal.owner("TR_ann").is_none(), is_agent);
+    }
+}
+
+/// B5: voices alone, as they appear, muted or not; video and data never.
+#[test]
+fn audio_tracks_are_subscribed_to_as_they_appear() {
+    let mut stay = Stay::with([]);
+    let with = |version: u32, tracks: Vec<TrackInfo>| ParticipantInfo {
+        version,
+        tracks,
+        state: 0,
+        ..somebody("PA_a", "ann")
+    };
+    let muted = TrackInfo {
+        muted: true,
+        ..track("TR_1", TrackType::Audio)
+    };
+    let video = track("TR_2", TrackType::Video);
+    let data = track("TR_3", TrackType::Data);
+    let unnamed = track("", TrackType::Audio);
+    let second = track("TR_4", TrackType::Audio);
+    assert_eq!(stay.hear(update([with(1, vec![])])), [joined("ann")]);
+    assert_eq!(
+        stay.hear(update([with(2, vec![muted.clone(), video.clone(), data, unnamed])])),
+        [subscribed(&["TR_1"])]
+    );
+    assert_eq!(
+        stay.hear(update([with(3, vec![muted, second.clone(), video])])),
+        [subscribed(&["TR_4"])]
+    );
+    assert_eq!(stay.hear(update([with(4, vec![second.clone()])])), []);
+    assert_eq!(stay.signal.owner("TR_1"), None);
+    assert!(stay.signal.owner("TR_2").is_none() && stay.signal.owner("TR_4").is_some());
+    // Somebody else's track of the same name stays whose it was.
+    let thief = ParticipantInfo {
+        tracks: vec![second],
+        ..somebody("PA_b", "bob")
+    };
+    assert_eq!(stay.hear(update([thief])), [joined("bob")]);
+    assert_eq!(stay.signal.owner("TR_4").map(|identity| &**identity), Some("ann"));
+    stay.hear(update([gone("PA_b", "bob")]));
+    assert!(stay.signal.owner("TR_4").is_some());
+}
+
+#[test]
+fn participants_without_a_usable_name_are_ignored() {
+    let long = "x".repeat(257);
+    let mut stay = Stay::with([]);
+    for (sid, identity) in [("", "ann"), ("PA_a", ""), (&*long, "ann"), ("PA_a", &*long)] {
+        assert_eq!(stay.hear(update([somebody(sid, identity)])), []);
+    }
+    let longest = "x".repeat(256);
+    let named = ParticipantInfo {
+        name: "ä".repeat(200),
+        ..somebody("PA_a", &longest)
+    };
+    let outputs = stay.hear(update([named]));
+    let Output::ParticipantJoined(told) = &outputs[0] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((told.identity.len(), told.name.len()), (256, 256));
+    // A sid keeps its identity.
+    assert_eq!(stay.hear(update([somebody("PA_a", "bob")])), []);
+    assert_eq!(stay.signal.callers(), 1);
+}
+
+// ---- who speaks
+
+#[test]
+fn changes_of_who_speaks_are_told() {
+    let mut stay = Stay::with([somebody("PA_a", "ann"), somebody("PA_b", "bob")]);
+    let speakers = |list: &[(&str, bool)]| {
+        Response::SpeakersChanged(SpeakersChanged {
+            speakers: list
+                .iter()
+                .map(|(sid, active)| SpeakerInfo {
+                    sid: (*sid).into(),
+                    level: f32::NAN,
+                    active: *active,
+                })
+                .collect(),
+        })
+    };
+    assert_eq!(
+        stay.hear(speakers(&[("PA_a", false), ("PA_b", true)])),
+        [speaking("bob", true)]
+    );
+    assert_eq!(
+        stay.hear(speakers(&[
+            ("PA_b", true),
+            ("PA_own", true),
+            ("PA_z", true),
+            ("", true)
+        ])),
+        []
+    );
+    assert_eq!(
+        stay.hear(speakers(&[("PA_a", true), ("PA_b", false), ("PA_a", true)])),
+        [speaking("ann", true), speaking("bob", false)]
+    );
+    // Whoever leaves has stopped.
+    assert_eq!(
+        stay.hear(update([gone("PA_a", "ann"), gone("PA_b", "bob")])),
+        [speaking("ann", false), left("ann"), left("bob")]
+    );
+}
+
+// ---- tokens, goodbyes, the rest
+
+#[test]
+fn renewed_tokens_are_handed_on_if_they_can_be_one() {
+    let mut stay = Stay::with([]);
+    assert_eq!(
+        stay.hear(Response::RefreshToken("eyJ.a-b_c".into())),
+        [Output::Token(Secret::new("eyJ.a-b_c"))]
+    );
+    for token in ["", "a b", "a\r\nX-Evil: 1", "ä", &"x".repeat(ROOM_TOKEN_BYTES_MAX + 1)] {
+        assert_eq!(stay.hear(Response::RefreshToken(token.into())), []);
+    }
+    let shown = format!("{:?}", Output::Token(Secret::new("eyJ")));
+    assert!(!shown.contains("eyJ"), "{shown}");
+}
+
+/// B4 rule 9: the action says what a server wants, and before version 13 `can_reconnect` alone.
+#[test]
+fn a_goodbye_of_the_server_says_whether_to_come_back() {
+    for (can_reconnect, action, then) in [
+        (false, 0, Then::Nothing),
+        (true, 0, Then::Reconnect),
+        (false, 1, Then::Reconnect),
+        (false, 2, Then::Reconnect),
+        (true, 2, Then::Reconnect),
+        (false, 3, Then::Nothing),
+        (false, -1, Then::Nothing),
+    ] {
+        let mut stay = Stay::with([somebody("PA_a", "ann")]);
+        let leave = Response::Leave(LeaveRequest {
+            can_reconnect,
+            reason: 99,
+            action,
+        });
+        assert_eq!(
+            stay.hear(leave.clone()),
+            [Output::Leave { reason: 99, then }],
+            "{action}"
+        );
+        // Nothing follows.
+        assert_eq!(stay.hear(leave), []);
+        assert_eq!(stay.hear(update([somebody("PA_b", "bob")])), []);
+        assert_eq!((stay.at(60_000), stay.due_ms()), (vec![], None));
+        assert_eq!(stay.signal.callers(), 0);
+    }
+}
+
+#[test]
+fn our_goodbye_is_the_last_that_is_sent() {
+    let mut stay = Stay::with([]);
+    stay.signal.leave();
+    let goodbye = LeaveRequest {
+        can_reconnect: false,
+        reason: 1,
+        action: 0,
+    };
+    assert_eq!(stay.take(), [sent(Request::Leave(goodbye))]);
+    stay.signal.leave();
+    stay.signal.add_track("cid", "bot-audio");
+    stay.signal.answer("v=0".into(), 1);
+    stay.signal.offer("v=0".into());
+    assert_eq!(stay.take(), []);
+    assert_eq!(stay.hear(offer(1)), []);
+    assert_eq!(stay.refuse_nothing(b"\xff"), []);
+}
+
+impl Stay {
+    /// After a goodbye even garbage is nothing.
+    fn refuse_nothing(&mut self, bytes: &'static [u8]) -> Vec<Output> {
+        assert_eq!(self.signal.handle_message(Bytes::from_static(bytes), self.now), Ok(()));
+        self.take()
+    }
+}
+
+/// Messages of other versions: a move to another room (24), an old pong (18), a number nobody knows, an empty one, and one with a
+/// field that nobody knows inside.
+#[test]
+fn unknown_messages_are_ignored() {
+    let mut stay = Stay::with([somebody("PA_a", "ann")]);
+    for text in [
+        &b""[..],
+        b"\xc2\x01\x02\x12\x00",
+        b"\x90\x01\x05",
+        b"\xfa\x7f\x01\x00",
+        b"\x2a\x05\x9a\x06\x02hi",
+    ] {
+        assert_eq!(
+            stay.signal.handle_message(Bytes::copy_from_slice(text), stay.now),
+            Ok(())
+        );
+        assert_eq!(stay.take(), []);
+    }
+    assert_eq!(stay.signal.callers(), 1);
+}
+
+// ---- hostile servers
+
+#[test]
+fn bytes_that_are_no_message_are_refused_and_the_stay_goes_on() {
+    let mut stay = Stay::with([]);
+    let whole = bytes(update([somebody("PA_a", "ann")]));
+    for text in [
+        &b"\x2a"[..],
+        b"\x2a\x05\x0a",
+        b"\x2a\x02\x0a\x7f",
+        b"\x2b\x2c",
+        b"\x28\x01",
+        b"\x00\x00",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x82\x01\x02\xff\xfe",
+        &whole[..whole.len() - 1],
+    ] {
+        let words = stay.refuse(Bytes::copy_from_slice(text));
+        assert_eq!(words, "bytes that are no message of a media-room server", "{text:?}");
+    }
+    assert_eq!(stay.hear(update([somebody("PA_a", "ann")])).len(), 2);
+}
+
+#[test]
+fn a_message_at_the_cap_is_taken_and_one_past_it_refused() {
+    let long = |bytes: usize| {
+        Response::Offer(SessionDescription {
+            sdp: "x".repeat(bytes),
+            ..SessionDescription::default()
+        })
+    };
+    // Two tags, and two lengths just below the cap.
+    let around = bytes(long(ROOM_MESSAGE_BYTES_MAX - 16)).len() - (ROOM_MESSAGE_BYTES_MAX - 16);
+    let mut stay = Stay::with([]);
+    let longest = bytes(long(ROOM_MESSAGE_BYTES_MAX - around));
+    let past = bytes(long(ROOM_MESSAGE_BYTES_MAX - around + 1));
+    assert_eq!(past.len(), longest.len() + 1);
+    assert_eq!(stay.signal.handle_message(longest, stay.now), Ok(()));
+    assert_eq!(stay.take().len(), 1);
+    let words = stay.refuse(past);
+    assert!(words.contains("2097153 bytes"), "{words}");
+}
+
+/// Two bytes may not cost hundreds: empty participants, tracks, speakers, servers and map entries, wherever they can stand.
+#[test]
+fn a_message_of_too_many_parts_is_refused_before_it_takes_memory() {
+    let many = ROOM_MESSAGE_PARTS_MAX;
+    let infos = |count: usize| vec![ParticipantInfo::default(); count];
+    let tracked = |count: usize| ParticipantInfo {
+        tracks: vec![TrackInfo::default(); count],
+        ..ParticipantInfo::default()
+    };
+    let servers = |count: usize| vec![IceServer::default(); count];
+    let joined = |participant: ParticipantInfo, others: Vec<ParticipantInfo>, ice_servers: Vec<IceServer>| {
+        let join = JoinResponse {
+            participant: Some(participant),
+            other_participants: others,
+            ice_servers,
+            ..JoinResponse::default()
+        };
+        bytes(Response::Join(Box::new(join)))
+    };
+    let entries = (0..many).map(|i| (i.to_string(), String::new())).collect();
+    let urls = IceServer {
+        urls: vec![String::new(); many],
+        ..IceServer::default()
+    };
+    for hostile in [
+        bytes(update(infos(many))),
+        bytes(update([tracked(many)])),
+        joined(tracked(many), vec![], vec![]),
+        joined(ParticipantInfo::default(), infos(many), vec![]),
+        joined(ParticipantInfo::default(), vec![tracked(many)], vec![]),
+        joined(ParticipantInfo::default(), vec![], servers(many)),
+        joined(ParticipantInfo::default(), vec![], vec![urls]),
+        bytes(Response::Reconnect(wire::ReconnectResponse {
+            ice_servers: servers(many),
+        })),
+        bytes(Response::SpeakersChanged(SpeakersChanged {
+            speakers: vec![SpeakerInfo::default(); many],
+        })),
+        bytes(Response::Offer(SessionDescription {
+            mid_to_track_id: entries,
+            ..SessionDescription::default()
+        })),
+    ] {
+        let mut stay = Stay::opening();
+        let words = stay.refuse(hostile);
+        assert!(words.contains("more than 16384"), "{words}");
+    }
+    // At the cap, the update itself being one.
+    let mut stay = Stay::with([]);
+    assert_eq!(stay.hear(update(infos(many - 1))), []);
+    // The same update twice in a message is one, since the later joins the earlier.
+    let half = bytes(update(infos(many / 2)));
+    assert!(stay.refuse([half.clone(), half].concat()).contains("more than"));
+}
+
+#[test]
+fn no_more_participants_and_tracks_are_known_than_the_caps() {
+    let mut stay = Stay::with([]);
+    let numbered = |i: usize| somebody(&format!("PA_{i}"), &format!("p{i}"));
+    let crowd: Vec<ParticipantInfo> = (0..ROOM_PARTICIPANTS_MAX + 10).map(numbered).collect();
+    stay.hear(update(crowd));
+    assert_eq!(stay.signal.callers(), ROOM_PARTICIPANTS_MAX);
+    // A place that is free again is taken.
+    stay.hear(update([gone("PA_0", "p0")]));
+    let late = numbered(ROOM_PARTICIPANTS_MAX + 1);
+    assert_eq!(stay.hear(update([late])).len(), 2);
+    assert_eq!(stay.signal.callers(), ROOM_PARTICIPANTS_MAX);
+
+    let mut stay = Stay::with([]);
+    let tracks: Vec<TrackInfo> = (0..ROOM_TRACKS_MAX + 10)
+        .map(|i| track(&format!("TR_{i}"), TrackType::Audio))
+        .collect();
+    let loud = ParticipantInfo {
+        tracks,
+        ..somebody("PA_a", "ann")
+    };
+    stay.hear(update([loud]));
+    let last = ROOM_TRACKS_MAX - 1;
+    assert!(stay.signal.owner(&format!("TR_{last}")).is_some());
+    assert!(stay.signal.owner(&format!("TR_{}", last + 1)).is_none());
+}
+
+/// A server whose participants come and go for ever leaves nothing behind.
+#[test]
+fn whoever_left_is_forgotten() {
+    let mut stay = Stay::with([]);
+    for i in 0..10_000 {
+        let (sid, identity) = (format!("PA_{i}"), format!("p{i}"));
+        stay.hear(update([somebody(&sid, &identity)]));
+        stay.hear(update([gone(&sid, &identity)]));
+    }
+    let Phase::In(roster) = &stay.signal.phase else {
+        panic!("in the room")
+    };
+    assert_eq!(roster.known(), [0, 0, 0, crate::limits::ROOM_DEPARTED_MAX]);
+}
