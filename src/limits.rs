@@ -609,3 +609,33 @@ pub const ROOM_PING_TIMEOUT: Duration = Duration::from_secs(15);
 pub const ROOM_PING_INTERVAL_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
 /// What a server may ask for as its silence.
 pub const ROOM_PING_TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_secs(3)..=Duration::from_secs(60);
+/// Pauses before the second and the third try to enter a room: a server that stumbles is back within a second or two, and a
+/// caller waits.
+pub const ROOM_JOIN_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+/// Pauses before each try to come back into a room; the last one holds for all that follow.
+pub const ROOM_BACK_PAUSES: [Duration; 5] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(5),
+];
+/// How long coming back into a room is tried: the restart of a server and its machine.
+pub const ROOM_BACK_WITHIN: Duration = Duration::from_secs(60);
+/// How long a stay must have lasted for its end to count as the first in a row.
+pub const ROOM_SETTLED: Duration = Duration::from_secs(10);
+/// From a room's URL to an open WebSocket, the look-up of its name and TLS included.
+pub const ROOM_DIAL_WITHIN: Duration = Duration::from_secs(10);
+/// How long a room without callers is stayed in, as after a reload of a page; and how long those who were there before the
+/// connection was lost may take to come back as well.
+pub const ROOM_EMPTY: Duration = Duration::from_secs(10);
+/// How long the first caller of a room is waited for: as long as a started session that nobody connects to.
+pub const ROOM_NOBODY: Duration = REGISTERED_UNUSED;
+/// How long saying goodbye to a room may take.
+pub const ROOM_CLOSE_WITHIN: Duration = Duration::from_millis(400);
+/// Bytes of a text to a room: the servers read 64 KiB at once from a data channel, and its envelope needs some.
+pub const ROOM_TEXT_BYTES_MAX: usize = 60 * 1024;
+/// Bytes that wait to be read by a media-room server: some offers, which are long in a full room.
+pub const ROOM_SEND_BYTES_MAX: usize = 512 * 1024;
+/// Bytes of a refusal's text that are looked at; servers send one line.
+pub const ROOM_REFUSAL_BYTES_MAX: usize = 256;

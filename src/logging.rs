@@ -117,6 +117,10 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
     }
     builder.target(env_logger::Target::Stderr);
     builder.format(|out, record| {
+        // At this level it repeats every byte of every message, and there are tokens among them.
+        if record.level() == Level::Trace && record.target().starts_with("tungstenite") {
+            return Ok(());
+        }
         let Some(left_out) = leave(record.level()) else {
             return Ok(());
         };

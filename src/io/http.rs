@@ -147,7 +147,7 @@ impl Engine for WebRtc {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
         let place = sessions.doors().enter().ok_or(Refusal::Offer(OfferRefusal::Full))?;
-        Ok(room::begin(sessions.clone(), place))
+        Ok(room::begin(sessions.clone(), place, self.common().clone()))
     }
 }
 

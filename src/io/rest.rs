@@ -174,18 +174,18 @@ async fn try_to_hang_up(provider: Provider, request: &Request, pauses: &[Duratio
 }
 
 /// Where a URL leads.
-struct Target {
-    tls: bool,
+pub(super) struct Target {
+    pub tls: bool,
     /// Without brackets.
-    host: String,
+    pub host: String,
     port: u16,
     /// The value of the `Host` header.
-    authority: String,
-    path: hyper::Uri,
+    pub authority: String,
+    pub path: hyper::Uri,
 }
 
 impl Target {
-    fn of(url: &str) -> Result<Self, RestError> {
+    pub fn of(url: &str) -> Result<Self, RestError> {
         let uri: hyper::Uri = url.parse().map_err(|_| RestError::Request("its URL cannot be read"))?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
@@ -271,7 +271,8 @@ async fn send_trusting(trust: Option<TlsConnector>, request: &Request) -> Result
     }
 }
 
-async fn connect(target: &Target) -> Result<TcpStream, RestError> {
+/// Connects to the server of a URL, without TLS.
+pub(super) async fn connect(target: &Target) -> Result<TcpStream, RestError> {
     let host = || target.host.clone();
     match lookup_host((target.host.as_str(), target.port)).await {
         Ok(addresses) => connect_to_one(addresses)
@@ -294,6 +295,7 @@ async fn connect_to_one(addresses: impl Iterator<Item = SocketAddr>) -> io::Resu
     Err(failure)
 }
 
+/// Puts TLS around a connection.
 pub(super) async fn secure(
     connector: &TlsConnector,
     stream: TcpStream,

@@ -101,6 +101,11 @@ impl WebRtc {
         &self.0.sessions
     }
 
+    /// Returns what every connection shares.
+    pub fn common(&self) -> &Arc<Common> {
+        &self.0.common
+    }
+
     /// Returns the UDP port of every session.
     pub fn port(&self) -> &Arc<Port> {
         &self.0.port

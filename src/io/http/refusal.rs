@@ -12,6 +12,7 @@ use serde_json::json;
 use super::Reply;
 use crate::limits;
 use crate::proto::body::Invalid;
+use crate::proto::mediaroom::entry;
 use crate::proto::offer::OfferRefusal;
 use crate::proto::telephony::signature;
 use crate::proto::{metrics, route, start, table, token};
@@ -53,6 +54,8 @@ pub enum Refusal {
     Metrics(metrics::Denied),
     /// A webhook that is not its provider's.
     Signature(signature::Wrong),
+    /// The runner was not told of a media-room server.
+    Mediaroom(entry::Missing),
 }
 
 impl Refusal {
@@ -81,6 +84,7 @@ impl Refusal {
             Refusal::Start(_) => StatusCode::BAD_REQUEST,
             Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Unknown(_) => StatusCode::NOT_FOUND,
+            Refusal::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Offer(refusal) => match refusal {
                 OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
                 OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
@@ -126,6 +130,7 @@ impl Refusal {
             Refusal::Token(refusal) => refusal.to_string(),
             Refusal::Metrics(denied) => denied.to_string(),
             Refusal::Signature(_) => "invalid signature".to_owned(),
+            Refusal::Mediaroom(missing) => missing.to_string(),
         }
     }
 

@@ -4,7 +4,12 @@
 
 use serde_json::Value;
 
-use super::{App, Engine, Peer, Refusal};
+use super::note::caller;
+use super::{App, Engine, Peer, Refusal, fresh_id, random, unix_time_s};
+use crate::io::mediaroom;
+use crate::io::room::Room;
+use crate::io::sessions::Start;
+use crate::proto::mediaroom::entry::Access;
 use crate::proto::videoroom::Wanted;
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
@@ -18,6 +23,23 @@ pub(super) async fn videoroom<E: Engine>(
 }
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
-pub(super) fn mediaroom<E: Engine>(_app: &App<E>, _body: Value, _peer: Peer) -> Result<Vec<u8>, Refusal> {
-    todo!("M")
+pub(super) fn mediaroom<E: Engine>(app: &App<E>, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {
+    let access = Access::new(&app.config.mediaroom).map_err(Refusal::Mediaroom)?;
+    let begin = app.engine.room()?;
+    let session_id = fresh_id();
+    let entry = access.entry(&session_id, random(), unix_time_s());
+    let reply = entry.reply(&session_id);
+    let start = Start {
+        session_id,
+        body,
+        caller: caller(app, peer),
+        lease: None,
+    };
+    let room = mediaroom::Room {
+        name: entry.room_name,
+        url: entry.url,
+        token: entry.bot_token,
+    };
+    begin(start, Room::Media(room));
+    Ok(reply)
 }

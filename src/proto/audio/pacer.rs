@@ -123,6 +123,11 @@ impl Pacer {
         Duration::from_secs(self.queue.len() as u64) / self.rate_hz
     }
 
+    /// Returns the PCM of the last frame.
+    pub fn last_frame(&self) -> &[i16] {
+        &self.frame
+    }
+
     pub fn is_speaking(&self) -> bool {
         self.speaking.is_some()
     }

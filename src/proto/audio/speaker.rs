@@ -27,6 +27,8 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
     /// RTP timestamp in ticks of 48 kHz, from zero at the session's start.
     pub ticks: u64,
+    /// What the payload was made from, for who has to tell how loud it is.
+    pub pcm: &'a [i16],
 }
 
 /// The speaking half of a session's audio.
@@ -139,7 +141,11 @@ impl Speaker {
             self.encoder = encoder(encoder_rate_hz(self.rate_hz), self.device);
         }
         match self.encoder.as_mut()?.encode(frame.pcm, frame.is_silent) {
-            Ok(payload) => Some(Packet { payload, ticks }),
+            Ok(payload) => Some(Packet {
+                payload,
+                ticks,
+                pcm: self.pacer.last_frame(),
+            }),
             Err(error) => {
                 log::debug!("encoding: {error}");
                 None

@@ -1,1 +1,504 @@
-//! One life of a bot in a media room.
+//! One life of a bot in a media room, from the moment when the bot takes its media to the one when nothing is left.
+//!
+//! `Waiting -> Entering -> Live <-> Away -> Finishing -> Closing -> Gone`, with a deadline in every phase but the first: a bot
+//! that never takes its media joins the room by itself. In: what became of a dial, the messages of the server, datagrams of the
+//! two connections, the bot's speech, texts and interruptions, and `now`. Out, by [`Session::poll_output`]: a WebSocket to open,
+//! messages and datagrams to send, PCM for the bot, events, and the next deadline. Whatever is lost of a stay in the room, it is
+//! made anew as a whole; the bot, its speech, its texts and who is known to be there outlive it.
+//! The way in and back is [`joining`], one stay [`stay`], who is there [`company`], what is written [`texts`], the end
+//! [`leaving`]. Times and their reasons stand in `limits`. Source: the rooms fact sheet, B2 to B5.
+
+mod company;
+mod joining;
+mod leaving;
+mod stay;
+mod texts;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::config::Secret;
+use crate::limits::{ROOM_EMPTY, ROOM_NOBODY};
+use crate::proto::audio::listener;
+use crate::proto::audio::pacer;
+use crate::proto::audio::speaker::{Speaker, Turn};
+use crate::proto::mediaroom::ears::{Ears, Frame};
+use crate::proto::mediaroom::roster::Participant;
+use crate::proto::mediaroom::wire::Target;
+use crate::proto::outbox::Outbox;
+use crate::proto::rtc::{Common, Packet, Transmit};
+use crate::proto::session::LeaveReason;
+use company::Company;
+use stay::Stay;
+
+/// What a session tells its bot, beside audio.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Joined,
+    Message(String),
+    Dtmf(char),
+    SpeechStarted,
+    SpeechStopped,
+    ParticipantJoined(Participant),
+    ParticipantLeft(Participant),
+    Speaking {
+        identity: Arc<str>,
+        speaking: bool,
+    },
+    /// Why, in words that help who runs the bot; [`Event::Left`] follows.
+    JoinFailed(String),
+    Lost,
+    Resumed,
+    /// The bot hears nothing after this; the session may still say goodbye.
+    Left(LeaveReason),
+}
+
+/// A WebSocket to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dial {
+    /// `http` or `https`, as the connection below is plain or TLS.
+    pub url: String,
+    /// Goes into `Authorization: Bearer`.
+    pub token: Secret,
+}
+
+/// What a session answers to an input.
+pub enum Output<'a> {
+    /// Nothing more; the session wants [`Session::handle_timeout`] at this time.
+    Timeout(Instant),
+    /// Exactly one of [`Session::handle_open`], [`Session::handle_refused`] and [`Session::handle_unreachable`] follows, unless
+    /// the socket is closed before.
+    Dial(Dial),
+    /// One binary message.
+    Send(Vec<u8>),
+    /// Closes the socket in good order, or gives up opening it.
+    CloseSocket,
+    /// Datagrams that carry this user name fragment are this connection's from here on.
+    Listen(Target, String),
+    Transmit(Target, Transmit),
+    Audio(Frame<'a>),
+    Event(Event),
+    /// Nothing is left; no input has any effect.
+    Gone,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The bot has not taken its media.
+    Waiting,
+    /// It has not been in the room yet.
+    Entering {
+        tries: usize,
+    },
+    /// In the room, since then.
+    Live {
+        since: Instant,
+    },
+    /// On the way back into the room.
+    Away(Away),
+    /// The bot has ended, and its last words are still leaving.
+    Finishing {
+        until: Instant,
+        reason: LeaveReason,
+    },
+    /// The goodbye is on its way.
+    Closing {
+        until: Instant,
+    },
+    Gone,
+}
+
+/// A way back into the room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Away {
+    since: Instant,
+    tries: usize,
+}
+
+/// Where the connection to the server is.
+enum Way {
+    /// There is none.
+    None,
+    /// The next try is made then.
+    Pause(Instant),
+    Dialing,
+    Open(Box<Stay>),
+}
+
+/// What the shell does next, in this order.
+enum Order {
+    Dial(Dial),
+    Send(Vec<u8>),
+    CloseSocket,
+    Listen(Target, String),
+}
+
+/// What a session is made from.
+pub struct Setup {
+    pub common: Arc<Common>,
+    /// The server's: `ws`, `wss`, `http` or `https`.
+    pub url: String,
+    pub token: Secret,
+    /// `now`, as the time since 1970.
+    pub unix: Duration,
+}
+
+/// One session.
+pub struct Session {
+    common: Arc<Common>,
+    url: String,
+    /// The newest that is known.
+    token: Secret,
+    /// One moment by both clocks.
+    clock: (Instant, Duration),
+    phase: Phase,
+    way: Way,
+    /// The last way back, for as long as it may turn out to have led nowhere.
+    back: Option<Away>,
+    joined: bool,
+    lost: bool,
+    company: Company,
+    /// Whether a caller has ever been there.
+    met: bool,
+    /// Since when there is no caller, or since when the room was entered.
+    alone: Option<Instant>,
+    ears: Ears,
+    speaker: Speaker,
+    outbox: Outbox,
+    /// Texts of the bot that are too long for the server.
+    refused_texts: u64,
+    events: VecDeque<Event>,
+    orders: VecDeque<Order>,
+    /// The bot has no more speech, as its last answer showed.
+    source_dry: bool,
+    /// The bot's turn is on, or was until a moment ago.
+    speaking: bool,
+}
+
+impl Session {
+    pub fn new(setup: Setup, now: Instant) -> Self {
+        Session {
+            common: setup.common,
+            url: setup.url,
+            token: setup.token,
+            clock: (now, setup.unix),
+            phase: Phase::Waiting,
+            way: Way::None,
+            back: None,
+            joined: false,
+            lost: false,
+            company: Company::default(),
+            met: false,
+            alone: None,
+            ears: Ears::new(),
+            speaker: Speaker::new(false),
+            outbox: Outbox::new(false),
+            refused_texts: 0,
+            events: VecDeque::new(),
+            orders: VecDeque::new(),
+            source_dry: true,
+            speaking: false,
+        }
+    }
+
+    /// Takes the rates that the bot asks for, in Hz, and whether it hears everybody at once. The first call is what enters the
+    /// room.
+    pub fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant) {
+        self.ears.set(in_rate_hz, mixed, now);
+        self.speaker.set_rate(out_rate_hz, now);
+        if self.phase == Phase::Waiting {
+            self.enter(now);
+        }
+    }
+
+    /// Returns what became of the participants' packets, for the log.
+    pub fn heard(&self) -> listener::Tally {
+        self.ears.tally()
+    }
+
+    /// Returns what left for the room: frames of audio, and slots without one.
+    pub fn spoken(&self) -> pacer::Counters {
+        self.speaker.counters()
+    }
+
+    /// Returns how many texts of the bot the room did not take.
+    pub fn messages_dropped(&self) -> u64 {
+        self.outbox.dropped() + self.refused_texts
+    }
+
+    /// Takes one binary message of the server.
+    pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
+        if let Way::Open(stay) = &mut self.way {
+            stay.handle_binary(bytes, now);
+        }
+    }
+
+    /// Takes a datagram that came to this connection's port.
+    pub fn handle_packet(&mut self, target: Target, packet: &Packet<'_>, now: Instant) {
+        if let Way::Open(stay) = &mut self.way {
+            stay.handle_packet(target, packet, now);
+        }
+    }
+
+    /// Drops all speech that has not left.
+    pub fn handle_interruption(&mut self, now: Instant) {
+        self.speaker.handle_interruption(now);
+        self.speak(now);
+    }
+
+    /// Takes speech from the bot as far as there is room. `take` appends at most so many samples, at the bot's rate.
+    pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) {
+        // What is said before anybody is there, or while the room is lost, waits with the bot.
+        if self.joined && self.speaks() {
+            self.source_dry = !self.speaker.pull(take, now);
+            self.speak(now);
+        }
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Finishing { until, reason } => {
+                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
+                if now >= until || said {
+                    self.end(reason, now);
+                }
+            }
+            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            Phase::Live { .. } => self.look_around(now),
+            _ => {}
+        }
+        if let Way::Pause(until) = self.way
+            && now >= until
+        {
+            self.dial();
+        }
+        self.ears.handle_timeout(now);
+        self.queue_frames(now);
+        let unix_ms = self.unix_ms(now);
+        if let Way::Open(stay) = &mut self.way {
+            stay.handle_timeout(now, unix_ms);
+        }
+    }
+
+    /// Ends what nobody is left in, and stops waiting for those who do not come back.
+    fn look_around(&mut self, now: Instant) {
+        self.settle(now);
+        if self.alone_until().is_some_and(|until| now >= until) {
+            let reason = match self.met {
+                true => LeaveReason::Left,
+                false => LeaveReason::NeverConnected,
+            };
+            self.end(reason, now);
+        }
+    }
+
+    /// Returns until when a room without callers is stayed in; `None` where there are any.
+    fn alone_until(&self) -> Option<Instant> {
+        let patience = if self.met { ROOM_EMPTY } else { ROOM_NOBODY };
+        self.alone.map(|since| since + patience)
+    }
+
+    /// Tells the bot of those who were there before the connection was lost and have not come back as well.
+    fn settle(&mut self, now: Instant) {
+        if let Phase::Live { since } = self.phase
+            && now >= since + ROOM_EMPTY
+        {
+            self.company.give_up(&mut self.events);
+        }
+    }
+
+    /// Lets the frames that are due leave.
+    fn speak(&mut self, now: Instant) {
+        if self.queue_frames(now) {
+            let unix_ms = self.unix_ms(now);
+            if let Way::Open(stay) = &mut self.way {
+                stay.handle_timeout(now, unix_ms);
+            }
+        }
+    }
+
+    /// Hands the connection the frames that are due, and tells whether there were any.
+    fn queue_frames(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        if self.speaks()
+            && let Way::Open(stay) = &mut self.way
+        {
+            while let Some(packet) = self.speaker.poll_packet(now) {
+                stay.send_audio(&packet, now);
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn speaks(&self) -> bool {
+        matches!(self.phase, Phase::Live { .. } | Phase::Finishing { .. })
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll_output(&mut self, now: Instant) -> Output<'_> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Output::Event(event);
+            }
+            if let Some(order) = self.orders.pop_front() {
+                return match order {
+                    Order::Dial(dial) => Output::Dial(dial),
+                    Order::Send(bytes) => Output::Send(bytes),
+                    Order::CloseSocket => Output::CloseSocket,
+                    Order::Listen(target, ufrag) => Output::Listen(target, ufrag),
+                };
+            }
+            if self.phase == Phase::Gone {
+                return Output::Gone;
+            }
+            // A frame is borrowed, so handing it out is the last thing that this function does.
+            if self.ears.poll_frame() {
+                return Output::Audio(self.ears.take_frame());
+            }
+            let at = match self.poll_stay(now) {
+                Polled::More => continue,
+                Polled::Transmit(target, transmit) => return Output::Transmit(target, transmit),
+                Polled::Done(at) => at,
+            };
+            if let Some(turn) = self.speaker.poll_turn() {
+                self.speaking = turn == Turn::Started;
+                if !self.is_ending() {
+                    self.events.push_back(match turn {
+                        Turn::Started => Event::SpeechStarted,
+                        Turn::Stopped => Event::SpeechStopped,
+                    });
+                }
+                continue;
+            }
+            if !self.go_on(now) {
+                return Output::Timeout(self.next_timeout(at, now));
+            }
+        }
+    }
+
+    /// Takes what the stay has, if there is one.
+    fn poll_stay(&mut self, now: Instant) -> Polled {
+        let Way::Open(stay) = &mut self.way else {
+            return Polled::Done(None);
+        };
+        match stay.poll_output(&self.common, now) {
+            stay::Output::Timeout(at) => return Polled::Done(at),
+            stay::Output::Transmit(target, transmit) => return Polled::Transmit(target, transmit),
+            stay::Output::Send(bytes) => self.orders.push_back(Order::Send(bytes)),
+            stay::Output::Listen(target, ufrag) => self.orders.push_back(Order::Listen(target, ufrag)),
+            stay::Output::Audio { track, packet } => {
+                if let Some(identity) = stay.owner(&track) {
+                    self.ears.handle_packet(&track, identity, &packet, now);
+                }
+            }
+            stay::Output::TrackGone(track) => self.ears.handle_gone(&track),
+            stay::Output::ChannelOpen => self.outbox.handle_open(now),
+            stay::Output::Data(bytes) => self.take_data(&bytes),
+            stay::Output::Up => self.up(now),
+            stay::Output::ParticipantJoined(who) => {
+                self.company.joined(who, &mut self.events);
+                self.count_callers(now);
+            }
+            stay::Output::ParticipantLeft(who) => {
+                self.company.left(&who, &mut self.events);
+                self.count_callers(now);
+            }
+            stay::Output::Speaking { identity, speaking } => {
+                self.company.speaking(&identity, speaking, &mut self.events);
+            }
+            stay::Output::Token(token) => self.token = token,
+            stay::Output::Over(why) => self.stay_over(&why, now),
+        }
+        Polled::More
+    }
+
+    /// Notes whether anybody is there to talk to, and tells the bot when that has changed.
+    fn count_callers(&mut self, now: Instant) {
+        if self.is_ending() {
+            return;
+        }
+        let (callers, is_up) = match &self.way {
+            Way::Open(stay) => (stay.callers(), stay.is_up()),
+            _ => (0, false),
+        };
+        self.met |= callers > 0;
+        if callers > 0 {
+            self.alone = None;
+        } else if is_up {
+            self.alone.get_or_insert(now);
+        }
+        let here = callers > 0 && is_up;
+        if here && !std::mem::replace(&mut self.joined, true) {
+            self.events.push_back(Event::Joined);
+        } else if here && std::mem::replace(&mut self.lost, false) {
+            self.events.push_back(Event::Resumed);
+        } else if !here && self.joined && !std::mem::replace(&mut self.lost, true) {
+            self.events.push_back(Event::Lost);
+        }
+    }
+
+    /// Does what a stay that has nothing more to give lets the session do, and tells whether more output follows.
+    fn go_on(&mut self, now: Instant) -> bool {
+        if self.send_texts(now) {
+            return true;
+        }
+        let (Way::Open(stay), Phase::Closing { .. }) = (&mut self.way, self.phase) else {
+            return false;
+        };
+        if stay.wants_close() {
+            self.orders.push_back(Order::CloseSocket);
+        } else if stay.is_gone() {
+            self.phase = Phase::Gone;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn next_timeout(&self, stay: Option<Instant>, now: Instant) -> Instant {
+        let phase = match self.phase {
+            Phase::Finishing { until, .. } | Phase::Closing { until } => Some(until),
+            Phase::Live { since } if self.company.is_waiting() => Some(since + ROOM_EMPTY),
+            _ => None,
+        };
+        let alone = matches!(self.phase, Phase::Live { .. })
+            .then(|| self.alone_until())
+            .flatten();
+        let pause = match self.way {
+            Way::Pause(until) => Some(until),
+            _ => None,
+        };
+        let speaker = self.speaks().then(|| self.speaker.poll_timeout()).flatten();
+        [stay, phase, alone, pause, speaker, self.ears.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+            // Nothing is due before the bot or the shell does something.
+            .unwrap_or(now + ROOM_NOBODY)
+    }
+
+    fn unix_ms(&self, now: Instant) -> u64 {
+        let (then, unix) = self.clock;
+        (unix + now.saturating_duration_since(then)).as_millis() as u64
+    }
+}
+
+/// What became of asking the stay.
+enum Polled {
+    More,
+    Transmit(Target, Transmit),
+    Done(Option<Instant>),
+}
+
+/// The host candidates of the two connections, each with the port of the connection's own socket.
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    pub publisher: Vec<SocketAddr>,
+    pub subscriber: Vec<SocketAddr>,
+}

@@ -1,0 +1,165 @@
+//! Opening the WebSocket of a media-room server: one HTTP request that asks for an upgrade, over TLS or plain.
+//!
+//! In: URL and token. Out: the socket, or the refusal with its text, or why nobody answered; within [`ROOM_DIAL_WITHIN`].
+//! The token goes into a header, and neither it nor the URL reaches an error or the log. The certificates that count are those
+//! of `rest`. Refuses: redirects, answers that are no upgrade. Source: RFC 6455 section 4; the rooms fact sheet, B2.
+
+#![allow(clippy::disallowed_types)] // Sockets live on this floor.
+
+use std::pin::pin;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, HOST, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use hyper::{Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use crate::io::rest::{self, RestError, Target};
+use crate::limits::{
+    REST_HEAD_BYTES_MAX, ROOM_DIAL_WITHIN, ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, ROOM_SEND_BYTES_MAX,
+};
+use crate::proto::mediaroom::session::Dial;
+
+/// A connection to a media-room server, with TLS around it or without.
+pub trait Bytestream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytestream for S {}
+
+/// An open socket.
+pub type Socket = WebSocketStream<Box<dyn Bytestream>>;
+
+/// Why there is none.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The server answered with another status, and this text.
+    Refused { status: u16, text: String },
+    /// Nobody answered, or not as a server does: why.
+    Unreachable(String),
+}
+
+impl From<RestError> for Failure {
+    fn from(error: RestError) -> Self {
+        Failure::Unreachable(error.to_string())
+    }
+}
+
+/// Opens the socket.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn dial(request: Dial) -> Result<Socket, Failure> {
+    match timeout(ROOM_DIAL_WITHIN, open(&request)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Failure::Unreachable(format!(
+            "it did not answer within {} s",
+            ROOM_DIAL_WITHIN.as_secs()
+        ))),
+    }
+}
+
+async fn open(request: &Dial) -> Result<Socket, Failure> {
+    let target = Target::of(&request.url)?;
+    let tcp = rest::connect(&target).await?;
+    // A short message must not wait for the next.
+    tcp.set_nodelay(true)
+        .map_err(|error| Failure::Unreachable(error.to_string()))?;
+    if target.tls {
+        let connector = rest::system_trust().await?;
+        let tls = rest::secure(&connector, tcp, &target.host).await?;
+        return upgrade(tls, &target, request).await;
+    }
+    upgrade(tcp, &target, request).await
+}
+
+async fn upgrade<S>(stream: S, target: &Target, request: &Dial) -> Result<Socket, Failure>
+where
+    S: Bytestream + 'static,
+{
+    let broken = |error: hyper::Error| Failure::Unreachable(format!("{} gave no proper answer: {error}", target.host));
+    let key = generate_key();
+    let message = message(target, request, &key)?;
+    let (mut sender, connection) = http1::Builder::new()
+        .max_buf_size(REST_HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(broken)?;
+    let answer = async {
+        let answer = sender.send_request(message).await.map_err(broken)?;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(refused(answer).await);
+        }
+        let accepted = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
+        if accepted.map(HeaderValue::as_bytes) != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
+            // It switches to something else.
+            return Err(Failure::Refused {
+                status: 101,
+                text: String::new(),
+            });
+        }
+        hyper::upgrade::on(answer).await.map_err(broken)
+    };
+    let (mut answer, mut connection) = (pin!(answer), pin!(connection.with_upgrades()));
+    // The connection moves the bytes. When it ends first, what it has read is still to be taken.
+    let upgraded = tokio::select! {
+        biased;
+        answer = &mut answer => answer?,
+        _ = &mut connection => answer.await?,
+    };
+    let parts = upgraded
+        .downcast::<TokioIo<S>>()
+        .map_err(|_| Failure::Unreachable("its connection is not the one that was made".into()))?;
+    let stream: Box<dyn Bytestream> = Box::new(parts.io.into_inner());
+    let read = parts.read_buf.into();
+    Ok(WebSocketStream::from_partially_read(stream, read, Role::Client, Some(config())).await)
+}
+
+fn message(target: &Target, request: &Dial, key: &str) -> Result<hyper::Request<Empty<Bytes>>, Failure> {
+    let text = |text: &str, what: &str| {
+        HeaderValue::try_from(text).map_err(|_| Failure::Unreachable(format!("no header can hold {what}")))
+    };
+    let mut message = hyper::Request::new(Empty::new());
+    *message.uri_mut() = target.path.clone();
+    let headers = message.headers_mut();
+    headers.insert(HOST, text(&target.authority, "its host")?);
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+    headers.insert(SEC_WEBSOCKET_KEY, text(key, "its key")?);
+    let mut token = text(&format!("Bearer {}", request.token.expose()), "the token")?;
+    token.set_sensitive(true);
+    headers.insert(AUTHORIZATION, token);
+    Ok(message)
+}
+
+/// Reads why a server refuses: the first line of a short text.
+async fn refused(answer: Response<Incoming>) -> Failure {
+    let status = answer.status().as_u16();
+    let body = Limited::new(answer.into_body(), ROOM_REFUSAL_BYTES_MAX).collect().await;
+    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&body);
+    Failure::Refused {
+        status,
+        text: text.lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// What the library may hold.
+fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(4096)
+        .write_buffer_size(0)
+        .max_write_buffer_size(ROOM_SEND_BYTES_MAX)
+        .max_message_size(Some(ROOM_MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(ROOM_MESSAGE_BYTES_MAX))
+}

@@ -1,0 +1,212 @@
+//! What a session in a media room begins with: the names of room and participants, their tokens, and the reply to who asked.
+//!
+//! In: the configuration, the session's name, random bits, the time. Out: [`Entry`]. Refuses: a runner that was not told of a
+//! server. Source: the rooms fact sheet, B1; checklist R-022, R-031, R-032, R-068.
+
+use std::fmt;
+
+use serde_json::json;
+
+use super::token::{self, Grant};
+use crate::config::{Mediaroom, Secret};
+
+/// The variables without which there are no sessions in media rooms, and that are not set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing(Vec<&'static str>);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let missing = self.0.join(", ");
+        write!(
+            f,
+            "mediaroom needs MEDIAROOM_URL, MEDIAROOM_API_KEY and MEDIAROOM_API_SECRET in the environment of the runner or in \
+             its .env; not set: {missing}"
+        )
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// The server and the account on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Access<'c> {
+    url: &'c str,
+    key: &'c str,
+    secret: &'c Secret,
+    room_name: Option<&'c str>,
+}
+
+impl<'c> Access<'c> {
+    /// Takes it from the configuration.
+    ///
+    /// # Errors
+    /// [`Missing`] names every variable that is not set.
+    pub fn new(config: &'c Mediaroom) -> Result<Self, Missing> {
+        match (&config.url, &config.key, &config.secret) {
+            (Some(url), Some(key), Some(secret)) => Ok(Access {
+                url,
+                key,
+                secret,
+                room_name: config.room_name.as_deref(),
+            }),
+            (url, key, secret) => {
+                let set = [
+                    (url.is_some(), "MEDIAROOM_URL"),
+                    (key.is_some(), "MEDIAROOM_API_KEY"),
+                    (secret.is_some(), "MEDIAROOM_API_SECRET"),
+                ];
+                let missing = set.into_iter().filter(|(is_set, _)| !is_set);
+                Err(Missing(missing.map(|(_, name)| name).collect()))
+            }
+        }
+    }
+
+    /// Makes what the session of this name begins with. `random` names its room, where the configuration does not.
+    pub fn entry(&self, session_id: &str, random: [u8; 4], now_s: u64) -> Entry {
+        let room_name = self
+            .room_name
+            .map_or_else(|| token::room_name(random), ToOwned::to_owned);
+        let token = |identity: String, agent| {
+            let grant = Grant {
+                key: self.key,
+                secret: self.secret,
+                identity: &identity,
+                room: &room_name,
+                agent,
+            };
+            token::mint(&grant, now_s)
+        };
+        Entry {
+            url: socket_url(self.url),
+            bot_token: token(token::agent_identity(session_id), true),
+            user_token: token(token::user_identity(session_id), false),
+            room_name,
+        }
+    }
+}
+
+/// What a session in a media room begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub room_name: String,
+    /// The server's, `ws` or `wss`.
+    pub url: String,
+    pub bot_token: Secret,
+    user_token: Secret,
+}
+
+impl Entry {
+    /// Returns the JSON of the reply to the caller, who joins with what is in it.
+    pub fn reply(&self, session_id: &str) -> Vec<u8> {
+        let reply = json!({
+            "url": self.url,
+            "token": self.user_token.expose(),
+            "roomName": self.room_name,
+            "sessionId": session_id,
+        });
+        reply.to_string().into_bytes()
+    }
+}
+
+/// Clients open a socket; the schemes of HTTP stand for those of sockets.
+fn socket_url(url: &str) -> String {
+    match url.split_once("://") {
+        Some(("http", rest)) => format!("ws://{rest}"),
+        Some(("https", rest)) => format!("wss://{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use data_encoding::BASE64URL_NOPAD;
+    use serde_json::Value;
+
+    fn config() -> Mediaroom {
+        Mediaroom {
+            url: Some("https://media.example.net".into()),
+            key: Some("devkey".into()),
+            secret: Some(Secret::new("secret")),
+            room_name: None,
+        }
+    }
+
+    fn claims(token: &str) -> Value {
+        let claims = token.split('.').nth(1).expect("three parts");
+        serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).expect("base64url")).expect("JSON")
+    }
+
+    /// R-031: each variable that is missing is named, and none that is there.
+    #[test]
+    fn a_runner_that_knows_no_server_says_what_it_needs() {
+        let names = ["MEDIAROOM_URL", "MEDIAROOM_API_KEY", "MEDIAROOM_API_SECRET"];
+        for absent in 1..8_u8 {
+            let mut config = config();
+            let is_absent = |at: u8| absent & (1 << at) != 0;
+            config.url = config.url.filter(|_| !is_absent(0));
+            config.key = config.key.filter(|_| !is_absent(1));
+            config.secret = config.secret.filter(|_| !is_absent(2));
+            let missing = Access::new(&config).expect_err("something is missing").to_string();
+            let (_, listed) = missing.split_once("not set: ").expect("a list");
+            for (at, name) in names.into_iter().enumerate() {
+                assert_eq!(
+                    listed.split(", ").any(|each| each == name),
+                    is_absent(at as u8),
+                    "{missing}"
+                );
+            }
+        }
+    }
+
+    /// R-022, R-032, R-068: a room of its own for each session unless one is named, a token for the bot, another for the caller.
+    #[test]
+    fn bot_and_caller_meet_in_one_room() {
+        let mut config = config();
+        let entry = |config: &Mediaroom| {
+            let access = Access::new(config).expect("nothing is missing");
+            access.entry(
+                "2b1f1a52-3f2e-4a50-9d5c-7d5a5b0d1c11",
+                [0x9f, 0x8e, 0x7d, 0x6c],
+                1_795_252_753,
+            )
+        };
+        let made = entry(&config);
+        assert_eq!(
+            (&*made.room_name, &*made.url),
+            ("room-9f8e7d6c", "wss://media.example.net")
+        );
+        let bot = claims(made.bot_token.expose());
+        assert_eq!(
+            (&bot["sub"], &bot["video"]["agent"]),
+            (&json!("Agent-2b1f1a52"), &json!(true))
+        );
+        let reply: Value = serde_json::from_slice(&made.reply("2b1f1a52")).expect("JSON");
+        let user = claims(reply["token"].as_str().expect("a token"));
+        assert_eq!(
+            (&user["sub"], &user["video"]["agent"]),
+            (&json!("User-2b1f1a52"), &Value::Null)
+        );
+        for claims in [&bot, &user] {
+            assert_eq!(claims["video"]["room"], "room-9f8e7d6c");
+        }
+        assert_eq!(
+            (&reply["url"], &reply["roomName"], &reply["sessionId"]),
+            (
+                &json!("wss://media.example.net"),
+                &json!("room-9f8e7d6c"),
+                &json!("2b1f1a52")
+            )
+        );
+        assert!(
+            !String::from_utf8(made.reply("s"))
+                .expect("text")
+                .contains(made.bot_token.expose())
+        );
+
+        config.room_name = Some("lobby".into());
+        config.url = Some("ws://127.0.0.1:7880".into());
+        let made = entry(&config);
+        assert_eq!((&*made.room_name, &*made.url), ("lobby", "ws://127.0.0.1:7880"));
+    }
+}

@@ -1,0 +1,123 @@
+//! What is written in a room: the bot's texts, those of the participants, and the keys that telephones among them press.
+//!
+//! In and out: the bytes of `DataPacket`s. Texts go to everybody, once there is somebody; what agents write is not the bot's.
+//! Source: the rooms fact sheet, B5.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use prost::Message as _;
+
+use super::{Event, Session, Way};
+use crate::limits::ROOM_TEXT_BYTES_MAX;
+use crate::proto::mediaroom::wire::{Data, DataPacket, SipDtmf, UserPacket};
+
+impl Session {
+    /// Takes a text for the room.
+    pub fn handle_message(&mut self, text: String) {
+        if text.len() > ROOM_TEXT_BYTES_MAX {
+            log::warn!(
+                "message dropped: {} bytes, a room takes {ROOM_TEXT_BYTES_MAX}",
+                text.len()
+            );
+            self.refused_texts += 1;
+            return;
+        }
+        self.outbox.push(text);
+    }
+
+    /// Hands the channel what it takes now, and tells whether that was anything.
+    pub(super) fn send_texts(&mut self, now: Instant) -> bool {
+        let mut sent = false;
+        // The server keeps nothing for those who come later.
+        if !self.joined || self.lost || !self.speaks() {
+            return sent;
+        }
+        let Way::Open(stay) = &mut self.way else {
+            return sent;
+        };
+        while let Some(text) = self.outbox.next(stay.data_in_flight(), now) {
+            if !stay.send_data(&packet(text)) {
+                break;
+            }
+            self.outbox.handle_sent(now);
+            sent = true;
+        }
+        sent
+    }
+
+    /// Takes the bytes of one `DataPacket`.
+    pub(super) fn take_data(&mut self, bytes: &[u8]) {
+        if self.is_ending() {
+            return;
+        }
+        let packet = match DataPacket::decode(bytes) {
+            Ok(packet) => packet,
+            Err(error) => return log::debug!("data ignored: {error}"),
+        };
+        let is_callers = self
+            .company
+            .get(&packet.participant_identity)
+            .is_some_and(|who| !who.is_agent);
+        if !is_callers {
+            return log::debug!("data ignored: no caller sent it");
+        }
+        match packet.value {
+            Some(Data::User(user)) => match String::from_utf8(user.payload.into()) {
+                Ok(text) => self.events.push_back(Event::Message(text)),
+                Err(_) => log::debug!("data ignored: it is not UTF-8"),
+            },
+            Some(Data::Dtmf(dtmf)) => match key(&dtmf) {
+                Some(key) => self.events.push_back(Event::Dtmf(key)),
+                None => log::debug!("a key of the telephone ignored: there is no such"),
+            },
+            None => log::debug!("data ignored: of no kind that is read here"),
+        }
+    }
+}
+
+fn packet(text: &str) -> Vec<u8> {
+    let user = UserPacket {
+        payload: Bytes::copy_from_slice(text.as_bytes()),
+        ..UserPacket::default()
+    };
+    let packet = DataPacket {
+        value: Some(Data::User(user)),
+        ..DataPacket::default()
+    };
+    packet.encode_to_vec()
+}
+
+/// Returns the key: by its sign, else by its number, RFC 4733 section 3.2.
+fn key(dtmf: &SipDtmf) -> Option<char> {
+    const KEYS: &str = "0123456789*#ABCD";
+    let mut digits = dtmf.digit.chars();
+    match (digits.next(), digits.next()) {
+        (Some(digit), None) => KEYS.chars().find(|key| *key == digit.to_ascii_uppercase()),
+        (None, _) => KEYS.chars().nth(dtmf.code as usize),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_told_by_its_sign_or_its_number() {
+        let key = |code, digit: &str| {
+            key(&SipDtmf {
+                code,
+                digit: digit.into(),
+            })
+        };
+        assert_eq!(key(7, "7"), Some('7'));
+        assert_eq!(key(10, "*"), Some('*'));
+        assert_eq!(key(0, "d"), Some('D'));
+        assert_eq!(key(11, ""), Some('#'));
+        assert_eq!(key(0, ""), Some('0'));
+        for (code, digit) in [(16, ""), (1, "x"), (1, "12"), (u32::MAX, "")] {
+            assert_eq!(key(code, digit), None);
+        }
+    }
+}
