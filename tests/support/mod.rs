@@ -7,6 +7,8 @@ pub mod http;
 pub mod program;
 pub mod provider;
 pub mod rest;
+#[allow(dead_code, reason = "it is a program of its own as well")]
+pub mod room;
 pub mod runner;
 pub mod socket;
 pub mod sound;

@@ -302,11 +302,22 @@ pub struct ParticipantInfo {
     pub kind: i32,
     #[prost(btree_map = "string, string", tag = "15")]
     pub attributes: BTreeMap<String, String>,
+    /// Why the participant has left, B3.
+    #[prost(int32, tag = "16")]
+    pub disconnect_reason: i32,
 }
 
 /// What the grant of a participant's token became. A token that grants `agent` without claiming that kind shows here alone.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct ParticipantPermission {
+    #[prost(bool, tag = "1")]
+    pub can_subscribe: bool,
+    #[prost(bool, tag = "2")]
+    pub can_publish: bool,
+    #[prost(bool, tag = "3")]
+    pub can_publish_data: bool,
+    #[prost(bool, tag = "7")]
+    pub hidden: bool,
     #[prost(bool, tag = "8")]
     pub recorder: bool,
     #[prost(bool, tag = "11")]

@@ -728,7 +728,13 @@ fn we_are_never_listed() {
 /// Two bots would talk to each other for ever. A token with the grant alone does not make its bearer an agent by kind.
 #[test]
 fn agents_and_recorders_are_told_but_neither_heard_nor_counted() {
-    let permission = |agent: bool, recorder: bool| Some(ParticipantPermission { recorder, agent });
+    let permission = |agent: bool, recorder: bool| {
+        Some(ParticipantPermission {
+            recorder,
+            agent,
+            ..Default::default()
+        })
+    };
     for (kind, permission, is_agent) in [
         (0, None, false),
         (0, permission(false, false), false),

@@ -1,0 +1,209 @@
+//! The server's HTTP: one request per connection, which the hub judges, and the WebSocket that an admitted one becomes.
+//!
+//! `/rtc` is a WebSocket or 404; `/rtc/validate` says `success` or why not; `/rtc/v1`, the way in with a single peer
+//! connection, is 404, so that clients take `/rtc`.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{interval_at, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::hub::Input;
+use super::token::Claims;
+
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How often the real server pings, on the WebSocket's own floor.
+const PING_EVERY: Duration = Duration::from_secs(10);
+/// For a client to take note of a close.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// A request as far as it matters.
+#[derive(Debug, Default)]
+pub struct Request {
+    pub path: String,
+    pub query: Vec<(String, String)>,
+    pub authorization: Option<String>,
+    /// The key of a WebSocket's upgrade.
+    pub upgrade: Option<String>,
+}
+
+impl Request {
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let mut found = self.query.iter().filter(|(key, _)| key == name);
+        found.next().map(|(_, value)| value.as_str())
+    }
+
+    /// Booleans are `1` or `true`.
+    pub fn is_set(&self, name: &str) -> Option<bool> {
+        self.parameter(name).map(|value| value == "1" || value == "true")
+    }
+}
+
+/// What the hub makes of a request.
+pub enum Verdict {
+    Reply(u16, String),
+    Admit(Box<Join>),
+}
+
+/// What an admitted participant comes with.
+#[derive(Debug, Default)]
+pub struct Join {
+    pub claims: Claims,
+    pub protocol: i32,
+    pub auto_subscribe: bool,
+    /// It asked to resume a stay of this sid.
+    pub resumes: bool,
+}
+
+/// What a participant's WebSocket is told.
+pub enum Outgoing {
+    Message(Vec<u8>),
+    Close,
+}
+
+/// Accepts until it is aborted.
+pub async fn run(listener: TcpListener, hub: mpsc::UnboundedSender<Input>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            continue;
+        };
+        let hub = hub.clone();
+        tokio::spawn(async move {
+            if let Err(error) = serve(stream, hub).await {
+                log::debug!("a connection ended: {error}");
+            }
+        });
+    }
+}
+
+async fn serve(mut stream: TcpStream, hub: mpsc::UnboundedSender<Input>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut read = Vec::new();
+    let end = loop {
+        if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if read.len() > HEAD_BYTES_MAX || stream.read_buf(&mut read).await? == 0 {
+            return Ok(());
+        }
+    };
+    let request = parse(&String::from_utf8_lossy(&read[..end]));
+    let upgrade = request.upgrade.clone();
+    let (verdict, judged) = oneshot::channel();
+    // A hub that is gone refuses everybody by hanging up.
+    if hub.send(Input::Knock(request, verdict)).is_err() {
+        return Ok(());
+    }
+    match (judged.await, upgrade) {
+        (Ok(Verdict::Admit(join)), Some(key)) => {
+            let accept = derive_accept_key(key.as_bytes());
+            let head = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).await?;
+            let rest = read.split_off(end);
+            let socket = WebSocketStream::from_partially_read(stream, rest, Role::Server, None).await;
+            pump(socket, *join, hub).await;
+        }
+        (Ok(Verdict::Reply(status, body)), _) => {
+            let head = format!(
+                "HTTP/1.1 {status} .\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(body.as_bytes()).await?;
+            stream.shutdown().await?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+async fn pump(mut socket: WebSocketStream<TcpStream>, join: Join, hub: mpsc::UnboundedSender<Input>) {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let (given, number) = oneshot::channel();
+    if hub.send(Input::Arrived(Box::new(join), tell, given)).is_err() {
+        return;
+    }
+    let Ok(number) = number.await else {
+        return;
+    };
+    let mut ping = interval_at(tokio::time::Instant::now() + PING_EVERY, PING_EVERY);
+    loop {
+        let sent = tokio::select! {
+            message = socket.next() => match message {
+                Some(Ok(Message::Binary(bytes))) => {
+                    let _ = hub.send(Input::Message(number, bytes));
+                    Ok(())
+                }
+                Some(Ok(Message::Close(_)) | Err(_)) | None => break,
+                Some(Ok(_)) => Ok(()),
+            },
+            outgoing = told.recv() => match outgoing {
+                Some(Outgoing::Message(bytes)) => socket.send(Message::Binary(bytes.into())).await,
+                Some(Outgoing::Close) => {
+                    let _ = timeout(CLOSE_WITHIN, async {
+                        let _ = socket.close(None).await;
+                        while let Some(Ok(_)) = socket.next().await {}
+                    })
+                    .await;
+                    break;
+                }
+                // Without a word, as a server that dies.
+                None => return,
+            },
+            _ = ping.tick() => socket.send(Message::Ping(Vec::new().into())).await,
+        };
+        if sent.is_err() {
+            break;
+        }
+    }
+    let _ = hub.send(Input::Hung(number));
+}
+
+fn parse(head: &str) -> Request {
+    let mut lines = head.split("\r\n");
+    let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mut request = Request {
+        path: path.replace("//", "/"),
+        ..Default::default()
+    };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        request.query.push((name.to_owned(), decoded(value)));
+    }
+    for line in lines {
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "authorization" => request.authorization = Some(value.trim().to_owned()),
+            "sec-websocket-key" => request.upgrade = Some(value.trim().to_owned()),
+            _ => {}
+        }
+    }
+    request
+}
+
+fn decoded(value: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = value.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = after
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|two| std::str::from_utf8(two).ok());
+        let code = code.and_then(|two| u8::from_str_radix(two, 16).ok());
+        bytes.push(code.unwrap_or(if *first == b'+' { b' ' } else { *first }));
+        rest = if code.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,62 @@
+//! Who speaks, by the audio levels that publishers write into the headers of their packets, as the real server has it: within
+//! 400 ms, at least 40 % of the time louder than -35 dBov; smoothed over two windows, and told in eighths.
+
+use std::time::{Duration, Instant};
+
+/// How often speakers are told, and how long a window is.
+pub const WINDOW: Duration = Duration::from_millis(400);
+/// In -dBov: 0 is loudest, 127 silence.
+const ACTIVE_LEVEL: u8 = 35;
+/// Of a window.
+const ACTIVE_SHARE: f32 = 0.4;
+/// A publisher of whom nothing comes is silent.
+const STALE: Duration = Duration::from_millis(500);
+const PACKET_MS: u32 = 20;
+
+/// The loudness of one participant.
+#[derive(Default)]
+pub struct Meter {
+    loudest: Option<u8>,
+    active_ms: u32,
+    observed_ms: u32,
+    smoothed: f32,
+    heard: Option<Instant>,
+    /// What was told last, in eighths.
+    pub told: u8,
+}
+
+impl Meter {
+    /// Takes the level of one packet, in -dBov.
+    pub fn handle_level(&mut self, level: u8, now: Instant) {
+        self.heard = Some(now);
+        self.observed_ms += PACKET_MS;
+        if level <= ACTIVE_LEVEL {
+            self.active_ms += PACKET_MS;
+            self.loudest = Some(self.loudest.map_or(level, |loudest| loudest.min(level)));
+        }
+        let window_ms = WINDOW.as_millis() as u32;
+        if self.observed_ms < window_ms {
+            return;
+        }
+        let share = self.active_ms as f32 / window_ms as f32;
+        let loudness = self
+            .loudest
+            .filter(|_| share >= ACTIVE_SHARE)
+            .map_or(0.0, |loudest| amplitude(loudest) * share);
+        self.smoothed += (loudness - self.smoothed) * 2.0 / 3.0;
+        (self.loudest, self.active_ms, self.observed_ms) = (None, 0, 0);
+    }
+
+    /// Returns the loudness now, in eighths; 0 is nobody that speaks.
+    pub fn eighths(&self, now: Instant) -> u8 {
+        let fresh = self.heard.is_some_and(|heard| now.duration_since(heard) < STALE);
+        if !fresh || self.smoothed < amplitude(ACTIVE_LEVEL) {
+            return 0;
+        }
+        (self.smoothed * 8.0).ceil().min(8.0) as u8
+    }
+}
+
+fn amplitude(level: u8) -> f32 {
+    10f32.powf(-f32::from(level) / 20.0)
+}
