@@ -6,6 +6,10 @@
 //! Microcontrollers get what the embedded fact sheet asks for: SCTP in the passive role, no header extension in any packet,
 //! an answer that fits their buffers. Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
 
+pub(in crate::proto) mod early;
+pub(in crate::proto) mod packet;
+pub(in crate::proto) mod remote;
+
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,11 +26,11 @@ use str0m::net::{Protocol, Receive, TcpType};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, IceConnectionState, Input, Rtc, RtcConfig, RtcError};
 
-use crate::limits::{
-    AUDIO_SOURCES_MAX, CHANNELS_MAX, CHECKED_ADDRESSES_MAX, EARLY_RECORDS_MAX, MESSAGE_BYTES_MAX,
-    REMOTE_CANDIDATES_MAX, SCTP_BUFFER_BYTES_MAX,
-};
-use crate::proto::candidate::{self, Ignored, RemotePolicy};
+use self::early::Early;
+use self::packet::rtp_source;
+pub use self::packet::{Over, Packet, Transmit};
+use self::remote::Remote;
+use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
 use crate::proto::sdp::{self, PreparedOffer};
@@ -52,10 +56,15 @@ impl Common {
         Arc::strong_count(&self.provider) + Arc::strong_count(&self.embedded_provider) - 2
     }
 
+    /// Returns the settings of a connection whose other end is no microcontroller.
+    pub(in crate::proto) fn config(&self, cert: DtlsCert) -> RtcConfig {
+        base_config(self.provider.clone(), cert)
+    }
+
     /// Makes a connection that goes nowhere: the self-tests of DTLS run once per process, and take longer than an answer.
     pub fn warm_up(&self, now: Instant) {
         if let Ok(cert) = crypto::certificate() {
-            drop(base_config(self.provider.clone(), cert.clone()).build(now));
+            drop(self.config(cert.clone()).build(now));
         }
     }
 }
@@ -94,89 +103,6 @@ pub struct Setup<'a> {
     pub embedded: Option<Ipv4Addr>,
     /// Random bits: where sequence numbers and timestamps start.
     pub seed: u64,
-}
-
-/// What carries a packet between this machine, or a relay, and the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Over {
-    Udp,
-    /// Framed on a connection that the peer has opened, RFC 6544.
-    Tcp,
-}
-
-impl From<Over> for Protocol {
-    fn from(over: Over) -> Self {
-        match over {
-            Over::Udp => Protocol::Udp,
-            Over::Tcp => Protocol::Tcp,
-        }
-    }
-}
-
-/// A packet that has come.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    pub over: Over,
-    pub source: SocketAddr,
-    pub destination: SocketAddr,
-    pub contents: &'a [u8],
-}
-
-impl<'a> Packet<'a> {
-    /// Makes one that came as a datagram.
-    pub fn datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
-        Packet {
-            over: Over::Udp,
-            source,
-            destination,
-            contents,
-        }
-    }
-}
-
-/// A packet to send.
-pub struct Transmit {
-    pub over: Over,
-    pub source: SocketAddr,
-    pub destination: SocketAddr,
-    contents: Vec<u8>,
-    device: bool,
-}
-
-impl Transmit {
-    /// Returns the bytes as they go on the wire.
-    pub fn contents(&mut self) -> &[u8] {
-        if self.device {
-            crypto::strip_empty_extension(&mut self.contents)
-        } else {
-            &self.contents
-        }
-    }
-
-    /// Tells whether this answers a connectivity check: only an authenticated peer is sent one, so its address is proven.
-    pub fn proves_destination(&self) -> bool {
-        // STUN binding success response, RFC 8489 section 5.
-        self.contents.starts_with(&[0x01, 0x01])
-    }
-
-    /// Tells whether this is a connectivity check, whose answer will come from the destination.
-    pub fn is_check(&self) -> bool {
-        is_check(&self.contents)
-    }
-}
-
-/// Returns the source that an RTP packet claims to have, RFC 3550 section 5.1; RTCP shares its port, RFC 5761 section 4.
-fn rtp_source(contents: &[u8]) -> Option<Ssrc> {
-    let &[first, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
-        return None;
-    };
-    let is_rtp = (128..192).contains(&first) && !(192..224).contains(&second);
-    is_rtp.then(|| u32::from_be_bytes([a, b, c, d]).into())
-}
-
-/// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.
-fn is_check(contents: &[u8]) -> bool {
-    contents.starts_with(&[0x00, 0x01])
 }
 
 /// One Opus payload of the peer.
@@ -232,12 +158,7 @@ pub struct Peer {
     rtc: Rtc,
     embedded: Option<Ipv4Addr>,
     device: bool,
-    loopback_offered: bool,
-    /// The addresses of this end: nobody who is the peer has one of them.
-    own: Vec<SocketAddr>,
-    remote_candidates: usize,
-    /// Where the peer has checked from.
-    checked: Vec<SocketAddr>,
+    remote: Remote,
     audio: Option<(Mid, Pt)>,
     /// The source of the packets of `audio` that last had a good tag.
     voice: Option<Ssrc>,
@@ -249,19 +170,10 @@ pub struct Peer {
     /// RTP timestamp at tick 0.
     timestamp: u32,
     closing: bool,
-    early: Vec<Early>,
+    early: Early,
     tried: Tried,
     /// The time of the last input.
     now: Instant,
-}
-
-/// A handshake record that came before this end's own check was answered. str0m refuses it, and the peer would send it again
-/// only after a second.
-struct Early {
-    over: Over,
-    source: SocketAddr,
-    destination: SocketAddr,
-    contents: Vec<u8>,
 }
 
 /// The data channel that messages go to: the first that the client opens, or the one called `chat`.
@@ -289,10 +201,7 @@ impl Peer {
             rtc: config.build(now),
             embedded: setup.embedded,
             device,
-            loopback_offered: setup.local.iter().any(|address| address.ip().is_loopback()),
-            own: own(setup),
-            remote_candidates: 0,
-            checked: Vec::new(),
+            remote: Remote::new(setup.local, own(setup)),
             audio: None,
             voice: None,
             voices: 0,
@@ -302,7 +211,7 @@ impl Peer {
             sequence: setup.seed & 0x7fff,
             timestamp: (setup.seed >> 32) as u32,
             closing: false,
-            early: Vec::new(),
+            early: Early::default(),
             tried: Tried::new(setup.local.first().map_or(0, SocketAddr::port)),
             now,
         };
@@ -347,9 +256,7 @@ impl Peer {
             return Err(OfferError::Bad(why.to_owned()));
         }
         if self.local_ufrag() != ufrag {
-            // ICE restarted, and forgot the peer's candidates.
-            self.remote_candidates = 0;
-            self.checked.clear();
+            self.remote.handle_restart();
         }
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
@@ -368,37 +275,14 @@ impl Peer {
 
     /// Adds a candidate of the peer; one that cannot be used is ignored, since the peer's own checks tell its address.
     pub fn add_remote_candidate(&mut self, text: &str) {
-        if self.remote_candidates == REMOTE_CANDIDATES_MAX {
-            log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
-            return;
-        }
-        let policy = RemotePolicy {
-            loopback_offered: self.loopback_offered,
-        };
-        let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
-            true => Err(Ignored::Own),
-            false => Ok(usable),
-        });
-        match usable {
-            Ok(usable) => match Candidate::from_sdp_string(&usable.text) {
-                Ok(candidate) => {
-                    self.remote_candidates += 1;
-                    self.tried.handle_candidate(usable.kind, usable.addr);
-                    self.rtc.add_remote_candidate(candidate);
-                }
-                Err(error) => log::debug!("remote candidate ignored: {error}"),
-            },
-            Err(ignored) => {
-                log::debug!("remote candidate ignored: {ignored}");
-                self.tried.handle_ignored(ignored);
+        match self.remote.candidate(text) {
+            Ok((usable, candidate)) => {
+                self.tried.handle_candidate(usable.kind, usable.addr);
+                self.rtc.add_remote_candidate(candidate);
             }
+            Err(Some(ignored)) => self.tried.handle_ignored(ignored),
+            Err(None) => {}
         }
-    }
-
-    /// Tells whether an address is this end's: one that is offered, or, with the port of one, any of loopback.
-    fn is_own(&self, address: SocketAddr) -> bool {
-        let is_it = |own: &SocketAddr| *own == address || (own.port() == address.port() && address.ip().is_loopback());
-        self.own.iter().any(is_it)
     }
 
     /// Tells whether the other end is a microcontroller.
@@ -427,10 +311,12 @@ impl Peer {
         let accepted = self.rtc.accepts(&input);
         self.tried.handle_incoming(source, destination, contents, accepted);
         if !accepted {
-            self.keep_early(over, source, destination, contents);
+            if self.remote.has_checked_from(source) && !self.rtc.is_connected() {
+                self.early.keep(packet);
+            }
             return false;
         }
-        if !self.knows(source, contents) {
+        if !self.remote.admits(packet) {
             return false;
         }
         match rtp_source(contents) {
@@ -465,59 +351,6 @@ impl Peer {
         }
     }
 
-    /// Keeps a handshake record until its sender has proven itself; of too many, the newest. Who has not even checked is a
-    /// stranger.
-    fn keep_early(&mut self, over: Over, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
-        // DTLS by its first byte, RFC 7983.
-        let is_record = contents.first().is_some_and(|first| (20..64).contains(first));
-        if !is_record || !self.checked.contains(&source) || self.rtc.is_connected() {
-            return;
-        }
-        if self.early.len() == EARLY_RECORDS_MAX {
-            self.early.remove(0);
-        }
-        self.early.push(Early {
-            over,
-            source,
-            destination,
-            contents: contents.to_vec(),
-        });
-    }
-
-    /// Takes the oldest early record whose sender has proven itself by now; tells whether there was one.
-    fn handle_early(&mut self) -> bool {
-        for at in 0..self.early.len() {
-            let early = &self.early[at];
-            let Ok(receive) = Receive::new(early.over.into(), early.source, early.destination, &early.contents) else {
-                continue;
-            };
-            let input = Input::Receive(self.now, receive);
-            // The client may have come by several paths, and one of them may be dead.
-            if self.rtc.accepts(&input) {
-                if let Err(error) = self.rtc.handle_input(input) {
-                    log::debug!("datagram refused: {error}");
-                }
-                self.early.remove(at);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Tells whether a check may come from this address: each new one becomes a candidate that str0m keeps.
-    fn knows(&mut self, source: SocketAddr, contents: &[u8]) -> bool {
-        if !is_check(contents) || self.checked.contains(&source) {
-            return true;
-        }
-        let room = self.checked.len() < CHECKED_ADDRESSES_MAX;
-        if room {
-            self.checked.push(source);
-        } else {
-            log::debug!("check ignored: the peer has {CHECKED_ADDRESSES_MAX} addresses already");
-        }
-        room
-    }
-
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         if let Err(error) = self.rtc.handle_input(Input::Timeout(now)) {
@@ -545,22 +378,12 @@ impl Peer {
                 }
             };
             match output {
-                str0m::Output::Timeout(_) if self.handle_early() => {}
+                str0m::Output::Timeout(_) if self.early.hand_over(&mut self.rtc, self.now) => {}
                 str0m::Output::Timeout(at) => return Output::Timeout(at),
                 str0m::Output::Transmit(transmit) => {
                     self.tried
                         .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
-                    let over = match transmit.proto {
-                        Protocol::Udp => Over::Udp,
-                        _ => Over::Tcp,
-                    };
-                    return Output::Transmit(Transmit {
-                        over,
-                        source: transmit.source,
-                        destination: transmit.destination,
-                        contents: transmit.contents.into(),
-                        device: self.device,
-                    });
+                    return Output::Transmit(Transmit::new(transmit, self.device));
                 }
                 str0m::Output::Event(event) => {
                     if let Some(output) = self.event(event) {
@@ -579,7 +402,7 @@ impl Peer {
             }
             Event::Connected => {
                 self.tried.handle_secured();
-                self.early = Vec::new();
+                self.early.clear();
                 Some(Output::Connected)
             }
             Event::MediaAdded(added) if added.kind == MediaKind::Audio && self.audio.is_none() => {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use str0m::change::SdpAnswer;
 use str0m::media::Direction;
 
+use super::packet::is_check;
 use super::*;
-use crate::limits::DTLS_RETRANSMIT;
+use crate::limits::{DTLS_RETRANSMIT, EARLY_RECORDS_MAX};
 
 struct Client(Rtc);
 

@@ -1,0 +1,108 @@
+//! What goes between a connection and the network: packets in, packets out, and what they claim to be by their first bytes.
+//!
+//! Sources: RFC 7983 (first bytes), RFC 8489 section 5 (STUN), RFC 3550 section 5.1 (RTP).
+
+use std::net::SocketAddr;
+
+use str0m::net::Protocol;
+use str0m::rtp::Ssrc;
+
+use crate::proto::crypto;
+
+/// What carries a packet between this machine, or a relay, and the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Over {
+    Udp,
+    /// Framed on a connection that the peer has opened, RFC 6544.
+    Tcp,
+}
+
+impl From<Over> for Protocol {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Udp => Protocol::Udp,
+            Over::Tcp => Protocol::Tcp,
+        }
+    }
+}
+
+/// A packet that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    pub over: Over,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    pub contents: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Makes one that came as a datagram.
+    pub fn datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
+        Packet {
+            over: Over::Udp,
+            source,
+            destination,
+            contents,
+        }
+    }
+}
+
+/// A packet to send.
+pub struct Transmit {
+    pub over: Over,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    contents: Vec<u8>,
+    device: bool,
+}
+
+impl Transmit {
+    /// Takes what str0m wants sent; `device` says that the other end is a microcontroller.
+    pub fn new(transmit: str0m::net::Transmit, device: bool) -> Self {
+        let over = match transmit.proto {
+            Protocol::Udp => Over::Udp,
+            _ => Over::Tcp,
+        };
+        Transmit {
+            over,
+            source: transmit.source,
+            destination: transmit.destination,
+            contents: transmit.contents.into(),
+            device,
+        }
+    }
+
+    /// Returns the bytes as they go on the wire.
+    pub fn contents(&mut self) -> &[u8] {
+        if self.device {
+            crypto::strip_empty_extension(&mut self.contents)
+        } else {
+            &self.contents
+        }
+    }
+
+    /// Tells whether this answers a connectivity check: only an authenticated peer is sent one, so its address is proven.
+    pub fn proves_destination(&self) -> bool {
+        // STUN binding success response, RFC 8489 section 5.
+        self.contents.starts_with(&[0x01, 0x01])
+    }
+
+    /// Tells whether this is a connectivity check, whose answer will come from the destination.
+    pub fn is_check(&self) -> bool {
+        is_check(&self.contents)
+    }
+}
+
+/// Returns the source that an RTP packet claims to have, RFC 3550 section 5.1; RTCP shares its port, RFC 5761 section 4.
+pub fn rtp_source(contents: &[u8]) -> Option<Ssrc> {
+    let &[first, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
+        return None;
+    };
+    let is_rtp = (128..192).contains(&first) && !(192..224).contains(&second);
+    is_rtp.then(|| u32::from_be_bytes([a, b, c, d]).into())
+}
+
+/// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.
+pub fn is_check(contents: &[u8]) -> bool {
+    contents.starts_with(&[0x00, 0x01])
+}

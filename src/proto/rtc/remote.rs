@@ -1,0 +1,96 @@
+//! The addresses of the other end of a connection: which of its candidates are used, and where it may check from.
+//!
+//! Both are counted, since str0m keeps each for ever. An address of this end is never the other's.
+
+use std::net::SocketAddr;
+
+use str0m::Candidate;
+
+use super::packet::{Packet, is_check};
+use crate::limits::{CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
+use crate::proto::candidate::{self, Ignored, RemotePolicy, Usable};
+
+/// What is known of the other end's addresses.
+pub struct Remote {
+    loopback_offered: bool,
+    /// The addresses of this end: nobody who is the peer has one of them.
+    own: Vec<SocketAddr>,
+    candidates: usize,
+    /// Where the peer has checked from.
+    checked: Vec<SocketAddr>,
+}
+
+impl Remote {
+    /// Begins with the host candidates that this end offers, and all addresses under which it is reached, offered or not.
+    pub fn new(local: &[SocketAddr], own: Vec<SocketAddr>) -> Self {
+        Remote {
+            loopback_offered: local.iter().any(|address| address.ip().is_loopback()),
+            own,
+            candidates: 0,
+            checked: Vec::new(),
+        }
+    }
+
+    /// Takes a candidate of the peer as text, and returns it fit for str0m.
+    ///
+    /// # Errors
+    /// Why it is ignored; nothing when there are too many, or when str0m cannot read it.
+    pub fn candidate(&mut self, text: &str) -> Result<(Usable, Candidate), Option<Ignored>> {
+        if self.candidates == REMOTE_CANDIDATES_MAX {
+            log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
+            return Err(None);
+        }
+        let policy = RemotePolicy {
+            loopback_offered: self.loopback_offered,
+        };
+        let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
+            true => Err(Ignored::Own),
+            false => Ok(usable),
+        });
+        let usable = usable.map_err(|ignored| {
+            log::debug!("remote candidate ignored: {ignored}");
+            Some(ignored)
+        })?;
+        match Candidate::from_sdp_string(&usable.text) {
+            Ok(candidate) => {
+                self.candidates += 1;
+                Ok((usable, candidate))
+            }
+            Err(error) => {
+                log::debug!("remote candidate ignored: {error}");
+                Err(None)
+            }
+        }
+    }
+
+    /// Tells whether an address is this end's: one that is offered, or, with the port of one, any of loopback.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        let is_it = |own: &SocketAddr| *own == address || (own.port() == address.port() && address.ip().is_loopback());
+        self.own.iter().any(is_it)
+    }
+
+    /// Tells whether a packet may come from its source: each address that checks becomes a candidate that str0m keeps.
+    pub fn admits(&mut self, packet: &Packet<'_>) -> bool {
+        if !is_check(packet.contents) || self.has_checked_from(packet.source) {
+            return true;
+        }
+        let room = self.checked.len() < CHECKED_ADDRESSES_MAX;
+        if room {
+            self.checked.push(packet.source);
+        } else {
+            log::debug!("check ignored: the peer has {CHECKED_ADDRESSES_MAX} addresses already");
+        }
+        room
+    }
+
+    /// Tells whether the peer has checked from this address. Who has not is a stranger.
+    pub fn has_checked_from(&self, source: SocketAddr) -> bool {
+        self.checked.contains(&source)
+    }
+
+    /// ICE has restarted, and has forgotten the peer's candidates.
+    pub fn handle_restart(&mut self) {
+        self.candidates = 0;
+        self.checked.clear();
+    }
+}
