@@ -16,4 +16,6 @@ pub mod opus;
 pub mod pacer;
 pub mod resample;
 pub mod speaker;
+#[cfg(test)]
+pub mod tone;
 pub mod vad;
