@@ -639,3 +639,22 @@ pub const ROOM_TEXT_BYTES_MAX: usize = 60 * 1024;
 pub const ROOM_SEND_BYTES_MAX: usize = 512 * 1024;
 /// Bytes of a refusal's text that are looked at; servers send one line.
 pub const ROOM_REFUSAL_BYTES_MAX: usize = 256;
+
+// ---- rooms: peer connections and voices
+
+/// Tracks of a room that a connection listens to at once; a bot that has more people in front of it than these needs a stage, not a talk.
+pub const ROOM_VOICES_MAX: usize = 32;
+/// Bytes of a track's id; a stock server's have 15.
+pub const ROOM_TRACK_BYTES_MAX: usize = 128;
+/// Media sections of a room's offer: one for data, one for each track that is subscribed to, which are used again, and some more.
+pub const ROOM_SDP_SECTIONS_MAX: usize = ROOM_TRACKS_MAX + 32;
+/// Lines of the same: a section of a stock server has about 25.
+pub const ROOM_SDP_LINES_MAX: usize = 40 * ROOM_SDP_SECTIONS_MAX;
+/// Bytes of the same.
+pub const ROOM_SDP_BYTES_MAX: usize = 2 * 1024 * ROOM_SDP_SECTIONS_MAX;
+/// Sources that one section may announce; a track has one.
+pub const ROOM_SECTION_SOURCES_MAX: usize = 4;
+/// Sources that one connection to a room may go through, since str0m forgets none: a day in a busy room.
+pub const ROOM_SOURCES_MAX: usize = 4_096;
+/// Silence of a room's media after which its connection has failed: both ends check each other at least every 3 s.
+pub const ROOM_MEDIA_LOST_AFTER: Duration = Duration::from_secs(10);

@@ -1,6 +1,7 @@
 //! SDP text, line in, line out: offers made fit for str0m's parser, answers made fit for microcontrollers.
 //!
-//! [`prepare_offer`] takes the offer of any client, word for word, and gives a tidy one plus the candidates that stood in it.
+//! [`prepare_offer`] takes the offer of any client, word for word, and gives a tidy one plus the candidates that stood in it;
+//! [`prepare_room`] does so for the server of a media room.
 //! [`rewrite_answer_for_device`] takes str0m's answer and gives one that the small parsers on microcontrollers read without
 //! harm; [`keep_only_host_candidate`] does the least for a browser of the same server. All lines that leave end in CRLF.
 //! Refused: text that is no SDP, text above a cap, sections that this runner has no answer for, answers that would harm a
@@ -11,7 +12,7 @@ mod offer;
 mod section;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, name_rejected_formats, rewrite_answer_for_device};
-pub use offer::{PreparedOffer, SdpError, prepare_offer};
+pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_room};
 
 /// Splits a line into the letter before `=` and the value after it.
 fn split_line(line: &str) -> Option<(char, &str)> {

@@ -12,7 +12,7 @@ use super::section::{Media, Section, is_direction};
 use super::{push_line, shown, split_attribute, split_line};
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX, OFFER_CANDIDATES_MAX, OFFER_SDP_BYTES_MAX,
-    SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
+    ROOM_SDP_BYTES_MAX, ROOM_SDP_LINES_MAX, ROOM_SDP_SECTIONS_MAX, SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
 };
 
 /// An offer that str0m can read, and what it says that matters before that.
@@ -58,11 +58,11 @@ pub enum SdpError {
 impl fmt::Display for SdpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SdpError::TooMuch { what, max } => write!(f, "the offer's SDP has more than {max} {what}"),
-            SdpError::ControlCharacter { line } => write!(f, "line {line} of the offer's SDP has a control character"),
-            SdpError::NotSdp => write!(f, "the offer's SDP does not start with the line `v=0`"),
-            SdpError::NoSections => write!(f, "the offer's SDP has no `m=` line"),
-            SdpError::NoAudio => write!(f, "the offer's SDP has no `m=audio` line; a talk needs one"),
+            SdpError::TooMuch { what, max } => write!(f, "the SDP has more than {max} {what}"),
+            SdpError::ControlCharacter { line } => write!(f, "line {line} of the SDP has a control character"),
+            SdpError::NotSdp => write!(f, "the SDP does not start with the line `v=0`"),
+            SdpError::NoSections => write!(f, "the SDP has no `m=` line"),
+            SdpError::NoAudio => write!(f, "the SDP has no `m=audio` line; a talk needs one"),
             SdpError::Section(line) => {
                 write!(f, "the line `m={line}` is not `m=<media> <port> <profile> <formats>`")
             }
@@ -79,19 +79,55 @@ impl fmt::Display for SdpError {
             SdpError::Credentials { what, max } => {
                 write!(
                     f,
-                    "`a={what}` of the offer is not 1 to {max} visible characters without `:`"
+                    "`a={what}` of the SDP is not 1 to {max} visible characters without `:`"
                 )
             }
         }
     }
 }
 
+/// How much of a description is read, and what it must have.
+struct Bounds {
+    bytes: usize,
+    lines: usize,
+    sections: usize,
+    needs_audio: bool,
+}
+
+/// Of a caller's offer.
+const CALLER: Bounds = Bounds {
+    bytes: OFFER_SDP_BYTES_MAX,
+    lines: SDP_LINES_MAX,
+    sections: SDP_SECTIONS_MAX,
+    needs_audio: true,
+};
+
+/// Of a room's offers and answers: a section for every track that ever was, and none at first.
+const ROOM: Bounds = Bounds {
+    bytes: ROOM_SDP_BYTES_MAX,
+    lines: ROOM_SDP_LINES_MAX,
+    sections: ROOM_SDP_SECTIONS_MAX,
+    needs_audio: false,
+};
+
 /// Makes an offer fit for str0m.
 ///
 /// # Errors
 /// [`SdpError`] names what was refused and what is allowed.
 pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
-    let lines = checked_lines(sdp)?;
+    prepare(sdp, &CALLER)
+}
+
+/// Makes an offer or answer of a media room's server fit for str0m.
+///
+/// # Errors
+/// [`SdpError`] names what was refused and what is allowed.
+pub fn prepare_room(sdp: &str) -> Result<PreparedOffer, SdpError> {
+    prepare(sdp, &ROOM)
+}
+
+fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
+    let lines = checked_lines(sdp, bounds)?;
     let mut candidates = Candidates::default();
     let mut session = Session::default();
     let mut sections: Vec<Section> = Vec::new();
@@ -99,12 +135,12 @@ pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
         let Some((kind, value)) = split_line(line) else {
             continue;
         };
-        let full = sections.len() == SDP_SECTIONS_MAX;
+        let full = sections.len() == bounds.sections;
         match (kind, sections.last_mut()) {
             ('m', _) if full => {
                 return Err(SdpError::TooMuch {
                     what: "sections",
-                    max: SDP_SECTIONS_MAX,
+                    max: bounds.sections,
                 });
             }
             ('m', _) => sections.push(Section::new(value)?),
@@ -124,7 +160,7 @@ pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
     if sections.is_empty() {
         return Err(SdpError::NoSections);
     }
-    if !sections.iter().any(|section| section.media == Media::Audio) {
+    if bounds.needs_audio && !sections.iter().any(|section| section.media == Media::Audio) {
         return Err(SdpError::NoAudio);
     }
     let is_device = session.is_iot() || sections.iter().any(|section| section.savp);
@@ -155,11 +191,11 @@ pub fn prepare_offer(sdp: &str) -> Result<PreparedOffer, SdpError> {
 }
 
 /// Splits the text into lines without their ends, blank ones left out.
-fn checked_lines(sdp: &str) -> Result<Vec<&str>, SdpError> {
-    if sdp.len() > OFFER_SDP_BYTES_MAX {
+fn checked_lines<'a>(sdp: &'a str, bounds: &Bounds) -> Result<Vec<&'a str>, SdpError> {
+    if sdp.len() > bounds.bytes {
         return Err(SdpError::TooMuch {
             what: "bytes",
-            max: OFFER_SDP_BYTES_MAX,
+            max: bounds.bytes,
         });
     }
     let mut lines = Vec::new();
@@ -171,10 +207,10 @@ fn checked_lines(sdp: &str) -> Result<Vec<&str>, SdpError> {
         if !line.is_empty() {
             lines.push(line);
         }
-        if lines.len() > SDP_LINES_MAX {
+        if lines.len() > bounds.lines {
             return Err(SdpError::TooMuch {
                 what: "lines",
-                max: SDP_LINES_MAX,
+                max: bounds.lines,
             });
         }
     }
