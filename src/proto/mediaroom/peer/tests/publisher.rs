@@ -1,0 +1,259 @@
+//! The connection that we offer.
+
+use std::time::Instant;
+
+use prost::Message;
+
+use super::super::*;
+use super::world::{Kind, Server, Talker, World, decode, ms, ours, setup, theirs};
+use crate::limits::ROOM_MEDIA_LOST_AFTER;
+use crate::proto::audio::tone::share;
+use crate::proto::mediaroom::wire::{Data, DataPacket, UserPacket};
+
+/// Speaks for so many times 20 ms.
+fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {
+    for _ in 0..times {
+        let payload = talker.packet();
+        let ticks = talker.sequence * 960;
+        talker.sequence += 1;
+        let now = world.now;
+        world.peer.send_audio(&payload, ticks, level, level < 127, now);
+        world.peer.handle_timeout(now);
+        world.drain();
+        world.run(ms(20));
+    }
+}
+
+#[test]
+fn the_offer_names_the_track_and_asks_for_what_a_room_needs() {
+    let (_, offer) = Peer::publisher(&setup(&[ours()]), "bot-audio", Instant::now()).expect("an offer");
+    for line in [
+        "a=sendonly",
+        "a=msid:bot bot-audio",
+        "a=rtpmap:111 opus/48000/2",
+        "a=fmtp:111 minptime=10;useinbandfec=1",
+        "a=extmap:1 urn:ietf:params:rtp-hdrext:ssrc-audio-level",
+        "a=extmap:4 urn:ietf:params:rtp-hdrext:sdes:mid",
+        "a=setup:actpass",
+    ] {
+        assert!(offer.lines().any(|is| is == line), "{line} in {offer}");
+    }
+    assert_eq!(offer.matches("m=audio").count(), 1);
+    assert_eq!(offer.matches("m=application").count(), 1);
+    assert!(offer.contains("192.0.2.1 40000 typ host"));
+}
+
+#[test]
+fn the_voice_reaches_the_server_with_its_level() {
+    for lite in [false, true] {
+        let mut world = World::publishing(Kind {
+            lite,
+            ..Kind::default()
+        });
+        world.connect();
+        let mut talker = Talker::new(440.0);
+        talk(&mut world, &mut talker, 50, 23);
+        talk(&mut world, &mut talker, 2, 127);
+        let packets = &world.server.packets;
+        assert_eq!(packets.len(), 52);
+        let pcm = decode(packets.iter().map(|packet| &packet.payload));
+        assert!(share(&pcm[3_200..16_000], 440.0, 16_000) > 0.99);
+        for (nth, packet) in packets.iter().enumerate() {
+            let values = &packet.header.ext_vals;
+            let (level, speech) = if nth < 50 { (-23, true) } else { (-127, false) };
+            assert_eq!((values.audio_level, values.voice_activity), (Some(level), Some(speech)));
+            assert_eq!(
+                packet.header.sequence_number,
+                packets[0].header.sequence_number + nth as u16
+            );
+            let since = packet.header.timestamp.wrapping_sub(packets[0].header.timestamp);
+            assert_eq!(since, 960 * nth as u32);
+        }
+    }
+}
+
+#[test]
+fn messages_go_both_ways_on_the_reliable_channel() {
+    let mut world = World::publishing(Kind::default());
+    assert!(!world.peer.send_data(b"early"));
+    world.connect();
+    assert!(world.channel_open);
+    let channels = &world.server.channels;
+    let find = |label: &str| {
+        channels
+            .iter()
+            .find(|(_, config)| config.label == label)
+            .expect("a channel")
+    };
+    let (reliable, config) = find("_reliable");
+    assert!(config.ordered && config.reliability == Reliability::Reliable);
+    let (_, config) = find("_lossy");
+    assert!(!config.ordered);
+    assert_eq!(config.reliability, Reliability::MaxRetransmits { retransmits: 0 });
+
+    let user = UserPacket {
+        payload: "{\"a\":1}".into(),
+        ..UserPacket::default()
+    };
+    let packet = DataPacket {
+        value: Some(Data::User(user)),
+        ..DataPacket::default()
+    };
+    let bytes = packet.encode_to_vec();
+    let reliable = *reliable;
+    assert!(world.peer.send_data(&bytes));
+    assert!(world.peer.data_in_flight() >= bytes.len());
+    let now = world.now;
+    world.peer.handle_timeout(now);
+    world.run(ms(500));
+    assert_eq!(world.server.data, [(reliable, bytes.clone())]);
+    assert_eq!(world.peer.data_in_flight(), 0);
+
+    let mut channel = world.server.rtc.channel(reliable).expect("a channel");
+    assert!(channel.write(true, &bytes).expect("a write"));
+    assert!(channel.write(false, b"text is no packet").expect("a write"));
+    world.run(ms(500));
+    assert_eq!(world.data, [bytes]);
+}
+
+#[test]
+fn candidates_may_come_before_the_answer() {
+    let now = Instant::now();
+    let mut server = Server::new(Kind::default(), now);
+    let (mut peer, offer) = Peer::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+    let answer = server.answer(&offer);
+    let is_candidate = |line: &&str| line.starts_with("a=candidate");
+    let candidate = answer.lines().find(is_candidate).expect("a candidate");
+    assert!(candidate.contains(&theirs().port().to_string()));
+    for _ in 0..100 {
+        peer.add_remote_candidate("candidate:1 1 tcp 1 192.0.2.9 7881 typ host tcptype passive");
+    }
+    assert_eq!(peer.waiting.as_ref().map(Vec::len), Some(REMOTE_CANDIDATES_MAX));
+    peer.waiting = Some(Vec::new());
+    peer.add_remote_candidate(candidate.trim_start_matches("a="));
+    let without: Vec<&str> = answer.lines().filter(|line| !is_candidate(line)).collect();
+    peer.handle_answer(&(without.join("\r\n") + "\r\n"), now)
+        .expect("an answer that is taken");
+    assert!(peer.waiting.is_none());
+    World::new(peer, server, now).connect();
+}
+
+/// A server on this machine has one of our addresses, and another port.
+#[test]
+fn a_server_at_one_of_our_own_addresses_is_reached_and_we_are_not() {
+    let now = Instant::now();
+    let (mut peer, offer) = Peer::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+    let mut server = Server::new(Kind::default(), now);
+    peer.handle_answer(&server.answer(&offer), now)
+        .expect("an answer that is taken");
+    let offered = |peer: &mut Peer, text: &str| peer.remote.candidate(text).is_ok();
+    assert!(offered(&mut peer, "candidate:1 1 udp 1 192.0.2.1 7882 typ host"));
+    assert!(offered(
+        &mut peer,
+        "candidate:1 1 udp 1 198.51.100.1 7882 typ srflx raddr 10.0.0.1 rport 7882"
+    ));
+    assert!(offered(
+        &mut peer,
+        "candidate:1 1 udp 1 198.51.100.2 7882 typ relay raddr 10.0.0.1 rport 7882"
+    ));
+    for text in [
+        "candidate:1 1 udp 1 192.0.2.1 40000 typ host",
+        "candidate:1 1 udp 1 127.0.0.1 7882 typ host",
+        "candidate:1 1 tcp 1 192.0.2.9 7881 typ host tcptype passive",
+        "",
+        "nonsense",
+    ] {
+        assert!(!offered(&mut peer, text), "{text}");
+    }
+    let local = ["127.0.0.1:40000".parse().expect("an address")];
+    let (mut peer, _) = Peer::publisher(&setup(&local), "TRACK", now).expect("an offer");
+    assert!(offered(&mut peer, "candidate:1 1 udp 1 127.0.0.1 7882 typ host"));
+    assert!(!offered(&mut peer, "candidate:1 1 udp 1 127.0.0.2 40000 typ host"));
+}
+
+#[test]
+fn an_answer_that_cannot_be_used_leaves_room_for_a_better_one() {
+    let now = Instant::now();
+    let (mut peer, offer) = Peer::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+    let mut server = Server::new(Kind::default(), now);
+    let answer = server.answer(&offer);
+    let section = |nth: usize| answer.match_indices("m=").nth(nth).map_or(answer.len(), |(at, _)| at);
+    let without = |name: &str| {
+        let lines = answer.lines().filter(|line| !line.starts_with(name));
+        lines.fold(String::new(), |text, line| text + line + "\r\n")
+    };
+    let bad = [
+        String::new(),
+        "v=0".to_owned(),
+        "\u{0}\u{1}".to_owned(),
+        answer[..section(0)].to_owned(),
+        answer[..section(1)].to_owned(),
+        format!(
+            "{}{}{}",
+            &answer[..section(0)],
+            &answer[section(1)..],
+            &answer[section(0)..section(1)]
+        ),
+        format!("{answer}m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:zzz\r\na=rtpmap:111 opus/48000/2\r\n"),
+        without("a=ice-pwd"),
+        without("a=fingerprint"),
+        without("a=rtpmap"),
+        answer.replace("a=recvonly", "a=inactive"),
+        answer.replace("m=audio 9", "m=audio 0").replace("BUNDLE ", "BUNDLE x"),
+    ];
+    for answer in bad {
+        assert!(
+            matches!(peer.handle_answer(&answer, now), Err(OfferError::Bad(_))),
+            "{answer}"
+        );
+        assert!(peer.is_alive());
+    }
+    peer.handle_answer(&answer, now).expect("an answer that is taken");
+    peer.handle_answer(&answer, now).expect("a second one has no effect");
+    World::new(peer, server, now).connect();
+}
+
+#[test]
+fn a_server_that_falls_silent_has_failed_once() {
+    let mut world = World::publishing(Kind::default());
+    world.connect();
+    world.run(ROOM_MEDIA_LOST_AFTER * 3);
+    assert_eq!(world.failed, 0, "an idle connection is checked");
+    world.server.is_mute = true;
+    world.run(ROOM_MEDIA_LOST_AFTER - ms(3_000));
+    assert_eq!(world.failed, 0);
+    world.run(ROOM_MEDIA_LOST_AFTER);
+    assert_eq!(world.failed, 1);
+    assert!(!world.peer.is_alive());
+    world.run(ROOM_MEDIA_LOST_AFTER * 2);
+    assert_eq!(world.failed, 1);
+}
+
+#[test]
+fn a_server_that_closes_is_noticed_and_so_are_we() {
+    let mut world = World::publishing(Kind::default());
+    world.connect();
+    world.server.rtc.close().expect("an end");
+    world.run(ms(500));
+    assert_eq!(world.failed, 1);
+
+    let mut world = World::publishing(Kind::default());
+    world.connect();
+    world.peer.close();
+    world.run(ms(500));
+    assert!(world.server.closed);
+    assert_eq!(world.failed, 0, "our own end is no failure");
+    assert!(!world.peer.is_alive());
+}
+
+#[test]
+fn what_is_said_before_the_connection_is_up_is_dropped() {
+    let mut world = World::publishing(Kind::default());
+    let mut talker = Talker::new(440.0);
+    let now = world.now;
+    for _ in 0..1_000 {
+        world.peer.send_audio(&talker.packet(), 0, 20, true, now);
+    }
+    world.connect();
+    assert!(world.server.packets.is_empty());
+}
