@@ -295,6 +295,11 @@ impl MediaroomArguments {
             media: Some(seat),
         }
     }
+
+    /// Takes the media without opening it yet.
+    pub(crate) fn seat(&mut self) -> Option<media::Seat> {
+        self.media.take()
+    }
 }
 
 /// The WebSocket of a session. The runner reads and writes it; a bot talks through [`Media`].

@@ -23,14 +23,14 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::bot::{self, Audio, Bot, BotError, Kind, Media, RunnerArguments, Shutdown};
+use crate::bot::{self, Bot, BotError, Kind, RunnerArguments, Shutdown};
 use crate::limits::{
     BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_HANG_UP_GRACE, PROCESS_KILL_MARGIN, PROCESS_LAST_WORDS, PROCESS_REST,
 };
 use crate::proto::process;
 use door::Door;
 use program::Program;
-use talk::{End, Fault};
+use talk::{End, Fault, Waiting};
 
 /// Makes the bot that runs `command` for every session.
 pub fn bot(command: Vec<OsString>) -> Bot {
@@ -115,7 +115,7 @@ impl std::error::Error for Failure {}
 
 async fn run(command: Arc<[OsString]>, mut args: RunnerArguments) -> Result<(), BotError> {
     // A kind without media has none; the program lives until it exits.
-    let media = args.media(Audio::default()).ok();
+    let media = Waiting::of(&mut args);
     let door = media
         .as_ref()
         .map(|_| Door::open())
@@ -167,7 +167,7 @@ fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, proc
 }
 
 /// Waits for the first of what can end a program, and sees it to its end.
-async fn live(program: &mut Program, media: Option<(Media, Door)>, mut shutdown: Shutdown) -> Result<(), Failure> {
+async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdown: Shutdown) -> Result<(), Failure> {
     let exited = Notify::new();
     let talk = async {
         match media {

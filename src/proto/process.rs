@@ -1,9 +1,9 @@
 //! What a bot that is a program is told, and what it says that is not meant for the caller.
 //!
-//! In: the arguments of a session, a key of the telephone, a mark. Out: the JSON of `RUNNER_ARGUMENTS`, and the JSON of the
+//! In: the arguments of a session, a key of the telephone, a mark, what happens in a room. Out: the JSON of `RUNNER_ARGUMENTS`, and the JSON of the
 //! messages beside the caller's own. Refuses: arguments that no variable of the environment holds.
 //! The queues on both sides of the program are [`backlog`] and [`ahead`]; what it writes becomes lines in [`lines`].
-//! Source: `pipecat`'s runner arguments for the names; the messages `dtmf` and `mark` are ours.
+//! Source: `pipecat`'s runner arguments for the names; the messages beside the caller's own are ours.
 
 pub mod ahead;
 pub mod backlog;
@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Secret;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
+use crate::proto::mediaroom::roster::Participant;
 
 /// What every kind of session has.
 pub struct Common<'a> {
@@ -136,6 +137,22 @@ pub fn dtmf(digit: char) -> String {
 /// Writes the message that tells what became of a mark.
 pub fn mark(name: &str, played: bool) -> String {
     json!({"type": "mark", "name": name, "played": played}).to_string()
+}
+
+/// Writes the message that tells who came into the room, or left it.
+pub fn participant(who: &Participant, here: bool) -> String {
+    let kind = if here { "participant-joined" } else { "participant-left" };
+    json!({"type": kind, "identity": &*who.identity, "name": who.name, "agent": who.is_agent}).to_string()
+}
+
+/// Writes the message that tells who began to speak in the room, or stopped.
+pub fn speaking(identity: &str, speaking: bool) -> String {
+    json!({"type": "speaking", "identity": identity, "speaking": speaking}).to_string()
+}
+
+/// Writes the message that tells why the room could not be entered.
+pub fn join_failed(why: &str) -> String {
+    json!({"type": "join-failed", "error": why}).to_string()
 }
 
 /// Returns the name of the mark that a message of the bot sets; `None` for a message that is meant for the caller.
@@ -265,5 +282,25 @@ mod tests {
         assert_eq!(dtmf('7'), r#"{"digit":"7","type":"dtmf"}"#);
         let back: Value = serde_json::from_str(&mark("a\"\n", false)).expect("JSON");
         assert_eq!(back, json!({"type": "mark", "name": "a\"\n", "played": false}));
+
+        let read = |text: String| -> Value { serde_json::from_str(&text).expect("JSON") };
+        let ann = Participant {
+            identity: "User-1\"".into(),
+            name: "Ann".into(),
+            is_agent: false,
+        };
+        assert_eq!(
+            read(participant(&ann, true)),
+            json!({"type": "participant-joined", "identity": "User-1\"", "name": "Ann", "agent": false})
+        );
+        assert_eq!(read(participant(&ann, false))["type"], "participant-left");
+        assert_eq!(
+            read(speaking("User-1", true)),
+            json!({"type": "speaking", "identity": "User-1", "speaking": true})
+        );
+        assert_eq!(
+            read(join_failed("401: wrong")),
+            json!({"type": "join-failed", "error": "401: wrong"})
+        );
     }
 }

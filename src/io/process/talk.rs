@@ -1,6 +1,6 @@
 //! The media of one session on its way to a program and back, over one WebSocket.
 //!
-//! To the program: the caller's speech at 16 kHz, messages as they came, keys and marks as messages. From it: speech at any
+//! To the program: the caller's speech at 16 kHz, messages as they came, keys, marks and news of a room as messages. From it: speech at any
 //! rate, messages, interruptions, marks. Each direction has a queue that ends, and neither waits for the other: a program that
 //! does not read loses the caller's oldest speech, one that speaks too far ahead is not read until the session has caught up.
 //! Refuses, and ends with: text, bytes that are no frame, a message that is too long, a rate that cannot be played.
@@ -21,7 +21,8 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::door::{Door, Socket};
-use crate::bot::media::{Audio, Event, Media, MediaError, Output};
+use crate::bot::media::{Audio, Event, Media, MediaError, Output, Seat};
+use crate::bot::{Kind, RunnerArguments};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
 use crate::proto::frames::{self, BadFrame, Frame};
 use crate::proto::process;
@@ -75,37 +76,94 @@ impl Fault {
     }
 }
 
-/// The last word to a program: the socket, if it ever connected, and why it is closed.
-pub struct Farewell(Option<(Box<Socket>, CloseFrame)>);
+/// The last words to a program, if it ever connected: messages that still wait, and why its socket is closed.
+pub struct Farewell(Option<Parting>);
+
+struct Parting {
+    socket: Box<Socket>,
+    settling: Pin<Box<Sleep>>,
+    rest: Backlog,
+    close: CloseFrame,
+}
 
 impl Farewell {
-    fn new(line: Line, code: CloseCode, reason: String) -> Self {
+    /// The program never connected.
+    fn nobody() -> Self {
+        Farewell(None)
+    }
+
+    fn new(line: Line, rest: Backlog, code: CloseCode, reason: String) -> Self {
+        let Line { socket, settling, .. } = line;
         let reason = reason.into();
-        Farewell(line.socket.map(|socket| (socket, CloseFrame { code, reason })))
+        Farewell(socket.map(|socket| Parting {
+            socket,
+            settling,
+            rest,
+            close: CloseFrame { code, reason },
+        }))
     }
 
     /// Closes the socket, and waits a little for the program to close its side.
     pub async fn say(self) {
-        let Some((mut socket, frame)) = self.0 else { return };
+        let Some(mut parting) = self.0 else { return };
+        if !parting.rest.is_empty() {
+            parting.settling.await;
+        }
         let close = async {
+            while let Some(frame) = parting.rest.pop() {
+                if parting.socket.send(Message::Binary(frame.into())).await.is_err() {
+                    return;
+                }
+            }
             // Its end is what is wanted; how it comes about is not.
-            if socket.close(Some(frame)).await.is_ok() {
-                while let Some(Ok(_)) = socket.next().await {}
+            if parting.socket.close(Some(parting.close)).await.is_ok() {
+                while let Some(Ok(_)) = parting.socket.next().await {}
             }
         };
         let _ = timeout(PROCESS_CLOSE_WITHIN, close).await;
     }
 }
 
+/// The media of a session until its program connects.
+pub enum Waiting {
+    /// It is open: what the caller says meanwhile is kept.
+    Open(Media),
+    /// To take it is to enter a room under the bot's name, and a program that enters by itself would be driven out.
+    Closed(Seat),
+}
+
+impl Waiting {
+    /// Takes it from the arguments of a bot; nothing where the kind has none.
+    pub fn of(args: &mut RunnerArguments) -> Option<Self> {
+        match &mut args.kind {
+            Kind::Mediaroom(room) => room.seat().map(Waiting::Closed),
+            _ => args.media(Audio::default()).ok().map(Waiting::Open),
+        }
+    }
+
+    async fn event(&mut self) -> Option<Event> {
+        match self {
+            Waiting::Open(media) => media.recv().await,
+            Waiting::Closed(_) => std::future::pending().await,
+        }
+    }
+
+    fn open(self) -> Media {
+        match self {
+            Waiting::Open(media) => media,
+            Waiting::Closed(seat) => seat.open(Audio::default()),
+        }
+    }
+}
+
 /// Carries the media of one session until it ends. `exited` is told when the program has ended.
-pub async fn run(media: Media, door: Door, exited: &Notify) -> End {
-    let (mut events, output) = media.split();
+pub async fn run(mut media: Waiting, door: Door, exited: &Notify) -> End {
     let mut backlog = Backlog::default();
     let mut admitted = pin!(door.admit());
     let mut line = loop {
         tokio::select! {
-            event = events.recv() => if !hear(event, &mut backlog) {
-                return End::Over(Farewell(None));
+            event = media.event() => if !hear(event, &mut backlog) {
+                return End::Over(Farewell::nobody());
             },
             socket = &mut admitted => break Line::new(socket),
             () = exited.notified() => match timeout(PROCESS_REST, &mut admitted).await {
@@ -115,6 +173,7 @@ pub async fn run(media: Media, door: Door, exited: &Notify) -> End {
             },
         }
     };
+    let (mut events, output) = media.open().split();
     let early = backlog.take_dropped();
     log::debug!(
         "the bot has opened its media; {} frames from before that were dropped",
@@ -129,16 +188,17 @@ pub async fn run(media: Media, door: Door, exited: &Notify) -> End {
         let has_room = speech.ahead().has_room();
         tokio::select! {
             event = events.recv() => if !hear(event, &mut backlog) {
-                break over(line);
+                break over(line, &mut backlog);
             } else if !line.writable {
                 backlog.clear();
             },
             message = poll_fn(|cx| line.exchange(&mut backlog, has_room, cx)) => {
                 if let Err(fault) = take(message, &output, &speech, &mut backlog, &mut line) {
-                    break End::Fault(fault.clone(), Farewell::new(line, fault.code(), fault.to_string()));
+                    let farewell = Farewell::new(line, Backlog::default(), fault.code(), fault.to_string());
+                    break End::Fault(fault, farewell);
                 }
             }
-            MediaError = &mut speaking => break over(line),
+            MediaError = &mut speaking => break over(line, &mut backlog),
             () = speech.caught_up.notified() => {}
         }
     };
@@ -153,8 +213,19 @@ pub async fn run(media: Media, door: Door, exited: &Notify) -> End {
     end
 }
 
-fn over(line: Line) -> End {
-    End::Over(Farewell::new(line, CloseCode::Normal, "the session is over".into()))
+/// Ends the talk. Messages that wait are still told: one of them may say why the session is over.
+fn over(line: Line, backlog: &mut Backlog) -> End {
+    let mut rest = std::mem::take(backlog);
+    rest.drop_speech();
+    if !line.writable {
+        rest.clear();
+    }
+    End::Over(Farewell::new(
+        line,
+        rest,
+        CloseCode::Normal,
+        "the session is over".into(),
+    ))
 }
 
 /// Queues what happened for the program; `false` once the session is over.
@@ -162,12 +233,20 @@ fn hear(event: Option<Event>, backlog: &mut Backlog) -> bool {
     match event {
         None | Some(Event::Left(_)) => return false,
         Some(Event::Audio(frame)) => backlog.push_speech(frames::audio(&frame, frame.rate_hz()), frame.len()),
-        Some(Event::Message(text)) => backlog.push_message(frames::message(&text)),
-        Some(Event::Dtmf(digit)) => backlog.push_message(frames::message(&process::dtmf(digit))),
-        Some(Event::Mark { name, played }) => backlog.push_message(frames::message(&process::mark(&name, played))),
+        Some(Event::Message(text)) => tell(backlog, &text),
+        Some(Event::Dtmf(digit)) => tell(backlog, &process::dtmf(digit)),
+        Some(Event::Mark { name, played }) => tell(backlog, &process::mark(&name, played)),
+        Some(Event::ParticipantJoined(who)) => tell(backlog, &process::participant(&who, true)),
+        Some(Event::ParticipantLeft(who)) => tell(backlog, &process::participant(&who, false)),
+        Some(Event::Speaking { identity, speaking }) => tell(backlog, &process::speaking(&identity, speaking)),
+        Some(Event::JoinFailed(why)) => tell(backlog, &process::join_failed(&why)),
         Some(_) => {}
     }
     true
+}
+
+fn tell(backlog: &mut Backlog, json: &str) {
+    backlog.push_message(frames::message(json));
 }
 
 /// The socket of the program, as far as it still works.

@@ -74,6 +74,16 @@ impl Backlog {
         })
     }
 
+    /// Forgets the speech that waits.
+    pub fn drop_speech(&mut self) {
+        self.items.retain(|item| matches!(item, Item::Message(_)));
+        self.samples = 0;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// Forgets what waits, which nobody will read any more.
     pub fn clear(&mut self) {
         while self.pop().is_some() {}
@@ -111,6 +121,15 @@ mod tests {
         assert_eq!(drain(&mut backlog), [5], "one is kept, however long");
         backlog.push_speech(vec![6], PROCESS_HEARD_SAMPLES_MAX);
         assert_eq!(drain(&mut backlog), [6], "what was taken counts no longer");
+
+        backlog.take_dropped();
+        backlog.push_speech(vec![7], PROCESS_HEARD_SAMPLES_MAX);
+        backlog.push_message(vec![8]);
+        backlog.drop_speech();
+        backlog.push_speech(vec![9], PROCESS_HEARD_SAMPLES_MAX);
+        assert_eq!(drain(&mut backlog), [8, 9], "what was forgotten takes no room");
+        assert!(backlog.is_empty());
+        assert_eq!(backlog.take_dropped(), Dropped::default());
     }
 
     #[test]

@@ -29,7 +29,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 
 fn begin() -> (Link, JoinHandle<End>, Arc<Notify>, String) {
     let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-    let media = seat.open(Audio::default());
+    let media = Waiting::Open(seat.open(Audio::default()));
     let door = Door::open().expect("a free port");
     let url = door.url();
     let exited = Arc::new(Notify::new());
@@ -450,4 +450,52 @@ async fn a_program_that_ends_without_its_media_hangs_up() {
     let (_link, talk, exited, _) = begin();
     exited.notify_one();
     assert!(matches!(within(talk).await.expect("no panic"), End::HungUp));
+}
+
+/// A room is entered when its program connects, and not before: a program that enters by itself never does.
+#[tokio::test]
+async fn a_closed_media_is_opened_at_the_door() {
+    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+    let door = Door::open().expect("a free port");
+    let url = door.url();
+    let exited = Arc::new(Notify::new());
+    let told = exited.clone();
+    let talk = tokio::spawn(async move { run(Waiting::Closed(seat), door, &told).await });
+    tokio::task::yield_now().await;
+    assert_eq!(link.audio(), None);
+    let program = connect(&url).await;
+    within(link.notified()).await;
+    assert_eq!(link.audio(), Some(Audio::default()));
+    let mut rig = Rig {
+        link,
+        program,
+        talk,
+        exited,
+    };
+    rig.link.push(Event::Message("hello".into()));
+    assert_eq!(rig.hear().await, Frame::Message("hello".into()));
+}
+
+/// What happens in a room reaches the program in order, and the reason of a failed join although the session is over with it.
+#[tokio::test]
+async fn news_of_a_room_are_told_to_the_last() {
+    let mut rig = Rig::new().await;
+    rig.link.push(Event::Speaking {
+        identity: "User-1".into(),
+        speaking: true,
+    });
+    assert_eq!(rig.hear_json().await["type"], "speaking");
+    rig.link.push(Event::JoinFailed("the server refused the token".into()));
+    rig.link.push(Event::Left(LeaveReason::NeverConnected));
+    let End::Over(farewell) = within(&mut rig.talk).await.expect("no panic") else {
+        panic!("the session is over");
+    };
+    let said = tokio::spawn(farewell.say());
+    assert_eq!(rig.hear_json().await["error"], "the server refused the token");
+    assert!(matches!(
+        within(rig.program.next()).await,
+        Some(Ok(Message::Close(Some(_))))
+    ));
+    while let Some(Ok(_)) = within(rig.program.next()).await {}
+    within(said).await.expect("no panic");
 }
