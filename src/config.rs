@@ -310,6 +310,8 @@ pub struct Config {
     pub start_names: StartNames,
     /// One bot in one video room, and no web server.
     pub direct: bool,
+    /// Whether the bot can enter a video room by itself: a program and a developer's own bot may, the built-in ones cannot.
+    pub bot_enters_rooms: bool,
     /// Cap on live sessions.
     pub sessions_max: usize,
     /// Worker threads of the runtime; `None` means one per core.
@@ -345,6 +347,7 @@ impl Default for Config {
             mediaroom: Mediaroom::default(),
             start_names: StartNames::default(),
             direct: false,
+            bot_enters_rooms: true,
             sessions_max: SESSIONS_MAX_DEFAULT,
             workers: None,
             verbosity: 0,

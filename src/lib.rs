@@ -6,7 +6,7 @@
 //! # The house
 //!
 //! - [`bot`]: the entry contract, arguments and the media handle; [`rtvi`]: the conversation protocol of the clients, in one
-//!   line; [`bots`]: the two built-in bots.
+//!   line; [`dialin`]: what connects a dialled call; [`bots`]: the two built-in bots.
 //! - `cli`: arguments and environment become a [`config::Config`]; `logging`: one line per record, with the session at its
 //!   head; [`limits`]: every cap and time limit.
 //! - `proto`: pure cores. Bytes, values and `now` come in, values come out: routes, bodies, SDP, one peer connection, one
@@ -29,6 +29,7 @@ pub mod bot;
 pub mod bots;
 mod cli;
 pub mod config;
+pub mod dialin;
 #[doc(hidden)]
 pub mod io;
 pub mod limits;

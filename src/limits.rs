@@ -480,6 +480,22 @@ pub const HANG_UP_ID_BYTES_MAX: usize = 512;
 pub const REST_REASON_CHARS_MAX: usize = 120;
 /// Characters of one word in that: longer ones are ids, keys and paths.
 pub const REST_REASON_WORD_CHARS_MAX: usize = 20;
+/// Pauses before each of the further tries for a room and for a token: the provider counts requests by the second.
+pub const VIDEOROOM_PAUSES: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
+/// A room and its token, with all tries: with the time for a request's body before it, within [`HTTP_ANSWER`].
+pub const VIDEOROOM_WITHIN: Duration = Duration::from_secs(20);
+/// How long a video room and its token are good: the reference peer's time.
+pub const VIDEOROOM_LIFE: Duration = Duration::from_secs(4 * 3600);
+/// Bytes of a video room's URL; names have at most 128.
+pub const VIDEOROOM_URL_BYTES_MAX: usize = 2_048;
+/// Bytes of a meeting token; with a few properties in it, it has some hundreds.
+pub const VIDEOROOM_TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a number or an id of a call to a video room; the ids have 36, an address of SIP is longer than a number.
+pub const DIALIN_FIELD_BYTES_MAX: usize = 256;
 /// Parameters of a webhook's form or query; providers send about 30.
 pub const FORM_PAIRS_MAX: usize = 256;
 /// Bytes of a caller's number that is passed on as a parameter; a SIP address is longer than a number.

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    edge_runner::main(edge_runner::bots::stock)
+    edge_runner::bots::main()
 }

@@ -274,6 +274,9 @@ pub struct VideoroomArguments {
     pub room_url: String,
     /// An owner's meeting token; `None` in a room that needs none.
     pub token: Option<Secret>,
+    /// Where a call is connected to, with its `sip:`; only in a room that was made for one, and only where the provider said
+    /// so. See [`crate::dialin`].
+    pub sip_uri: Option<String>,
 }
 
 /// What a session in a media room has.

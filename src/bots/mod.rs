@@ -6,8 +6,17 @@
 pub mod echo;
 pub mod parrot;
 
-use crate::bot::{BotError, RunnerArguments};
+use std::process::ExitCode;
+
+use crate::bot::{self, BotError, RunnerArguments};
+use crate::cli::start::{Enters, enter};
 use crate::config::BuiltInBot;
+
+/// Runs the runner with the built-in bots, which need media of the runner: where they would have to enter a room by themselves,
+/// it says so before it makes one.
+pub fn main() -> ExitCode {
+    enter(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
+}
 
 /// Runs the built-in bot that the runner was started with.
 ///

@@ -86,6 +86,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         mediaroom,
         start_names,
         direct: typed.direct,
+        bot_enters_rooms: true,
         sessions_max: typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT),
         workers: typed.workers,
         verbosity: typed.verbosity,

@@ -23,7 +23,7 @@ use super::env::{self, Variables};
 use super::{Command, Surroundings, banner};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::config::Config;
-use crate::io::memory;
+use crate::io::{RunError, memory};
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 
@@ -38,7 +38,18 @@ where
 {
     // The first part of a function's path is its crate: its records are the user's own, so they are shown like ours.
     let bot_crate = std::any::type_name::<F>().split("::").next().unwrap_or_default();
-    match run(bot::erase(bot), bot_crate) {
+    enter(bot::erase(bot), bot_crate, Enters::VideoRooms)
+}
+
+/// What a bot can enter by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enters {
+    VideoRooms,
+    Nothing,
+}
+
+pub(crate) fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
+    match run(bot, bot_crate, enters) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, message }) => {
             // Nobody may be left to read it; the exit code still says it.
@@ -62,7 +73,7 @@ impl Failure {
     }
 }
 
-fn run(bot: Bot, bot_crate: &str) -> Result<(), Failure> {
+fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
     let file = env_file().map_err(|error| Failure::of_step("reading .env", error))?;
     let process: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (lossy(name), lossy(value)))
@@ -79,7 +90,7 @@ fn run(bot: Bot, bot_crate: &str) -> Result<(), Failure> {
         code: MISUSED,
         message: format!("{misuse}\nSee `edge-runner --help`."),
     })?;
-    let (config, warnings, doctor) = match command {
+    let (mut config, mut warnings, doctor) = match command {
         Command::Help(text) | Command::Version(text) => {
             // `edge-runner --help | head` closes the pipe early, which is no failure.
             let _ = io::stdout().write_all(text.as_bytes());
@@ -88,6 +99,20 @@ fn run(bot: Bot, bot_crate: &str) -> Result<(), Failure> {
         Command::Serve { config, warnings } => (config, warnings, false),
         Command::Doctor { config, warnings } => (config, warnings, true),
     };
+    config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
+    if !config.bot_enters_rooms {
+        const WHY: &str = "the built-in bots cannot enter a video room, whose media is for its provider's own library; give a \
+                           bot that can, after `--`";
+        if config.direct && !doctor {
+            return Err(Failure {
+                code: MISUSED,
+                message: format!("`--direct`: {WHY}\nSee `edge-runner --help`."),
+            });
+        }
+        if config.videoroom.dialin {
+            warnings.push(format!("no call will be taken by `--dialin`: {WHY}"));
+        }
+    }
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, around.variables.get("RUST_LOG"), bot_crate);
     for warning in file.warnings.iter().chain(&warnings) {
@@ -137,6 +162,10 @@ fn examine(runtime: Runtime, config: Arc<Config>) -> Result<(), Failure> {
 }
 
 fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), Failure> {
+    if config.direct {
+        let ran = runtime.block_on(crate::io::direct::run(config, bot, say_room));
+        return end(runtime, ran);
+    }
     let announced = Arc::clone(&config);
     let announce = move |listening: &crate::config::Listening| {
         let text = banner::text(&announced, listening);
@@ -150,10 +179,22 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), Failure>
         );
     };
     let served = runtime.block_on(crate::io::run(config, bot, announce));
+    end(runtime, served)
+}
+
+/// Says where people meet the bot.
+fn say_room(url: &str) {
+    let mut out = io::stdout();
+    // A supervisor may have closed stdout. The log does not have the address: who knows it may come in.
+    let _ = writeln!(out, "{url}").and_then(|()| out.flush());
+    log::info!("the bot enters the video room that stdout names");
+}
+
+fn end(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), Failure> {
     // What is left of tasks is dropped, and with it the programs that are bots; a blocking call of a bot must not hold the
     // process.
     runtime.shutdown_timeout(RUNTIME_END);
-    served.map_err(|error| Failure {
+    ran.map_err(|error| Failure {
         code: FAILED,
         message: error.to_string(),
     })

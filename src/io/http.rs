@@ -15,6 +15,7 @@ mod note;
 mod read;
 mod refusal;
 mod rooms;
+mod videoroom;
 
 use std::fmt;
 use std::future::Future;
@@ -45,6 +46,7 @@ use crate::io::metrics;
 use crate::io::room::{self, Begin};
 use crate::io::sessions::Start;
 use crate::io::socket::{self, Entry, Upgrade};
+use crate::io::tasks::Place;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
 use crate::limits;
@@ -93,6 +95,10 @@ pub trait Engine: Send + Sync + 'static {
     fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal>;
     /// Takes a place for a session in a room, which begins when what is returned is called.
     fn room(&self) -> Result<Begin, Refusal>;
+    /// Takes a place beside the sessions, which the end of the runner waits for; nothing when all are taken.
+    fn aside(&self) -> Option<Place> {
+        None
+    }
 }
 
 impl Engine for WebRtc {
@@ -148,6 +154,10 @@ impl Engine for WebRtc {
         }
         let place = sessions.doors().enter().ok_or(Refusal::Offer(OfferRefusal::Full))?;
         Ok(room::begin(sessions.clone(), place, self.common().clone()))
+    }
+
+    fn aside(&self) -> Option<Place> {
+        WebRtc::sessions(self).hang_ups().enter()
     }
 }
 
@@ -302,6 +312,8 @@ async fn dispatch<E: Engine>(
             start(app, &body, asked(app, headers, peer), peer).await
         }
         Route::Webhook => webhook(app, head, body).await,
+        Route::Videoroom => videoroom::visit(app, head, peer).await,
+        Route::DialIn => videoroom::dialled(app, head, body, peer).await,
         Route::Socket(..) => unreachable!("a socket is answered before"),
         Route::Offer(session) => {
             let body = read(app.times, headers, Takes::Json, body).await?;
@@ -319,15 +331,18 @@ async fn dispatch<E: Engine>(
             app.engine.candidates(candidates).await.map_err(Refusal::Offer)?;
             Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
         }
-        Route::Methods(allowed) => {
-            let mut reply = Reply::default();
-            *reply.status_mut() = StatusCode::NO_CONTENT;
-            reply
-                .headers_mut()
-                .insert(header::ALLOW, HeaderValue::from_static(allowed));
-            Ok(reply)
-        }
+        Route::Methods(allowed) => Ok(methods(allowed)),
     }
+}
+
+/// Tells the methods of a path.
+fn methods(allowed: &'static str) -> Reply {
+    let mut reply = Reply::default();
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    reply
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static(allowed));
+    reply
 }
 
 /// Refuses what would become a session that is not let in any more.
@@ -360,7 +375,7 @@ async fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>, peer: Pe
             let url = start::socket_url(&app.config, asked, family);
             start::socket_reply(&url, id.as_deref(), mint(app, family, id.as_deref()).as_deref())
         }
-        Plan::Videoroom { room, body } => rooms::videoroom(app, room, body, peer).await?,
+        Plan::Videoroom { room, body } => videoroom::start(app, room, body, peer).await?,
         Plan::Mediaroom { body } => rooms::mediaroom(app, body, peer)?,
     };
     Ok(json_reply(StatusCode::OK, reply))
@@ -585,7 +600,7 @@ fn unix_time_s() -> u64 {
 /// was told it, and it lets a server keep the key to itself and its pages connect.
 fn may_ask<E>(app: &App<E>, route: &Route<'_>, headers: &HeaderMap) -> bool {
     let session = match route {
-        Route::Start => None,
+        Route::Start | Route::Videoroom => None,
         Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
         _ => return true,
     };

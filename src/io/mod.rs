@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
+pub mod direct;
 pub mod doctor;
 pub mod doors;
 pub mod drain;
@@ -28,6 +29,7 @@ pub mod stream;
 pub mod tasks;
 pub mod tls;
 pub mod udp;
+pub mod videoroom;
 pub mod watch;
 pub mod webrtc;
 
@@ -49,6 +51,7 @@ use crate::io::webrtc::WebRtc;
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::crypto;
 use crate::proto::rtc::Common;
+use crate::proto::videoroom::Failure;
 
 /// Why a runner could not serve.
 #[derive(Debug)]
@@ -67,6 +70,10 @@ pub enum RunError {
     /// The thread that watches the runtime could not be started.
     Watch(io::Error),
     Tls(TlsError),
+    /// There is no room for the bot of `--direct`.
+    Videoroom(Failure),
+    /// The bot of `--direct` failed.
+    Bot(String),
     /// One more signal came while sessions were still ending.
     Forced,
 }
@@ -84,6 +91,8 @@ impl fmt::Display for RunError {
             RunError::Signals(source) => write!(f, "listening for signals: {source}"),
             RunError::Watch(source) => write!(f, "starting the thread that watches the runtime: {source}"),
             RunError::Tls(error) => error.fmt(f),
+            RunError::Videoroom(failure) => failure.fmt(f),
+            RunError::Bot(why) => write!(f, "the bot failed: {why}"),
             RunError::Forced => f.write_str("stopped at once by a further signal"),
         }
     }
@@ -97,13 +106,7 @@ impl std::error::Error for RunError {}
 /// # Errors
 /// [`RunError`] says which part could not be built, and what to do.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening)) -> Result<(), RunError> {
-    let bot = match &config.command {
-        Some(command) => {
-            process::check(command).map_err(RunError::Command)?;
-            process::bot(command.clone())
-        }
-        None => bot,
-    };
+    let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let keeper = Keeper::listen().map_err(RunError::Signals)?;
     let tls = Tls::open(&config).map_err(RunError::Tls)?;
@@ -173,4 +176,15 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     reader.abort();
     tidy.abort();
     outcome
+}
+
+/// Returns what runs for every session: the program of the configuration, if it names one.
+fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
+    match &config.command {
+        Some(command) => {
+            process::check(command).map_err(RunError::Command)?;
+            Ok(process::bot(command.clone()))
+        }
+        None => Ok(bot),
+    }
 }

@@ -156,6 +156,7 @@ fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, proc
         Kind::Videoroom(room) => process::Kind::Videoroom {
             room_url: &room.room_url,
             token: room.token.as_ref(),
+            sip_uri: room.sip_uri.as_deref(),
         },
         Kind::Mediaroom(room) => process::Kind::Mediaroom {
             room_name: &room.room_name,

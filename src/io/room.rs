@@ -5,11 +5,16 @@
 
 use std::sync::Arc;
 
-use crate::config::Secret;
+use crate::bot::{Kind, VideoroomArguments};
+use crate::config::{Secret, Transport};
 use crate::io::mediaroom;
-use crate::io::sessions::{Sessions, Start};
-use crate::io::tasks::Place;
+use crate::io::sessions::{Outcome, Sessions, Start};
+use crate::io::tasks::{self, Place};
+use crate::logging;
+use crate::proto::metrics::{Counts, Share};
 use crate::proto::rtc::Common;
+use crate::proto::session::LeaveReason;
+use crate::proto::stall::Task;
 
 /// Where a bot goes.
 pub enum Room {
@@ -18,6 +23,8 @@ pub enum Room {
     Video {
         room_url: String,
         token: Option<Secret>,
+        /// Where a call is connected to, in a room that was made for one.
+        sip_uri: Option<String>,
     },
     Media(mediaroom::Room),
 }
@@ -28,11 +35,53 @@ pub type Begin = Box<dyn FnOnce(Start, Room) + Send>;
 /// Makes what begins a session in this place.
 pub fn begin(sessions: Sessions, place: Place, common: Arc<Common>) -> Begin {
     Box::new(move |start, room| match room {
-        Room::Base | Room::Video { .. } => todo!("V: {}", drop_all(sessions, place, start)),
+        Room::Base => spawn(sessions, place, start, Kind::Base),
+        Room::Video {
+            room_url,
+            token,
+            sip_uri,
+        } => {
+            let kind = Kind::Videoroom(VideoroomArguments {
+                room_url,
+                token,
+                sip_uri,
+            });
+            spawn(sessions, place, start, kind);
+        }
         Room::Media(room) => mediaroom::begin(sessions, place, common, start, room),
     })
 }
 
-fn drop_all(_: Sessions, _: Place, _: Start) -> &'static str {
-    ""
+fn spawn(sessions: Sessions, place: Place, start: Start, kind: Kind) {
+    let (id, caller, watch) = (start.session_id.clone(), start.caller.clone(), sessions.watch().clone());
+    let life = async move {
+        alone(&sessions, start, kind).await;
+        drop(place);
+    };
+    let task = logging::in_session(id.clone(), logging::of_caller(caller, life));
+    tokio::spawn(watch.over(id, Task::Media, task));
+}
+
+/// Runs a bot that is by itself, from its start to its end, and tells how it ended.
+pub async fn alone(sessions: &Sessions, start: Start, kind: Kind) -> Outcome {
+    let began = tasks::now();
+    log::info!("session started: {}", kind.name());
+    let share = Share::begin(sessions.metrics().clone(), Transport::Videoroom, began);
+    let mut shutdown = sessions.shutdown().clone();
+    let mut bot = sessions.begin(start.session_id, start.body, kind);
+    let (outcome, reason) = tokio::select! {
+        outcome = bot.ended() => {
+            // A bot may see the runner stop before its session does, and end for that reason.
+            let reason = match shutdown.is_set() {
+                true => LeaveReason::Shutdown,
+                false => outcome.reason(),
+            };
+            (outcome, reason)
+        }
+        () = shutdown.wait() => (bot.finish(sessions.shutdown()).await, LeaveReason::Shutdown),
+    };
+    share.end(&Counts::default(), reason);
+    outcome.log(reason, &format!("{:.1} s", (tasks::now() - began).as_secs_f64()));
+    drop(start.lease);
+    outcome
 }

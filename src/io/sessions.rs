@@ -116,6 +116,7 @@ impl Sessions {
     pub fn begin(&self, session_id: SessionId, body: Value, kind: Kind) -> BotTask {
         let mut args = RunnerArguments::new(session_id.clone(), body, self.0.config.clone(), kind);
         args.shutdown = self.0.shutdown.clone();
+        args.handle_sigint = self.0.config.direct;
         let bot = self.0.bot.clone();
         // The call itself is inside the task: a bot function may panic before its first await.
         let task = logging::in_session(session_id.clone(), async move { bot(args).await });

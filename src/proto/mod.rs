@@ -4,7 +4,7 @@
 //! One input, then a drain of the outputs.
 //!
 //! - Connections: [`opening`] (HTTP or TLS), [`tls`] (the certificate of `--tls auto`)
-//! - Requests: [`route`], [`host`], [`origin`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
+//! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
 //!   a TURN server), [`stun`] (whose datagram), [`framing`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
@@ -53,4 +53,5 @@ pub mod telephony;
 pub mod tls;
 pub mod token;
 pub mod videoroom;
+pub mod visit;
 pub mod why;

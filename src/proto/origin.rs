@@ -104,14 +104,19 @@ impl Post<'_> {
     }
 
     fn is_of_a_stranger(&self, hosts: &Hosts) -> bool {
-        let Some(origin) = self.origin else {
-            return self.site.is_some_and(|site| site.eq_ignore_ascii_case(b"cross-site"));
-        };
-        let scheme = origin.windows(3).position(|three| three == b"://");
-        let page = scheme.map(|at| &origin[at + 3..]);
-        let is_own = |page: &[u8]| self.host.is_some_and(|host| host::is_same_host(page, host));
-        !page.is_some_and(|page| is_own(page) || hosts.is_near(page))
+        match self.origin {
+            Some(origin) => is_stranger(origin, self.host, hosts),
+            None => self.site.is_some_and(|site| site.eq_ignore_ascii_case(b"cross-site")),
+        }
     }
+}
+
+/// Tells whether an origin is neither that of the host that is asked nor in the same house.
+pub fn is_stranger(origin: &[u8], host: Option<&[u8]>, hosts: &Hosts) -> bool {
+    let scheme = origin.windows(3).position(|three| three == b"://");
+    let page = scheme.map(|at| &origin[at + 3..]);
+    let is_own = |page: &[u8]| host.is_some_and(|host| host::is_same_host(page, host));
+    !page.is_some_and(|page| is_own(page) || hosts.is_near(page))
 }
 
 /// What a preflight asks beyond its method, which is always allowed.

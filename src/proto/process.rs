@@ -45,6 +45,7 @@ pub enum Kind<'a> {
     Videoroom {
         room_url: &'a str,
         token: Option<&'a Secret>,
+        sip_uri: Option<&'a str>,
     },
     Mediaroom {
         room_name: &'a str,
@@ -96,10 +97,17 @@ pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong
         Kind::WebRtc { pc_id } => {
             put("webrtc_connection", json!({"pc_id": pc_id}));
         }
-        Kind::Videoroom { room_url, token } => {
+        Kind::Videoroom {
+            room_url,
+            token,
+            sip_uri,
+        } => {
             put("room_url", (*room_url).into());
             if let Some(token) = token {
                 put("token", token.expose().into());
+            }
+            if let Some(uri) = sip_uri {
+                put("sip_uri", (*uri).into());
             }
         }
         Kind::Mediaroom { room_name, url, token } => {

@@ -10,6 +10,7 @@ use data_encoding::BASE64;
 use serde_json::Value;
 
 use crate::config::Secret;
+use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,21 @@ pub fn segment(text: &str) -> String {
         }
     }
     out
+}
+
+/// Takes from a provider's words whatever could be a phone number, an id or a key.
+pub fn bland(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| {
+        if word.chars().count() > REST_REASON_WORD_CHARS_MAX {
+            return "\u{2026}".to_owned();
+        }
+        word.chars()
+            .filter(|letter| !letter.is_control())
+            .map(|letter| if letter.is_numeric() { '#' } else { letter })
+            .collect()
+    });
+    let words = words.collect::<Vec<String>>().join(" ");
+    words.chars().take(REST_REASON_CHARS_MAX).collect()
 }
 
 #[cfg(test)]

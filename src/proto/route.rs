@@ -32,6 +32,10 @@ pub enum Route<'p> {
     Socket(Family, Option<String>),
     /// A telephony provider asks what to do with a call (POST `/`).
     Webhook,
+    /// A new video room, and a bot in it (GET).
+    Videoroom,
+    /// The provider of video rooms has a call (POST). By any method: whether it is there at all, the configuration says.
+    DialIn,
     /// OPTIONS without a preflight's headers; the methods of the path.
     Methods(&'static str),
 }
@@ -41,8 +45,6 @@ pub enum Route<'p> {
 pub enum Refusal {
     /// Nothing is at this path.
     NotFound,
-    /// Something is, in a later version.
-    NotInThisBuild(&'static str),
     /// The path knows other methods only: these.
     Method(&'static str),
 }
@@ -51,7 +53,6 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::NotFound => f.write_str("nothing is at this path"),
-            Refusal::NotInThisBuild(path) => write!(f, "{path} is not in this build yet"),
             Refusal::Method(allowed) => write!(f, "this path takes {allowed} only"),
         }
     }
@@ -60,14 +61,12 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 const READ: &str = "GET, HEAD, OPTIONS";
-const WRITE: &str = "POST, OPTIONS";
+/// The methods of what only takes bodies.
+pub const WRITE: &str = "POST, OPTIONS";
 const OFFER: &str = "POST, PATCH, OPTIONS";
 const SOCKET: &str = "GET, OPTIONS";
 /// The methods of `/` without a telephony provider of `-t`.
 pub const ROOT: &str = READ;
-
-/// Paths whose endpoints come in later versions.
-const LATER: [&str; 1] = ["/videoroom"];
 
 /// Where devices find the authority to trust.
 pub const AUTHORITY: &str = "/ca.crt";
@@ -121,7 +120,11 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
             }
             match session(path) {
                 Some(id) => offer(method, Some(id.to_owned())),
-                None => Err(later(path).map_or(Refusal::NotFound, Refusal::NotInThisBuild)),
+                None => match aliases::canonical(Area::Path, path) {
+                    "/videoroom" => read(method, Route::Videoroom),
+                    "/videoroom-dialin-webhook" => Ok(Route::DialIn),
+                    _ => Err(Refusal::NotFound),
+                },
             }
         }
     }
@@ -212,11 +215,6 @@ fn offer<'p>(method: &str, session: Option<String>) -> Result<Route<'p>, Refusal
 fn session(path: &str) -> Option<&str> {
     let (id, rest) = path.strip_prefix("/sessions/")?.split_once('/')?;
     (!id.is_empty() && rest.ends_with("api/offer")).then_some(id)
-}
-
-fn later(path: &str) -> Option<&'static str> {
-    let path = aliases::canonical(Area::Path, path);
-    LATER.into_iter().find(|root| path == *root)
 }
 
 /// Decodes `%41`; `None` when an escape is cut off or the bytes are no UTF-8, or hold a NUL.
@@ -313,10 +311,21 @@ mod tests {
         assert_eq!(route("POST", "/"), Ok(Route::Webhook));
     }
 
+    /// both under the names that existing pages and providers' set-ups have.
     #[test]
-    fn what_comes_later_says_so() {
-        for (path, name) in [("/videoroom", "/videoroom"), ("/daily", "/videoroom")] {
-            assert_eq!(get(path), Err(Refusal::NotInThisBuild(name)), "{path}");
+    fn video_rooms_have_their_paths() {
+        for path in ["/videoroom", "/daily", "/daily/", "/d%61ily"] {
+            assert_eq!(get(path), Ok(Route::Videoroom), "{path}");
+            assert_eq!(
+                route("POST", path),
+                Err(Refusal::Method("GET, HEAD, OPTIONS")),
+                "{path}"
+            );
+        }
+        for path in ["/videoroom-dialin-webhook", "/daily-dialin-webhook"] {
+            for method in ["POST", "GET", "OPTIONS"] {
+                assert_eq!(route(method, path), Ok(Route::DialIn), "{method} {path}");
+            }
         }
     }
 
@@ -348,7 +357,9 @@ mod tests {
             "/sessions//api/offer",
             "/sessions/api/offer",
             "/sessions/S/api/offers",
-            "/videoroom-dialin-webhook",
+            "/videoroom/x",
+            "/videorooms",
+            "/videoroom-dialin-webhook/x",
         ] {
             assert_eq!(get(path), Err(Refusal::NotFound), "{path}");
         }

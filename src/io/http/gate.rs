@@ -12,7 +12,8 @@ use crate::config::Config;
 use crate::proto::host::Hosts;
 use crate::proto::key::ApiKey;
 use crate::proto::origin::{self, Origins, Post, Preflight, Standing};
-use crate::proto::route;
+use crate::proto::route::{self, Route};
+use crate::proto::visit::Visit;
 
 /// What the configuration says of that.
 pub(super) struct Gate {
@@ -49,11 +50,18 @@ impl Gate {
         if is_preflight(&head.method, &head.headers) {
             return preflight(standing, &head.headers).map(Some);
         }
-        if standing == Standing::Refused && !route::is_navigation(head.method.as_str(), head.uri.path()) {
+        let route = route::route(head.method.as_str(), head.uri.path());
+        if standing == Standing::Refused
+            && !route::is_navigation(head.method.as_str(), head.uri.path())
+            && !needs_no_origin(&route, head)
+        {
             return Err(Refusal::Origin);
         }
         if self.is_forged(head) {
             return Err(Refusal::Forged);
+        }
+        if route == Ok(Route::Videoroom) && self.is_uninvited(head) {
+            return Err(Refusal::Uninvited);
         }
         Ok(None)
     }
@@ -91,6 +99,42 @@ impl Gate {
             authorized: head.headers.contains_key(header::AUTHORIZATION),
         };
         post.is_forged(&self.hosts)
+    }
+
+    /// Tells whether nobody asked for the room that this request would make. A list of origins says by itself whose pages may
+    /// ask; what a browser loads ahead nobody has asked for yet.
+    fn is_uninvited(&self, head: &Parts) -> bool {
+        let visit = visit(&head.headers);
+        head.method == Method::GET
+            && (visit.is_guess() || self.origins.is_open() && visit.is_of_a_stranger(&self.hosts))
+    }
+}
+
+/// Tells whether a list of origins does not cover a request that names none: a provider's webhook, which no browser sends that
+/// way, and a browser that says that somebody typed the address of a new room.
+fn needs_no_origin(route: &Result<Route<'_>, route::Refusal>, head: &Parts) -> bool {
+    let meant = match route {
+        Ok(Route::DialIn) => head.method == Method::POST,
+        Ok(Route::Videoroom) => visit(&head.headers).is_own(),
+        _ => false,
+    };
+    meant && !head.headers.contains_key(header::ORIGIN)
+}
+
+fn visit(headers: &HeaderMap) -> Visit<'_> {
+    let value = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    Visit {
+        origin: value("origin"),
+        host: value("host"),
+        site: value("sec-fetch-site"),
+        mode: value("sec-fetch-mode"),
+        dest: value("sec-fetch-dest"),
+        user: value("sec-fetch-user"),
+        purpose: ["sec-purpose", "purpose", "x-moz", "x-purpose"]
+            .into_iter()
+            .find_map(value),
+        accept: value("accept"),
+        agent: value("user-agent"),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::proto::body::Invalid;
 use crate::proto::mediaroom::entry;
 use crate::proto::offer::OfferRefusal;
 use crate::proto::telephony::signature;
+use crate::proto::videoroom::{self, dialin};
 use crate::proto::{metrics, route, start, table, token};
 
 /// Every way in which a request is refused.
@@ -25,6 +26,8 @@ pub enum Refusal {
     Misdirected,
     /// What a browser sends for a stranger's page unasked.
     Forged,
+    /// What makes a room, and nobody asked for.
+    Uninvited,
     /// Without the key of `--api-key`.
     NoKey,
     Route(route::Refusal),
@@ -56,19 +59,31 @@ pub enum Refusal {
     Signature(signature::Wrong),
     /// The runner was not told of a media-room server.
     Mediaroom(entry::Missing),
+    /// The same of a number that leads to a video room.
+    Caller(dialin::Wrong),
+    /// A dialled number's webhook that is no call.
+    DialIn(dialin::Refusal),
+    /// There is no video room, or no token for it.
+    Videoroom(videoroom::Failure),
+    /// The same for a call.
+    CallRoom(videoroom::Failure),
+    /// The bot could not enter the room, so none is made.
+    BotStaysOut,
 }
 
 impl Refusal {
     /// The one table from error to status.
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Refusal::Route(route::Refusal::NotFound | route::Refusal::NotInThisBuild(_)) => StatusCode::NOT_FOUND,
+            Refusal::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
             Refusal::NoAuthority => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
             Refusal::Origin
             | Refusal::Forged
+            | Refusal::Uninvited
+            | Refusal::Caller(_)
             | Refusal::NoToken
             | Refusal::Token(_)
             | Refusal::Signature(_)
@@ -85,6 +100,9 @@ impl Refusal {
             Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Unknown(_) => StatusCode::NOT_FOUND,
             Refusal::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::DialIn(_) => StatusCode::BAD_REQUEST,
+            Refusal::Videoroom(_) | Refusal::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::BotStaysOut => StatusCode::NOT_IMPLEMENTED,
             Refusal::Offer(refusal) => match refusal {
                 OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
                 OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
@@ -104,6 +122,11 @@ impl Refusal {
             }
             Refusal::Forged => {
                 "a page of another origin has to send its body as application/json, or with an Authorization header"
+                    .to_owned()
+            }
+            Refusal::Uninvited => {
+                "this makes a room and starts a bot: type the address, or follow a link; other pages and browsers that load ahead \
+                 may not"
                     .to_owned()
             }
             Refusal::NoKey => "a key is needed: `Authorization: Bearer KEY`, as --api-key has it".to_owned(),
@@ -129,8 +152,16 @@ impl Refusal {
             }
             Refusal::Token(refusal) => refusal.to_string(),
             Refusal::Metrics(denied) => denied.to_string(),
-            Refusal::Signature(_) => "invalid signature".to_owned(),
             Refusal::Mediaroom(missing) => missing.to_string(),
+            Refusal::Signature(_) | Refusal::Caller(_) => "invalid signature".to_owned(),
+            Refusal::DialIn(refusal) => refusal.to_string(),
+            Refusal::Videoroom(failure) => failure.to_string(),
+            Refusal::CallRoom(failure) => format!("Failed to create room: {failure}"),
+            Refusal::BotStaysOut => {
+                "the built-in bots cannot enter a video room, whose media is for its provider's own library: give the runner a bot \
+                 that can, a program after `--` or one of your own"
+                    .to_owned()
+            }
         }
     }
 

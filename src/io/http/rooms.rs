@@ -1,6 +1,6 @@
-//! Sessions in rooms: what `/start`, the redirect and the dial-in webhook do before a bot begins.
+//! Sessions in media rooms: what `/start` does before a bot begins.
 //!
-//! A place for the session is taken before anything is asked of a provider, so that no room is made that nobody serves.
+//! A place for the session is taken before anything else, so that no token is made that nobody serves.
 
 use serde_json::Value;
 
@@ -10,17 +10,6 @@ use crate::io::mediaroom;
 use crate::io::room::Room;
 use crate::io::sessions::Start;
 use crate::proto::mediaroom::entry::Access;
-use crate::proto::videoroom::Wanted;
-
-/// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
-pub(super) async fn videoroom<E: Engine>(
-    _app: &App<E>,
-    _room: Option<Wanted>,
-    _body: Value,
-    _peer: Peer,
-) -> Result<Vec<u8>, Refusal> {
-    todo!("V")
-}
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
 pub(super) fn mediaroom<E: Engine>(app: &App<E>, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {

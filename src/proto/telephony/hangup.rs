@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::Provider;
 use crate::config::{Account, Telephony};
-use crate::limits::{HANG_UP_ID_BYTES_MAX, REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
-use crate::proto::rest::{Body, Method, Request, basic, bearer, segment};
+use crate::limits::HANG_UP_ID_BYTES_MAX;
+use crate::proto::rest::{Body, Method, Request, basic, bearer, bland, segment};
 
 /// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do it with.
 pub fn request(provider: Provider, call_id: &str, telephony: &Telephony) -> Option<Request> {
@@ -145,25 +145,11 @@ fn code(value: &Value) -> Option<String> {
     (!code.is_empty() && code.len() <= 6 && code.bytes().all(|byte| byte.is_ascii_digit())).then_some(code)
 }
 
-/// Takes from a provider's words whatever could be a phone number, an id or a key.
-fn bland(text: &str) -> String {
-    let words = text.split_whitespace().map(|word| {
-        if word.chars().count() > REST_REASON_WORD_CHARS_MAX {
-            return "\u{2026}".to_owned();
-        }
-        word.chars()
-            .filter(|letter| !letter.is_control())
-            .map(|letter| if letter.is_numeric() { '#' } else { letter })
-            .collect()
-    });
-    let words = words.collect::<Vec<String>>().join(" ");
-    words.chars().take(REST_REASON_CHARS_MAX).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Secret;
+    use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
 
     fn telephony() -> Telephony {
         let account = |id: &str, token: &str| {

@@ -1,0 +1,57 @@
+//! Connecting the call that a bot was started for: a number was dialled, its provider holds the caller, and the bot's room has
+//! an address of SIP.
+//!
+//! In: the `body` of a bot that the dial-in webhook started, and that address. Out: the caller is in the room, or why not.
+//! The provider takes the call only once the room's address is registered: its library tells a bot so (*dial-in ready*), with
+//! the address; for bots without that library the provider sends a webhook of that name.
+//!
+//! ```no_run
+//! # async fn bot(args: edge_runner::RunnerArguments) -> Result<(), edge_runner::BotError> {
+//! if let Some(call) = edge_runner::dialin::Call::of(&args) {
+//!     // After the library said that dial-in is ready:
+//!     call.connect("sip:room@sip.example.net").await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+
+use crate::bot::RunnerArguments;
+use crate::io::rest;
+use crate::proto::videoroom::dialin::{Held, held};
+
+/// A call that waits to be connected.
+#[derive(Clone, Debug)]
+pub struct Call(Held);
+
+/// Why a call is not connected. It holds neither the caller's number nor the key.
+#[derive(Debug)]
+pub struct NotConnected(String);
+
+impl fmt::Display for NotConnected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotConnected {}
+
+impl Call {
+    /// Finds the call in a session's arguments; `None` when no dialled number began the session.
+    pub fn of(args: &RunnerArguments) -> Option<Call> {
+        held(&args.body).map(Call)
+    }
+
+    /// Connects the caller to the room at `sip_uri`, within 10 s. The caller hears music until then. Called before the address
+    /// is registered, it fails, and may be called again.
+    ///
+    /// # Errors
+    /// [`NotConnected`], in the provider's words.
+    pub async fn connect(&self, sip_uri: &str) -> Result<(), NotConnected> {
+        let answer = rest::send(&self.0.connect(sip_uri)).await;
+        let answer = answer.map_err(|error| NotConnected(format!("connecting the call to its room: {error}")))?;
+        let connected = self.0.connected(answer.status, &answer.body);
+        connected.map_err(|failure| NotConnected(failure.to_string()))
+    }
+}

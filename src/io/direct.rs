@@ -1,0 +1,96 @@
+//! `--direct`: one bot in one video room, and no web server.
+//!
+//! In: the configuration and the bot. Out: the room's URL, once it is there; then how the bot ended. The first signal asks the
+//! bot to end, and one more does not wait for it.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{RunError, bot_of};
+use crate::bot::{Bot, Kind, Shutdown, VideoroomArguments};
+use crate::config::Config;
+use crate::io::room;
+use crate::io::sessions::{Outcome, Sessions, Start};
+use crate::io::signal::Signals;
+use crate::io::tasks::Live;
+use crate::io::videoroom::{Prepared, prepare};
+use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
+use crate::logging::{self, Caller};
+use crate::proto::table;
+use crate::proto::videoroom::{Asked, Wanted};
+
+/// Makes or chooses a room, and runs the bot in it once. `announce` is called with the room's URL before the bot begins.
+///
+/// # Errors
+/// [`RunError`] says which step failed: the provider's, or the bot's.
+pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> Result<(), RunError> {
+    let bot = bot_of(&config, bot)?;
+    let mut signals = Signals::listen().map_err(RunError::Signals)?;
+    let (stop, shutdown) = Shutdown::channel();
+    let live = Live::new(1);
+    let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown);
+    sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
+    let wanted = Wanted::default();
+    let prepared = tokio::select! {
+        prepared = prepare(&config.videoroom, Asked::Client(&wanted), sessions.hang_ups().enter()) => {
+            prepared.map_err(RunError::Videoroom)?
+        }
+        name = signals.next() => {
+            log::info!("{name}: stopping before there is a room");
+            // A room that was made meanwhile is taken back.
+            let _ = timeout(SHUTDOWN_GRACE, sessions.empty()).await;
+            return Ok(());
+        }
+    };
+    let Prepared { room, token } = prepared;
+    announce(&room.url);
+    sessions.watch().ready();
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("the system has random numbers once it is up");
+    let start = Start {
+        session_id: table::session_id(random),
+        body: json!({}),
+        // Nobody called; the lines are the runner's own.
+        caller: Caller::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),
+        lease: None,
+    };
+    let kind = Kind::Videoroom(VideoroomArguments {
+        room_url: room.url,
+        token: Some(token),
+        sip_uri: None,
+    });
+    let place = live.enter();
+    let id = start.session_id.clone();
+    let talk = logging::in_session(id, room::alone(&sessions, start, kind));
+    let mut talk = std::pin::pin!(talk);
+    let in_time = tokio::select! {
+        outcome = &mut talk => return ended_by_itself(outcome),
+        name = signals.next() => {
+            log::info!("{name}: stopping");
+            let told = sessions.watch().stopping(SHUTDOWN_GRACE + RUNTIME_END);
+            stop.set();
+            let ended = async { tokio::join!(&mut talk, told) };
+            tokio::select! {
+                ended = timeout(SHUTDOWN_GRACE, ended) => ended.is_ok(),
+                _ = signals.next() => return Err(RunError::Forced),
+            }
+        }
+    };
+    if !in_time {
+        log::warn!("the bot did not end in time");
+    }
+    drop(place);
+    Ok(())
+}
+
+/// Judges the end of a bot that nobody asked to end.
+fn ended_by_itself(outcome: Outcome) -> Result<(), RunError> {
+    match outcome {
+        Outcome::Returned => Ok(()),
+        Outcome::Failed(why) => Err(RunError::Bot(why)),
+        Outcome::Aborted => Err(RunError::Bot("it was aborted".to_owned())),
+    }
+}

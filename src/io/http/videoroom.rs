@@ -1,0 +1,148 @@
+//! Sessions in video rooms: what `/start`, the redirect and the dial-in webhook do before a bot begins.
+//!
+//! In: requests that were let in. Out: replies. A place for the session is taken before anything is asked of the provider, so
+//! that no room is made that nobody serves; the bot begins before the reply is sent.
+
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::note::caller;
+use super::read::{Takes, read};
+use super::{App, Engine, Peer, Refusal, Reply, fresh_id, json_reply, methods, still_open, unix_time_s};
+use crate::bot::SessionId;
+use crate::io::room::Room;
+use crate::io::sessions::Start;
+use crate::io::videoroom::{Prepared, prepare};
+use crate::logging;
+use crate::proto::route;
+use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
+
+/// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
+pub(super) async fn start<E: Engine>(
+    app: &App<E>,
+    wanted: Option<Wanted>,
+    body: Value,
+    peer: Peer,
+) -> Result<Vec<u8>, Refusal> {
+    let Some(wanted) = wanted else {
+        bot_may_enter(app)?;
+        let begin = app.engine.room()?;
+        let start = start_of(app, body, peer);
+        let session_id = start.session_id.clone();
+        begin(start, Room::Base);
+        return Ok(reply::bare(&session_id));
+    };
+    let (Prepared { room, token }, session_id) = begin(app, Asked::Client(&wanted), body, peer)
+        .await
+        .map_err(|refused| refused.into(Refusal::Videoroom))?;
+    Ok(reply::started(app.config.start_names, &room, &token, &session_id))
+}
+
+/// Makes or chooses a video room, starts the bot, and sends the browser there.
+pub(super) async fn visit<E: Engine>(app: &App<E>, head: &Parts, peer: Peer) -> Result<Reply, Refusal> {
+    let mut answer = Reply::default();
+    // A guess or a second visit has to come here again.
+    let no_store = HeaderValue::from_static("no-store");
+    answer.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    if head.method == Method::HEAD {
+        return Ok(answer);
+    }
+    let (Prepared { room, token }, _) = begin(app, Asked::Client(&Wanted::default()), json!({}), peer)
+        .await
+        .map_err(|refused| refused.into(Refusal::Videoroom))?;
+    *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let location = HeaderValue::try_from(reply::location(&room, &token)).expect("a URL was read as fit for a header");
+    answer.headers_mut().insert(header::LOCATION, location);
+    Ok(answer)
+}
+
+/// Makes a room for the call that the provider holds, and starts the bot that is to connect it.
+pub(super) async fn dialled<E: Engine>(
+    app: &App<E>,
+    head: &Parts,
+    body: Incoming,
+    peer: Peer,
+) -> Result<Reply, Refusal> {
+    let config = &app.config.videoroom;
+    if !config.dialin {
+        return Err(Refusal::Route(route::Refusal::NotFound));
+    }
+    match head.method {
+        Method::POST => {}
+        Method::OPTIONS => return Ok(methods(route::WRITE)),
+        _ => return Err(Refusal::Route(route::Refusal::Method(route::WRITE))),
+    }
+    let body = read(app.times, &head.headers, Takes::Anything, body).await?;
+    let map = dialin::object(&body).map_err(Refusal::DialIn)?;
+    if dialin::is_ping(&map) {
+        return Ok(json_reply(StatusCode::OK, r#"{"status":"OK"}"#));
+    }
+    if let Some(key) = &config.dialin_hmac {
+        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+        dialin::verify(key, &text, &body, unix_time_s()).map_err(Refusal::Caller)?;
+    }
+    let call = dialin::call(map).map_err(Refusal::DialIn)?;
+    still_open(app)?;
+    let (Prepared { room, token }, session_id) =
+        begin(app, Asked::Call { from: &call.from }, call.bot_body(config), peer)
+            .await
+            .map_err(|refused| refused.into(Refusal::CallRoom))?;
+    let answer = reply::started(app.config.start_names, &room, &token, &session_id);
+    Ok(json_reply(StatusCode::OK, answer))
+}
+
+/// Why no bot began.
+enum NotBegun {
+    Refused(Refusal),
+    Failed(Failure),
+}
+
+impl NotBegun {
+    fn into(self, failed: impl FnOnce(Failure) -> Refusal) -> Refusal {
+        match self {
+            NotBegun::Refused(refusal) => refusal,
+            NotBegun::Failed(failure) => failed(failure),
+        }
+    }
+}
+
+/// Takes a place, asks the provider, and starts the bot.
+async fn begin<E: Engine>(
+    app: &App<E>,
+    asked: Asked<'_>,
+    body: Value,
+    peer: Peer,
+) -> Result<(Prepared, SessionId), NotBegun> {
+    let config = &app.config.videoroom;
+    if config.key.is_none() {
+        return Err(NotBegun::Failed(Failure::NoKey));
+    }
+    bot_may_enter(app).map_err(NotBegun::Refused)?;
+    let begin = app.engine.room().map_err(NotBegun::Refused)?;
+    let start = start_of(app, body, peer);
+    let session_id = start.session_id.clone();
+    let prepared = logging::of_caller(start.caller.clone(), prepare(config, asked, app.engine.aside()));
+    let prepared = prepared.await.map_err(NotBegun::Failed)?;
+    begin(start, prepared.for_bot());
+    Ok((prepared, session_id))
+}
+
+/// A bot without media would leave a room empty that is paid for.
+fn bot_may_enter<E>(app: &App<E>) -> Result<(), Refusal> {
+    match app.config.bot_enters_rooms {
+        true => Ok(()),
+        false => Err(Refusal::BotStaysOut),
+    }
+}
+
+fn start_of<E>(app: &App<E>, body: Value, peer: Peer) -> Start {
+    Start {
+        session_id: fresh_id(),
+        body,
+        caller: caller(app, peer),
+        lease: None,
+    }
+}

@@ -1,0 +1,161 @@
+//! The calls to the provider of video rooms: a room and a token, with their retries, and the end of a room of which nothing came.
+//!
+//! In: the configuration and what was asked. Out: [`Prepared`], or the [`Failure`] within [`VIDEOROOM_WITHIN`]. What is asked,
+//! what an answer means, and which are worth another try, says `proto::videoroom`.
+
+use std::time::SystemTime;
+
+use tokio::time::{sleep, timeout};
+
+use crate::config::{Secret, Videoroom};
+use crate::io::rest::{self, Answer, RestError};
+use crate::io::room;
+use crate::io::tasks::Place;
+use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
+use crate::proto::rest::Request;
+use crate::proto::videoroom::{self, Asked, Failure, Room, RoomPlan, Step, failure};
+
+/// A room that is there, and a token for it.
+pub struct Prepared {
+    pub room: Room,
+    pub token: Secret,
+}
+
+impl Prepared {
+    /// Returns where the bot goes.
+    pub fn for_bot(&self) -> room::Room {
+        room::Room::Video {
+            room_url: self.room.url.clone(),
+            token: Some(self.token.clone()),
+            sip_uri: self.room.sip_uri.clone(),
+        }
+    }
+}
+
+/// Makes or chooses a room, and makes a token for it. When it fails, or is given up, a room that was made is taken back; the
+/// place beside the sessions is held until then.
+///
+/// # Errors
+/// [`Failure`], in words for clients.
+pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>) -> Result<Prepared, Failure> {
+    let mut random = [0; 4];
+    getrandom::fill(&mut random).expect("the system has random numbers once it is up");
+    let plan = videoroom::plan(config, asked, unix_time_s(), random)?;
+    for dropped in &plan.dropped {
+        log::warn!("{dropped}");
+    }
+    // Outlives the time limit.
+    let mut made = Made::default();
+    let whole = async {
+        let key = config.key.as_ref().ok_or(Failure::NoKey)?;
+        let room = match &plan.room {
+            RoomPlan::Existing(url) => Room {
+                url: url.clone(),
+                private: false,
+                sip_uri: None,
+            },
+            RoomPlan::New { create, delete } => {
+                made = Made {
+                    delete: Some(delete.clone()),
+                    aside,
+                };
+                let answer = ask(Step::Room, create).await;
+                if answer.as_ref().is_err_and(|(_, reached)| !reached) {
+                    made.keep();
+                }
+                let answer = answer.map_err(|(failure, _)| failure)?;
+                if !(200..=299).contains(&answer.status) {
+                    made.keep();
+                }
+                videoroom::read_room(answer.status, &answer.body, key)?
+            }
+        };
+        let request = plan.token(config, &room.url)?;
+        let answer = ask(Step::Token, &request).await.map_err(|(failure, _)| failure)?;
+        let token = videoroom::read_token(answer.status, &answer.body, key)?;
+        Ok(Prepared { room, token })
+    };
+    let outcome = timeout(VIDEOROOM_WITHIN, whole).await.unwrap_or(Err(Failure::TooSlow));
+    if outcome.is_ok() {
+        made.keep();
+    }
+    outcome
+}
+
+/// Sends a request, again after a pause where that may help: when the provider asks for it, and when it was not reached. A room
+/// is not asked for twice when the first request may have arrived. A failure comes with whether it may.
+async fn ask(step: Step, request: &Request) -> Result<Answer, (Failure, bool)> {
+    let mut pauses = VIDEOROOM_PAUSES.iter();
+    loop {
+        let (outcome, again) = match rest::send(request).await {
+            Ok(answer) => {
+                let again = failure::is_passing(answer.status);
+                (Ok(answer), again)
+            }
+            Err(error) => {
+                let reached = may_have_arrived(&error);
+                let again = match error {
+                    RestError::Resolve { .. } | RestError::Connect { .. } | RestError::Tls { .. } => true,
+                    RestError::Exchange { .. } => step == Step::Token,
+                    _ => false,
+                };
+                let why = error.to_string();
+                (Err((Failure::Unanswered { step, why }, reached)), again)
+            }
+        };
+        match pauses.next().filter(|_| again) {
+            None => return outcome,
+            Some(pause) => {
+                log::debug!("{step}: once more in {pause:?}");
+                sleep(*pause).await;
+            }
+        }
+    }
+}
+
+fn may_have_arrived(error: &RestError) -> bool {
+    matches!(
+        error,
+        RestError::Exchange { .. } | RestError::TooLong { .. } | RestError::Timeout { .. }
+    )
+}
+
+/// A room that was made, or may have been. Dropped, it is taken back, as well as can be: what nobody enters ends by itself
+/// after some hours.
+#[derive(Default)]
+struct Made {
+    delete: Option<Request>,
+    aside: Option<Place>,
+}
+
+impl Made {
+    /// Leaves the room as it is: it is in use, or was never made.
+    fn keep(&mut self) {
+        self.delete = None;
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let (Some(delete), Ok(runtime)) = (self.delete.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let aside = self.aside.take();
+        runtime.spawn(async move {
+            match rest::send(&delete).await {
+                Ok(answer) if matches!(answer.status, 200..=299 | 404) => {
+                    log::debug!("the unused video room is deleted")
+                }
+                Ok(answer) => log::debug!("the unused video room stays until its end: status {}", answer.status),
+                Err(error) => log::debug!("the unused video room stays until its end: {error}"),
+            }
+            drop(aside);
+        });
+    }
+}
+
+fn unix_time_s() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,460 @@
+//! The webhook of dialled numbers, and what a bot needs to take such a call.
+//!
+//! In: the raw body of a webhook, its two headers, the time in Unix seconds. Out: a [`Call`], a refusal in the words that the
+//! provider's set-up expects, the `body` of the bot; and the request by which a bot connects the held call. Neither the
+//! caller's number nor the key, which travels in the bot's `body`, is in a debug form.
+//! Refuses: what is no JSON object, a call without its four fields, signatures that are missing, malformed, foreign or old.
+//! Source: the rooms fact sheet, A6; R-090 to R-093.
+
+use std::fmt;
+
+use data_encoding::BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Map, Value, json};
+use sha2::Sha256;
+
+use super::Failure;
+use super::failure::{self, Step};
+use crate::aliases::{self, Area};
+use crate::config::{Secret, Videoroom};
+use crate::limits::{DIALIN_FIELD_BYTES_MAX, SIGNATURE_AGE_MAX_S};
+use crate::proto::rest::{Body, Method, Request, bearer};
+
+pub const SIGNATURE: &str = "x-pinless-signature";
+pub const TIMESTAMP: &str = "x-pinless-timestamp";
+
+/// A call that is held for a bot.
+pub struct Call {
+    pub from: String,
+    to: String,
+    call_id: String,
+    call_domain: String,
+    sip_headers: Option<Map<String, Value>>,
+}
+
+/// Why a webhook is no call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotJson,
+    Fields,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::NotJson => "Invalid JSON payload",
+            Refusal::Fields => "Missing required fields: From, To, callId, callDomain",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why a webhook does not count as the provider's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    Missing(&'static str),
+    Malformed(&'static str),
+    Foreign,
+    Stale { off_s: u64 },
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Missing(header) => write!(f, "no {header} header"),
+            Wrong::Malformed(header) => write!(f, "the {header} header cannot be read"),
+            Wrong::Foreign => write!(
+                f,
+                "{SIGNATURE} is not the signature of this body; is VIDEOROOM_DIALIN_HMAC that of the number?"
+            ),
+            Wrong::Stale { off_s } => write!(
+                f,
+                "signed {off_s} s away from this machine's clock, {SIGNATURE_AGE_MAX_S} s are allowed"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Reads a webhook's body as JSON; whether it is a call says [`call`].
+///
+/// # Errors
+/// [`Refusal::NotJson`].
+pub fn object(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(map)) => Ok(map),
+        _ => Err(Refusal::NotJson),
+    }
+}
+
+/// Tells whether a webhook is the one that the provider sends when its address is set.
+pub fn is_ping(map: &Map<String, Value>) -> bool {
+    ["test", "Test"].iter().filter_map(|name| map.get(*name)).any(is_truthy)
+}
+
+/// Reads a call.
+///
+/// # Errors
+/// [`Refusal::Fields`].
+pub fn call(mut map: Map<String, Value>) -> Result<Call, Refusal> {
+    let mut field = |name: &str| match map.remove(name) {
+        Some(Value::String(text)) if (1..=DIALIN_FIELD_BYTES_MAX).contains(&text.len()) => Ok(text),
+        _ => Err(Refusal::Fields),
+    };
+    Ok(Call {
+        from: field("From")?,
+        to: field("To")?,
+        call_id: field("callId")?,
+        call_domain: field("callDomain")?,
+        sip_headers: match map.remove("sipHeaders") {
+            Some(Value::Object(headers)) => Some(headers),
+            _ => None,
+        },
+    })
+}
+
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(flag) => *flag,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+    }
+}
+
+impl Call {
+    /// Returns the `body` of the bot that takes the call, with the key under every name that bots look for.
+    pub fn bot_body(&self, config: &Videoroom) -> Value {
+        let mut settings = Map::new();
+        let mut put = |name: &str, value: Value| settings.insert(name.to_owned(), value);
+        put("call_id", json!(self.call_id));
+        put("call_domain", json!(self.call_domain));
+        put("To", json!(self.to));
+        put("From", json!(self.from));
+        if let Some(headers) = &self.sip_headers {
+            put("sip_headers", json!(headers));
+        }
+        let mut body = Map::from_iter([("dialin_settings".to_owned(), Value::Object(settings))]);
+        let key = config.key.as_ref().map_or("", Secret::expose);
+        for (name, value) in [("videoroom_api_key", key), ("videoroom_api_url", &config.url)] {
+            for name in [&[name], aliases::aliases(Area::JsonKey, name)].into_iter().flatten() {
+                body.insert((*name).to_owned(), value.into());
+            }
+        }
+        Value::Object(body)
+    }
+}
+
+/// Verifies that the provider sent a webhook, by the key that it shares with the number. `header` looks a header up by its
+/// name in lower case.
+///
+/// # Errors
+/// [`Wrong`]. The answer is 403.
+pub fn verify<'r>(
+    key: &[u8],
+    header: &dyn Fn(&str) -> Option<&'r str>,
+    body: &[u8],
+    now_unix_s: u64,
+) -> Result<(), Wrong> {
+    let signature = header(SIGNATURE).ok_or(Wrong::Missing(SIGNATURE))?;
+    let timestamp = header(TIMESTAMP).ok_or(Wrong::Missing(TIMESTAMP))?;
+    let signature = BASE64.decode(signature.trim().as_bytes());
+    let signature = signature.map_err(|_| Wrong::Malformed(SIGNATURE))?;
+    let signed_s = unix_s(timestamp).ok_or(Wrong::Malformed(TIMESTAMP))?;
+    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    let mac = mac.chain_update(timestamp).chain_update(".").chain_update(body);
+    mac.verify_slice(&signature).map_err(|_| Wrong::Foreign)?;
+    match signed_s.abs_diff(now_unix_s) {
+        off_s if off_s > SIGNATURE_AGE_MAX_S => Err(Wrong::Stale { off_s }),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a timestamp in seconds, or in milliseconds, as real traffic has it.
+fn unix_s(text: &str) -> Option<u64> {
+    /// Seconds of the year 5138; as milliseconds they are those of 1973.
+    const SECONDS_MAX: u64 = 100_000_000_000;
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number: u64 = plain.then(|| text.parse().ok()).flatten()?;
+    Some(if number < SECONDS_MAX { number } else { number / 1000 })
+}
+
+/// What a bot has to know to connect the call that it was started for: parts of its `body`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Held {
+    call_id: String,
+    call_domain: String,
+    key: Secret,
+    url: String,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").finish_non_exhaustive()
+    }
+}
+
+/// Reads from a bot's `body` the call that is held for it; `None` in a session that no call began.
+pub fn held(body: &Value) -> Option<Held> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let named = |name| aliases::first(Area::JsonKey, name, |name| text(&body[name]));
+    Some(Held {
+        call_id: text(&body["dialin_settings"]["call_id"])?,
+        call_domain: text(&body["dialin_settings"]["call_domain"])?,
+        key: Secret::new(named("videoroom_api_key")?),
+        url: named("videoroom_api_url")?.trim_end_matches('/').to_owned(),
+    })
+}
+
+impl Held {
+    /// Returns the request that connects the call to the room whose address of SIP this is.
+    pub fn connect(&self, sip_uri: &str) -> Request {
+        let body =
+            json!({"callId": self.call_id, "callDomain": self.call_domain, "sipUri": super::with_scheme(sip_uri)});
+        Request {
+            method: Method::Post,
+            url: format!("{}/dialin/pinlessCallUpdate", self.url),
+            authorization: Some(bearer(&self.key)),
+            body: Some(Body::json(&body)),
+        }
+    }
+
+    /// Reads the answer to it.
+    ///
+    /// # Errors
+    /// [`Failure::Refused`].
+    pub fn connected(&self, status: u16, body: &[u8]) -> Result<(), Failure> {
+        match status {
+            200..=299 => Ok(()),
+            _ => failure::answered(Step::Connect, status, body, &self.key).map(|_| ()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = br#"{"From":"+15550001111","To":"+15550002222","callId":"c1","callDomain":"d1"}"#;
+    const SIGNED: &str = "G1FaVIFOqB3TIxxliYYZsac4kkqWAJVynugekq98Kww=";
+    const SIGNED_MS: &str = "1795252753000";
+    const SIGNED_S: u64 = 1_795_252_753;
+
+    fn call_of(text: &str) -> Result<Call, Refusal> {
+        call(object(text.as_bytes())?)
+    }
+
+    fn config() -> Videoroom {
+        Videoroom {
+            key: Some(Secret::new("canary-key")),
+            url: "https://api.example.net/v1".into(),
+            ..Videoroom::default()
+        }
+    }
+
+    /// R-090: what is no JSON object is no webhook.
+    #[test]
+    fn only_an_object_is_read() {
+        for body in ["", "x", "[]", "7", "null", "{", "\u{feff}{}"] {
+            assert_eq!(object(body.as_bytes()).map(|_| ()), Err(Refusal::NotJson), "{body}");
+        }
+        assert_eq!(Refusal::NotJson.to_string(), "Invalid JSON payload");
+    }
+
+    #[test]
+    fn the_set_up_s_ping_is_told_from_a_call() {
+        for (body, ping) in [
+            (r#"{"Test":"test"}"#, true),
+            (r#"{"test":"test"}"#, true),
+            (r#"{"test":true}"#, true),
+            (r#"{"test":1}"#, true),
+            (r#"{"test":[0]}"#, true),
+            (r#"{"test":{"a":0}}"#, true),
+            (r#"{"test":null,"Test":"x"}"#, true),
+            (r#"{"test":false}"#, false),
+            (r#"{"Test":""}"#, false),
+            (r#"{"Test":0}"#, false),
+            (r#"{"Test":0.0}"#, false),
+            (r#"{"Test":[]}"#, false),
+            (r#"{"Test":{}}"#, false),
+            (r#"{"TEST":"test"}"#, false),
+            (r#"{"To":"+15550002222"}"#, false),
+            ("{}", false),
+        ] {
+            let map = object(body.as_bytes()).expect("an object");
+            assert_eq!(is_ping(&map), ping, "{body}");
+        }
+    }
+
+    /// R-090: four fields by their exact names, none of them empty.
+    #[test]
+    fn a_call_without_its_fields_is_none() {
+        let whole = json!({"From": "f", "To": "t", "callId": "c", "callDomain": "d"});
+        assert!(call_of(&whole.to_string()).is_ok());
+        for name in ["From", "To", "callId", "callDomain"] {
+            for wrong in [
+                json!(null),
+                json!(""),
+                json!(7),
+                json!("x".repeat(DIALIN_FIELD_BYTES_MAX + 1)),
+            ] {
+                let mut call = whole.clone();
+                call[name] = wrong;
+                assert_eq!(call_of(&call.to_string()).map(|_| ()), Err(Refusal::Fields), "{call}");
+            }
+            let mut longest = whole.clone();
+            longest[name] = json!("x".repeat(DIALIN_FIELD_BYTES_MAX));
+            assert!(call_of(&longest.to_string()).is_ok());
+            let mut other_case = whole.as_object().expect("an object").clone();
+            let value = other_case.remove(name).expect("it is there");
+            other_case.insert(name.to_lowercase() + "_", value);
+            assert_eq!(call(other_case).map(|_| ()), Err(Refusal::Fields));
+        }
+        assert_eq!(
+            Refusal::Fields.to_string(),
+            "Missing required fields: From, To, callId, callDomain"
+        );
+    }
+
+    /// R-092: the bot finds the call, and the key under every name.
+    #[test]
+    fn the_bot_is_told_of_the_call() {
+        let text = r#"{"To":"+15550002222","From":"+15550001111","callId":"c1","callDomain":"d1",
+            "sipHeaders":{"X-Campaign":"spring"},"more":1}"#;
+        let body = call_of(text).map(|call| call.bot_body(&config())).expect("a call");
+        let mut wanted = json!({
+            "dialin_settings": {"call_id": "c1", "call_domain": "d1", "To": "+15550002222", "From": "+15550001111",
+                "sip_headers": {"X-Campaign": "spring"}},
+            "videoroom_api_key": "canary-key", "videoroom_api_url": "https://api.example.net/v1",
+            "daily_api_key": "canary-key", "daily_api_url": "https://api.example.net/v1",
+        });
+        assert_eq!(body, wanted);
+        wanted["dialin_settings"]
+            .as_object_mut()
+            .expect("an object")
+            .remove("sip_headers");
+        for headers in ["", r#","sipHeaders":null"#, r#","sipHeaders":"x""#] {
+            let text =
+                format!(r#"{{"To":"+15550002222","From":"+15550001111","callId":"c1","callDomain":"d1"{headers}}}"#);
+            let body = call_of(&text).map(|call| call.bot_body(&config())).expect("a call");
+            assert_eq!(body, wanted);
+        }
+    }
+
+    fn verified(signature: Option<&str>, timestamp: Option<&str>, body: &[u8], now_s: u64) -> Result<(), Wrong> {
+        let header = |name: &str| match name {
+            SIGNATURE => signature,
+            TIMESTAMP => timestamp,
+            other => panic!("{other} is not looked at"),
+        };
+        let key = BASE64
+            .decode(b"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+            .expect("base64");
+        verify(&key, &header, body, now_s)
+    }
+
+    /// The vector of the fact sheet, at the edges of its time.
+    #[test]
+    fn the_provider_s_signature_is_taken_for_five_minutes() {
+        for now_s in [SIGNED_S, SIGNED_S - 300, SIGNED_S + 300] {
+            assert_eq!(verified(Some(SIGNED), Some(SIGNED_MS), BODY, now_s), Ok(()));
+        }
+        for now_s in [SIGNED_S - 301, SIGNED_S + 301] {
+            assert_eq!(
+                verified(Some(SIGNED), Some(SIGNED_MS), BODY, now_s),
+                Err(Wrong::Stale { off_s: 301 })
+            );
+        }
+    }
+
+    /// The same key, body and time, in seconds; made with Python's `hmac`.
+    #[test]
+    fn seconds_are_taken_too() {
+        let key = b"0123456789abcdef0123456789abcdef";
+        let mac = Hmac::<Sha256>::new_from_slice(key).expect("a key");
+        let mac = mac.chain_update("1795252753.").chain_update(BODY).finalize();
+        let signature = BASE64.encode(&mac.into_bytes());
+        assert_eq!(signature, "Q0z2TNbGEJ8LZmlcSmvZ3rLdYSIEOSvHoHZIKyk+3gM=");
+        assert_eq!(verified(Some(&signature), Some("1795252753"), BODY, SIGNED_S), Ok(()));
+    }
+
+    #[test]
+    fn every_other_signature_is_refused() {
+        let mut tampered = BODY.to_vec();
+        tampered[10] ^= 1;
+        for (signature, timestamp, body, wrong) in [
+            (None, Some(SIGNED_MS), BODY, Wrong::Missing(SIGNATURE)),
+            (Some(SIGNED), None, BODY, Wrong::Missing(TIMESTAMP)),
+            (Some("?"), Some(SIGNED_MS), BODY, Wrong::Malformed(SIGNATURE)),
+            (Some(""), Some(SIGNED_MS), BODY, Wrong::Foreign),
+            (Some(&SIGNED[..4]), Some(SIGNED_MS), BODY, Wrong::Foreign),
+            (Some(SIGNED), Some(SIGNED_MS), &tampered[..], Wrong::Foreign),
+            (Some(SIGNED), Some(SIGNED_MS), b"", Wrong::Foreign),
+            // The same moment, written in another way, is not what was signed.
+            (Some(SIGNED), Some("1795252753"), BODY, Wrong::Foreign),
+            (Some(SIGNED), Some("1795252753001"), BODY, Wrong::Foreign),
+            (Some(SIGNED), Some(""), BODY, Wrong::Malformed(TIMESTAMP)),
+            (Some(SIGNED), Some("+1795252753000"), BODY, Wrong::Malformed(TIMESTAMP)),
+            (Some(SIGNED), Some("-1"), BODY, Wrong::Malformed(TIMESTAMP)),
+            (
+                Some(SIGNED),
+                Some("99999999999999999999999"),
+                BODY,
+                Wrong::Malformed(TIMESTAMP),
+            ),
+        ] {
+            assert_eq!(
+                verified(signature, timestamp, body, SIGNED_S),
+                Err(wrong),
+                "{signature:?} {timestamp:?}"
+            );
+        }
+    }
+
+    /// R-093: the bot connects the call by what its body says, under either name.
+    #[test]
+    fn a_held_call_is_connected_by_what_the_body_says() {
+        let whole = call_of(std::str::from_utf8(BODY).expect("text"))
+            .expect("a call")
+            .bot_body(&config());
+        let mut aliases = whole.clone();
+        let mut canonical = whole.clone();
+        for (map, prefix) in [(&mut aliases, "videoroom"), (&mut canonical, "daily")] {
+            let map = map.as_object_mut().expect("an object");
+            map.retain(|name, _| !name.starts_with(prefix));
+        }
+        for body in [&whole, &aliases, &canonical] {
+            let held = held(body).expect("a call is held");
+            assert_eq!(format!("{held:?}"), "Held { .. }");
+            for uri in ["sip:r@sip.example.net", "r@sip.example.net"] {
+                let request = held.connect(uri);
+                assert_eq!(request.method, Method::Post);
+                assert_eq!(request.url, "https://api.example.net/v1/dialin/pinlessCallUpdate");
+                assert_eq!(request.authorization, Some(Secret::new("Bearer canary-key")));
+                let body = request.body.expect("a body");
+                assert_eq!(
+                    serde_json::from_slice::<Value>(&body.bytes).expect("JSON"),
+                    json!({"callId": "c1", "callDomain": "d1", "sipUri": "sip:r@sip.example.net"})
+                );
+            }
+            assert_eq!(held.connected(200, b""), Ok(()));
+            let refused = held.connected(404, br#"{"error":"not-found","info":"no such call"}"#);
+            assert_eq!(
+                refused.expect_err("404").to_string(),
+                "connecting the call to its room: the provider answered 404 (not-found: no such call); the call is over, or was \
+                 never held"
+            );
+        }
+        for none in [
+            json!({}),
+            json!([]),
+            json!({"dialin_settings": {"call_id": "c", "call_domain": "d"}}),
+        ] {
+            assert_eq!(held(&none), None);
+        }
+    }
+}
