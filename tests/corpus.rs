@@ -71,3 +71,13 @@ fn tokens() {
 fn telephone_calls() {
     replay("corpus/telephony", entries::telephony);
 }
+
+#[test]
+fn messages_of_a_media_room() {
+    replay("corpus/mediaroom_signal", entries::mediaroom_signal);
+}
+
+#[test]
+fn data_of_a_media_room() {
+    replay("corpus/mediaroom_data", entries::mediaroom_data);
+}

@@ -3,6 +3,7 @@
 //! In: bytes, as they could stand in a body. Each function panics when a promise is broken: a parser that panics, an output
 //! that the next parser refuses, a rewrite that a second pass changes again, a cap that does not hold.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,10 +12,13 @@ use edge_runner::limits;
 use edge_runner::proto::candidate::{RemotePolicy, parse_remote};
 use edge_runner::proto::crypto;
 use edge_runner::proto::frames::{self, Frame};
+use edge_runner::proto::mediaroom::signal::{Output, Signal};
+use edge_runner::proto::mediaroom::wire::{self, DataPacket, Request, SignalRequest, SignalResponse};
 use edge_runner::proto::offer::{Candidates, Offer};
 use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use edge_runner::proto::telephony::{self, Call, Heard, Provider};
 use edge_runner::proto::token::{Family, Refusal, Tokens};
+use prost::Message as _;
 use serde_json::Value;
 use str0m::change::SdpOffer;
 use str0m::crypto::CryptoProvider;
@@ -208,5 +212,140 @@ fn say(call: &mut Call, heard: &[i16]) {
         } else {
             assert_eq!(bytes, chunk.len());
         }
+    }
+}
+
+/// Whatever a media-room server sends, as the first message, as a later one, or as many with their lengths before them: who comes
+/// was not there, who goes was, and after a goodbye nothing follows.
+pub fn mediaroom_signal(bytes: &[u8]) {
+    let mut first = Stay::new();
+    first.hear(bytes);
+    let mut later = Stay::joined();
+    later.hear(bytes);
+    let mut many = Stay::joined();
+    let mut rest = bytes;
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes(*length)).min(after.len());
+        let (message, after) = after.split_at(length);
+        many.hear(message);
+        many.wait();
+        rest = after;
+    }
+    many.signal.leave();
+    many.check();
+    assert!(many.over);
+}
+
+/// A stay in a room, and what its outputs say of it.
+struct Stay {
+    signal: Signal,
+    now: Instant,
+    /// Who is there, and whether they speak.
+    present: BTreeMap<Arc<str>, bool>,
+    subscribed: BTreeSet<String>,
+    over: bool,
+}
+
+impl Stay {
+    fn new() -> Stay {
+        let now = Instant::now();
+        Stay {
+            signal: Signal::new(now),
+            now,
+            present: BTreeMap::new(),
+            subscribed: BTreeSet::new(),
+            over: false,
+        }
+    }
+
+    /// One that the server let in, with everything asked for that it can answer.
+    fn joined() -> Stay {
+        let mut stay = Stay::new();
+        let mut join = wire::JoinResponse::default();
+        let own = wire::ParticipantInfo {
+            sid: "PA_own".into(),
+            identity: "Agent-1".into(),
+            ..Default::default()
+        };
+        join.participant = Some(own);
+        let message = SignalResponse {
+            message: Some(wire::Response::Join(Box::new(join))),
+        };
+        stay.hear(&message.encode_to_vec());
+        stay.signal.add_track("cid", "bot-audio");
+        stay.signal.offer("v=0".into());
+        stay.check();
+        assert!(!stay.over);
+        stay
+    }
+
+    fn hear(&mut self, message: &[u8]) {
+        let heard = self.signal.handle_message(message.to_vec().into(), self.now);
+        assert!(heard.is_ok() || !self.over);
+        self.check();
+    }
+
+    fn wait(&mut self) {
+        self.now += Duration::from_millis(700);
+        self.signal.handle_timeout(self.now, 1_795_252_753_000);
+        self.check();
+        assert!(
+            self.signal
+                .poll_timeout()
+                .is_none_or(|due| !self.over && due > self.now)
+        );
+    }
+
+    fn check(&mut self) {
+        while let Some(output) = self.signal.poll_output() {
+            assert!(!self.over, "{output:?} after the end");
+            match output {
+                Output::Send(bytes) => self.sent(&bytes),
+                Output::ParticipantJoined(who) => {
+                    assert!((1..=limits::ROOM_NAME_BYTES_MAX).contains(&who.identity.len()));
+                    assert!(who.name.len() <= limits::ROOM_NAME_BYTES_MAX);
+                    assert_eq!(self.present.insert(who.identity, false), None);
+                }
+                Output::ParticipantLeft(who) => assert_eq!(self.present.remove(&who.identity), Some(false)),
+                Output::Speaking { identity, speaking } => {
+                    assert_eq!(self.present.insert(identity, speaking), Some(!speaking));
+                }
+                Output::Candidate { candidate, .. } => {
+                    assert!((1..=limits::CANDIDATE_BYTES_MAX).contains(&candidate.len()));
+                    assert!(!candidate.contains(char::is_control));
+                }
+                Output::Token(token) => assert!(token.expose().bytes().all(|byte| byte.is_ascii_graphic())),
+                Output::Leave { .. } | Output::Silent => self.over = true,
+                _ => {}
+            }
+        }
+        assert!(self.present.len() <= limits::ROOM_PARTICIPANTS_MAX && self.signal.callers() <= self.present.len());
+        self.subscribed.retain(|sid| self.signal.owner(sid).is_some());
+        assert!(self.subscribed.len() <= limits::ROOM_TRACKS_MAX);
+        for sid in &self.subscribed {
+            let owner = self.signal.owner(sid).expect("kept above");
+            assert!(self.present.contains_key(owner));
+        }
+    }
+
+    fn sent(&mut self, bytes: &[u8]) {
+        let request = SignalRequest::decode(bytes).expect("a request");
+        match request.message.expect("one that is known") {
+            Request::Subscription(subscription) => {
+                for sid in subscription.track_sids {
+                    assert!(self.signal.owner(&sid).is_some());
+                    self.subscribed.insert(sid);
+                }
+            }
+            Request::Leave(_) => self.over = true,
+            _ => {}
+        }
+    }
+}
+
+/// A packet of a room's data channel that is read means the same once it is written again.
+pub fn mediaroom_data(bytes: &[u8]) {
+    if let Ok(packet) = DataPacket::decode(bytes) {
+        assert_eq!(DataPacket::decode(&*packet.encode_to_vec()), Ok(packet));
     }
 }

@@ -370,7 +370,7 @@ impl Signal {
 
     /// Says what changed, and subscribes to the tracks of one message in one.
     fn tell(&mut self, changes: Vec<Change>) {
-        let mut track_sids = Vec::new();
+        let mut track_sids: Vec<String> = Vec::new();
         for change in changes {
             self.outputs.push_back(match change {
                 Change::Joined(participant) => Output::ParticipantJoined(participant),
@@ -382,6 +382,8 @@ impl Signal {
                 }
             });
         }
+        // Whoever came and went in one message is gone.
+        track_sids.retain(|sid| self.owner(sid).is_some());
         if !track_sids.is_empty() {
             self.send(Request::Subscription(UpdateSubscription {
                 track_sids,
