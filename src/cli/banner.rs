@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::config::{Config, Host, Listening, Tls, Transport};
+use crate::proto::mediaroom::missing;
 use crate::proto::telephony::Provider;
 
 /// Makes the text, with a line break at its end.
@@ -47,6 +48,9 @@ pub fn text(config: &Config, listening: &Listening) -> String {
         for (name, what) in telephone(provider, config) {
             row(name, what);
         }
+    }
+    for (name, what) in rooms(config, listening) {
+        row(name, what);
     }
     if config.api_key.is_some() {
         row("Key", "`Authorization: Bearer KEY` for /start and /api/offer".into());
@@ -91,6 +95,47 @@ fn telephone(provider: Provider, config: &Config) -> Vec<(&'static str, String)>
     ];
     if !hangs_up {
         rows.push(("Hang-up", "none: there are no credentials for it".into()));
+    }
+    rows
+}
+
+/// Where a talk in a room begins, and what rooms lack.
+fn rooms(config: &Config, listening: &Listening) -> Vec<(&'static str, String)> {
+    let serves = |transport| config.transport.is_none_or(|only| only == transport);
+    let alone = |transport| config.transport == Some(transport);
+    let video = &config.videoroom;
+    let mut rows = Vec::new();
+    let lacks = |transport: Transport, names: &[&str]| format!("{} needs {}", transport.name(), names.join(", "));
+    if serves(Transport::Videoroom) && video.key.is_none() {
+        rows.push(lacks(Transport::Videoroom, &["VIDEOROOM_API_KEY"]));
+    } else if alone(Transport::Videoroom) {
+        rows.push(format!(
+            "open {}/videoroom, or ask `/start`, which tells the room and a token",
+            near(config.host, listening.port)
+        ));
+    }
+    let missing = missing(&config.mediaroom);
+    if serves(Transport::Mediaroom) && !missing.is_empty() {
+        rows.push(lacks(Transport::Mediaroom, &missing));
+    } else if alone(Transport::Mediaroom) {
+        let url = config.mediaroom.url.as_deref().unwrap_or_default();
+        rows.push(format!("ask `/start`, which tells a room at {url} and a token"));
+    }
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .enumerate()
+        .map(|(i, what)| (if i == 0 { "Rooms" } else { "" }, what))
+        .collect();
+    if video.dialin {
+        let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
+        let signatures = match video.dialin_hmac {
+            Some(_) => ", signed by the provider",
+            None => ", signatures are not verified",
+        };
+        rows.push((
+            "Dial-in",
+            format!("https://{host}/videoroom-dialin-webhook{signatures}"),
+        ));
     }
     rows
 }
@@ -331,6 +376,57 @@ mod tests {
         assert!(!d.contains("Hang-up"), "{d}");
         assert!(banner(&["-t", "telephony_d"], &[]).contains("  Media      wss://PUBLIC-HOST/ws\n"));
         assert!(!of(&a, &[]).contains("Webhook"), "without `-t` there is none");
+    }
+
+    /// R-027, R-031: what rooms lack is said, each variable by its name, as long as rooms are served at all.
+    #[test]
+    fn rooms_are_told_with_what_they_lack() {
+        let bare = banner(&[], &[]);
+        assert!(
+            bare.contains(
+                "  Rooms      videoroom needs VIDEOROOM_API_KEY\n             mediaroom needs MEDIAROOM_URL, \
+                 MEDIAROOM_API_KEY, MEDIAROOM_API_SECRET\n"
+            ),
+            "{bare}"
+        );
+        let all = [
+            ("VIDEOROOM_API_KEY", "hunter2"),
+            ("MEDIAROOM_URL", "wss://rooms.example"),
+            ("MEDIAROOM_API_KEY", "hunter2"),
+            ("MEDIAROOM_API_SECRET", "hunter2"),
+        ];
+        assert!(banner_with(&all[..3], &[], &[]).contains("  Rooms      mediaroom needs MEDIAROOM_API_SECRET\n"));
+        let whole = banner_with(&all, &[], &[]);
+        assert!(!whole.contains("Rooms") && !whole.contains("hunter2"), "{whole}");
+        for other in ["webrtc", "telephony_d", "websocket"] {
+            assert!(!banner(&["-t", other], &[]).contains("Rooms"), "{other}");
+        }
+        let video = banner(&["-t", "daily"], &[]);
+        assert!(video.contains("  Rooms      videoroom needs VIDEOROOM_API_KEY\n") && !video.contains("MEDIAROOM"));
+        let video = banner_with(&all, &["-t", "videoroom"], &[]);
+        assert!(
+            video.contains("  Rooms      open http://localhost:7860/videoroom, or"),
+            "{video}"
+        );
+        let media = banner_with(&all, &["-t", "mediaroom"], &[]);
+        assert!(media.contains("  Rooms      ask `/start`") && media.contains("wss://rooms.example"));
+        assert!(!media.contains("hunter2"));
+    }
+
+    /// R-076: what has to be entered at the provider, whatever `-t` says.
+    #[test]
+    fn the_dial_in_webhook_is_told() {
+        let key = ("VIDEOROOM_API_KEY", "hunter2");
+        let row = "  Dial-in    https://PUBLIC-HOST/videoroom-dialin-webhook, signatures are not verified\n";
+        assert!(banner_with(&[key], &["--dialin"], &[]).contains(row));
+        let signed = banner_with(
+            &[key, ("PINLESS_HMAC_SECRET", "c2VjcmV0")],
+            &["--dialin", "-t", "webrtc", "-x", "bots.example.net"],
+            &[],
+        );
+        let row = "  Dial-in    https://bots.example.net/videoroom-dialin-webhook, signed by the provider\n";
+        assert!(signed.contains(row), "{signed}");
+        assert!(!banner_with(&[key], &[], &[]).contains("Dial-in"));
     }
 
     /// R-085: a list of origins keeps providers out, who send none.

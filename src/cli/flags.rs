@@ -202,7 +202,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("T", |typed, text| put(&mut typed.transport, transport(&text)?)),
         Group::Server,
         "Allow `/start` this transport alone and make it the default: webrtc, videoroom, mediaroom, telephony_a, \
-         telephony_b, telephony_c, telephony_d, websocket, moq [later: videoroom, mediaroom, moq].",
+         telephony_b, telephony_c, telephony_d, websocket, moq [later].",
     ),
     flag(
         None,
@@ -303,14 +303,15 @@ pub(super) const FLAGS: &[Flag] = &[
         "--direct",
         Takes::Nothing(|typed| typed.direct = true),
         Group::Providers,
-        "Take one bot straight into a video room, without a web server; implies `-t videoroom` [later].",
+        "Take one bot straight into a video room, without a web server; implies `-t videoroom` and needs \
+         VIDEOROOM_API_KEY.",
     ),
     flag(
         None,
         "--dialin",
         Takes::Nothing(|typed| typed.dialin = true),
         Group::Providers,
-        "Serve the dial-in webhook of video rooms; needs VIDEOROOM_API_KEY [later].",
+        "Serve the dial-in webhook of video rooms; needs VIDEOROOM_API_KEY.",
     ),
     flag(
         None,

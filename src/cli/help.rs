@@ -11,8 +11,8 @@ const WIDTH: usize = 100;
 const INDENT: usize = 32;
 
 const HEAD: &str = "\
-Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, or
-by telephone.
+Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, by
+telephone, or in a room.
 
 Usage: edge-runner [OPTIONS]                        serve the built-in bot
        edge-runner [OPTIONS] -- COMMAND [ARGS...]   run this program as the bot of each session
@@ -59,7 +59,37 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "VIDEOROOM_API_KEY",
-        "Key of the video-room provider, for `--dialin` and `--direct` [later].",
+        "Key of the video-room provider, with which rooms and tokens are made.",
+    ),
+    (
+        "VIDEOROOM_API_URL",
+        "Base of its API. [default: https://api.daily.co/v1]",
+    ),
+    (
+        "VIDEOROOM_ROOM_URL",
+        "One existing room for every session; none is made.",
+    ),
+    (
+        "VIDEOROOM_SAMPLE_ROOM_URL",
+        "An existing room, used wherever a new one is asked for.",
+    ),
+    (
+        "VIDEOROOM_DIALIN_HMAC",
+        "Secret of the dial-in webhook in base64; with it, the webhook is verified.",
+    ),
+    (
+        "MEDIAROOM_URL",
+        "Server of media rooms: ws, wss, http or https. With its key and its secret, bots join its rooms.",
+    ),
+    ("MEDIAROOM_API_KEY", "Key at that server."),
+    ("MEDIAROOM_API_SECRET", "Secret of that key."),
+    (
+        "MEDIAROOM_ROOM_NAME",
+        "One room for every session. [default: a new one for each]",
+    ),
+    (
+        "RUNNER_START_NAMES",
+        "Names in the answer of `/start` about a video room: canonical, alias or both. [default: both]",
     ),
     ("RUST_LOG", "What is logged, such as `edge_runner=debug,str0m=info`."),
     ("ENV", "Set to `local` by the runner, for bots to read."),
@@ -143,7 +173,7 @@ fn entry(text: &mut String, name: &str, help: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Telephony;
+    use crate::config::{Telephony, Videoroom};
 
     /// The text that people see is kept as a file, so that a change to it is seen in review. To renew it:
     /// `cargo run -- --help > tests/data/help.txt`.
@@ -163,7 +193,7 @@ mod tests {
             assert!(text.contains(flag.long));
         }
         let standard = Telephony::default();
-        for base in [standard.a_url, standard.b_url, standard.c_url] {
+        for base in [standard.a_url, standard.b_url, standard.c_url, Videoroom::default().url] {
             assert!(text.contains(&format!("[default: {base}]")), "{base}");
         }
     }

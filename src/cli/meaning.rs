@@ -49,9 +49,9 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let allowed_origins = origins(&typed, around, warnings)?;
     let ice_servers = ice_servers(&typed, around)?;
     let telephony = telephony::telephony(&around.variables, !typed.no_verify_webhooks, warnings)?;
-    let videoroom = rooms::videoroom(&typed, around)?;
-    let mediaroom = rooms::mediaroom(around)?;
-    let start_names = rooms::start_names(around)?;
+    let videoroom = rooms::videoroom(&typed, &around.variables, warnings)?;
+    let mediaroom = rooms::mediaroom(&around.variables, warnings)?;
+    let start_names = rooms::start_names(&around.variables)?;
     typed.moq.check(warnings)?;
     in_this_build(&typed, transport)?;
     calls(transport, &allowed_origins, ws_auth, warnings);

@@ -15,6 +15,7 @@ mod moq;
 mod rooms;
 pub mod start;
 mod telephony;
+mod values;
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,33 +1,358 @@
 //! What the environment and the options say of rooms: the provider of video rooms, and the media-room server.
 //!
-//! In: the options and the variables. Out: [`Videoroom`], [`Mediaroom`], [`StartNames`]. Refuses what needs a key without one,
-//! URLs that are none, a signing key that is no base64. No error repeats a key.
-//! Source: the rooms fact sheet, A1 to A6 and B1.
+//! In: the options and the variables. Out: [`Videoroom`], [`Mediaroom`], [`StartNames`], and warnings. Refuses what needs a key
+//! without one, URLs that are none, a signing key that is no base64, a name that no server takes. No error repeats a key.
+//! Source: the rooms fact sheet, A1 to A6 and B1; R-027 to R-032, R-075 to R-078.
 
+use data_encoding::BASE64;
+
+use super::Misuse;
+use super::env::Variables;
 use super::flags::Typed;
-use super::{Misuse, Surroundings};
+use super::values::{all_names, base, credential, url, wrong};
 use crate::config::{Mediaroom, Secret, StartNames, Videoroom};
+use crate::limits::ROOM_NAME_BYTES_MAX;
+use crate::proto::mediaroom::missing;
 
-pub(super) fn videoroom(typed: &Typed, around: &Surroundings<'_>) -> Result<Videoroom, Misuse> {
-    let variables = &around.variables;
-    let key = variables.get("VIDEOROOM_API_KEY").map(Secret::new);
+/// Reads what is there of the provider of video rooms.
+///
+/// # Errors
+/// [`Misuse`] that names the variable or the option.
+pub(super) fn videoroom(typed: &Typed, variables: &Variables, warnings: &mut Vec<String>) -> Result<Videoroom, Misuse> {
+    let key = credential(variables, "VIDEOROOM_API_KEY")?.map(Secret::new);
     let asked = [(typed.direct, "--direct"), (typed.dialin, "--dialin")];
     if let (Some((_, option)), None) = (asked.into_iter().find(|(asked, _)| *asked), &key) {
         return Err(Misuse::Combination(format!(
-            "`{option}` needs VIDEOROOM_API_KEY (or DAILY_API_KEY) in the environment or in .env"
+            "`{option}` needs {} in the environment or in .env",
+            all_names("VIDEOROOM_API_KEY")
         )));
     }
     Ok(Videoroom {
         key,
+        url: base(variables, "VIDEOROOM_API_URL", warnings)?.unwrap_or(Videoroom::default().url),
+        room_url: room_url(variables, "VIDEOROOM_ROOM_URL")?,
+        sample_room_url: room_url(variables, "VIDEOROOM_SAMPLE_ROOM_URL")?,
         dialin: typed.dialin,
-        ..Videoroom::default()
+        dialin_hmac: dialin_hmac(variables, "VIDEOROOM_DIALIN_HMAC")?,
     })
 }
 
-pub(super) fn mediaroom(_around: &Surroundings<'_>) -> Result<Mediaroom, Misuse> {
-    Ok(Mediaroom::default())
+/// The room's name is the path of its URL.
+fn room_url(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
+    let wants = "the URL of a room: https://HOST/ROOM";
+    match url(variables, name, &["http", "https"], wants)? {
+        Some(url) if url.path.is_empty() => Err(Misuse::value(name, &url.text, wants)),
+        url => Ok(url.map(|url| url.text)),
+    }
 }
 
-pub(super) fn start_names(_around: &Surroundings<'_>) -> Result<StartNames, Misuse> {
-    Ok(StartNames::default())
+fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<Vec<u8>>, Misuse> {
+    let Some(text) = variables.get(name) else {
+        return Ok(None);
+    };
+    match BASE64.decode(text.as_bytes()) {
+        Ok(key) if !key.is_empty() => Ok(Some(key)),
+        _ => Err(wrong(
+            variables,
+            name,
+            "the secret of the provider's webhooks, in base64 as the provider shows it",
+        )),
+    }
+}
+
+/// Reads what is there of the media-room server.
+///
+/// # Errors
+/// [`Misuse`] that names the variable.
+pub(super) fn mediaroom(variables: &Variables, warnings: &mut Vec<String>) -> Result<Mediaroom, Misuse> {
+    let wants = "the URL of a media-room server: wss://HOST, ws://HOST, https://HOST or http://HOST, with :PORT and \
+                 /PATH if need be";
+    let url = url(variables, "MEDIAROOM_URL", &["ws", "wss", "http", "https"], wants)?;
+    if let Some(url) = &url {
+        url.warn_in_the_clear(warnings, "access tokens travel");
+    }
+    let room_name = variables.get("MEDIAROOM_ROOM_NAME");
+    if room_name.is_some_and(|name| name.len() > ROOM_NAME_BYTES_MAX) {
+        let wants = format!("a name of at most {ROOM_NAME_BYTES_MAX} bytes");
+        return Err(wrong(variables, "MEDIAROOM_ROOM_NAME", &wants));
+    }
+    let config = Mediaroom {
+        url: url.map(|url| url.text),
+        key: credential(variables, "MEDIAROOM_API_KEY")?,
+        secret: credential(variables, "MEDIAROOM_API_SECRET")?.map(Secret::new),
+        room_name: room_name.map(str::to_owned),
+    };
+    let missing = missing(&config);
+    if (1..3).contains(&missing.len()) {
+        let names: Vec<String> = missing.into_iter().map(all_names).collect();
+        warnings.push(format!(
+            "{} missing: `/start` refuses mediaroom until the URL, the key and the secret are all set",
+            match &names[..] {
+                [one] => format!("{one} is"),
+                many => format!("{} are", many.join(" and ")),
+            }
+        ));
+    }
+    Ok(config)
+}
+
+/// Reads under which names clients are told of a video room.
+///
+/// # Errors
+/// [`Misuse`] that names the variable.
+pub(super) fn start_names(variables: &Variables) -> Result<StartNames, Misuse> {
+    match variables.named("RUNNER_START_NAMES") {
+        None => Ok(StartNames::default()),
+        Some((_, "canonical")) => Ok(StartNames::Canonical),
+        Some((_, "alias")) => Ok(StartNames::Alias),
+        Some((_, "both")) => Ok(StartNames::Both),
+        Some((name, text)) => Err(Misuse::value(name, text, "`canonical`, `alias` or `both`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(list: &[(&str, &str)]) -> Variables {
+        let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        Variables::new(own, [])
+    }
+
+    fn video(list: &[(&str, &str)]) -> Result<(Videoroom, Vec<String>), String> {
+        let mut warnings = Vec::new();
+        videoroom(&Typed::default(), &variables(list), &mut warnings)
+            .map(|videoroom| (videoroom, warnings))
+            .map_err(|misuse| misuse.to_string())
+    }
+
+    fn media(list: &[(&str, &str)]) -> Result<(Mediaroom, Vec<String>), String> {
+        let mut warnings = Vec::new();
+        mediaroom(&variables(list), &mut warnings)
+            .map(|mediaroom| (mediaroom, warnings))
+            .map_err(|misuse| misuse.to_string())
+    }
+
+    /// R-027 to R-032: nothing is needed until a room is.
+    #[test]
+    fn without_variables_there_are_no_rooms_and_no_complaints() {
+        assert_eq!(video(&[]), Ok((Videoroom::default(), vec![])));
+        assert_eq!(media(&[]), Ok((Mediaroom::default(), vec![])));
+        assert_eq!(start_names(&variables(&[])), Ok(StartNames::Both));
+        let empty = [
+            ("VIDEOROOM_API_KEY", " "),
+            ("MEDIAROOM_URL", ""),
+            ("RUNNER_START_NAMES", ""),
+        ];
+        assert_eq!(video(&empty), Ok((Videoroom::default(), vec![])));
+        assert_eq!(media(&empty), Ok((Mediaroom::default(), vec![])));
+        assert_eq!(start_names(&variables(&empty)), Ok(StartNames::Both));
+    }
+
+    #[test]
+    fn every_variable_is_read_by_either_name() {
+        for [key, api, room, sample, hmac] in [
+            [
+                "VIDEOROOM_API_KEY",
+                "VIDEOROOM_API_URL",
+                "VIDEOROOM_ROOM_URL",
+                "VIDEOROOM_SAMPLE_ROOM_URL",
+                "VIDEOROOM_DIALIN_HMAC",
+            ],
+            [
+                "DAILY_API_KEY",
+                "DAILY_API_URL",
+                "DAILY_ROOM_URL",
+                "DAILY_SAMPLE_ROOM_URL",
+                "PINLESS_HMAC_SECRET",
+            ],
+        ] {
+            let told = video(&[
+                (key, "k1"),
+                (api, "http://127.0.0.1:9/v1/"),
+                (room, "https://Example.daily.co/My-Room/"),
+                (sample, "http://localhost/sample"),
+                (hmac, "c2VjcmV0"),
+            ]);
+            let expected = Videoroom {
+                key: Some(Secret::new("k1")),
+                url: "http://127.0.0.1:9/v1".into(),
+                room_url: Some("https://example.daily.co/My-Room".into()),
+                sample_room_url: Some("http://localhost/sample".into()),
+                dialin: false,
+                dialin_hmac: Some(b"secret".to_vec()),
+            };
+            assert_eq!(told, Ok((expected, vec![])));
+        }
+        for [url, key, secret, room] in [
+            [
+                "MEDIAROOM_URL",
+                "MEDIAROOM_API_KEY",
+                "MEDIAROOM_API_SECRET",
+                "MEDIAROOM_ROOM_NAME",
+            ],
+            [
+                "LIVEKIT_URL",
+                "LIVEKIT_API_KEY",
+                "LIVEKIT_API_SECRET",
+                "LIVEKIT_ROOM_NAME",
+            ],
+        ] {
+            let told = media(&[
+                (url, "WSS://Rooms.example/a//"),
+                (key, "devkey"),
+                (secret, "s3cret"),
+                (room, " Küche 1 "),
+            ]);
+            let expected = Mediaroom {
+                url: Some("wss://rooms.example/a".into()),
+                key: Some("devkey".into()),
+                secret: Some(Secret::new("s3cret")),
+                room_name: Some("Küche 1".into()),
+            };
+            assert_eq!(told, Ok((expected, vec![])));
+        }
+    }
+
+    #[test]
+    fn a_media_room_server_is_reached_by_four_schemes() {
+        let whole = |url: &'static str| {
+            [
+                ("MEDIAROOM_URL", url),
+                ("MEDIAROOM_API_KEY", "k"),
+                ("MEDIAROOM_API_SECRET", "s"),
+            ]
+        };
+        for url in [
+            "ws://localhost:7880",
+            "http://127.0.0.1:7880",
+            "ws://[::1]:7880",
+            "wss://a.example",
+            "https://a.example",
+        ] {
+            let (config, warnings) = media(&whole(url)).expect("a URL");
+            assert_eq!((config.url.as_deref(), warnings), (Some(url), vec![]));
+        }
+        for url in ["ws://192.0.2.1:7880", "http://a.example"] {
+            let (config, warnings) = media(&whole(url)).expect("a URL");
+            assert_eq!(config.url.as_deref(), Some(url));
+            assert!(warnings[0].contains("MEDIAROOM_URL") && warnings[0].contains("in the clear"));
+        }
+        for bad in [
+            "a.example",
+            "ftp://a",
+            "wss://",
+            "wss://a?x=1",
+            "wss://a/#b",
+            "wss://a b",
+            "wss:///a",
+        ] {
+            let message = media(&whole(bad)).expect_err("a misuse");
+            assert!(
+                message.contains("MEDIAROOM_URL") && message.contains("wss://HOST"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn half_of_a_media_room_server_is_told() {
+        for (list, parts) in [
+            (
+                &[("MEDIAROOM_URL", "wss://a")][..],
+                &[
+                    "MEDIAROOM_API_KEY (or LIVEKIT_API_KEY) and MEDIAROOM_API_SECRET",
+                    "are missing",
+                ][..],
+            ),
+            (
+                &[("LIVEKIT_API_KEY", "hunter2"), ("LIVEKIT_API_SECRET", "hunter2")],
+                &["MEDIAROOM_URL (or LIVEKIT_URL) is missing"],
+            ),
+        ] {
+            let (_, warnings) = media(list).expect("no misuse");
+            let [warning] = &warnings[..] else {
+                panic!("{warnings:?}")
+            };
+            for part in parts {
+                assert!(warning.contains(part), "{part} in {warning}");
+            }
+            assert!(!warning.contains("hunter2"));
+        }
+        // A name alone asks for nothing.
+        assert_eq!(media(&[("MEDIAROOM_ROOM_NAME", "r")]).expect("no misuse").1, [""; 0]);
+    }
+
+    #[test]
+    fn rooms_are_urls_with_a_name() {
+        for name in ["VIDEOROOM_ROOM_URL", "VIDEOROOM_SAMPLE_ROOM_URL"] {
+            for bad in [
+                "room",
+                "https://example.daily.co",
+                "https://example.daily.co//",
+                "wss://a/room",
+                "https://a/room?t=1",
+                "https:///room",
+            ] {
+                let message = video(&[(name, bad)]).expect_err("a misuse");
+                assert!(
+                    message.contains(name) && message.contains("https://HOST/ROOM"),
+                    "{message}"
+                );
+            }
+        }
+        let message = video(&[("VIDEOROOM_API_URL", "api.daily.co")]).expect_err("a misuse");
+        assert!(message.contains("VIDEOROOM_API_URL"), "{message}");
+        let (_, warnings) = video(&[("DAILY_API_URL", "http://192.0.2.1/v1")]).expect("no misuse");
+        assert!(warnings[0].contains("DAILY_API_URL") && warnings[0].contains("in the clear"));
+    }
+
+    /// No error repeats what may be a secret.
+    #[test]
+    fn keys_that_are_none_are_named_and_not_shown() {
+        for (name, value) in [
+            ("VIDEOROOM_API_KEY", "hunter2 x"),
+            ("DAILY_API_KEY", "hunter2\u{e9}"),
+            ("VIDEOROOM_DIALIN_HMAC", "hunter2"),
+            ("PINLESS_HMAC_SECRET", "hunter2===="),
+            ("VIDEOROOM_API_URL", "https://u:hunter2@a"),
+            ("VIDEOROOM_ROOM_URL", "https://u:hunter2@a/r"),
+        ] {
+            let message = video(&[(name, value)]).expect_err("a misuse");
+            assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
+        }
+        for (name, value) in [
+            ("MEDIAROOM_API_KEY", "hunter2\tx"),
+            ("LIVEKIT_API_SECRET", "hunter2 x"),
+            ("MEDIAROOM_URL", "wss://u:hunter2@a"),
+        ] {
+            let message = media(&[(name, value)]).expect_err("a misuse");
+            assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_room_name_is_as_long_as_a_server_takes() {
+        let longest = "ü".repeat(128);
+        let (config, _) = media(&[("MEDIAROOM_ROOM_NAME", &longest)]).expect("a name");
+        assert_eq!(config.room_name.as_ref(), Some(&longest));
+        let message = media(&[("LIVEKIT_ROOM_NAME", &(longest + "x"))]).expect_err("a misuse");
+        assert!(
+            message.contains("LIVEKIT_ROOM_NAME") && message.contains("256 bytes"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn names_in_answers_are_one_of_three() {
+        for (text, names) in [
+            ("canonical", StartNames::Canonical),
+            ("alias", StartNames::Alias),
+            ("both", StartNames::Both),
+        ] {
+            assert_eq!(start_names(&variables(&[("RUNNER_START_NAMES", text)])), Ok(names));
+        }
+        let misuse = start_names(&variables(&[("RUNNER_START_NAMES", "Both")])).expect_err("a misuse");
+        assert!(misuse.to_string().contains("`canonical`, `alias` or `both`"));
+    }
 }

@@ -5,13 +5,11 @@
 //! Refuses: bases of any other form, a public key that is not 32 bytes in base64, and credentials that could not stand in a
 //! request. No credential is ever repeated. Source: the fact sheet on telephony, sections 0 and 9.
 
-use std::net::IpAddr;
-
 use data_encoding::BASE64;
 
+use super::Misuse;
 use super::env::Variables;
-use super::{Misuse, hosts};
-use crate::aliases::{self, Area};
+use super::values::{all_names, base, credential, found, wrong};
 use crate::config::{Account, Secret, Telephony, Transport};
 
 /// Reads what is there.
@@ -76,16 +74,6 @@ fn account(
     Ok(None)
 }
 
-/// A credential becomes part of a header, so it is made of characters that can stand there and that nobody types by accident.
-fn credential(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
-    match variables.get(name) {
-        Some(text) if !text.bytes().all(|b| b.is_ascii_graphic()) => {
-            Err(wrong(variables, name, "ASCII characters without white space"))
-        }
-        text => Ok(text.map(str::to_owned)),
-    }
-}
-
 fn public_key(variables: &Variables, name: &'static str) -> Result<Option<[u8; 32]>, Misuse> {
     let key = |text: &str| BASE64.decode(text.as_bytes()).ok()?.try_into().ok();
     match variables.get(name) {
@@ -100,73 +88,6 @@ fn public_key(variables: &Variables, name: &'static str) -> Result<Option<[u8; 3
             |key| Ok(Some(key)),
         ),
         None => Ok(None),
-    }
-}
-
-fn base(variables: &Variables, name: &'static str, warnings: &mut Vec<String>) -> Result<Option<String>, Misuse> {
-    let Some((found, text)) = variables.named(name) else {
-        return Ok(None);
-    };
-    let base = read_base(text).ok_or_else(|| {
-        Misuse::value(
-            found,
-            text,
-            "the base of an API: http://HOST or https://HOST, with :PORT and /PATH if need be",
-        )
-    })?;
-    if !base.secure && !base.loopback {
-        warnings.push(format!(
-            "{found} is no https: the provider's credentials travel in the clear"
-        ));
-    }
-    Ok(Some(base.url))
-}
-
-struct Base {
-    url: String,
-    secure: bool,
-    /// Whether the host is this machine, as text shows it.
-    loopback: bool,
-}
-
-fn read_base(text: &str) -> Option<Base> {
-    let (scheme, rest) = text.split_once("://")?;
-    let scheme = scheme.to_ascii_lowercase();
-    let rest = rest.trim_end_matches('/');
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let (host, _) = hosts::split_port(authority)?;
-    let in_path = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%".contains(&b);
-    if !matches!(scheme.as_str(), "http" | "https") || !hosts::is_host(host) || !path.bytes().all(in_path) {
-        return None;
-    }
-    let bare = host.trim_matches(['[', ']']);
-    Some(Base {
-        url: format!("{scheme}://{}{path}", authority.to_ascii_lowercase()),
-        secure: scheme == "https",
-        loopback: bare.eq_ignore_ascii_case("localhost")
-            || bare.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
-    })
-}
-
-/// A misuse that does not repeat the value.
-fn wrong(variables: &Variables, name: &'static str, wants: &str) -> Misuse {
-    Misuse::Value {
-        source: found(variables, name).to_owned(),
-        given: None,
-        wants: wants.to_owned(),
-    }
-}
-
-/// The name under which a variable was found.
-fn found(variables: &Variables, name: &'static str) -> &'static str {
-    variables.named(name).map_or(name, |(found, _)| found)
-}
-
-/// A name with those that count as well, for people who are to set it.
-fn all_names(name: &'static str) -> String {
-    match aliases::aliases(Area::Variable, name) {
-        [] => name.to_owned(),
-        others => format!("{name} (or {})", others.join(", ")),
     }
 }
 

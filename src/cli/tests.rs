@@ -197,23 +197,21 @@ fn every_transport_is_known_and_those_of_this_build_are_served() {
             }
         }
     }
-    assert!(refused(&["-t", "daily"]).contains("`-t videoroom` is not in this build yet"));
+    assert!(refused(&["-t", "moq"]).contains("`-t moq` is not in this build yet"));
+    assert_eq!(config(&["-t", "daily"]).transport, Some(Transport::Videoroom));
+    assert_eq!(config(&["-t", "livekit"]).transport, Some(Transport::Mediaroom));
     assert_eq!(config(&["-t", "exotel"]).transport, Some(Transport::TelephonyD));
     assert_eq!(config(&["-t", "websocket"]).transport, Some(Transport::WebSocket));
 }
 
 #[test]
 fn what_comes_later_is_refused_by_name() {
-    let key = [("DAILY_API_KEY", "k")];
-    for (arguments, variables, part) in [
-        (&["--direct"][..], &key[..], "`--direct`"),
-        (&["-d", "-t", "daily"], &key, "`--direct`"),
-        (&["--dialin"], &key, "`--dialin`"),
-        (&["--moq-serve"], &[], "--moq-"),
-        (&["--moq-connect=https://r.example.net"], &[], "--moq-"),
-        (&["cloud", "serve"], &[], "cloud"),
+    for (arguments, part) in [
+        (&["--moq-serve"][..], "--moq-"),
+        (&["--moq-connect=https://r.example.net"], "--moq-"),
+        (&["cloud", "serve"], "cloud"),
     ] {
-        let message = refused_with(arguments, variables);
+        let message = refused(arguments);
         assert!(
             message.contains("not in this build yet") && message.contains(part),
             "{message}"
@@ -223,14 +221,63 @@ fn what_comes_later_is_refused_by_name() {
     config(&["--tls=off", "--ws-auth=none", "--no-dialin", "--dialin", "--no-dialin"]);
 }
 
-/// what is wrong is said before what is missing from this build.
+/// a key is needed by either name, and dialing in needs no `-t`.
 #[test]
 fn direct_and_dialin_need_a_key_and_direct_needs_its_transport() {
-    assert!(refused(&["--direct"]).contains("VIDEOROOM_API_KEY"));
-    assert!(refused(&["--dialin"]).contains("VIDEOROOM_API_KEY"));
-    assert!(refused_with(&["--dialin"], &[("VIDEOROOM_API_KEY", "")]).contains("VIDEOROOM_API_KEY"));
-    let message = refused_with(&["-d", "-t", "webrtc"], &[("VIDEOROOM_API_KEY", "k")]);
-    assert!(message.contains("not with `-t webrtc`"), "{message}");
+    for option in ["--direct", "-d", "--dialin"] {
+        for empty in [&[][..], &[("VIDEOROOM_API_KEY", "")]] {
+            let message = refused_with(&[option], empty);
+            assert!(
+                message.contains("needs VIDEOROOM_API_KEY (or DAILY_API_KEY)"),
+                "{message}"
+            );
+        }
+    }
+    for name in ["VIDEOROOM_API_KEY", "DAILY_API_KEY"] {
+        let key = [(name, "k")];
+        for arguments in [&["--direct"][..], &["-d", "-t", "videoroom"], &["-d", "-t", "daily"]] {
+            let (config, _) = served(arguments, &key);
+            assert!(config.direct);
+            assert_eq!(config.transport, Some(Transport::Videoroom));
+        }
+        for other in ["webrtc", "mediaroom", "telephony_d", "websocket", "moq"] {
+            let message = refused_with(&["-d", "-t", other], &key);
+            assert!(message.contains(&format!("not with `-t {other}`")), "{message}");
+        }
+        for arguments in [
+            &["--dialin"][..],
+            &["--dialin", "-t", "webrtc"],
+            &["--no-dialin", "--dialin"],
+        ] {
+            assert!(served(arguments, &key).0.videoroom.dialin);
+        }
+        assert!(!served(&["--dialin", "--no-dialin"], &key).0.videoroom.dialin);
+        assert!(!served(&[], &key).0.videoroom.dialin);
+    }
+}
+
+/// what the variables say of rooms is in the configuration, and half of it in the log.
+#[test]
+fn rooms_come_from_the_environment() {
+    let (config, warnings) = served(
+        &[],
+        &[
+            ("VIDEOROOM_API_KEY", "k"),
+            ("VIDEOROOM_ROOM_URL", "https://example.daily.co/room"),
+            ("MEDIAROOM_URL", "ws://localhost:7880"),
+            ("RUNNER_START_NAMES", "alias"),
+        ],
+    );
+    assert_eq!(
+        config.videoroom.room_url.as_deref(),
+        Some("https://example.daily.co/room")
+    );
+    assert_eq!(config.mediaroom.url.as_deref(), Some("ws://localhost:7880"));
+    assert_eq!(config.start_names, crate::config::StartNames::Alias);
+    assert!(
+        matches!(&warnings[..], [warning] if warning.contains("MEDIAROOM_API_KEY")),
+        "{warnings:?}"
+    );
 }
 
 /// The words after `--` belong to the bot, whatever they look like.
