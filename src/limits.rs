@@ -640,6 +640,8 @@ pub const ROOM_BACK_PAUSES: [Duration; 5] = [
 pub const ROOM_BACK_WITHIN: Duration = Duration::from_secs(60);
 /// How long a stay must have lasted for its end to count as the first in a row.
 pub const ROOM_SETTLED: Duration = Duration::from_secs(10);
+/// How long after a connection's end the server may take to say why: else a bot that was replaced would come back, and replace.
+pub const ROOM_REASON_WITHIN: Duration = Duration::from_secs(1);
 /// From a room's URL to an open WebSocket, the look-up of its name and TLS included.
 pub const ROOM_DIAL_WITHIN: Duration = Duration::from_secs(10);
 /// How long a room without callers is stayed in, as after a reload of a page; and how long those who were there before the

@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::Local;
 use crate::config::Secret;
-use crate::limits::CONNECT_WITHIN;
+use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
 use crate::proto::audio::speaker;
 use crate::proto::mediaroom::peer::{self, Peer, Setup};
 use crate::proto::mediaroom::roster::Participant;
@@ -371,8 +371,9 @@ impl Stay {
                 peer::Output::ChannelOpen => Output::ChannelOpen,
                 peer::Output::Data(bytes) => Output::Data(bytes),
                 peer::Output::Failed => {
-                    self.end(Why::NoMedia(target));
-                    return Polled::Timeout(Some(now));
+                    // A server that ends a stay closes its connections as well, and a datagram may overtake the reason.
+                    leg.until = Some(now + ROOM_REASON_WITHIN);
+                    continue;
                 }
             };
             self.queue.push_back(output);
