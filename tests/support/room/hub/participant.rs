@@ -1,0 +1,122 @@
+//! A participant, as the server knows it.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use edge_runner::proto::mediaroom::wire::{
+    LeaveRequest, ParticipantInfo, ParticipantPermission, Response, SignalResponse, Target, TrackInfo,
+};
+use prost::Message as _;
+use tokio::sync::mpsc;
+
+use super::super::Person;
+use super::super::door::Outgoing;
+use super::super::link::{Link, RELIABLE};
+use super::super::speakers::Meter;
+use super::super::token::Claims;
+use super::DISCONNECT;
+
+/// Messages that wait for a subscriber's channel.
+const WAITING_MAX: usize = 1000;
+
+pub struct Track {
+    pub info: TrackInfo,
+    pub cid: String,
+    /// Its first packet has come.
+    pub live: bool,
+}
+
+pub struct Participant {
+    pub claims: Claims,
+    pub sid: String,
+    pub state: i32,
+    pub version: u32,
+    pub auto_subscribe: bool,
+    /// Gone once the WebSocket is.
+    pub tell: Option<mpsc::UnboundedSender<Outgoing>>,
+    /// Nothing is said any more, for tests of a server that hangs.
+    pub silent: bool,
+    pub publisher: Option<Link>,
+    pub subscriber: Option<Link>,
+    pub tracks: Vec<Track>,
+    /// The sids of tracks to be heard, whether they are there or not.
+    pub wanted: BTreeSet<String>,
+    /// Reliable messages from before the channel was open.
+    pub waiting: Vec<Vec<u8>>,
+    /// When it is removed unless its media come up.
+    pub until: Option<Instant>,
+    pub meter: Meter,
+    pub person: Person,
+}
+
+impl Participant {
+    pub fn send(&self, response: Response) {
+        if let Some(tell) = self.tell.as_ref().filter(|_| !self.silent) {
+            let message = Some(response);
+            let _ = tell.send(Outgoing::Message(SignalResponse { message }.encode_to_vec()));
+        }
+    }
+
+    pub fn info(&self) -> ParticipantInfo {
+        let claims = &self.claims;
+        ParticipantInfo {
+            sid: self.sid.clone(),
+            identity: claims.identity.clone(),
+            state: self.state,
+            tracks: self
+                .tracks
+                .iter()
+                .filter(|track| track.live)
+                .map(|track| track.info.clone())
+                .collect(),
+            metadata: claims.metadata.clone(),
+            name: claims.name.clone(),
+            version: self.version,
+            permission: Some(ParticipantPermission {
+                can_subscribe: claims.can_subscribe,
+                can_publish: claims.can_publish,
+                can_publish_data: claims.can_publish_data,
+                hidden: claims.hidden,
+                agent: claims.agent,
+                recorder: false,
+            }),
+            is_publisher: self.tracks.iter().any(|track| track.live),
+            kind: claims.kind,
+            attributes: claims.attributes.clone(),
+            ..Default::default()
+        }
+    }
+
+    pub fn link(&mut self, target: Target) -> Option<&mut Link> {
+        match target {
+            Target::Publisher => self.publisher.as_mut(),
+            Target::Subscriber => self.subscriber.as_mut(),
+        }
+    }
+
+    pub fn links(&mut self) -> impl Iterator<Item = (Target, &mut Link)> {
+        let publisher = self.publisher.iter_mut().map(|link| (Target::Publisher, link));
+        publisher.chain(self.subscriber.iter_mut().map(|link| (Target::Subscriber, link)))
+    }
+
+    pub fn leave(&self, reason: i32, action: i32) {
+        self.send(Response::Leave(LeaveRequest {
+            can_reconnect: action != DISCONNECT,
+            reason,
+            action,
+        }));
+        if let Some(tell) = &self.tell {
+            let _ = tell.send(Outgoing::Close);
+        }
+    }
+
+    /// Sends a message, or keeps a reliable one until there is a channel for it.
+    pub fn deliver(&mut self, label: &str, bytes: &[u8]) {
+        let link = self.subscriber.as_mut().or(self.publisher.as_mut());
+        if link.is_some_and(|link| link.send(label, bytes)) {
+            self.person.messages_out += 1;
+        } else if label == RELIABLE && self.waiting.len() < WAITING_MAX {
+            self.waiting.push(bytes.to_vec());
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What a participant asks on its WebSocket: tracks, descriptions, candidates, subscriptions.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use edge_runner::proto::mediaroom::wire::{
+    AddTrackRequest, Pong, Request, RequestResponse, Response, SessionDescription, Target, TrackInfo,
+    TrackPublishedResponse, TrickleRequest,
+};
+use serde_json::{Value, json};
+
+use super::super::link;
+use super::participant::Track;
+use super::{CLIENT_INITIATED, DISCONNECT, Hub, sid};
+
+impl Hub {
+    pub(super) fn request(&mut self, id: u64, request: Request, now: Instant) {
+        let Some(person) = self.people.get_mut(&id) else {
+            return;
+        };
+        match request {
+            Request::Ping(ping) => person.send(Response::Pong(Pong {
+                last_ping_timestamp: ping.timestamp,
+                timestamp: unix_ms(),
+            })),
+            Request::AddTrack(wanted) => self.add_track(id, wanted),
+            Request::Offer(offer) => {
+                if person.publisher.is_none() {
+                    let link = self.link(id, Target::Publisher, now);
+                    self.people.get_mut(&id).expect("it was just there").publisher = link;
+                }
+                self.publish(id, &offer);
+            }
+            Request::Answer(answer) => {
+                if let Some(Err(error)) = person.subscriber.as_mut().map(|link| link.handle_answer(&answer)) {
+                    log::warn!("{}: its answer: {error}\n{}", self.name(id), answer.sdp);
+                }
+                self.offer(id);
+            }
+            Request::Trickle(trickle) => {
+                let init: Value = serde_json::from_str(&trickle.candidate_init).unwrap_or_default();
+                let text = init["candidate"].as_str().unwrap_or_default();
+                let target = Target::try_from(trickle.target).unwrap_or(Target::Publisher);
+                if let Some(link) = person.link(target).filter(|_| !text.is_empty())
+                    && let Err(error) = link.add_remote_candidate(text)
+                {
+                    log::warn!("{}: the candidate {text}: {error}", self.name(id));
+                }
+            }
+            Request::Mute(mute) => {
+                if let Some(track) = person.tracks.iter_mut().find(|track| track.info.sid == mute.sid) {
+                    track.info.muted = mute.muted;
+                    self.broadcast(id);
+                }
+            }
+            Request::Subscription(subscription) => {
+                for track in subscription.track_sids {
+                    if subscription.subscribe {
+                        person.wanted.insert(track);
+                    } else {
+                        person.wanted.remove(&track);
+                    }
+                }
+                self.offer(id);
+            }
+            Request::Leave(_) => self.remove(id, CLIENT_INITIATED, Some(DISCONNECT), now),
+        }
+    }
+
+    pub(super) fn add_track(&mut self, id: u64, wanted: AddTrackRequest) {
+        let Some(person) = self.people.get_mut(&id) else {
+            return;
+        };
+        if !person.claims.can_publish {
+            // 2 is "not allowed".
+            person.send(Response::Request(RequestResponse {
+                reason: 2,
+                ..Default::default()
+            }));
+            return;
+        }
+        let audio = wanted.kind == 0;
+        let letter = |source| ['U', 'C', 'M', 'S', 's'].get(source as usize).copied().unwrap_or('U');
+        let info = TrackInfo {
+            sid: sid(&format!(
+                "TR_{}{}",
+                if audio { 'A' } else { 'V' },
+                letter(wanted.source)
+            )),
+            kind: wanted.kind,
+            name: wanted.name,
+            muted: wanted.muted,
+            source: wanted.source,
+            mime_type: if audio && wanted.disable_red {
+                "audio/opus"
+            } else if audio {
+                "audio/red"
+            } else {
+                ""
+            }
+            .into(),
+            ..Default::default()
+        };
+        person.send(Response::TrackPublished(TrackPublishedResponse {
+            cid: wanted.cid.clone(),
+            track: Some(info.clone()),
+        }));
+        person.tracks.push(Track {
+            info,
+            cid: wanted.cid,
+            live: false,
+        });
+    }
+
+    /// Answers an offer of the publisher, and finds which of its sections is which track.
+    pub(super) fn publish(&mut self, id: u64, offer: &SessionDescription) {
+        let Some(person) = self.people.get_mut(&id) else {
+            return;
+        };
+        let Some(link) = &mut person.publisher else {
+            return;
+        };
+        let answer = match link.handle_offer(offer) {
+            Ok(answer) => answer,
+            Err(error) => {
+                log::warn!("{}: its offer: {error}\n{}", person.claims.identity, offer.sdp);
+                return;
+            }
+        };
+        let candidate = link.candidate();
+        let sections = link::tracks(&offer.sdp);
+        // A track whose section is gone is unpublished.
+        let is_there =
+            |track: &Track| track.info.mid.is_empty() || sections.iter().any(|(mid, _)| *mid == track.info.mid);
+        let before = person.tracks.len();
+        person.tracks.retain(is_there);
+        let unpublished = person.tracks.len() != before;
+        for (mid, cid) in sections {
+            let tracks = &mut person.tracks;
+            let pending = |track: &Track| track.info.mid.is_empty() && track.info.kind == 0;
+            if tracks.iter().any(|track| track.info.mid == mid) {
+                continue;
+            }
+            let found = tracks
+                .iter()
+                .position(|track| pending(track) && Some(&track.cid) == cid.as_ref());
+            if let Some(at) = found.or_else(|| tracks.iter().position(pending)) {
+                tracks[at].info.mid = mid;
+            }
+        }
+        person.send(Response::Answer(answer));
+        if let Some(candidate) = candidate {
+            person.send(trickle(candidate, Target::Publisher));
+        }
+        if unpublished {
+            self.broadcast(id);
+            self.offer_others(id);
+        }
+    }
+
+    pub(super) fn subscribe_to_all(&mut self, id: u64) {
+        let Some(person) = self.people.get(&id).filter(|person| person.auto_subscribe) else {
+            return;
+        };
+        let others = self.others(id, &person.claims.room).flat_map(|other| &other.tracks);
+        let sids: Vec<String> = others
+            .filter(|track| track.live)
+            .map(|track| track.info.sid.clone())
+            .collect();
+        self.people.get_mut(&id).expect("it was just there").wanted.extend(sids);
+    }
+
+    /// Offers a participant what it is to hear, if that has changed.
+    pub(super) fn offer(&mut self, id: u64) {
+        let Some(person) = self.people.get(&id) else {
+            return;
+        };
+        let mut wanted = BTreeMap::new();
+        for other in self.others(id, &person.claims.room) {
+            for track in other
+                .tracks
+                .iter()
+                .filter(|track| track.live && person.wanted.contains(&track.info.sid))
+            {
+                wanted.insert(track.info.sid.clone(), other.sid.clone());
+            }
+        }
+        let person = self.people.get_mut(&id).expect("it was just there");
+        let Some(link) = &mut person.subscriber else {
+            return;
+        };
+        let Some(offer) = link.offer(&wanted) else {
+            return;
+        };
+        let candidate = link.candidate();
+        person.send(Response::Offer(offer));
+        if let Some(candidate) = candidate {
+            person.send(trickle(candidate, Target::Subscriber));
+        }
+    }
+
+    pub(super) fn offer_others(&mut self, id: u64) {
+        for other in self
+            .people
+            .keys()
+            .copied()
+            .filter(|other| *other != id)
+            .collect::<Vec<_>>()
+        {
+            self.offer(other);
+        }
+    }
+}
+
+fn trickle(candidate: String, target: Target) -> Response {
+    let init = json!({"candidate": candidate, "sdpMid": "", "sdpMLineIndex": 0, "usernameFragment": null});
+    // There is one candidate, so that the first is the last.
+    Response::Trickle(TrickleRequest {
+        candidate_init: init.to_string(),
+        target: target.into(),
+        last: true,
+    })
+}
+
+fn unix_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    since.as_millis() as i64
+}
