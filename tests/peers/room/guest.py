@@ -1,0 +1,133 @@
+"""A participant that is the published client: it says a tone, writes messages, and keeps what it hears, reads and is told."""
+
+import asyncio
+import json
+import time
+
+import numpy as np
+from livekit import rtc
+
+RATE = 48000
+TOLD = ("participant_connected", "participant_disconnected", "track_subscribed", "track_unsubscribed", "track_published",
+        "track_unpublished", "active_speakers_changed", "disconnected", "reconnecting", "reconnected")
+# How long anything may take that must happen, on a busy machine.
+PATIENCE_S = 15
+
+
+def share(pcm, hz):
+    """The share of the energy that is within 20 Hz of `hz`: the median over windows of 100 ms that are not silent; 0 when all are."""
+    window = RATE // 10
+    shares = []
+    for at in range(0, len(pcm) - window + 1, window):
+        power = np.abs(np.fft.rfft(pcm[at:at + window] * np.hanning(window))) ** 2
+        if np.sqrt(np.mean(pcm[at:at + window] ** 2)) >= 50:
+            middle = round(hz * window / RATE)
+            shares.append(power[middle - 2:middle + 3].sum() / power.sum())
+    return float(np.median(shares)) if shares else 0.0
+
+
+def loudness(pcm):
+    return float(np.sqrt(np.mean(pcm**2))) if len(pcm) else 0.0
+
+
+class Guest:
+    def __init__(self, hz=440):
+        self.hz = hz
+        self.room = rtc.Room()
+        # (seconds, name, what it is about): identities, for speakers a list of them
+        self.events = []
+        self.messages = []
+        # By identity, in the order in which it came.
+        self.heard = {}
+        self.tasks = []
+        self.publication = None
+        for name in TOLD:
+            self.room.on(name, lambda *about, name=name: self.note(name, about))
+        self.room.on("data_received", lambda packet: self.messages.append(packet))
+        self.room.on("track_subscribed", self.on_track)
+
+    def note(self, name, about):
+        last = about[-1] if about else None
+        about = [one.identity for one in last] if isinstance(last, list) else getattr(last, "identity", last)
+        self.events.append((time.monotonic(), name, about))
+
+    def on_track(self, track, publication, participant):
+        if track.kind == rtc.TrackKind.KIND_AUDIO:
+            self.tasks.append(asyncio.ensure_future(self.listen(track, participant.identity)))
+
+    async def listen(self, track, identity):
+        async for event in rtc.AudioStream(track, sample_rate=RATE, num_channels=1):
+            pcm = np.frombuffer(event.frame.data, dtype=np.int16).astype(float)
+            self.heard.setdefault(identity, []).append(pcm)
+
+    async def join(self, url, token):
+        await asyncio.wait_for(self.room.connect(url, token), PATIENCE_S)
+        return self
+
+    async def talk(self):
+        """Publishes a microphone that says the tone until it is told to be quiet."""
+        source = rtc.AudioSource(RATE, 1, queue_size_ms=100)
+        track = rtc.LocalAudioTrack.create_audio_track("microphone", source)
+        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+        self.publication = await asyncio.wait_for(self.room.local_participant.publish_track(track, options), PATIENCE_S)
+        self.quiet = False
+        self.tasks.append(asyncio.ensure_future(self.play(source)))
+
+    async def play(self, source):
+        count, at = RATE // 100, 0
+        while True:
+            tone = np.sin(2 * np.pi * self.hz * (at + np.arange(count)) / RATE) * (0 if self.quiet else 10000)
+            at += count
+            await source.capture_frame(rtc.AudioFrame(tone.astype(np.int16).tobytes(), RATE, 1, count))
+
+    async def unpublish(self):
+        await self.room.local_participant.unpublish_track(self.publication.sid)
+
+    async def listen_for(self, seconds, identity=None):
+        """What is heard of somebody, or of whoever there is, from now on."""
+        before = {name: len(pieces) for name, pieces in self.heard.items()}
+        await asyncio.sleep(seconds)
+        pieces = [piece for name, heard in self.heard.items() if identity in (None, name)
+                  for piece in heard[before.get(name, 0):]]
+        return np.concatenate(pieces) if pieces else np.zeros(0)
+
+    async def hear(self, hz, identity=None, limit_s=PATIENCE_S, least=0.8):
+        """Waits for a second in which this tone is what is heard; returns its share."""
+        start = time.monotonic()
+        while (found := share(await self.listen_for(1, identity), hz)) < least:
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"no {hz} Hz heard within {limit_s} s, share {found:.2f}, events {self.events}")
+        return found
+
+    async def say(self, message):
+        await self.room.local_participant.publish_data(json.dumps(message).encode(), reliable=True)
+
+    def message(self, kind, **members):
+        """The first message of the other side with these members."""
+        for packet in self.messages:
+            message = json.loads(packet.data)
+            if message.get("type") == kind and members.items() <= message.items():
+                return message
+        return None
+
+    def told(self, name, about=None, since=0.0):
+        """When this was told first, from then on."""
+        for at, event, identity in self.events:
+            matches = about is None or identity == about or isinstance(identity, list) and about in identity
+            if event == name and matches and at >= since:
+                return at
+        return None
+
+    async def until(self, wanted, what, limit_s=PATIENCE_S):
+        start = time.monotonic()
+        while not (found := wanted()):
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"not within {limit_s} s: {what}; told {self.events}")
+            await asyncio.sleep(0.01)
+        return found
+
+    async def leave(self):
+        for task in self.tasks:
+            task.cancel()
+        self.tasks = []
+        await asyncio.wait_for(self.room.disconnect(), PATIENCE_S)

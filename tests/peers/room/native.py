@@ -1,0 +1,302 @@
+"""The runner in a room, natively: the published client as the caller, built-in bots, the tests' server between them."""
+
+import asyncio
+import time
+
+from livekit import rtc
+
+from guest import loudness, share
+from server import token
+
+READY = {"label": "rtvi-ai", "type": "client-ready", "id": "d2d923ea", "data": {"version": "2.1.0", "about": {"library": "room check"}}}
+# What the runner waits for before it takes an empty room for the end, and a moment for the machine.
+EMPTY_S = 10 + 3
+
+
+async def log_has(runner, words, limit_s):
+    """Seconds until the runner's log has these words."""
+    start = time.monotonic()
+    while words not in runner.log_text():
+        if time.monotonic() - start > limit_s:
+            raise AssertionError(f"not in the log within {limit_s} s: {words}")
+        await asyncio.sleep(0.01)
+    return time.monotonic() - start
+
+
+async def echo(world):
+    """a tone in, the same tone out, under the bot's name; the server and the caller hold the bot for a speaker"""
+    return await talk(world, world.server())
+
+
+async def echo_deployed(world):
+    """the same where every connection has a UDP port, ICE is full, there is no redundant audio, and the address is a network's"""
+    return await talk(
+        world, world.server("--udp-ports-of-their-own", "--ice-full", "--no-red", "--address", world.address), "--host", world.address)
+
+
+async def talk(world, server, *args):
+    runner = world.runner("--bot", "echo", *args)
+    start = time.monotonic()
+    guest, answer, bot = await world.call(runner)
+    room = answer["roomName"]
+    assert (await runner.sessions()) == 1
+    found = await guest.hear(guest.hz, bot, least=0.9)
+    await guest.until(lambda: guest.told("active_speakers_changed", bot), "the bot speaks, the client says")
+    await server.until(lambda stats: stats["rooms"][room][bot]["speaking"], "the bot speaks, the server says")
+    seen = server.people(room)[bot]
+    assert not seen["auto_subscribe"] and seen["protocol"] == 15, seen
+    assert seen["levels"] == seen["packets_in"], seen
+    participant = guest.room.remote_participants[bot]
+    assert participant.name == bot, participant.name
+    publication, = participant.track_publications.values()
+    assert publication.source == rtc.TrackSource.SOURCE_MICROPHONE and not publication.muted
+    # Packets go on while nobody speaks, and then the bot is no speaker.
+    guest.quiet = True
+    await server.until(lambda stats: not stats["rooms"][room][bot]["speaking"], "the bot is silent")
+    before = server.people(room)[bot]["packets_in"]
+    silence = loudness(await guest.listen_for(1, bot))
+    sent = server.people(room)[bot]["packets_in"] - before
+    assert 40 <= sent <= 65 and silence < 50, (sent, silence)
+    return f"share {found:.3f}, all within {time.monotonic() - start:.1f} s"
+
+
+async def rtvi(world):
+    """client-ready gets bot-ready with its id; a message gets its answer; rubbish does no harm"""
+    world.server()
+    runner = world.runner("--bot", "echo")
+    guest, _, bot = await world.call(runner, talks=False)
+    await guest.say(READY)
+    ready = await guest.until(lambda: guest.message("bot-ready", id=READY["id"]), "bot-ready")
+    assert ready["data"]["version"].split(".")[0] == "2", ready
+    for rubbish in (b"", b"{", b"\xff\xfe", b"null", b"x" * 5000):
+        await guest.room.local_participant.publish_data(rubbish)
+    data = {"t": "any", "d": {"n": [7, None]}}
+    await guest.say({"label": "rtvi-ai", "type": "client-message", "id": "00000002", "data": data})
+    response = await guest.until(lambda: guest.message("server-response", id="00000002"), "an answer")
+    assert response["data"] == data, response
+    packet = guest.messages[0]
+    assert packet.participant.identity == bot and packet.kind == rtc.DataPacketKind.KIND_RELIABLE and not packet.topic
+    return str(ready["data"])
+
+
+async def parrot(world):
+    """the parrot greets whoever comes"""
+    world.server()
+    runner = world.runner("--bot", "parrot")
+    guest, _, bot = await world.call(runner, talks=False)
+    loudest = 0.0
+    for _ in range(10):
+        loudest = max(loudest, loudness(await guest.listen_for(0.5, bot)))
+        if loudest > 300:
+            return f"loudness {loudest:.0f}"
+    raise AssertionError(f"no greeting, loudness {loudest:.0f}")
+
+
+async def late_bot(world):
+    """a caller that waits and speaks in the room already is heard by a bot that comes later"""
+    server = world.server()
+    guest = await world.guest(server.url, token("anna", "the parlour"))
+    runner = world.runner("--bot", "echo", MEDIAROOM_ROOM_NAME="the parlour")
+    answer = await world.begin(runner)
+    bot = await world.bot(guest, answer)
+    return f"share {await guest.hear(guest.hz, bot, least=0.9):.3f}"
+
+
+async def leave(world):
+    """the runner sees within a second that the caller has left; who comes back goes on; an empty room ends the session"""
+    server = world.server()
+    runner = world.runner("--bot", "echo")
+    guest, answer, bot = await world.call(runner)
+    await guest.hear(guest.hz, bot)
+    await guest.leave()
+    took = await log_has(runner, "no caller is heard", 1)
+    again = await world.guest(answer["url"], answer["token"])
+    await world.bot(again, answer)
+    await again.hear(again.hz, bot)
+    assert (await runner.sessions()) == 1 and server.stats()["joins"] == 3
+    await again.leave()
+    freed = await runner.wait_for_sessions(0, EMPTY_S)
+    await server.until(lambda stats: not stats["rooms"], "the room is empty")
+    return f"seen after {took:.2f} s, ended after {freed:.1f} s"
+
+
+async def vanish(world):
+    """a caller whose connection is cut without a word is gone as soon as the server gives it up"""
+    server = world.server()
+    runner = world.runner("--bot", "echo")
+    guest, answer, bot = await world.call(runner)
+    await guest.hear(guest.hz, bot)
+    identity = guest.room.local_participant.identity
+    server.tell("evict", identity=identity, reason=4)
+    took = await log_has(runner, "no caller is heard", 1)
+    return f"seen after {took:.2f} s"
+
+
+async def mixed(world):
+    """two callers are heard at once, mixed; each hears both"""
+    world.server()
+    runner = world.runner("--bot", "echo")
+    one, answer, bot = await world.call(runner, hz=500)
+    other = await world.guest(answer["url"], token("anna", answer["roomName"]), hz=1200)
+    await world.bot(other, answer)
+    shares = []
+    for _ in range(10):
+        heard = await other.listen_for(1, bot)
+        shares = [share(heard, hz) for hz in (500, 1200)]
+        if min(shares) > 0.3 and sum(shares) > 0.8:
+            break
+    else:
+        raise AssertionError(f"shares {shares}")
+    # A third that leaves is no longer in the mixture.
+    await one.leave()
+    return f"shares {shares[0]:.2f} and {shares[1]:.2f}, alone {await other.hear(1200, bot, least=0.9):.2f}"
+
+
+async def republish(world):
+    """a caller that withdraws its microphone and publishes another is heard again"""
+    world.server()
+    runner = world.runner("--bot", "echo")
+    guest, _, bot = await world.call(runner)
+    await guest.hear(guest.hz, bot)
+    for turn in range(3):
+        await guest.unpublish()
+        for _ in range(10):
+            if loudness(await guest.listen_for(0.5, bot)) < 50:
+                break
+        else:
+            raise AssertionError("it is still heard")
+        guest.hz = 440 + 200 * (turn + 1)
+        await guest.talk()
+        found = await guest.hear(guest.hz, bot)
+    return f"share {found:.3f}"
+
+
+async def agents(world):
+    """two bots in one room do not talk to each other, and do not keep each other alive"""
+    server = world.server()
+    runner = world.runner("--bot", "echo", MEDIAROOM_ROOM_NAME="the parlour")
+    guest, answer, one = await world.call(runner)
+    other = await world.bot(guest, await world.begin(runner))
+    assert one != other
+    await guest.hear(guest.hz, one)
+    await guest.hear(guest.hz, other)
+    guest.quiet = True
+    await server.until(lambda stats: not any(person["speaking"] for person in stats["rooms"]["the parlour"].values()), "silence")
+    left = loudness(await guest.listen_for(2))
+    assert left < 50, left
+    await guest.leave()
+    return f"silent after the tone, ended after {await runner.wait_for_sessions(0, EMPTY_S):.1f} s"
+
+
+async def restart(world):
+    """a server that is killed and comes back: the talk goes on in the same session"""
+    server = world.server()
+    runner = world.runner("--bot", "echo")
+    guest, answer, bot = await world.call(runner)
+    await guest.hear(guest.hz, bot)
+    start = time.monotonic()
+    await asyncio.to_thread(server.restart, 2)
+    await server.until(lambda stats: bot in stats["rooms"].get(answer["roomName"], {}), "the bot is back", 30)
+    back = time.monotonic() - start
+    await guest.until(lambda: guest.told("reconnected"), "the caller is back", 40)
+    found = await guest.hear(guest.hz, bot, 30)
+    await guest.say(READY)
+    await guest.until(lambda: guest.message("bot-ready", id=READY["id"]), "bot-ready")
+    assert (await runner.sessions()) == 1
+    return f"the bot is back after {back:.1f} s, share {found:.3f}"
+
+
+async def trouble(world):
+    """a socket that is cut, a server that hangs, a leave that asks to come back: each is survived"""
+    server = world.server("--ping", "1:3")
+    runner = world.runner("--bot", "echo")
+    guest, answer, bot = await world.call(runner)
+    said = []
+    orders = [("hang-up", {}), ("silence", {}), ("leave", {"reason": 6, "action": 2}), ("leave", {"reason": 0, "action": 1})]
+    for order, more in orders:
+        await guest.hear(guest.hz, bot)
+        joins, start = server.stats()["joins"], time.monotonic()
+        server.tell(order, identity=bot, **more)
+        await server.until(lambda stats: stats["joins"] > joins, f"back after {order}", 20)
+        said.append(f"{order} {time.monotonic() - start:.1f} s")
+        since = time.monotonic()
+        await guest.until(lambda: bot in guest.room.remote_participants, "the bot is there")
+        await guest.hear(guest.hz, bot)
+    assert (await runner.sessions()) == 1 and since
+    return ", ".join(said)
+
+
+async def duplicate(world):
+    """somebody with the bot's identity takes its place: the session is over, and does not fight"""
+    server = world.server()
+    runner = world.runner("--bot", "echo")
+    guest, answer, bot = await world.call(runner)
+    await guest.hear(guest.hz, bot)
+    await world.guest(server.url, token(bot, answer["roomName"]), talks=False)
+    took = await runner.wait_for_sessions(0, 3)
+    await asyncio.sleep(2)
+    assert server.stats()["joins"] == 3, server.stats()
+    return f"ended after {took:.2f} s"
+
+
+async def evicted(world):
+    """a bot that is removed from the room, or whose room is deleted, ends"""
+    server = world.server()
+    runner = world.runner("--bot", "echo")
+    for reason in (4, 5):
+        guest, answer, bot = await world.call(runner)
+        server.tell("evict", identity=bot, reason=reason)
+        took = await runner.wait_for_sessions(0, 3)
+        assert bot not in server.people(answer["roomName"])
+    return f"ended after {took:.2f} s"
+
+
+async def wrong_secret(world):
+    """a secret that is not the server's is said in words that help, and ends the session; no token reaches the log"""
+    world.server()
+    secret = "another secret of thirty-two characters"
+    runner = world.runner("--bot", "echo", "-v", secret=secret, RUST_LOG="debug")
+    answer = await world.begin(runner)
+    await log_has(runner, "the room was not entered", 10)
+    await runner.wait_for_sessions(0, 10)
+    text = runner.log_text()
+    line, = [line for line in text.splitlines() if "the room was not entered" in line]
+    assert "WARN" in line and "secret" in line.lower() and "401" in line, line
+    assert secret not in text and answer["token"] not in text and "eyJ" not in text, "a secret is in the log"
+    return line.split("WARN")[1].strip()
+
+
+async def unreachable(world):
+    """a server that is not there, and a URL that is no media-room server, are said in words that help"""
+    server = world.server()
+    said = []
+    for url in ("ws://127.0.0.1:9", server.url + "/nothing"):
+        runner = world.runner("--bot", "echo", url=url)
+        await world.begin(runner)
+        await log_has(runner, "the room was not entered", 15)
+        await runner.wait_for_sessions(0, 10)
+        line, = [line for line in runner.log_text().splitlines() if "the room was not entered" in line]
+        assert "WARN" in line, line
+        said.append(line.split("the room was not entered: ")[1])
+    return "; ".join(said)
+
+
+async def sigterm(world):
+    """a runner that is told to end leaves the room at once, and is gone within 3 s"""
+    server = world.server()
+    runner = world.runner("--bot", "echo")
+    guest, answer, bot = await world.call(runner)
+    await guest.hear(guest.hz, bot)
+    start = time.monotonic()
+    runner.process.terminate()
+    told = await guest.until(lambda: guest.told("participant_disconnected", bot), "the bot left", 4)
+    code = await asyncio.to_thread(runner.process.wait, 10)
+    took = time.monotonic() - start
+    assert code == 0 and took < 4, (code, took)
+    assert bot not in server.people(answer["roomName"])
+    return f"seen after {told - start:.2f} s, ended after {took:.2f} s"
+
+
+CHECKS = {check.__name__: check for check in (
+    echo, echo_deployed, rtvi, parrot, late_bot, leave, vanish, mixed, republish, agents, restart, trouble, duplicate, evicted,
+    wrong_secret, unreachable, sigterm)}

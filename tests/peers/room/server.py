@@ -1,0 +1,71 @@
+"""The tests' media-room server as a process, and tokens that its rooms take."""
+
+import asyncio
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+from livekit import api
+
+KEY, SECRET = "devkey", "a secret of thirty-two characters"
+
+
+def token(identity, room, key=KEY, secret=SECRET, **grants):
+    grants = api.VideoGrants(room_join=True, room=room, **grants)
+    made = api.AccessToken(key, secret).with_identity(identity).with_name(identity).with_grants(grants)
+    return made.with_ttl(datetime.timedelta(hours=1)).to_jwt()
+
+
+class Server:
+    def __init__(self, binary, *args):
+        self.binary, self.args = binary, args
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="media-room-")
+        self.url = self.start()
+
+    def start(self, *more):
+        self.process = subprocess.Popen(
+            [self.binary, "--key", f"{KEY}:{SECRET}", *self.args, *more], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.log, env={**os.environ, "RUST_LOG": os.environ.get("ROOM_LOG", "info")})
+        line = self.process.stdout.readline()
+        if "listening on " not in line:
+            raise RuntimeError("the server ended at start: " + self.log_text())
+        return line.split("listening on ")[1].strip()
+
+    def restart(self, gone_s=0.5):
+        """Kills it, and starts it on the same port: nobody is told, and nobody is there any more."""
+        self.stop()
+        time.sleep(gone_s)
+        assert self.start("--port", self.url.rsplit(":", 1)[1]) == self.url
+
+    def log_text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def tell(self, order, **more):
+        self.process.stdin.write(json.dumps({"order": order, **more}) + "\n")
+        self.process.stdin.flush()
+
+    def stats(self):
+        self.process.stdin.write("stats\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def people(self, room):
+        """Who is in a room, by identity."""
+        return self.stats()["rooms"].get(room, {})
+
+    async def until(self, wanted, what, limit_s=10):
+        """Seconds until the statistics are as wanted."""
+        start = time.monotonic()
+        while not wanted(stats := self.stats()):
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"not within {limit_s} s: {what}; it is {json.dumps(stats)}")
+            await asyncio.sleep(0.02)
+        return time.monotonic() - start
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()

@@ -1,0 +1,67 @@
+"""What a check has: a server, runners, guests; all of them gone afterwards."""
+
+import asyncio
+import time
+
+from guest import Guest
+from runner import Runner
+from server import KEY, SECRET, Server, token
+
+
+class World:
+    def __init__(self, binary, server, address):
+        self.binary, self.server_binary, self.address = binary, server, address
+        self.servers, self.runners, self.guests = [], [], []
+
+    def server(self, *args):
+        self.servers.append(Server(self.server_binary, *args))
+        return self.servers[-1]
+
+    def runner(self, *args, url=None, secret=SECRET, **variables):
+        """A runner that knows the server; `-t mediaroom`, so that `/start` needs no more."""
+        told = {"MEDIAROOM_URL": url or self.servers[-1].url, "MEDIAROOM_API_KEY": KEY, "MEDIAROOM_API_SECRET": secret}
+        self.runners.append(Runner(self.binary, "-t", "mediaroom", *args, variables={**told, **variables}))
+        return self.runners[-1]
+
+    async def guest(self, url, room_token, hz=440, talks=True):
+        guest = Guest(hz)
+        self.guests.append(guest)
+        await guest.join(url, room_token)
+        if talks:
+            await guest.talk()
+        return guest
+
+    async def begin(self, runner, body=None):
+        """`/start`: its answer."""
+        status, answer = await runner.fetch("POST", "/start", {"body": body or {}})
+        assert status == 200, (status, answer)
+        return answer
+
+    async def call(self, runner, hz=440, talks=True, body=None):
+        """`/start`, and a guest in the room: the guest, the answer, and the bot's identity once it is there."""
+        answer = await self.begin(runner, body)
+        guest = await self.guest(answer["url"], answer["token"], hz, talks)
+        return guest, answer, await self.bot(guest, answer)
+
+    async def bot(self, guest, answer):
+        """The identity of the session's bot, once it is in the room."""
+        ending = "Agent-" + answer["sessionId"][:8]
+
+        def there():
+            others = guest.room.remote_participants
+            return next((identity for identity in others if identity.endswith(ending)), None)
+
+        return await guest.until(there, f"a participant named like {ending}")
+
+    def log_text(self):
+        texts = [runner.log_text() for runner in self.runners] + [server.log_text() for server in self.servers]
+        return "\n".join(texts)
+
+    async def stop(self):
+        for guest in self.guests:
+            try:
+                await guest.leave()
+            except Exception as error:
+                print(f"a guest left badly: {error!r}")
+        for one in (*self.runners, *self.servers):
+            one.stop()
