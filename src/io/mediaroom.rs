@@ -108,7 +108,7 @@ struct Life {
 /// The socket of the signalling connection.
 enum Wire {
     None,
-    Dialing(Pin<Box<dyn Future<Output = Result<Socket, Failure>> + Send>>),
+    Dialing(Pin<Box<dyn Future<Output = Result<Box<Socket>, Failure>> + Send>>),
     Open {
         socket: Box<Socket>,
         /// It took all that it was given.
@@ -263,7 +263,7 @@ async fn received(inbox: Option<&mut Inbox>) -> Datagram {
 
 /// What the socket has for its session.
 enum Traffic {
-    Dialled(Result<Socket, Failure>),
+    Dialled(Result<Box<Socket>, Failure>),
     /// All that was written has left.
     Flushed(Result<(), Error>),
     Message(Option<Result<Frame, Error>>),
@@ -288,7 +288,7 @@ fn handle_traffic(life: &mut Life, traffic: Traffic) {
     match traffic {
         Traffic::Dialled(Ok(socket)) => {
             life.wire = Wire::Open {
-                socket: Box::new(socket),
+                socket,
                 is_flushed: true,
             };
             let local = local(life);

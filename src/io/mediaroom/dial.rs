@@ -58,7 +58,7 @@ impl From<RestError> for Failure {
 ///
 /// # Errors
 /// [`Failure`].
-pub async fn dial(request: Dial) -> Result<Socket, Failure> {
+pub async fn dial(request: Dial) -> Result<Box<Socket>, Failure> {
     match timeout(ROOM_DIAL_WITHIN, open(&request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Failure::Unreachable(format!(
@@ -68,7 +68,7 @@ pub async fn dial(request: Dial) -> Result<Socket, Failure> {
     }
 }
 
-async fn open(request: &Dial) -> Result<Socket, Failure> {
+async fn open(request: &Dial) -> Result<Box<Socket>, Failure> {
     let target = Target::of(&request.url)?;
     let tcp = rest::connect(&target).await?;
     // A short message must not wait for the next.
@@ -82,7 +82,7 @@ async fn open(request: &Dial) -> Result<Socket, Failure> {
     upgrade(tcp, &target, request).await
 }
 
-async fn upgrade<S>(stream: S, target: &Target, request: &Dial) -> Result<Socket, Failure>
+async fn upgrade<S>(stream: S, target: &Target, request: &Dial) -> Result<Box<Socket>, Failure>
 where
     S: Bytestream + 'static,
 {
@@ -121,7 +121,8 @@ where
         .map_err(|_| Failure::Unreachable("its connection is not the one that was made".into()))?;
     let stream: Box<dyn Bytestream> = Box::new(parts.io.into_inner());
     let read = parts.read_buf.into();
-    Ok(WebSocketStream::from_partially_read(stream, read, Role::Client, Some(config())).await)
+    let socket = WebSocketStream::from_partially_read(stream, read, Role::Client, Some(config())).await;
+    Ok(Box::new(socket))
 }
 
 fn message(target: &Target, request: &Dial, key: &str) -> Result<hyper::Request<Empty<Bytes>>, Failure> {
@@ -163,3 +164,6 @@ fn config() -> WebSocketConfig {
         .max_message_size(Some(ROOM_MESSAGE_BYTES_MAX))
         .max_frame_size(Some(ROOM_MESSAGE_BYTES_MAX))
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 
 mod hostile;
 mod requests;
+mod rooms;
 mod sockets;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,7 +21,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::bot::ShutdownTrigger;
 use crate::io::http::{Refusal, Times};
-use crate::io::room::Begin;
+use crate::io::mediaroom;
+use crate::io::room::{Begin, Room};
 use crate::io::sessions::Start;
 use crate::io::socket::Upgrade;
 use crate::io::tls::Tls;
@@ -35,7 +37,10 @@ struct Fake {
     live: Mutex<Vec<Start>>,
     offers: Mutex<Vec<Offer>>,
     candidates: Mutex<Vec<Candidates>>,
+    /// Where the last session in a media room began.
+    room: Mutex<Option<mediaroom::Room>>,
     closed: AtomicBool,
+    full: AtomicBool,
 }
 
 impl Fake {
@@ -45,6 +50,12 @@ impl Fake {
             .lock()
             .expect("whole")
             .retain(|start| &*start.session_id != session_id);
+    }
+
+    /// The token of the bot that began last in a media room.
+    fn bot_token(&self) -> String {
+        let room = self.room.lock().expect("whole");
+        room.as_ref().expect("a media room").token.expose().to_owned()
     }
 
     /// The name and body of the newest session.
@@ -98,8 +109,14 @@ impl Engine for Arc<Fake> {
     }
 
     fn room(&self) -> Result<Begin, Refusal> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(Refusal::Offer(OfferRefusal::Full));
+        }
         let fake = self.clone();
-        Ok(Box::new(move |start, _room| {
+        Ok(Box::new(move |start, room| {
+            if let Room::Media(room) = room {
+                *fake.room.lock().expect("whole") = Some(room);
+            }
             fake.live.lock().expect("whole").push(start)
         }))
     }

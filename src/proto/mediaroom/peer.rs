@@ -569,4 +569,4 @@ impl Peer {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

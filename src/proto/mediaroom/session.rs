@@ -487,6 +487,11 @@ impl Session {
         let (then, unix) = self.clock;
         (unix + now.saturating_duration_since(then)).as_millis() as u64
     }
+
+    #[cfg(test)]
+    fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live { .. })
+    }
 }
 
 /// What became of asking the stay.
@@ -502,3 +507,6 @@ pub struct Local {
     pub publisher: Vec<SocketAddr>,
     pub subscriber: Vec<SocketAddr>,
 }
+
+#[cfg(test)]
+mod tests;

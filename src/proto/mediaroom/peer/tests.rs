@@ -2,4 +2,4 @@
 
 mod publisher;
 mod subscriber;
-mod world;
+pub(crate) mod world;

@@ -451,11 +451,10 @@ impl Stay {
     /// Answers an offer of the subscriber connection.
     fn answer(&mut self, offer: &str, id: u32, mids: &BTreeMap<String, String>, common: &Common, now: Instant) {
         let answered = match &mut self.subscriber {
-            Some(leg) => leg.peer.renegotiate(offer, mids).map(|answer| {
+            Some(leg) => leg.peer.renegotiate(offer, mids).inspect(|_| {
                 // The server may have restarted ICE, and then we have, too.
                 let ufrag = leg.peer.local_ufrag();
                 self.queue.push_back(Output::Listen(Target::Subscriber, ufrag));
-                answer
             }),
             None => {
                 let setup = Setup {
@@ -472,6 +471,8 @@ impl Stay {
         };
         match answered {
             Ok(answer) => self.signal.answer(answer, id),
+            // Those who were heard before are heard on.
+            Err(error) if self.subscriber.is_some() => log::warn!("newcomers are not heard: {}", words(&error)),
             Err(error) => self.end(Why::BadDescription(words(&error))),
         }
     }

@@ -90,7 +90,7 @@ pub struct Server {
     pub connected: bool,
     pub closed: bool,
     pub is_mute: bool,
-    wake: Instant,
+    pub wake: Instant,
 }
 
 impl Server {
@@ -186,7 +186,7 @@ impl Server {
         api.stream_tx_by_mid(mid, None).expect("a stream").ssrc()
     }
 
-    fn drain(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+    pub fn drain(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut leaving = Vec::new();
         loop {
             match self.rtc.poll_output().expect("no fault of the peer") {

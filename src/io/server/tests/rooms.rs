@@ -1,0 +1,108 @@
+//! `/start` for media rooms: the reply, what the bot begins with, and what is refused.
+
+use super::*;
+use crate::config::{Mediaroom, Secret};
+use data_encoding::BASE64URL_NOPAD;
+
+fn mediaroom() -> Mediaroom {
+    Mediaroom {
+        url: Some("wss://media.example.net".into()),
+        key: Some("devkey".into()),
+        secret: Some(Secret::new("a secret that nobody may see")),
+        room_name: None,
+    }
+}
+
+async fn runner(mediaroom: Mediaroom) -> Runner {
+    let config = Config { mediaroom, ..config() };
+    Runner::with(config, Times::default()).await
+}
+
+fn claims(token: &Value) -> Value {
+    let claims = token
+        .as_str()
+        .and_then(|token| token.split('.').nth(1))
+        .expect("a token");
+    serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).expect("base64url")).expect("JSON")
+}
+
+/// the reply leads the caller to where the bot has gone already, under either name of the transport.
+#[tokio::test]
+async fn a_media_room_is_started() {
+    let runner = runner(mediaroom()).await;
+    for transport in ["mediaroom", "livekit"] {
+        let reply = runner
+            .post("/start", json!({"transport": transport, "body": {"lang": "en"}}))
+            .await;
+        assert_eq!(reply.status, 200);
+        let reply: Value = serde_json::from_slice(&reply.body).expect("JSON");
+        let (session_id, body) = runner.engine.newest();
+        assert_eq!((&reply["sessionId"], body), (&json!(session_id), json!({"lang": "en"})));
+        assert_eq!(reply["url"], "wss://media.example.net");
+        let user = claims(&reply["token"]);
+        let (id, _) = session_id.split_at(8);
+        assert_eq!(user["sub"], format!("User-{id}"));
+        assert_eq!(user["video"]["room"], reply["roomName"]);
+        assert!(user["video"].get("agent").is_none());
+        let bot = runner.engine.bot_token();
+        let bot = claims(&json!(bot));
+        assert_eq!(
+            (&bot["sub"], &bot["video"]["agent"]),
+            (&json!(format!("Agent-{id}")), &json!(true))
+        );
+        assert_eq!(bot["video"]["room"], reply["roomName"]);
+        assert!(reply["roomName"].as_str().expect("a name").starts_with("room-"));
+        assert_eq!(reply.as_object().expect("an object").len(), 4);
+    }
+}
+
+/// the room of the configuration is the one of all sessions, in which none is another's.
+#[tokio::test]
+async fn one_room_may_be_everybodys() {
+    let runner = runner(Mediaroom {
+        room_name: Some("lobby".into()),
+        ..mediaroom()
+    })
+    .await;
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let reply = runner.post("/start", json!({"transport": "mediaroom"})).await;
+        let reply: Value = serde_json::from_slice(&reply.body).expect("JSON");
+        assert_eq!(reply["roomName"], "lobby");
+        names.push(claims(&reply["token"])["sub"].clone());
+    }
+    assert_ne!(names[0], names[1]);
+}
+
+/// without its variables the transport is refused with the names of those that are missing, and no bot starts.
+#[tokio::test]
+async fn a_media_room_without_its_variables_is_refused() {
+    let runner = runner(Mediaroom {
+        key: Some("devkey".into()),
+        ..Mediaroom::default()
+    })
+    .await;
+    let reply = runner.post("/start", json!({"transport": "mediaroom"})).await;
+    assert_eq!(reply.status, 500);
+    let reply: Value = serde_json::from_slice(&reply.body).expect("JSON");
+    let detail = reply["detail"].as_str().expect("a detail");
+    assert!(
+        detail.ends_with("not set: MEDIAROOM_URL, MEDIAROOM_API_SECRET"),
+        "{detail}"
+    );
+    assert_eq!(runner.engine.sessions(), 0);
+}
+
+/// A runner that is full, or on its way to its end, starts nothing.
+#[tokio::test]
+async fn a_full_house_starts_no_media_room() {
+    let runner = runner(mediaroom()).await;
+    runner.engine.full.store(true, Ordering::Relaxed);
+    let reply = runner.post("/start", json!({"transport": "mediaroom"})).await;
+    assert_eq!(reply.status, 503);
+    runner.engine.full.store(false, Ordering::Relaxed);
+    runner.engine.closed.store(true, Ordering::Relaxed);
+    let reply = runner.post("/start", json!({"transport": "mediaroom"})).await;
+    assert_eq!(reply.status, 503);
+    assert_eq!(runner.engine.sessions(), 0);
+}

@@ -1,0 +1,611 @@
+//! A server of media rooms for tests, and a session that lives in one of its rooms.
+//!
+//! [`House::run`] does for the session what `io::mediaroom` does, and plays the server: it lets in, offers, answers, forwards,
+//! as told by the fields that a test sets. Datagrams take 2 ms, messages none.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use prost::Message as _;
+use str0m::Input;
+use str0m::media::Mid;
+use str0m::net::{Protocol, Receive};
+
+use super::super::*;
+use crate::proto::mediaroom::peer::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
+use crate::proto::mediaroom::wire::{
+    self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, Request, Response, SessionDescription,
+    SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackType,
+};
+
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// What becomes of a dial.
+#[derive(Clone, Debug)]
+pub enum Door {
+    Open,
+    /// Open, and nothing is said.
+    Mute,
+    Refuses(u16),
+    Unreachable,
+    /// No answer of any kind.
+    Dead,
+}
+
+/// Somebody in the room.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    pub sid: &'static str,
+    pub identity: &'static str,
+    pub kind: i32,
+}
+
+impl Guest {
+    pub fn caller(sid: &'static str, identity: &'static str) -> Self {
+        Guest { sid, identity, kind: 0 }
+    }
+
+    pub fn agent(sid: &'static str, identity: &'static str) -> Self {
+        Guest { sid, identity, kind: 4 }
+    }
+
+    fn track(&self) -> String {
+        self.sid.replace("PA_", "TR_")
+    }
+
+    fn info(&self, state: i32) -> ParticipantInfo {
+        ParticipantInfo {
+            sid: self.sid.into(),
+            identity: self.identity.into(),
+            state,
+            tracks: vec![TrackInfo {
+                sid: self.track(),
+                kind: TrackType::Audio as i32,
+                ..TrackInfo::default()
+            }],
+            name: format!("{}!", self.identity),
+            version: if state == 3 { 9 } else { 1 },
+            kind: self.kind,
+            ..ParticipantInfo::default()
+        }
+    }
+}
+
+/// The server's side of one stay.
+struct Lodging {
+    publisher: Option<Server>,
+    subscriber: Server,
+    /// Sections of the subscriber connection by their track.
+    mids: BTreeMap<String, Mid>,
+    /// Tracks that were asked for and are not offered yet.
+    wanted: Vec<String>,
+    offer_id: u32,
+}
+
+/// A session and its server.
+pub struct House {
+    pub start: Instant,
+    pub now: Instant,
+    pub session: Session,
+    // The server.
+    pub door: Door,
+    pub fast_publish: bool,
+    pub takes_track: bool,
+    pub guests: Vec<Guest>,
+    /// Whether datagrams arrive, in both directions.
+    pub network: bool,
+    /// Whether the server still answers messages.
+    pub answers: bool,
+    lodging: Option<Lodging>,
+    // What the session did.
+    pub dials: Vec<(Duration, Dial)>,
+    pub requests: Vec<(Duration, Request)>,
+    pub closes: usize,
+    pub events: Vec<(Duration, Event)>,
+    pub heard: BTreeMap<Option<Arc<str>>, Vec<i16>>,
+    pub speech: VecDeque<i16>,
+    pub gone: Option<Duration>,
+    /// The texts that left, and the voice.
+    pub texts: Vec<String>,
+    pub levels: Vec<i8>,
+    pub voice: Vec<Arc<[u8]>>,
+    /// RTP time stamps of each stay's voice.
+    pub stamps: Vec<Vec<u64>>,
+    is_open: bool,
+    wake: Instant,
+    seeds: u64,
+    flights: VecDeque<(Instant, bool, Target, Vec<u8>)>,
+}
+
+impl House {
+    pub fn new() -> Self {
+        let start = Instant::now();
+        let setup = Setup {
+            common: Arc::new(Common::new()),
+            url: "wss://media.example.net".into(),
+            token: Secret::new("first"),
+            unix: secs(1_795_252_753),
+        };
+        let mut house = House {
+            start,
+            now: start,
+            session: Session::new(setup, start),
+            door: Door::Open,
+            fast_publish: true,
+            takes_track: true,
+            guests: Vec::new(),
+            network: true,
+            answers: true,
+            lodging: None,
+            dials: Vec::new(),
+            requests: Vec::new(),
+            closes: 0,
+            events: Vec::new(),
+            heard: BTreeMap::new(),
+            speech: VecDeque::new(),
+            gone: None,
+            texts: Vec::new(),
+            levels: Vec::new(),
+            voice: Vec::new(),
+            stamps: Vec::new(),
+            is_open: false,
+            wake: start,
+            seeds: 7,
+            flights: VecDeque::new(),
+        };
+        house.drain();
+        house
+    }
+
+    /// A room with one caller, whose bot has been heard of by him.
+    pub fn with_caller() -> Self {
+        let mut house = House::new();
+        house.guests.push(Guest::caller("PA_ann1", "ann"));
+        house.enter();
+        assert!(
+            house.run_until(secs(5), |house| house.has(&Event::Joined)),
+            "{:?}",
+            house.events
+        );
+        house.run(ms(200));
+        house
+    }
+
+    /// The bot takes its media: it hears everybody at once at 16 kHz, and speaks at that rate.
+    pub fn enter(&mut self) {
+        self.enter_hearing(true);
+    }
+
+    pub fn enter_hearing(&mut self, mixed: bool) {
+        self.with(|session, now| session.set_audio(RATE_HZ, RATE_HZ, mixed, now));
+    }
+
+    pub fn with<T>(&mut self, act: impl FnOnce(&mut Session, Instant) -> T) -> T {
+        let done = act(&mut self.session, self.now);
+        self.drain();
+        done
+    }
+
+    pub fn time(&self) -> Duration {
+        self.now - self.start
+    }
+
+    pub fn has(&self, event: &Event) -> bool {
+        self.count(event) > 0
+    }
+
+    pub fn count(&self, event: &Event) -> usize {
+        self.events.iter().filter(|(_, each)| each == event).count()
+    }
+
+    /// Returns the reason of the last event, which is the end.
+    pub fn left(&self) -> Option<LeaveReason> {
+        let ends = self.events.iter().filter(|(_, event)| matches!(event, Event::Left(_)));
+        assert!(ends.count() <= 1, "a session ends once");
+        match self.events.last() {
+            Some((_, Event::Left(reason))) => Some(*reason),
+            _ => None,
+        }
+    }
+
+    /// Returns what was said of a join that failed.
+    pub fn join_failed(&self) -> Option<&str> {
+        self.events.iter().find_map(|(_, event)| match event {
+            Event::JoinFailed(why) => Some(why.as_str()),
+            _ => None,
+        })
+    }
+
+    pub fn has_left_politely(&self) -> bool {
+        let last = self.requests.last().map(|(_, request)| request);
+        matches!(last, Some(Request::Leave(leave)) if leave.reason == 1) && self.closes > 0
+    }
+
+    pub fn run(&mut self, time: Duration) {
+        self.run_until(time, |_| false);
+    }
+
+    /// Lets time pass until `done`, at most so much; tells whether it is.
+    pub fn run_until(&mut self, time: Duration, done: impl Fn(&House) -> bool) -> bool {
+        let end = self.now + time;
+        self.settle();
+        let mut turns_at_once = 0;
+        loop {
+            if done(self) {
+                return true;
+            }
+            let flight = self.flights.iter().map(|(at, ..)| *at).min();
+            let session = self.gone.is_none().then_some(self.wake);
+            let lodging = self.lodging.as_ref().map(|lodging| {
+                let publisher = lodging.publisher.as_ref().map(|server| server.wake);
+                publisher.into_iter().fold(lodging.subscriber.wake, Instant::min)
+            });
+            let next = [flight, session, lodging].into_iter().flatten().min();
+            let next = next.filter(|next| *next <= end);
+            let Some(next) = next else {
+                self.now = end;
+                return done(self);
+            };
+            turns_at_once = if next > self.now { 0 } else { turns_at_once + 1 };
+            assert!(turns_at_once < 1_000, "somebody spins at {:?}", self.time());
+            self.now = self.now.max(next);
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        let due = self.flights.iter().filter(|(at, ..)| *at <= self.now).count();
+        for _ in 0..due {
+            let at = self.flights.iter().position(|(at, ..)| *at <= self.now);
+            let (_, up, target, datagram) = at.and_then(|at| self.flights.remove(at)).expect("one is due");
+            if !self.network {
+                continue;
+            }
+            if up {
+                self.take_datagram(target, &datagram);
+            } else {
+                let packet = Packet::datagram(theirs(), ours(), &datagram);
+                self.session.handle_packet(target, &packet, self.now);
+                self.drain();
+            }
+        }
+        if self.gone.is_none() && self.wake <= self.now {
+            self.session.handle_timeout(self.now);
+            self.drain();
+        }
+        let now = self.now;
+        if let Some(lodging) = &mut self.lodging {
+            for server in lodging.publisher.iter_mut().chain([&mut lodging.subscriber]) {
+                if server.wake <= now {
+                    server.rtc.handle_input(Input::Timeout(now)).expect("time goes on");
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn take_datagram(&mut self, target: Target, datagram: &[u8]) {
+        let Some(lodging) = &mut self.lodging else { return };
+        let server = match target {
+            Target::Publisher => lodging.publisher.as_mut(),
+            Target::Subscriber => Some(&mut lodging.subscriber),
+        };
+        let Some(server) = server else { return };
+        let receive = Receive::new(Protocol::Udp, ours(), theirs(), datagram).expect("a datagram");
+        let input = Input::Receive(self.now, receive);
+        if server.rtc.accepts(&input) {
+            server.rtc.handle_input(input).expect("an input that is taken");
+        }
+    }
+
+    /// Lets the server's connections say what they have to say, and keeps what came to them.
+    fn settle(&mut self) {
+        let Some(lodging) = &mut self.lodging else { return };
+        let servers = [
+            (Target::Publisher, lodging.publisher.as_mut()),
+            (Target::Subscriber, Some(&mut lodging.subscriber)),
+        ];
+        for (target, server) in servers {
+            let Some(server) = server else { continue };
+            for (destination, datagram) in server.drain() {
+                if destination == ours() {
+                    self.flights.push_back((self.now + ms(2), false, target, datagram));
+                }
+            }
+            for packet in server.packets.drain(..) {
+                self.levels.extend(packet.header.ext_vals.audio_level);
+                self.voice.push(packet.payload.clone());
+                self.stamps.last_mut().expect("a stay").push(packet.time.numer());
+            }
+            for (_, data) in server.data.drain(..) {
+                let packet = wire::DataPacket::decode(&data[..]).expect("a data packet");
+                let Some(wire::Data::User(user)) = packet.value else {
+                    panic!("{packet:?} is no text")
+                };
+                assert!(packet.destination_identities.is_empty() && user.topic.is_none());
+                self.texts.push(String::from_utf8(user.payload.into()).expect("a text"));
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        for _ in 0..100_000 {
+            let speech = &mut self.speech;
+            self.session.pull_speech(
+                |into, samples_max| {
+                    let take = speech.len().min(samples_max);
+                    into.extend(speech.drain(..take));
+                    take
+                },
+                self.now,
+            );
+            match self.session.poll_output(self.now) {
+                Output::Timeout(at) => {
+                    self.wake = at;
+                    return;
+                }
+                Output::Gone => {
+                    self.gone.get_or_insert(self.now - self.start);
+                    self.lodging = None;
+                    return;
+                }
+                Output::Dial(dial) => self.dialled(dial),
+                Output::Send(bytes) => self.take_request(&bytes),
+                Output::CloseSocket => {
+                    self.closes += 1;
+                    // The server closes its side at once.
+                    if std::mem::take(&mut self.is_open) {
+                        self.session.handle_socket_gone();
+                    }
+                }
+                Output::Listen(_, ufrag) => assert!(!ufrag.is_empty()),
+                Output::Transmit(target, mut transmit) => {
+                    let datagram = transmit.contents().to_vec();
+                    if (transmit.source, transmit.destination) == (ours(), theirs()) {
+                        self.flights.push_back((self.now + ms(2), true, target, datagram));
+                    }
+                }
+                Output::Audio(frame) => {
+                    let pcm = self.heard.entry(frame.identity.cloned()).or_default();
+                    pcm.extend_from_slice(frame.pcm);
+                }
+                Output::Event(event) => self.events.push((self.now - self.start, event)),
+            }
+        }
+        panic!("the session's output has no end");
+    }
+
+    fn dialled(&mut self, dial: Dial) {
+        self.dials.push((self.time(), dial));
+        match self.door {
+            Door::Open | Door::Mute => {
+                self.is_open = true;
+                let local: Vec<SocketAddr> = vec![ours()];
+                let local = Local {
+                    publisher: local.clone(),
+                    subscriber: local,
+                };
+                self.seeds += 1;
+                self.session
+                    .handle_open(local, self.seeds.wrapping_mul(0x9e37_79b9_7f4a_7c15), self.now);
+                if let Door::Open = self.door {
+                    self.welcome();
+                }
+            }
+            Door::Refuses(status) => self.session.handle_refused(status, "no", self.now),
+            Door::Unreachable => self.session.handle_unreachable("connection refused".into(), self.now),
+            Door::Dead => {}
+        }
+    }
+
+    /// Lets the session in.
+    fn welcome(&mut self) {
+        self.flights.clear();
+        self.stamps.push(Vec::new());
+        self.lodging = Some(Lodging {
+            publisher: None,
+            subscriber: Server::new(Kind::default(), self.now),
+            mids: BTreeMap::new(),
+            wanted: Vec::new(),
+            offer_id: 0,
+        });
+        let join = JoinResponse {
+            participant: Some(ParticipantInfo {
+                sid: format!("PA_own{}", self.dials.len()),
+                identity: "Agent-1".into(),
+                ..ParticipantInfo::default()
+            }),
+            other_participants: self.guests.iter().map(|guest| guest.info(2)).collect(),
+            server_version: "1.13.5".into(),
+            subscriber_primary: true,
+            ping_timeout: 15,
+            ping_interval: 5,
+            fast_publish: self.fast_publish,
+            ..JoinResponse::default()
+        };
+        self.tell(Response::Join(Box::new(join)));
+        self.offer();
+    }
+
+    /// Sends the session a message.
+    pub fn tell(&mut self, message: Response) {
+        let bytes = SignalResponse { message: Some(message) }.encode_to_vec();
+        self.tell_bytes(&bytes);
+    }
+
+    pub fn tell_bytes(&mut self, bytes: &[u8]) {
+        self.session.handle_binary(Bytes::copy_from_slice(bytes), self.now);
+        // A message may come while the session is being drained, and that goes on.
+    }
+
+    /// The same from outside a drain.
+    pub fn say(&mut self, message: Response) {
+        self.tell(message);
+        self.drain();
+    }
+
+    fn offer(&mut self) {
+        let Some(lodging) = &mut self.lodging else { return };
+        if lodging.subscriber.pending.is_some() {
+            return;
+        }
+        let wanted = std::mem::take(&mut lodging.wanted);
+        let names: Vec<String> = wanted
+            .iter()
+            .map(|track| format!("{}|{track}", track.replace("TR_", "PA_")))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (sdp, mids) = lodging.subscriber.offer(&names);
+        lodging.mids.extend(wanted.into_iter().zip(mids));
+        lodging.offer_id += 1;
+        let offer = SessionDescription {
+            kind: "offer".into(),
+            sdp,
+            id: lodging.offer_id,
+            ..SessionDescription::default()
+        };
+        self.tell(Response::Offer(offer));
+    }
+
+    /// Does what a request of the session asks for.
+    fn take_request(&mut self, bytes: &[u8]) {
+        let request = SignalRequest::decode(bytes).expect("a request");
+        let request = request.message.expect("something is asked");
+        self.requests.push((self.time(), request.clone()));
+        if !self.answers {
+            return;
+        }
+        let Some(lodging) = &mut self.lodging else { return };
+        match request {
+            Request::AddTrack(track) if self.takes_track => {
+                let info = TrackInfo {
+                    sid: "TR_own".into(),
+                    ..TrackInfo::default()
+                };
+                self.tell(Response::TrackPublished(TrackPublishedResponse {
+                    cid: track.cid,
+                    track: Some(info),
+                }));
+            }
+            Request::Offer(offer) => {
+                let mut server = Server::new(Kind::default(), self.now);
+                let sdp = server.answer(&offer.sdp);
+                lodging.publisher = Some(server);
+                self.tell(Response::Answer(SessionDescription {
+                    kind: "answer".into(),
+                    sdp,
+                    id: offer.id,
+                    ..SessionDescription::default()
+                }));
+            }
+            Request::Answer(answer) => {
+                assert_eq!(answer.id, lodging.offer_id);
+                lodging.subscriber.accept(&answer.sdp);
+                if !lodging.wanted.is_empty() {
+                    self.offer();
+                }
+            }
+            Request::Subscription(subscription) => {
+                assert!(subscription.subscribe);
+                lodging.wanted.extend(subscription.track_sids);
+                self.offer();
+            }
+            Request::Ping(ping) => self.tell(Response::Pong(Pong {
+                last_ping_timestamp: ping.timestamp,
+                timestamp: ping.timestamp + 1,
+            })),
+            _ => {}
+        }
+    }
+
+    /// Somebody comes.
+    pub fn comes(&mut self, guest: Guest) {
+        let info = guest.info(2);
+        self.guests.push(guest);
+        self.say(Response::Update(ParticipantUpdate {
+            participants: vec![info],
+        }));
+    }
+
+    /// Somebody goes.
+    pub fn goes(&mut self, identity: &str) {
+        let at = self.guests.iter().position(|guest| guest.identity == identity);
+        let guest = self.guests.remove(at.expect("one who is there"));
+        self.say(Response::Update(ParticipantUpdate {
+            participants: vec![guest.info(3)],
+        }));
+    }
+
+    pub fn speaks(&mut self, sid: &str, active: bool) {
+        let speaker = SpeakerInfo {
+            sid: sid.into(),
+            level: 0.5,
+            active,
+        };
+        self.say(Response::SpeakersChanged(SpeakersChanged {
+            speakers: vec![speaker],
+        }));
+    }
+
+    /// A guest talks for so many times 20 ms.
+    pub fn talks(&mut self, talkers: &mut [(&str, Talker)], times: usize) {
+        for _ in 0..times {
+            let now = self.now;
+            if let Some(lodging) = &mut self.lodging {
+                for (track, talker) in talkers.iter_mut() {
+                    let mid = lodging.mids[*track];
+                    lodging.subscriber.say(mid, talker, now);
+                }
+            }
+            self.run(ms(20));
+        }
+    }
+
+    /// Sends a data packet of a guest.
+    pub fn data(&mut self, bytes: &[u8]) {
+        let lodging = self.lodging.as_mut().expect("a stay");
+        let (id, _) = lodging.subscriber.channels[0];
+        let mut channel = lodging.subscriber.rtc.channel(id).expect("a channel");
+        assert!(channel.write(true, bytes).expect("it is open"));
+        lodging.subscriber.wake = self.now;
+        self.run(ms(50));
+    }
+
+    /// The server ends the stay.
+    pub fn leave(&mut self, reason: i32, action: i32) {
+        self.say(Response::Leave(LeaveRequest {
+            reason,
+            action,
+            ..LeaveRequest::default()
+        }));
+    }
+
+    /// The server is gone: its socket is reset, its connections are mute, its door stays shut.
+    pub fn dies(&mut self) {
+        self.lodging = None;
+        self.door = Door::Unreachable;
+        self.breaks();
+    }
+
+    /// The socket breaks.
+    pub fn breaks(&mut self) {
+        self.is_open = false;
+        self.session.handle_socket_gone();
+        self.drain();
+    }
+
+    /// Returns what was heard of the bot, as PCM.
+    pub fn bot_said(&self) -> Vec<i16> {
+        decode(self.voice.iter())
+    }
+
+    /// Returns what the bot heard of everybody at once.
+    pub fn mixed(&self) -> &[i16] {
+        self.heard.get(&None).map_or(&[], Vec::as_slice)
+    }
+}
