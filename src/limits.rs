@@ -601,6 +601,8 @@ pub const PROCESS_FLOOD_PAUSE: Duration = Duration::from_millis(1);
 pub const ROOM_NAME_BYTES_MAX: usize = 256;
 /// How long an access token is good for joining: the default of the server's own libraries. Who is in the room stays.
 pub const ROOM_TOKEN_LIFE: Duration = Duration::from_secs(6 * 3600);
+/// How far apart the clocks of this machine and of a media-room server may be: what the server grants.
+pub const ROOM_CLOCK_LEEWAY: Duration = Duration::from_secs(60);
 /// Bytes of one message of a media-room server: its own maximum.
 pub const ROOM_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Participants, tracks, attributes and the like in one such message: 2 MB of memory, and a room of thousands.

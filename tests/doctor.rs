@@ -30,6 +30,32 @@ fn a_machine_that_serves_gets_a_line_per_check() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
+/// Who has rooms is asked for something to read, and half of what it takes is told by name.
+#[test]
+fn rooms_that_cannot_be_had_fail() {
+    let rest = Rest::start(&[(401, "{}")]);
+    let url = rest.url();
+    let variables = [
+        ("DAILY_API_KEY", CANARY),
+        ("DAILY_API_URL", &*url),
+        ("LIVEKIT_API_SECRET", CANARY),
+    ];
+    let ended = doctor(&["--port", "0", "-vv"], &variables);
+    assert!(line(&ended, "videoroom").starts_with("FAIL"), "{ended:?}");
+    let half = line(&ended, "mediaroom");
+    assert!(
+        half.starts_with("look") && half.contains("MEDIAROOM_URL, MEDIAROOM_API_KEY"),
+        "{half}"
+    );
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let asked = rest.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(
+        (asked[0].method.as_str(), asked[0].target.as_str()),
+        ("GET", "/rooms?limit=1")
+    );
+}
+
 /// What keeps callers out is exit code 1, and the words say what to do.
 #[test]
 fn a_taken_port_and_a_missing_bot_fail() {

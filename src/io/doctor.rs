@@ -28,16 +28,17 @@ pub use crate::proto::doctor::{Finding, Findings, Verdict};
 /// Makes every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
     let on_machine = blocking(&config, machine::examine);
-    let (ports, machine, https, resolver, ice_servers, providers, program) = tokio::join!(
+    let (ports, machine, https, resolver, ice_servers, providers, rooms, program) = tokio::join!(
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
         within("https", blocking(&config, certificate::examine)),
         within("resolver", asks::resolver(&config)),
         within("ice servers", asks::ice_servers(&config)),
         within("telephony", asks::providers(&config)),
+        within("rooms", asks::rooms(&config)),
         within("bot", blocking(&config, machine::program)),
     );
-    Findings([ports, machine, https, resolver, ice_servers, providers, program].concat())
+    Findings([ports, machine, https, resolver, ice_servers, providers, rooms, program].concat())
 }
 
 /// Gives up a check that takes too long.

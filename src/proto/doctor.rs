@@ -7,6 +7,7 @@ pub mod certificate;
 pub mod machine;
 pub mod network;
 pub mod providers;
+pub mod rooms;
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
-//! What others say: the resolver, the STUN and TURN servers, and the telephony providers.
+//! What others say: the resolver, the STUN and TURN servers, the telephony providers, and who has rooms.
 //!
 //! In: the configuration. Out: findings. Only those are asked whom the configuration names, and only for what costs nothing.
 
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use futures_util::future::join_all;
 use tokio::net::lookup_host;
@@ -14,6 +15,7 @@ use crate::io::gather::probe::probe;
 use crate::io::rest::{self, RestError};
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::doctor::providers;
+use crate::proto::doctor::rooms::{self, Question};
 use crate::proto::gather::server::{Service, servers};
 use crate::proto::telephony::Provider;
 
@@ -44,9 +46,13 @@ pub async fn resolver(config: &Config) -> Vec<Finding> {
 
 /// Returns the names that the runner or its callers will look up, each once.
 fn names(config: &Config) -> Vec<String> {
+    let of_rooms = Question::ALL
+        .iter()
+        .filter_map(|question| question.request(config, now_s()));
     let requests = PROVIDERS
         .iter()
-        .filter_map(|provider| providers::request(*provider, &config.telephony));
+        .filter_map(|provider| providers::request(*provider, &config.telephony))
+        .chain(of_rooms);
     let of_providers = requests.filter_map(|request| {
         let uri: hyper::Uri = request.url.parse().ok()?;
         Some(uri.host()?.to_owned())
@@ -126,4 +132,28 @@ pub async fn providers(config: &Config) -> Vec<Finding> {
 fn unanswered(provider: Provider, error: &RestError) -> Finding {
     let words = format!("not asked whether it takes the credentials: {error}");
     Finding::broken(providers::what(provider), words)
+}
+
+/// Asks the provider of video rooms and the media-room server, as far as they are configured.
+pub async fn rooms(config: &Config) -> Vec<Finding> {
+    let asked = Question::ALL.map(|question| async move {
+        let request = question.request(config, now_s())?;
+        match (rest::send(&request).await, question) {
+            (Ok(answer), _) => question.answer(answer.status, &answer.body),
+            // Whoever was not reached for the key is told once.
+            (Err(_), Question::Room) => None,
+            (Err(error), _) => Some(Finding::broken(
+                question.what(),
+                format!("not asked for rooms: {error}"),
+            )),
+        }
+    });
+    let answers = join_all(asked).await.into_iter().flatten();
+    answers.chain(rooms::wanting(config)).collect()
+}
+
+/// Seconds since 1970; a clock before that is told by a check of its own.
+fn now_s() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }

@@ -102,6 +102,39 @@ async fn providers_say_whether_they_take_the_credentials() {
 }
 
 #[tokio::test]
+async fn who_has_rooms_says_whether_they_can_be_had() {
+    for (status, verdict) in [
+        ("200 OK", Verdict::Good),
+        ("400 Bad Request", Verdict::Broken),
+        ("429 Too Many Requests", Verdict::Doubtful),
+    ] {
+        let (url, asked) = provider(status).await;
+        let mut config = config();
+        config.videoroom.key = Some(Secret::new(CANARY));
+        config.videoroom.url = url;
+        let findings = asks::rooms(&config).await;
+        assert_eq!(one(&findings, "videoroom").verdict, verdict, "{findings:?}");
+        assert!(!format!("{findings:?}").contains(CANARY));
+        let head = asked.await.expect("one request");
+        assert!(head.starts_with("GET /rooms?limit=1 HTTP/1.1\r\n"), "{head}");
+    }
+    for (status, verdict) in [("200 OK", Verdict::Doubtful), ("401 Unauthorized", Verdict::Broken)] {
+        let (url, asked) = provider(status).await;
+        let mut config = config();
+        config.mediaroom.url = Some(url.replace("http:", "ws:"));
+        config.mediaroom.key = Some("devkey".into());
+        config.mediaroom.secret = Some(Secret::new(CANARY));
+        let findings = asks::rooms(&config).await;
+        // What stands here answers `{}`, and a media-room server something else.
+        assert_eq!(one(&findings, "mediaroom").verdict, verdict, "{findings:?}");
+        let head = asked.await.expect("one request");
+        assert!(head.starts_with("GET /rtc/validate?protocol=15 HTTP/1.1\r\n"), "{head}");
+        assert!(head.to_ascii_lowercase().contains("\r\nauthorization: bearer eyj") && !head.contains(CANARY));
+    }
+    assert_eq!(asks::rooms(&config()).await, []);
+}
+
+#[tokio::test]
 async fn a_provider_that_cannot_be_reached_is_told() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -112,6 +145,14 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     let findings = asks::providers(&config).await;
     let finding = one(&findings, "telephony_b");
     assert_eq!(finding.verdict, Verdict::Broken);
+    assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
+
+    config.videoroom.key = Some(Secret::new(CANARY));
+    config.videoroom.url = config.telephony.b_url.clone();
+    config.videoroom.room_url = Some("https://example.net/room".into());
+    let findings = asks::rooms(&config).await;
+    let finding = one(&findings, "videoroom");
+    assert_eq!((findings.len(), finding.verdict), (1, Verdict::Broken));
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
 }
 

@@ -32,6 +32,16 @@ pub fn missing(config: &Mediaroom) -> Vec<&'static str> {
         .collect()
 }
 
+/// Returns the URL of a server over HTTP, without a slash at its end. The schemes of sockets and of HTTP stand for each other.
+pub fn http_base(url: &str) -> String {
+    let base = url.trim_end_matches('/');
+    match base.split_once("://") {
+        Some(("ws", rest)) => format!("http://{rest}"),
+        Some(("wss", rest)) => format!("https://{rest}"),
+        _ => base.to_owned(),
+    }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Reply<'a> {

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::stay::{Stay, Why};
 use super::{Away, Dial, Event, Local, Order, Phase, Session, Way};
 use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_SETTLED};
+use crate::proto::mediaroom::http_base;
 use crate::proto::mediaroom::signal::Then;
 use crate::proto::session::LeaveReason;
 
@@ -177,14 +178,9 @@ impl Session {
     }
 }
 
-/// Returns where a room of this server is joined. The schemes of sockets and of HTTP stand for each other.
+/// Returns where a room of this server is joined.
 fn join_url(url: &str) -> String {
-    let base = url.trim_end_matches('/');
-    let base = match base.split_once("://") {
-        Some(("ws", rest)) => format!("http://{rest}"),
-        Some(("wss", rest)) => format!("https://{rest}"),
-        _ => base.to_owned(),
-    };
+    let base = http_base(url);
     let version = env!("CARGO_PKG_VERSION");
     format!("{base}/rtc?protocol=15&auto_subscribe=0&sdk=edge-runner&version={version}")
 }
