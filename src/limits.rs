@@ -678,3 +678,7 @@ pub const ROOM_SECTION_SOURCES_MAX: usize = 4;
 pub const ROOM_SOURCES_MAX: usize = 4_096;
 /// Silence of a room's media after which its connection has failed: both ends check each other at least every 3 s.
 pub const ROOM_MEDIA_LOST_AFTER: Duration = Duration::from_secs(10);
+/// How much of a voice waits at most for others to be mixed with: past it, what is oldest is dropped.
+pub const MIX_HELD_MAX: Duration = Duration::from_millis(80);
+/// Over how long what waits of a voice is watched, before some of it counts as too much: longer than a talk's turns of network.
+pub const MIX_WATCHED: Duration = Duration::from_secs(2);

@@ -118,11 +118,31 @@ impl Default for Listener {
 }
 
 /// What became of a caller's packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub counters: jitter::Counters,
     /// Packets that were no Opus.
     pub unreadable: u64,
+}
+
+impl Tally {
+    /// Returns the sum of two; the jitter is the greater one.
+    pub fn with(&self, other: &Tally) -> Tally {
+        let (one, two) = (&self.counters, &other.counters);
+        Tally {
+            counters: jitter::Counters {
+                received: one.received + two.received,
+                lost: one.lost + two.lost,
+                concealed: one.concealed + two.concealed,
+                recovered: one.recovered + two.recovered,
+                late: one.late + two.late,
+                duplicate: one.duplicate + two.duplicate,
+                refused: one.refused + two.refused,
+                jitter: one.jitter.max(two.jitter),
+            },
+            unreadable: self.unreadable + other.unreadable,
+        }
+    }
 }
 
 impl fmt::Display for Tally {

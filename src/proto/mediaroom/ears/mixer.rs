@@ -1,0 +1,235 @@
+//! One sound of several tracks.
+//!
+//! In: decoded PCM of each track, as it comes. Out: frames of 20 ms. A track that nobody accompanies passes through sample for
+//! sample and at once, in bursts if it comes so, and its last frame sets the clock. As long as two or more have sent just now,
+//! that clock goes on by itself: one frame every 20 ms, with whatever is there. While nobody sends, nothing leaves, as with a
+//! single caller who sends nothing; ticks that found nothing are made up for when all were held up together.
+//! A track that is late misses its frame and comes with the next one, so it lags by as much as its network asks for. What is
+//! left waiting by that, or by a clock that is faster than ours, is at most [`MIX_HELD_MAX`]; what was never needed over
+//! [`MIX_WATCHED`] is dropped in a quiet moment. A slower clock misses a frame each time it is one frame behind.
+//! Sums that are too loud are cut at full scale.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Mixed;
+use crate::limits::{MIX_HELD_MAX, MIX_WATCHED};
+use crate::proto::audio::listener::Listener;
+use crate::proto::rtc::AudioPacket;
+
+const FRAME: Duration = Duration::from_millis(20);
+/// How much later than its last frame a track may be, when it gets company, before it misses one.
+const SLACK: Duration = Duration::from_millis(10);
+/// Samples that nobody misses: below -40 dBFS.
+const QUIET: u16 = 327;
+
+/// One track on its way into the mix.
+pub struct Track {
+    pub sid: Arc<str>,
+    pub identity: Arc<str>,
+    pub listener: Listener,
+    pub is_gone: bool,
+    pub mixed: Mixed,
+    /// Decoded, and not handed out.
+    pcm: VecDeque<i16>,
+    rate_hz: u32,
+    /// When it was last decoded from, and for how long it counts as speaking after that.
+    last: Option<Instant>,
+    patience: Duration,
+    /// It was speaking already when that packet came.
+    is_steady: bool,
+    /// The least that was left over after a frame, in frames, since so many frames.
+    low: usize,
+    watched: u32,
+    /// Frames that were left over all the time.
+    excess: usize,
+}
+
+impl Track {
+    pub fn new(sid: Arc<str>, identity: Arc<str>) -> Self {
+        Track {
+            sid,
+            identity,
+            listener: Listener::new(),
+            is_gone: false,
+            mixed: Mixed::default(),
+            pcm: VecDeque::new(),
+            rate_hz: 0,
+            last: None,
+            patience: FRAME,
+            is_steady: false,
+            low: usize::MAX,
+            watched: 0,
+            excess: 0,
+        }
+    }
+
+    /// Takes another rate. What is decoded by now has the old one, and is dropped.
+    pub fn set_rate(&mut self, rate_hz: u32) {
+        while self.listener.poll_frame() {
+            self.listener.take_frame();
+        }
+        self.listener.set_rate(rate_hz);
+        self.rate_hz = rate_hz;
+        self.pcm.clear();
+    }
+
+    pub fn handle_packet(&mut self, packet: &AudioPacket, now: Instant) {
+        if self.is_gone {
+            // It is back, with numbers of its own.
+            self.is_gone = false;
+            self.listener.handle_restart();
+        }
+        self.listener.handle_packet(packet, now);
+    }
+
+    /// Tells whether nothing will come of the track any more.
+    pub fn is_over(&self) -> bool {
+        self.is_gone && self.pcm.is_empty() && self.listener.poll_timeout().is_none()
+    }
+
+    /// Returns how many samples wait.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.pcm.len()
+    }
+
+    /// Takes over what is decoded by now.
+    fn fill(&mut self, now: Instant) {
+        let mut came = None;
+        while self.listener.poll_frame() {
+            let (pcm, rate_hz) = self.listener.take_frame();
+            came = Some(Duration::from_secs(pcm.len() as u64) / rate_hz.max(1));
+            self.pcm.extend(pcm);
+        }
+        if let Some(length) = came {
+            self.is_steady = self.counts_at(now);
+            self.patience = 2 * length + FRAME;
+            self.last = Some(now);
+        }
+    }
+
+    fn counts_at(&self, now: Instant) -> bool {
+        self.last.is_some_and(|last| now < last + self.patience)
+    }
+
+    /// Tells whether it is in the middle of something, so that a missing frame is a hole.
+    fn is_speaking(&self, now: Instant) -> bool {
+        self.is_steady && !self.is_gone && self.counts_at(now)
+    }
+
+    /// Returns when what is left of its last words, less than a frame, leaves with silence behind it.
+    fn rest_at(&self) -> Option<Instant> {
+        let is_rest = (1..self.rate_hz as usize / 50).contains(&self.pcm.len());
+        let last = self.last.filter(|_| is_rest)?;
+        Some(if self.is_gone { last } else { last + self.patience })
+    }
+
+    fn drop_frames(&mut self, frames: usize, samples: usize) {
+        self.pcm.drain(..frames * samples);
+        self.mixed.dropped += frames as u64;
+    }
+
+    /// Watches what is left over after a frame, and drops of it what is never needed.
+    fn shorten(&mut self, samples: usize) {
+        self.low = self.low.min(self.pcm.len() / samples);
+        self.watched += 1;
+        if FRAME * self.watched >= MIX_WATCHED {
+            self.excess = self.low;
+            self.low = usize::MAX;
+            self.watched = 0;
+        }
+        if self.excess > 0 && self.pcm.len() >= samples {
+            let mut front = self.pcm.iter().take(samples);
+            if front.all(|sample| sample.unsigned_abs() <= QUIET) {
+                self.drop_frames(1, samples);
+                self.excess -= 1;
+                self.low = usize::MAX;
+                self.watched = 0;
+            }
+        }
+    }
+}
+
+/// The tracks of one sound.
+#[derive(Default)]
+pub struct Mixer {
+    pub tracks: Vec<Track>,
+    /// When the next frame is due if there are several tracks.
+    tick: Option<Instant>,
+    /// A frame waits for that.
+    is_waiting: bool,
+    sum: Vec<i32>,
+}
+
+impl Mixer {
+    /// Writes the next frame, of so many samples, if it is due.
+    pub fn poll(&mut self, samples: usize, now: Instant, frame: &mut Vec<i16>) -> bool {
+        if samples == 0 {
+            return false;
+        }
+        self.is_waiting = false;
+        for track in &mut self.tracks {
+            track.fill(now);
+            if track.rest_at().is_some_and(|at| now >= at) {
+                track.pcm.resize(samples, 0);
+            }
+        }
+        let has_frame = |track: &Track| track.pcm.len() >= samples;
+        if !self.tracks.iter().any(has_frame) {
+            return false;
+        }
+        let takes_part = |track: &&Track| has_frame(track) || (track.counts_at(now) && !track.is_gone);
+        let is_alone = self.tracks.iter().filter(takes_part).count() == 1;
+        // A clock that is too far behind has stopped.
+        let tick = self.tick.filter(|tick| now < *tick + MIX_HELD_MAX && !is_alone);
+        if let Some(tick) = tick.filter(|tick| now < *tick) {
+            self.tick = Some(tick);
+            self.is_waiting = true;
+            self.trim(samples);
+            return false;
+        }
+        self.tick = Some(tick.map_or(now + SLACK, |tick| tick) + FRAME);
+        self.mix(samples, now, frame);
+        if !is_alone {
+            self.tracks.iter_mut().for_each(|track| track.shorten(samples));
+        }
+        true
+    }
+
+    /// Drops the oldest of those who are too far ahead.
+    fn trim(&mut self, samples: usize) {
+        let held_max = (MIX_HELD_MAX.as_millis() / FRAME.as_millis()) as usize;
+        for track in &mut self.tracks {
+            let held = track.pcm.len() / samples;
+            if held > held_max {
+                track.drop_frames(held - held_max, samples);
+            }
+        }
+    }
+
+    fn mix(&mut self, samples: usize, now: Instant, frame: &mut Vec<i16>) {
+        self.sum.clear();
+        self.sum.resize(samples, 0);
+        for track in &mut self.tracks {
+            if track.pcm.len() < samples {
+                track.mixed.inserted += u64::from(track.is_speaking(now));
+                continue;
+            }
+            for (sum, sample) in self.sum.iter_mut().zip(track.pcm.drain(..samples)) {
+                *sum += i32::from(sample);
+            }
+        }
+        frame.clear();
+        let cut = |sum: &i32| (*sum).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+        frame.extend(self.sum.iter().map(cut));
+    }
+
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let tracks = self.tracks.iter();
+        let tracks = tracks.flat_map(|track| [track.listener.poll_timeout(), track.rest_at()]);
+        let tick = self.tick.filter(|_| self.is_waiting);
+        tracks.chain([tick]).flatten().min()
+    }
+}
