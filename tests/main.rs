@@ -21,3 +21,4 @@ mod support;
 mod telephony;
 mod tls;
 mod turn;
+mod videoroom;

@@ -170,6 +170,7 @@ fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, proc
 /// Waits for the first of what can end a program, and sees it to its end.
 async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdown: Shutdown) -> Result<(), Failure> {
     let exited = Notify::new();
+    let has_media = media.is_some();
     let talk = async {
         match media {
             Some((media, door)) => talk::run(media, door, &exited).await,
@@ -191,6 +192,10 @@ async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdow
     match first {
         First::Exited(status) => {
             by_itself(status)?;
+            if !has_media {
+                clear(program).await;
+                return Ok(());
+            }
             exited.notify_one();
             // What it said is heard to its end; what it left behind is ended meanwhile.
             match tokio::join!(timeout(PROCESS_LAST_WORDS, talk), clear(program)) {

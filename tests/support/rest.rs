@@ -1,8 +1,8 @@
 //! [`Rest`]: a provider's REST API on a free port of this machine, which notes what it is asked and answers by a script.
 //!
-//! In: the answers, each a status and a JSON body, or [`SILENCE`]; the last one is given to all further requests. Out: the requests as they
-//! came. One request per connection, as the runner makes them. Standard library only, so that it shares no fault with the
-//! runner's client.
+//! In: the answers, each a status and a JSON body, or [`SILENCE`]; the last one is given to all further requests. Or what makes
+//! an answer of a request. Out: the requests as they came. One request per connection, as the runner makes them. Standard
+//! library only, so that it shares no fault with the runner's client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,6 +31,16 @@ impl Asked {
     }
 }
 
+/// What comes back for a request.
+#[derive(Clone, Debug)]
+pub enum Says {
+    Json(u16, String),
+    /// Nothing, on a connection that stays open.
+    Silence,
+    /// These bytes, and the end of the connection.
+    Raw(Vec<u8>),
+}
+
 pub struct Rest {
     addr: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -39,16 +49,24 @@ pub struct Rest {
 
 impl Rest {
     pub fn start(answers: &[(u16, &str)]) -> Self {
+        let answers: Vec<Says> = answers
+            .iter()
+            .map(|(status, body)| match *status {
+                status if status == SILENCE.0 => Says::Silence,
+                status => Says::Json(status, (*body).to_owned()),
+            })
+            .collect();
+        Self::playing(move |nth, _| answers[nth.min(answers.len() - 1)].clone())
+    }
+
+    /// Starts one that makes its answers of the number of a request, from 0, and of what is asked.
+    pub fn playing(play: impl Fn(usize, &Asked) -> Says + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let rest = Self {
             addr: listener.local_addr().expect("it is bound"),
             asked: Arc::default(),
             over: Arc::default(),
         };
-        let answers: Vec<(u16, String)> = answers
-            .iter()
-            .map(|(status, body)| (*status, (*body).to_owned()))
-            .collect();
         let (asked, over) = (rest.asked.clone(), rest.over.clone());
         thread::spawn(move || {
             let mut open = Vec::new();
@@ -58,17 +76,21 @@ impl Rest {
                 }
                 if let Some(request) = read(&stream) {
                     // Noted before it is answered: whoever sees what the answer does can see the request.
-                    let count = {
+                    let says = {
                         let mut asked = asked.lock().expect("no holder panics");
+                        let says = play(asked.len(), &request);
                         asked.push(request);
-                        asked.len()
+                        says
                     };
-                    let (status, body) = &answers[count.min(answers.len()) - 1];
-                    if *status == SILENCE.0 {
-                        open.push(stream);
-                    } else {
-                        let _ = answer(&stream, *status, body);
-                    }
+                    // A client that has read enough may be gone.
+                    let _ = match says {
+                        Says::Silence => {
+                            open.push(stream);
+                            Ok(())
+                        }
+                        Says::Json(status, body) => answer(&stream, status, &body),
+                        Says::Raw(bytes) => (&stream).write_all(&bytes),
+                    };
                 }
             }
         });

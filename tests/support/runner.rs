@@ -85,7 +85,26 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
-    fn watch(mut command: Command, folder: PathBuf, variables: &[(&str, &str)]) -> Self {
+    /// Starts one that listens nowhere.
+    pub fn start_silent(args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let folder = folder();
+        let mut command = command(&folder);
+        command.args(args);
+        Self::launch(command, folder, variables).0
+    }
+
+    fn watch(command: Command, folder: PathBuf, variables: &[(&str, &str)]) -> Self {
+        let (mut runner, heard) = Self::launch(command, folder, variables);
+        match heard.recv_timeout(PATIENCE) {
+            Ok(url) => runner.addr = ipv4(&url),
+            Err(RecvTimeoutError::Timeout) => panic!("the runner never said where it listens: {}", runner.log()),
+            Err(RecvTimeoutError::Disconnected) => panic!("the runner ended at start: {}", runner.log()),
+        }
+        runner
+    }
+
+    /// Starts it, and hears where it listens.
+    fn launch(mut command: Command, folder: PathBuf, variables: &[(&str, &str)]) -> (Self, mpsc::Receiver<String>) {
         let mut child = command
             .envs(variables.iter().copied())
             .spawn()
@@ -111,7 +130,7 @@ impl TestRunner {
                 kept.lock().expect("no holder panics").push(line);
             }
         });
-        let mut runner = Self {
+        let runner = Self {
             child,
             addr: ([127, 0, 0, 1], 0).into(),
             log,
@@ -119,12 +138,7 @@ impl TestRunner {
             readers: vec![logger, speaker],
             folder,
         };
-        match heard.recv_timeout(PATIENCE) {
-            Ok(url) => runner.addr = ipv4(&url),
-            Err(RecvTimeoutError::Timeout) => panic!("the runner never said where it listens: {}", runner.log()),
-            Err(RecvTimeoutError::Disconnected) => panic!("the runner ended at start: {}", runner.log()),
-        }
-        runner
+        (runner, heard)
     }
 
     /// Runs the binary with `args` alone until it ends by itself.

@@ -1,0 +1,868 @@
+//! Video rooms against the real binary, with a provider's REST API that the test plays: what the provider is asked, what clients,
+//! browsers and bots are told, every way in which the provider fails, dialled numbers, and the runner without a server.
+//!
+//! The bot is a shell that leaves its arguments in a file and stays, since no media is to be had without the vendor.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use data_encoding::BASE64;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::support::http::{self, Reply};
+use crate::support::program::{STAYS, Started, wait_for_end};
+use crate::support::provider::{FROM, TO};
+use crate::support::rest::{Asked, Rest, Says};
+use crate::support::runner::{PATIENCE, TestRunner};
+
+const KEY: &str = "canary-key-of-the-rooms-4a1f";
+const TOKEN: &str = "eyJcanary.meeting.token-77b2";
+const JSON: &str = "Content-Type: application/json";
+/// Base64 of the key of the fact sheet's vector.
+const HMAC: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+const FOUR_HOURS_S: u64 = 4 * 3600;
+
+fn json_of(asked: &Asked) -> Value {
+    serde_json::from_str(&asked.body).unwrap_or(Value::Null)
+}
+
+/// A provider in good order: every room is made as it is asked for, under the runner's own name for it.
+fn good(privacy: &'static str) -> impl Fn(usize, &Asked) -> Says + Send + 'static {
+    move |_, asked| {
+        let body = json_of(asked);
+        match (asked.method.as_str(), asked.target.as_str()) {
+            ("POST", "/v1/rooms") => {
+                let name = body["name"].as_str().expect("a name");
+                let mut config = json!({"exp": body["properties"]["exp"]});
+                if body["properties"]["sip"].is_object() {
+                    config["sip_uri"] = json!({"endpoint": format!("{name}@sip.example.net")});
+                }
+                let room = json!({"id": "5e3cf703", "name": name, "api_created": true, "privacy": privacy,
+                    "url": format!("https://example.net/{name}"), "config": config});
+                Says::Json(200, room.to_string())
+            }
+            ("POST", "/v1/meeting-tokens") => Says::Json(200, json!({"token": TOKEN}).to_string()),
+            ("DELETE", _) => Says::Json(200, r#"{"deleted":true}"#.into()),
+            other => panic!("nobody asks for {other:?}"),
+        }
+    }
+}
+
+/// A runner that knows this provider, and a bot that stays.
+fn runner(provider: &Rest, options: &[&str], variables: &[(&str, &str)]) -> TestRunner {
+    runner_with_bot(provider, options, variables, STAYS)
+}
+
+fn runner_with_bot(provider: &Rest, options: &[&str], variables: &[(&str, &str)], bot: &str) -> TestRunner {
+    let url = format!("{}/v1", provider.url());
+    let own = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
+    let options = [options, &["--", "/bin/sh", "-c", bot]].concat();
+    TestRunner::start_with(&options, &[&own, variables].concat())
+}
+
+fn post(addr: SocketAddr, target: &str, body: &Value) -> Reply {
+    http::request(addr, "POST", target, &[JSON], body.to_string().as_bytes()).expect("an answer")
+}
+
+fn start(runner: &TestRunner, body: &Value) -> Reply {
+    post(runner.addr, "/start", body)
+}
+
+fn now_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("the clock is set").as_secs()
+}
+
+/// Holds the seconds of an end against four hours from then, and puts a word in their place.
+fn take_end(properties: &mut Value, from_s: u64) {
+    let end = properties["exp"].as_u64().expect("a whole number of seconds");
+    let wanted = from_s + FOUR_HOURS_S..=now_s() + FOUR_HOURS_S;
+    assert!(wanted.contains(&end), "{end} is not in {wanted:?}");
+    properties["exp"] = json!("in four hours");
+}
+
+/// Holds a request against what the provider takes, and returns its body.
+fn held(asked: &Asked, method: &str, target: &str) -> Value {
+    assert_eq!((asked.method.as_str(), asked.target.as_str()), (method, target));
+    assert_eq!(asked.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(asked.header("accept"), Some("application/json"));
+    if method == "POST" {
+        assert_eq!(asked.header("content-type"), Some("application/json"));
+    }
+    json_of(asked)
+}
+
+/// The only session's arguments.
+fn arguments(runner: &TestRunner) -> Value {
+    Started::of(runner, |_| true).arguments
+}
+
+/// Waits for so many requests of the provider, which then are all.
+fn asked_in_the_end(provider: &Rest, count: usize) -> Vec<Asked> {
+    let start = Instant::now();
+    while provider.asked().len() < count {
+        assert!(start.elapsed() < PATIENCE, "{:#?}", provider.asked());
+        thread::sleep(Duration::from_millis(10));
+    }
+    let asked = provider.asked();
+    assert_eq!(asked.len(), count, "{asked:#?}");
+    asked
+}
+
+/// Ends the runner, and fails when the key or the token came out of it.
+fn end(mut runner: TestRunner) -> String {
+    runner.signal("TERM");
+    assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+    let (said, log) = runner.last_words();
+    for secret in [KEY, TOKEN, HMAC] {
+        assert!(
+            !said.contains(secret) && !log.contains(secret),
+            "{secret}: {said}\n{log}"
+        );
+    }
+    log
+}
+
+/// R-002, R-010, R-021, R-054, R-063: a new room and a token, byte for byte; what the client and the bot are told of it.
+#[test]
+fn a_client_gets_a_room_and_a_bot_is_in_it() {
+    let provider = Rest::playing(good("public"));
+    let runner = runner(&provider, &["-vv"], &[]);
+    let from_s = now_s();
+    let body = json!({"transport": "videoroom", "createVideoroomRoom": true, "body": {"lang": "en"}});
+    let reply = start(&runner, &body);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let asked = provider.asked();
+    assert_eq!(asked.len(), 2, "{asked:#?}");
+    let mut room = held(&asked[0], "POST", "/v1/rooms");
+    take_end(&mut room["properties"], from_s);
+    let name = room["name"].as_str().expect("a name").to_owned();
+    let digits = name.strip_prefix("bot-").expect("a bot's room");
+    assert!(
+        digits.len() == 8 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')),
+        "{name}"
+    );
+    let wanted = json!({"name": name, "privacy": "public", "properties": {
+        "exp": "in four hours", "eject_at_room_exp": true, "enable_chat": false, "enable_prejoin_ui": false,
+        "enable_emoji_reactions": false, "start_video_off": false}});
+    assert_eq!(room, wanted);
+    let mut token = held(&asked[1], "POST", "/v1/meeting-tokens");
+    take_end(&mut token["properties"], from_s);
+    let wanted = json!({"properties": {"room_name": name, "exp": "in four hours", "is_owner": true,
+        "eject_at_token_exp": false}});
+    assert_eq!(token, wanted);
+    let url = format!("https://example.net/{name}");
+    let told = reply.json();
+    let id = told["sessionId"].as_str().expect("a name");
+    assert_eq!(
+        told,
+        json!({"videoroomRoom": url, "videoroomToken": TOKEN, "dailyRoom": url, "dailyToken": TOKEN, "sessionId": id})
+    );
+    assert_eq!(
+        arguments(&runner),
+        json!({"kind": "videoroom", "session_id": id, "body": {"lang": "en"}, "handle_sigint": false, "handle_sigterm": true,
+            "idle_timeout": 300, "room_url": url, "token": TOKEN})
+    );
+    assert_eq!(runner.sessions(), 1);
+    let log = end(runner);
+    assert!(
+        log.contains("session started: videoroom") && !log.contains(&url),
+        "{log}"
+    );
+}
+
+/// R-055, R-056: properties reach the provider, under the aliases of existing clients too; what is of the wrong kind is dropped.
+#[test]
+fn properties_reach_the_provider() {
+    let provider = Rest::playing(good("public"));
+    let runner = runner(&provider, &[], &[("RUNNER_START_NAMES", "alias")]);
+    let body = json!({"createDailyRoom": true, "dailyRoomProperties": {"enable_chat": true, "exp": 2e9, "odd": null, "geo": 7},
+        "dailyMeetingTokenProperties": {"user_name": "Caller", "is_owner": false, "room_name": "all", "exp": "never"}});
+    let reply = start(&runner, &body);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let told = reply.json();
+    let members: Vec<&String> = told.as_object().expect("an object").keys().collect();
+    assert_eq!(members, ["dailyRoom", "dailyToken", "sessionId"]);
+    let asked = provider.asked();
+    let room = json_of(&asked[0]);
+    let properties = &room["properties"];
+    assert_eq!(
+        (&properties["enable_chat"], &properties["exp"]),
+        (&json!(true), &json!(2e9))
+    );
+    assert!(properties["odd"].is_null() && properties.get("odd").is_some() && properties.get("geo").is_none());
+    let token = json_of(&asked[1])["properties"].clone();
+    assert_eq!(
+        (&token["user_name"], &token["is_owner"], &token["room_name"]),
+        (&json!("Caller"), &json!(false), &room["name"])
+    );
+    assert!(token["exp"].is_u64());
+    let log = end(runner);
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ")).collect();
+    assert_eq!(warnings.len(), 2, "{log}");
+    assert!(
+        warnings[0].contains("`videoroomRoomProperties.geo`") || warnings[1].contains("`videoroomRoomProperties.geo`")
+    );
+    assert!(!log.contains("never"), "{log}");
+}
+
+/// R-028, R-030: a configured room is used as it is, and asks for itself; a sample only takes the place of a new one.
+#[test]
+fn an_existing_room_is_used() {
+    let provider = Rest::playing(good("public"));
+    let mine = "https://example.net/my-room";
+    let asks_itself = runner(
+        &provider,
+        &[],
+        &[
+            ("DAILY_ROOM_URL", mine),
+            ("VIDEOROOM_SAMPLE_ROOM_URL", "https://example.net/s"),
+        ],
+    );
+    let reply = start(&asks_itself, &json!({"transport": "daily"}));
+    assert_eq!(reply.json()["videoroomRoom"], mine, "{}", reply.text());
+    let asked = provider.asked();
+    assert_eq!(asked.len(), 1, "{asked:#?}");
+    assert_eq!(
+        held(&asked[0], "POST", "/v1/meeting-tokens")["properties"]["room_name"],
+        "my-room"
+    );
+    assert_eq!(arguments(&asks_itself)["room_url"], mine);
+    end(asks_itself);
+
+    let sample = runner(
+        &provider,
+        &["-t", "videoroom"],
+        &[("VIDEOROOM_SAMPLE_ROOM_URL", "https://example.net/s")],
+    );
+    let reply = start(&sample, &json!({}));
+    let told = reply.json();
+    assert_eq!(told, json!({"sessionId": told["sessionId"]}), "no room was asked for");
+    assert!(told["sessionId"].is_string());
+    let base = arguments(&sample);
+    assert_eq!((&base["kind"], base.get("room_url")), (&json!("base"), None));
+    assert_eq!(provider.asked().len(), 1);
+    let reply = start(&sample, &json!({"createVideoroomRoom": true}));
+    assert_eq!(reply.json()["videoroomRoom"], "https://example.net/s");
+    assert_eq!(provider.asked().len(), 2);
+    end(sample);
+}
+
+/// Every failure of the provider is an answer that says it, one line that says it too, no bot, and a free place.
+#[test]
+fn every_failure_of_the_provider_is_told_once() {
+    let refusal = |status: u16, kind: &str| {
+        let body = json!({"error": kind, "info": format!("no, {KEY} of {FROM}")}).to_string();
+        Says::Json(status, body)
+    };
+    let huge = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}",
+        "x".repeat(1_000_000)
+    );
+    let cases: Vec<(&str, Says, &str, usize)> = vec![
+        (
+            "400",
+            refusal(400, "authorization-header-error"),
+            "400 (authorization-header-error: no, *** of",
+            1,
+        ),
+        (
+            "400",
+            refusal(400, "invalid-request-error"),
+            "400 (invalid-request-error: no",
+            1,
+        ),
+        (
+            "401",
+            refusal(401, "authentication-error"),
+            "401 (authentication-error: no",
+            1,
+        ),
+        ("403", refusal(403, "forbidden-error"), "403 (forbidden-error: no", 1),
+        (
+            "404",
+            Says::Json(404, "<html>".into()),
+            "answered 404; is VIDEOROOM_API_URL right?",
+            1,
+        ),
+        ("429", refusal(429, "rate-limit-error"), "429 (rate-limit-error: no", 4),
+        ("500", refusal(500, "server-error"), "500 (server-error: no", 1),
+        ("503", Says::Json(503, String::new()), "answered 503; it has trouble", 1),
+        (
+            "redirect",
+            Says::Json(301, String::new()),
+            "301; a redirect, which is not followed",
+            1,
+        ),
+        (
+            "garbage",
+            Says::Json(200, "<html>".into()),
+            "cannot be used, it is no JSON",
+            2,
+        ),
+        (
+            "no url",
+            Says::Json(200, r#"{"name":"x"}"#.into()),
+            "cannot be used, its `url` is missing",
+            2,
+        ),
+        (
+            "not HTTP",
+            Says::Raw(b"SSH-2.0-OpenSSH\r\n".to_vec()),
+            "gave no proper answer",
+            2,
+        ),
+        ("closed", Says::Raw(Vec::new()), "gave no proper answer", 2),
+        (
+            "cut",
+            Says::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{".to_vec()),
+            "gave no proper answer",
+            2,
+        ),
+        ("huge", Says::Raw(huge.into_bytes()), "is longer than 65536 bytes", 2),
+        ("silence", Says::Silence, "did not answer within 10 s", 2),
+    ];
+    thread::scope(|scope| {
+        for (name, says, words, requests) in cases {
+            scope.spawn(move || {
+                // What may have been made is taken back; that is answered well.
+                let provider = Rest::playing(move |_, asked| match asked.method.as_str() {
+                    "DELETE" => Says::Json(200, r#"{"deleted":true}"#.into()),
+                    _ => says.clone(),
+                });
+                let runner = runner(&provider, &["-vv", "--max-sessions", "1"], &[]);
+                let reply = match name {
+                    "silence" => patient(runner.addr),
+                    _ => start(&runner, &json!({"createVideoroomRoom": true})),
+                };
+                assert_eq!(reply.status, 500, "{name}: {}", reply.text());
+                let told = reply.json();
+                let detail = told["detail"].as_str().expect("a detail");
+                assert_eq!(told, json!({"detail": detail}));
+                assert!(
+                    detail.starts_with("making a video room: ") && detail.contains(words),
+                    "{name}: {detail}"
+                );
+                assert!(
+                    !detail.contains(KEY) && !detail.contains("5550001111"),
+                    "{name}: {detail}"
+                );
+                let asked = asked_in_the_end(&provider, requests);
+                let deletes = asked.iter().filter(|asked| asked.method == "DELETE").count();
+                let may_be_there = requests == 2;
+                assert_eq!(deletes, usize::from(may_be_there), "{name}: {asked:#?}");
+                assert_eq!(runner.sessions(), 0, "the place is given back");
+                assert!(Started::all(&runner).is_empty(), "no bot was started");
+                let log = end(runner);
+                let lines: Vec<&str> = log
+                    .lines()
+                    .filter(|line| line.contains(" WARN ") || line.contains(" ERROR "))
+                    .collect();
+                assert_eq!(lines.len(), 1, "{name}: {log}");
+                assert!(
+                    lines[0].contains("500 POST /start: making a video room: ") && lines[0].contains(words),
+                    "{log}"
+                );
+            });
+        }
+    });
+}
+
+/// Asks for a room of a provider that takes its time.
+fn patient(addr: SocketAddr) -> Reply {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(addr).expect("the runner listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let body = r#"{"createVideoroomRoom":true}"#;
+    let length = body.len();
+    write!(
+        stream,
+        "POST /start HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("the runner reads");
+    let mut raw = Vec::new();
+    stream.read_to_end(&mut raw).expect("the runner answers");
+    http::parse(&raw).expect("HTTP")
+}
+
+/// A provider that is busy, and one that is not there at first, are asked again; a token that is refused costs its room.
+#[test]
+fn a_room_is_asked_for_again_and_taken_back() {
+    let busy = Rest::playing(|nth, asked| match nth {
+        0 | 1 | 3 => Says::Json(429, r#"{"error":"rate-limit-error"}"#.into()),
+        _ => good("public")(nth, asked),
+    });
+    let runner_of_busy = runner(&busy, &[], &[]);
+    let reply = start(&runner_of_busy, &json!({"createVideoroomRoom": true}));
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let asked = busy.asked();
+    let targets: Vec<&str> = asked.iter().map(|asked| asked.target.as_str()).collect();
+    assert_eq!(
+        targets,
+        [
+            "/v1/rooms",
+            "/v1/rooms",
+            "/v1/rooms",
+            "/v1/meeting-tokens",
+            "/v1/meeting-tokens"
+        ]
+    );
+    assert!(asked[0].body == asked[2].body, "the same request again");
+    let log = end(runner_of_busy);
+    assert!(!log.contains(" WARN "), "{log}");
+
+    let stingy = Rest::playing(|nth, asked| match asked.target.as_str() {
+        "/v1/meeting-tokens" => Says::Json(403, r#"{"error":"forbidden-error"}"#.into()),
+        _ => good("public")(nth, asked),
+    });
+    let runner_of_stingy = runner(&stingy, &[], &[]);
+    let reply = start(&runner_of_stingy, &json!({"createVideoroomRoom": true}));
+    assert_eq!(reply.status, 500);
+    let detail = reply.json()["detail"].as_str().expect("a detail").to_owned();
+    assert!(
+        detail.starts_with("making a token for the video room: the provider answered 403"),
+        "{detail}"
+    );
+    let asked = asked_in_the_end(&stingy, 3);
+    let name = json_of(&asked[0])["name"].as_str().expect("a name").to_owned();
+    assert_eq!(held(&asked[2], "DELETE", &format!("/v1/rooms/{name}")), Value::Null);
+    assert!(Started::all(&runner_of_stingy).is_empty());
+    end(runner_of_stingy);
+}
+
+/// R-027: without a key the variable is named; R-010: a full house asks the provider for nothing.
+#[test]
+fn neither_without_a_key_nor_without_a_place_is_a_room_made() {
+    let keyless = TestRunner::start(&["--", "/bin/sh", "-c", STAYS]);
+    let reply = start(&keyless, &json!({"createVideoroomRoom": true}));
+    assert_eq!(reply.status, 500);
+    assert!(
+        reply.json()["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains("VIDEOROOM_API_KEY"))
+    );
+    keyless.wait_for_log("VIDEOROOM_API_KEY (or DAILY_API_KEY) is not set");
+
+    let provider = Rest::playing(good("public"));
+    let full = runner(&provider, &["--max-sessions", "1"], &[]);
+    assert_eq!(start(&full, &json!({"createVideoroomRoom": true})).status, 200);
+    let reply = start(&full, &json!({"createVideoroomRoom": true}));
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert!(reply.header("retry-after").is_some());
+    assert_eq!(http::get(full.addr, "/videoroom").status, 503);
+    assert_eq!(provider.asked().len(), 2);
+    end(full);
+}
+
+/// The built-in bots would leave a room empty that is paid for.
+#[test]
+fn the_built_in_bots_say_that_they_cannot_enter() {
+    let provider = Rest::playing(good("public"));
+    let url = format!("{}/v1", provider.url());
+    let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
+    let stock = TestRunner::start_with(&[], &variables);
+    let replies = [
+        start(&stock, &json!({"createVideoroomRoom": true})),
+        start(&stock, &json!({"transport": "videoroom"})),
+        http::get(stock.addr, "/videoroom"),
+    ];
+    for reply in replies {
+        assert_eq!(reply.status, 501, "{}", reply.text());
+        assert!(
+            reply.json()["detail"]
+                .as_str()
+                .is_some_and(|detail| detail.contains("a program after `--`"))
+        );
+    }
+    let log = end(stock);
+    assert_eq!(log.matches(" WARN ").count(), 3, "{log}");
+    let direct = TestRunner::run_with(&["--direct"], &variables);
+    assert_eq!(direct.code, Some(2), "{direct:?}");
+    assert!(direct.stderr.contains("cannot enter a video room"), "{direct:?}");
+    assert!(provider.asked().is_empty());
+}
+
+/// A session in a room lasts as long as its bot.
+#[test]
+fn sessions_end_with_their_bots() {
+    let provider = Rest::playing(good("public"));
+    for (bot, words, level) in [
+        ("exit 0", "session ended: bot ended", " INFO "),
+        ("exit 7", "the bot failed: exit status: 7", " WARN "),
+    ] {
+        let runner = runner_with_bot(&provider, &[], &[], bot);
+        assert_eq!(start(&runner, &json!({"createVideoroomRoom": true})).status, 200);
+        assert!(runner.wait_for_log(words).contains(level));
+        runner.wait_for_sessions(0);
+        end(runner);
+    }
+    let runner = runner(&provider, &[], &[]);
+    start(&runner, &json!({"createVideoroomRoom": true}));
+    let process = Started::of(&runner, |_| true).process;
+    let log = end(runner);
+    assert!(log.contains("session ended: runner stopped"), "{log}");
+    wait_for_end(process);
+}
+
+/// R-042: a browser is sent into a new room, whose token is in the address only where it is needed.
+#[test]
+fn a_browser_is_sent_into_a_new_room() {
+    for (privacy, path, query) in [
+        ("public", "/videoroom", ""),
+        ("private", "/daily", "?t=eyJcanary.meeting.token-77b2"),
+    ] {
+        let provider = Rest::playing(good(privacy));
+        let runner = runner(&provider, &[], &[]);
+        let head = http::request(runner.addr, "HEAD", path, &[], b"").expect("an answer");
+        assert_eq!((head.status, head.header("cache-control")), (200, Some("no-store")));
+        let options = http::request(runner.addr, "OPTIONS", path, &[], b"").expect("an answer");
+        assert_eq!(
+            (options.status, options.header("allow")),
+            (204, Some("GET, HEAD, OPTIONS"))
+        );
+        let wrong = http::request(runner.addr, "POST", path, &[JSON], b"{}").expect("an answer");
+        assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+        assert_eq!((provider.asked().len(), runner.sessions()), (0, 0));
+        let reply = http::get(runner.addr, path);
+        assert_eq!((reply.status, reply.body.len()), (307, 0), "{}", reply.text());
+        assert_eq!(reply.header("cache-control"), Some("no-store"));
+        let arguments = arguments(&runner);
+        let url = arguments["room_url"].as_str().expect("a room");
+        assert_eq!(reply.header("location"), Some(format!("{url}{query}").as_str()));
+        assert_eq!(
+            (&arguments["kind"], &arguments["body"]),
+            (&json!("videoroom"), &json!({}))
+        );
+        end(runner);
+    }
+}
+
+const CHROME: &str = "User-Agent: Mozilla/5.0 (X11; Linux aarch64) AppleWebKit/537.36 Chrome/142.0.0.0 Safari/537.36";
+const PAGE: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
+
+/// R-042, R-086: what no one asked for makes no room; a typed address and a link do.
+#[test]
+fn a_stranger_s_page_makes_no_room() {
+    let provider = Rest::playing(good("public"));
+    let runner = runner(&provider, &[], &[]);
+    let visit = |headers: &[&str]| {
+        http::request(runner.addr, "GET", "/videoroom", headers, b"")
+            .expect("an answer")
+            .status
+    };
+    let navigation = ["Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"];
+    let cross = "Sec-Fetch-Site: cross-site";
+    for uninvited in [
+        &[CHROME, cross, "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"][..],
+        &[
+            CHROME,
+            PAGE,
+            cross,
+            "Sec-Fetch-Mode: navigate",
+            "Sec-Fetch-Dest: iframe",
+        ],
+        &[CHROME, PAGE, cross, navigation[0], navigation[1]],
+        &[
+            CHROME,
+            PAGE,
+            "Sec-Fetch-Site: none",
+            navigation[0],
+            navigation[1],
+            "Sec-Purpose: prefetch;prerender",
+        ],
+        &[CHROME, "Accept: image/avif,*/*;q=0.8"],
+        &["Origin: https://evil.example", PAGE],
+        &["Purpose: prefetch"],
+    ] {
+        assert_eq!(visit(uninvited), 403, "{uninvited:?}");
+    }
+    assert_eq!((provider.asked().len(), runner.sessions()), (0, 0));
+    for meant in [
+        &[
+            CHROME,
+            PAGE,
+            "Sec-Fetch-Site: none",
+            navigation[0],
+            navigation[1],
+            "Sec-Fetch-User: ?1",
+        ][..],
+        &[CHROME, PAGE, cross, navigation[0], navigation[1], "Sec-Fetch-User: ?1"],
+        &[CHROME, PAGE],
+        &["User-Agent: curl/8.0", "Accept: */*"],
+    ] {
+        assert_eq!(visit(meant), 307, "{meant:?}");
+    }
+    end(runner);
+}
+
+/// R-085: with a list of origins, only what a browser says was typed comes without one. R-086: a key is asked for here too.
+#[test]
+fn lists_and_keys_hold_for_the_redirect() {
+    let provider = Rest::playing(good("public"));
+    let runner = runner(&provider, &["--allowed-origins", "https://app.example"], &[]);
+    let visit = |headers: &[&str]| {
+        http::request(runner.addr, "GET", "/videoroom", headers, b"")
+            .expect("an answer")
+            .status
+    };
+    assert_eq!(visit(&[CHROME, PAGE]), 403);
+    assert_eq!(visit(&["Origin: https://evil.example"]), 403);
+    assert_eq!(provider.asked().len(), 0);
+    let typed = [
+        "Sec-Fetch-Site: none",
+        "Sec-Fetch-Mode: navigate",
+        "Sec-Fetch-Dest: document",
+    ];
+    assert_eq!(visit(&typed), 307);
+    assert_eq!(visit(&["Origin: https://app.example"]), 307);
+    end(runner);
+
+    let secret = "a-key-of-this-runner-99";
+    let keyed = self::runner(&provider, &[], &[("RUNNER_API_KEY", secret)]);
+    assert_eq!(http::get(keyed.addr, "/videoroom").status, 401);
+    let bearer = format!("Authorization: Bearer {secret}");
+    let reply = http::request(keyed.addr, "GET", "/videoroom", &[&bearer], b"").expect("an answer");
+    assert_eq!(reply.status, 307, "{}", reply.text());
+    end(keyed);
+}
+
+fn call() -> Value {
+    json!({"To": TO, "From": FROM, "callId": "0b1c2d3e-0000-4000-8000-000000000001",
+        "callDomain": "9f8e7d6c-0000-4000-8000-000000000002", "sipHeaders": {"X-Campaign": "spring"}})
+}
+
+/// R-045, R-076, R-078: without `--dialin` there is no webhook, by any method.
+#[test]
+fn without_dialin_there_is_no_webhook() {
+    let provider = Rest::playing(good("public"));
+    let runner = runner(&provider, &["--no-dialin"], &[]);
+    for path in ["/videoroom-dialin-webhook", "/daily-dialin-webhook"] {
+        for method in ["POST", "GET", "OPTIONS"] {
+            let reply =
+                http::request(runner.addr, method, path, &[JSON], call().to_string().as_bytes()).expect("an answer");
+            assert_eq!(reply.status, 404, "{method} {path}");
+        }
+    }
+    assert!(provider.asked().is_empty());
+    end(runner);
+}
+
+/// R-090 to R-093: every branch in its order, whatever `-t` is; the bot has all that it needs for the call.
+#[test]
+fn a_dialled_number_leads_to_a_bot() {
+    let provider = Rest::playing(good("public"));
+    let options = [
+        "-vv",
+        "--dialin",
+        "-t",
+        "webrtc",
+        "--allowed-origins",
+        "https://app.example",
+    ];
+    // A configured room is no room for calls.
+    let runner = runner(
+        &provider,
+        &options,
+        &[("VIDEOROOM_ROOM_URL", "https://example.net/mine")],
+    );
+    let hook = "/videoroom-dialin-webhook";
+    let wrong = |body: &str| http::request(runner.addr, "POST", hook, &[JSON], body.as_bytes()).expect("an answer");
+    for body in ["", "x", "[1]", "{"] {
+        let reply = wrong(body);
+        assert_eq!(
+            (reply.status, reply.json()),
+            (400, json!({"detail": "Invalid JSON payload"})),
+            "{body}"
+        );
+    }
+    for body in [r#"{"Test":"test"}"#, r#"{"test":"test"}"#] {
+        let reply = wrong(body);
+        assert_eq!((reply.status, reply.json()), (200, json!({"status": "OK"})), "{body}");
+    }
+    let missing = json!({"detail": "Missing required fields: From, To, callId, callDomain"});
+    for body in [
+        json!({"To": TO}).to_string(),
+        json!({}).to_string(),
+        json!({"test": false}).to_string(),
+    ] {
+        let reply = wrong(&body);
+        assert_eq!((reply.status, reply.json()), (400, missing.clone()), "{body}");
+    }
+    let reply = http::request(runner.addr, "GET", hook, &["Origin: https://app.example"], b"").expect("an answer");
+    assert_eq!((reply.status, reply.header("allow")), (405, Some("POST, OPTIONS")));
+    let browser = http::request(
+        runner.addr,
+        "POST",
+        hook,
+        &[JSON, "Origin: https://evil.example"],
+        b"{}",
+    )
+    .expect("an answer");
+    assert_eq!(browser.status, 403);
+    let long = format!(r#"{{"From":"{}"}}"#, "x".repeat(300 * 1024));
+    assert_eq!(wrong(&long).status, 413);
+    assert!(provider.asked().is_empty() && Started::all(&runner).is_empty());
+
+    let from_s = now_s();
+    let reply = post(runner.addr, "/daily-dialin-webhook", &call());
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let asked = provider.asked();
+    assert_eq!(asked.len(), 2, "{asked:#?}");
+    let mut room = held(&asked[0], "POST", "/v1/rooms");
+    take_end(&mut room["properties"], from_s);
+    let name = room["name"].as_str().expect("a name").to_owned();
+    assert!(
+        name.starts_with("bot-telephony-") && name.len() == "bot-telephony-".len() + 8,
+        "{name}"
+    );
+    let wanted = json!({"name": name, "privacy": "public", "properties": {
+        "exp": "in four hours", "eject_at_room_exp": true, "enable_chat": false, "enable_prejoin_ui": false,
+        "enable_emoji_reactions": false, "start_video_off": true,
+        "sip": {"display_name": FROM, "video": false, "sip_mode": "dial-in", "num_endpoints": 1}}});
+    assert_eq!(room, wanted);
+    let mut token = held(&asked[1], "POST", "/v1/meeting-tokens");
+    take_end(&mut token["properties"], from_s);
+    assert_eq!(token["properties"]["room_name"], name.as_str());
+    let url = format!("https://example.net/{name}");
+    let told = reply.json();
+    let id = told["sessionId"].clone();
+    assert_eq!(
+        told,
+        json!({"videoroomRoom": url, "videoroomToken": TOKEN, "dailyRoom": url, "dailyToken": TOKEN, "sessionId": id})
+    );
+    let api = format!("{}/v1", provider.url());
+    assert_eq!(
+        arguments(&runner),
+        json!({"kind": "videoroom", "session_id": id, "handle_sigint": false, "handle_sigterm": true, "idle_timeout": 300,
+            "room_url": url, "token": TOKEN, "sip_uri": format!("sip:{name}@sip.example.net"),
+            "body": {
+                "dialin_settings": {"call_id": "0b1c2d3e-0000-4000-8000-000000000001",
+                    "call_domain": "9f8e7d6c-0000-4000-8000-000000000002", "To": TO, "From": FROM,
+                    "sip_headers": {"X-Campaign": "spring"}},
+                "videoroom_api_key": KEY, "videoroom_api_url": api, "daily_api_key": KEY, "daily_api_url": api}})
+    );
+    let log = end(runner);
+    assert!(!log.contains("5550001111") && !log.contains("5550002222"), "{log}");
+}
+
+/// A room that is not made is told to the provider of the call, in its words.
+#[test]
+fn a_call_without_a_room_is_refused() {
+    let provider = Rest::start(&[(401, r#"{"error":"authentication-error","info":"no"}"#)]);
+    let runner = runner(&provider, &["--dialin"], &[]);
+    let reply = post(runner.addr, "/videoroom-dialin-webhook", &call());
+    assert_eq!(reply.status, 500);
+    let detail = reply.json()["detail"].as_str().expect("a detail").to_owned();
+    assert!(
+        detail.starts_with("Failed to create room: making a video room: the provider answered 401"),
+        "{detail}"
+    );
+    assert_eq!(runner.sessions(), 0);
+    let log = end(runner);
+    assert_eq!(log.matches(" WARN ").count(), 1, "{log}");
+    assert!(!log.contains("5550001111"), "{log}");
+}
+
+/// With the key of the number, only what the provider signed begins a call; its ping needs no signature, for it begins nothing.
+#[test]
+fn a_call_has_to_be_signed_where_there_is_a_key() {
+    let provider = Rest::playing(good("public"));
+    let runner = runner(&provider, &["--dialin"], &[("PINLESS_HMAC_SECRET", HMAC)]);
+    let body = call().to_string();
+    let key = BASE64.decode(HMAC.as_bytes()).expect("base64");
+    let signed = |timestamp: &str| {
+        let mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of any length");
+        let mac = mac.chain_update(timestamp).chain_update(".").chain_update(&body);
+        BASE64.encode(&mac.finalize().into_bytes())
+    };
+    let ask = |timestamp: &str, signature: &str| {
+        let headers = [
+            JSON.to_owned(),
+            format!("X-Pinless-Timestamp: {timestamp}"),
+            format!("X-Pinless-Signature: {signature}"),
+        ];
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        http::request(
+            runner.addr,
+            "POST",
+            "/videoroom-dialin-webhook",
+            &headers,
+            body.as_bytes(),
+        )
+        .expect("an answer")
+    };
+    let ping = post(runner.addr, "/videoroom-dialin-webhook", &json!({"Test": "test"}));
+    assert_eq!(ping.status, 200);
+    let now = now_s();
+    let (fresh, old) = (format!("{}123", now), format!("{}000", now - 1_000));
+    for reply in [
+        post(runner.addr, "/videoroom-dialin-webhook", &call()),
+        ask(&fresh, &signed(&old)),
+        ask(&old, &signed(&old)),
+        ask(&fresh, "AAAA"),
+    ] {
+        assert_eq!(
+            (reply.status, reply.json()),
+            (403, json!({"detail": "invalid signature"}))
+        );
+    }
+    assert!(provider.asked().is_empty());
+    assert_eq!(ask(&fresh, &signed(&fresh)).status, 200);
+    let in_seconds = now.to_string();
+    assert_eq!(ask(&in_seconds, &signed(&in_seconds)).status, 200);
+    let log = end(runner);
+    assert_eq!(log.matches(" WARN ").count(), 4, "{log}");
+}
+
+/// R-075: no server, one room, one bot, and its end is the runner's.
+#[test]
+fn direct_is_one_bot_in_one_room() {
+    let direct = |answers: &dyn Fn() -> Rest, bot: &str| {
+        let provider = answers();
+        let url = format!("{}/v1", provider.url());
+        let variables = [("DAILY_API_KEY", KEY), ("DAILY_API_URL", url.as_str())];
+        let ended = TestRunner::run_with(&["--direct", "-vv", "--", "/bin/sh", "-c", bot], &variables);
+        assert!(
+            !ended.stderr.contains(KEY) && !ended.stderr.contains(TOKEN),
+            "{ended:?}"
+        );
+        (ended, provider.asked())
+    };
+    let good = || Rest::playing(good("public"));
+    let (ended, asked) = direct(&good, "exit 0");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let name = json_of(&asked[0])["name"].as_str().expect("a name").to_owned();
+    assert_eq!(ended.stdout, format!("https://example.net/{name}\n"));
+    assert_eq!(asked.len(), 2, "{asked:#?}");
+    assert!(!ended.stderr.contains("listening on"), "{ended:?}");
+
+    // What the bot is told, by what it makes of it.
+    let told = r#"case "$RUNNER_ARGUMENTS" in *'"body":{}'*'"handle_sigint":true'*'"kind":"videoroom"'*'"room_url":"https://example.net/bot-'*'"token":'*) exit 0;; *) exit 9;; esac"#;
+    assert_eq!(direct(&good, told).0.code, Some(0));
+
+    let (failed, _) = direct(&good, "exit 3");
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.stderr.contains("the bot failed: exit status: 3"), "{failed:?}");
+
+    let (refused, _) = direct(&|| Rest::start(&[(401, "{}")]), "exit 0");
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+    assert!(refused.stderr.contains("the provider answered 401"), "{refused:?}");
+}
+
+/// R-075: a signal to the runner ends the bot, and both are gone.
+#[test]
+fn direct_ends_on_a_signal() {
+    for signal in ["INT", "TERM"] {
+        let provider = Rest::playing(good("public"));
+        let url = format!("{}/v1", provider.url());
+        let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
+        let mut runner = TestRunner::start_silent(&["--direct", "--", "/bin/sh", "-c", STAYS], &variables);
+        let process = Started::of(&runner, |_| true).process;
+        runner.signal(signal);
+        assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+        wait_for_end(process);
+    }
+}
