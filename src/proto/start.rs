@@ -384,7 +384,7 @@ mod tests {
             assert_eq!(
                 refusal.to_string(),
                 format!(
-                    "transport `{name}` is unknown; allowed: webrtc, telephony_a, telephony_b, telephony_c, telephony_d, \
+                    "transport `{name}` is unknown; allowed: webrtc, videoroom, mediaroom, telephony_a, telephony_b, telephony_c, telephony_d, \
                      websocket"
                 )
             );
@@ -416,10 +416,21 @@ mod tests {
     /// R-043, R-064, R-065: one endpoint plans all nine transports, by canonical name and by alias.
     #[test]
     fn every_transport_has_a_plan_or_a_reason() {
-        let family = |transport| match transport {
-            Transport::WebSocket => Some(Family::Client),
-            Transport::Videoroom | Transport::Mediaroom => None,
-            _ => Some(Family::Call),
+        let body = || json!([1]);
+        let plan_for = |transport| match transport {
+            Transport::Videoroom => Plan::Videoroom {
+                room: None,
+                body: body(),
+            },
+            Transport::Mediaroom => Plan::Mediaroom { body: body() },
+            Transport::WebSocket => Plan::Socket {
+                family: Family::Client,
+                body: body(),
+            },
+            _ => Plan::Socket {
+                family: Family::Call,
+                body: body(),
+            },
         };
         for (names, transport) in [
             (&["videoroom", "daily"][..], Transport::Videoroom),
@@ -431,13 +442,7 @@ mod tests {
             (&["websocket"], Transport::WebSocket),
         ] {
             for name in names {
-                let expected = match family(transport) {
-                    Some(family) => Ok(Plan::Socket {
-                        family,
-                        body: json!([1]),
-                    }),
-                    None => Err(Refusal::NotInThisBuild(transport)),
-                };
+                let expected = Ok(plan_for(transport));
                 let request = json!({"transport": name, "body": [1]}).to_string();
                 assert_eq!(plan(&config(None), request.as_bytes()), expected);
                 // Chosen by the option, it is the same transport and the same plan.
@@ -445,18 +450,45 @@ mod tests {
             }
         }
         assert_eq!(
-            Refusal::NotInThisBuild(Transport::Mediaroom).to_string(),
-            "transport `mediaroom` is not in this build yet"
+            Refusal::NotInThisBuild(Transport::Moq).to_string(),
+            "transport `moq` is not in this build yet"
         );
         assert_eq!(
             start(r#"{"transport":"moq"}"#),
             Err(Refusal::ByOptionOnly(Transport::Moq))
         );
-        assert_eq!(
-            start(r#"{"createDailyRoom":true}"#),
-            Err(Refusal::NotInThisBuild(Transport::Videoroom))
-        );
         assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
+    }
+
+    /// R-030, R-054 to R-056: a room is asked for by the flag, or by one being configured, with what is asked of it.
+    #[test]
+    fn a_video_room_is_asked_for_by_flag_or_by_configuration() {
+        let rooms = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
+            Ok(Plan::Videoroom { room, .. }) => room,
+            other => panic!("{text}: {other:?}"),
+        };
+        let plain = config(None);
+        let object = |value: Value| value.as_object().expect("an object").clone();
+        let text =
+            r#"{"createDailyRoom":true,"videoroomRoomProperties":{"exp":1},"dailyMeetingTokenProperties":{"a":null}}"#;
+        let wanted = Wanted {
+            room: object(json!({"exp": 1})),
+            token: object(json!({"a": null})),
+        };
+        assert_eq!(rooms(&plain, text), Some(wanted));
+        assert_eq!(
+            rooms(&plain, r#"{"createVideoroomRoom":true}"#),
+            Some(Wanted::default())
+        );
+        let unasked = r#"{"transport":"videoroom","createVideoroomRoom":false,"videoroomRoomProperties":{"exp":1}}"#;
+        assert_eq!(rooms(&plain, unasked), None);
+        let mut sample = config(None);
+        sample.videoroom.sample_room_url = Some("https://h/s".into());
+        assert_eq!(rooms(&sample, unasked), None, "a sample asks for nothing");
+        let mut configured = config(None);
+        configured.videoroom.room_url = Some("https://h/r".into());
+        assert!(rooms(&configured, r#"{"transport":"videoroom"}"#).is_some());
+        assert!(rooms(&configured, unasked).is_some());
     }
 
     /// R-064, R-065: the URL is the public one, or the one by which the client came; what is absent is left out.
@@ -531,9 +563,10 @@ mod tests {
             json!({
                 "status": "ready",
                 "transports": [
-                    "webrtc", "telephony_a", "telephony_b", "telephony_c", "telephony_d", "websocket"
+                    "webrtc", "videoroom", "mediaroom", "telephony_a", "telephony_b", "telephony_c", "telephony_d",
+                    "websocket"
                 ],
-                "unavailable": ["videoroom", "mediaroom"],
+                "unavailable": [],
                 "version": env!("CARGO_PKG_VERSION"),
                 "sessions": 3,
             })
