@@ -1,6 +1,6 @@
 //! Who is in a room, and which of their tracks are to be heard.
 //!
-//! In: what the server says of participants and of who speaks. Out: [`Change`]s, and whose track a sid is. A participant is
+//! In: what the server says of participants and of who speaks. Out: `Change`s, and whose track a sid is. A participant is
 //! known by its identity, which stays, and by its sid, which is new with each join: the news of an earlier stay is told from
 //! that of the present one. Ignored: ourselves, participants and tracks beyond their caps, names that no server hands out.
 //! Source: the rooms fact sheet, B3 to B5.

@@ -122,7 +122,7 @@ impl std::error::Error for BadMessage {}
 enum Phase {
     /// The server has not said who we are.
     Opening,
-    In(Roster),
+    In(Box<Roster>),
     Over,
 }
 
@@ -322,7 +322,7 @@ impl Signal {
         for info in &join.other_participants {
             roster.update(info, &mut changes);
         }
-        self.phase = Phase::In(roster);
+        self.phase = Phase::In(Box::new(roster));
         self.tell(changes);
         Ok(())
     }
