@@ -210,13 +210,18 @@ impl Link {
         })
     }
 
-    /// Returns the candidate, once: it follows the first description.
-    pub fn candidate(&mut self) -> Option<String> {
+    /// Returns the candidates, once: they follow the first description. One of TCP is among them, as the real server has it;
+    /// here nobody listens there.
+    pub fn candidates(&mut self) -> Vec<String> {
         if std::mem::replace(&mut self.told, true) {
-            return None;
+            return Vec::new();
         }
         let host = Candidate::host(self.wire.local, Protocol::Udp).expect("a usable address");
-        Some(host.to_sdp_string())
+        let tcp = format!(
+            "candidate:2 1 tcp 1671430143 {} 9 typ host tcptype passive",
+            self.wire.local.ip()
+        );
+        vec![tcp, host.to_sdp_string()]
     }
 
     pub fn add_remote_candidate(&mut self, text: &str) -> Result<(), String> {

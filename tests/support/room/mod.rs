@@ -55,7 +55,7 @@ impl Default for Options {
             ice_lite: true,
             red: true,
             key: "devkey".into(),
-            secret: "a secret of thirty-two characters".into(),
+            secret: "a-secret-of-thirty-two-characters".into(),
             ping_interval_s: 5,
             ping_timeout_s: 15,
             auto_create: true,

@@ -10,7 +10,7 @@ use edge_runner::proto::mediaroom::wire::{
 use serde_json::{Value, json};
 
 use super::super::link;
-use super::participant::Track;
+use super::participant::{Participant, Track};
 use super::{CLIENT_INITIATED, DISCONNECT, Hub, sid};
 
 impl Hub {
@@ -127,7 +127,7 @@ impl Hub {
                 return;
             }
         };
-        let candidate = link.candidate();
+        let candidates = link.candidates();
         let sections = link::tracks(&offer.sdp);
         // A track whose section is gone is unpublished.
         let is_there =
@@ -149,9 +149,7 @@ impl Hub {
             }
         }
         person.send(Response::Answer(answer));
-        if let Some(candidate) = candidate {
-            person.send(trickle(candidate, Target::Publisher));
-        }
+        trickle(person, candidates, Target::Publisher);
         if unpublished {
             self.broadcast(id);
             self.offer_others(id);
@@ -192,11 +190,9 @@ impl Hub {
         let Some(offer) = link.offer(&wanted) else {
             return;
         };
-        let candidate = link.candidate();
+        let candidates = link.candidates();
         person.send(Response::Offer(offer));
-        if let Some(candidate) = candidate {
-            person.send(trickle(candidate, Target::Subscriber));
-        }
+        trickle(person, candidates, Target::Subscriber);
     }
 
     pub(super) fn offer_others(&mut self, id: u64) {
@@ -212,14 +208,16 @@ impl Hub {
     }
 }
 
-fn trickle(candidate: String, target: Target) -> Response {
-    let init = json!({"candidate": candidate, "sdpMid": "", "sdpMLineIndex": 0, "usernameFragment": null});
-    // There is one candidate, so that the first is the last.
-    Response::Trickle(TrickleRequest {
-        candidate_init: init.to_string(),
-        target: target.into(),
-        last: true,
-    })
+fn trickle(person: &Participant, candidates: Vec<String>, target: Target) {
+    let count = candidates.len();
+    for (at, candidate) in candidates.into_iter().enumerate() {
+        let init = json!({"candidate": candidate, "sdpMid": "", "sdpMLineIndex": 0, "usernameFragment": null});
+        person.send(Response::Trickle(TrickleRequest {
+            candidate_init: init.to_string(),
+            target: target.into(),
+            last: at + 1 == count,
+        }));
+    }
 }
 
 fn unix_ms() -> i64 {
