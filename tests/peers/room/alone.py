@@ -71,7 +71,7 @@ async def server_refusals(world):
     """bad tokens are refused before the upgrade, and said to the client"""
     server = world.server()
     said = []
-    for bad in (token("anna", ROOM, secret="another secret of thirty-two characters"), token("anna", ROOM, key="nokey"), "no token"):
+    for bad in (token("anna", ROOM, secret="another-secret-of-thirty-two-characters"), token("anna", ROOM, key="nokey"), "no token"):
         try:
             await world.guest(server.url, bad, talks=False)
         except rtc.ConnectError as error:

@@ -1,7 +1,11 @@
-"""A participant that is the published client: it says a tone, writes messages, and keeps what it hears, reads and is told."""
+"""A participant that is the published client: it says a tone, writes messages, and keeps what it hears, reads and is told.
+
+    guest.py URL TOKEN      alone: it joins and talks until it is killed
+"""
 
 import asyncio
 import json
+import sys
 import time
 
 import numpy as np
@@ -131,3 +135,13 @@ class Guest:
             task.cancel()
         self.tasks = []
         await asyncio.wait_for(self.room.disconnect(), PATIENCE_S)
+
+
+async def main(url, token):
+    guest = await Guest().join(url, token)
+    await guest.talk()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,6 +1,10 @@
 """The runner in a room, natively: the published client as the caller, built-in bots, the tests' server between them."""
 
 import asyncio
+import json
+import pathlib
+import subprocess
+import sys
 import time
 
 from livekit import rtc
@@ -121,15 +125,71 @@ async def leave(world):
 
 
 async def vanish(world):
-    """a caller whose connection is cut without a word is gone as soon as the server gives it up"""
+    """a caller whose program is killed is gone once the server gives it up; who is removed is gone at once"""
     server = world.server()
     runner = world.runner("--bot", "echo")
+    answer = await world.begin(runner)
+    caller = subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("guest.py"), answer["url"], answer["token"]])
+    try:
+        room = answer["roomName"]
+        await server.until(lambda stats: any(person["packets_out"] > 50 for person in stats["rooms"].get(room, {}).values()), "the talk")
+    finally:
+        caller.kill()
+        caller.wait()
+    killed = await log_has(runner, "no caller is heard", 40)
+    again = await world.guest(answer["url"], answer["token"])
+    await log_has(runner, "a caller is heard again", 5)
+    await again.hear(again.hz)
+    server.tell("evict", identity=again.room.local_participant.identity, reason=4)
+    freed = await runner.wait_for_sessions(0, EMPTY_S)
+    return f"gone {killed:.1f} s after the kill, ended {freed:.1f} s after the removal"
+
+
+async def program(world):
+    """a bot that is a program hears, speaks, and is told who is there, who speaks, which keys are pressed, and what is said"""
+    server = world.server()
+    runner = world.runner("--", sys.executable, str(pathlib.Path(__file__).with_name("program.py")))
     guest, answer, bot = await world.call(runner)
-    await guest.hear(guest.hz, bot)
     identity = guest.room.local_participant.identity
-    server.tell("evict", identity=identity, reason=4)
-    took = await log_has(runner, "no caller is heard", 1)
-    return f"seen after {took:.2f} s"
+
+    def messages():
+        said = pathlib.Path(runner.folder.name) / "messages"
+        return [json.loads(line) for line in said.read_text().splitlines()] if said.exists() else []
+
+    async def has(**wanted):
+        await guest.until(lambda: any(wanted.items() <= message.items() for message in messages()), f"{wanted} in {messages()}")
+
+    found = await guest.hear(guest.hz, bot, least=0.9)
+    await has(type="participant-joined", identity=identity)
+    await has(type="speaking", identity=identity, speaking=True)
+    guest.quiet = True
+    await has(type="speaking", identity=identity, speaking=False)
+    await guest.room.local_participant.publish_dtmf(code=7, digit="7")
+    await has(type="dtmf", digit="7")
+    await guest.say(READY)
+    await has(type="client-ready", id=READY["id"])
+    anna = await world.guest(server.url, token("anna", answer["roomName"]), talks=False)
+    await has(type="participant-joined", identity="anna")
+    await anna.leave()
+    await has(type="participant-left", identity="anna")
+    return f"share {found:.3f}, {len(messages())} messages"
+
+
+async def program_refused(world):
+    """a bot that is a program starts all the same when the room is not entered, and is told why"""
+    world.server()
+    runner = world.runner(
+        "--", sys.executable, str(pathlib.Path(__file__).with_name("program.py")), secret="another-secret-of-thirty-two-characters")
+    await world.begin(runner)
+    said = pathlib.Path(runner.folder.name) / "messages"
+    for _ in range(500):
+        if said.exists() and said.read_text():
+            break
+        await asyncio.sleep(0.02)
+    message = json.loads(said.read_text().splitlines()[0])
+    assert message["type"] == "join-failed" and "401" in message["error"], message
+    await runner.wait_for_sessions(0, 15)
+    return message["error"]
 
 
 async def mixed(world):
@@ -254,7 +314,7 @@ async def evicted(world):
 async def wrong_secret(world):
     """a secret that is not the server's is said in words that help, and ends the session; no token reaches the log"""
     world.server()
-    secret = "another secret of thirty-two characters"
+    secret = "another-secret-of-thirty-two-characters"
     runner = world.runner("--bot", "echo", "-v", secret=secret, RUST_LOG="debug")
     answer = await world.begin(runner)
     await log_has(runner, "the room was not entered", 10)
@@ -298,5 +358,5 @@ async def sigterm(world):
 
 
 CHECKS = {check.__name__: check for check in (
-    echo, echo_deployed, rtvi, parrot, late_bot, leave, vanish, mixed, republish, agents, restart, trouble, duplicate, evicted,
+    echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, leave, vanish, mixed, republish, agents, restart, trouble, duplicate, evicted,
     wrong_secret, unreachable, sigterm)}

@@ -11,7 +11,7 @@ import time
 
 from livekit import api
 
-KEY, SECRET = "devkey", "a secret of thirty-two characters"
+KEY, SECRET = "devkey", "a-secret-of-thirty-two-characters"
 
 
 def token(identity, room, key=KEY, secret=SECRET, **grants):

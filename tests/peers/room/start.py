@@ -64,7 +64,7 @@ async def start_tokens(world):
         assert raw["iss"] == KEY and raw["sub"] == claims.identity
         assert before - 2 <= raw["nbf"] <= time.time() + 2 and raw["exp"] - raw["nbf"] == LIFE_S, raw
         try:
-            api.TokenVerifier(KEY, "another secret of thirty-two characters").verify(made)
+            api.TokenVerifier(KEY, "another-secret-of-thirty-two-characters").verify(made)
         except jwt.InvalidSignatureError:
             continue
         raise AssertionError("another secret verified it")
