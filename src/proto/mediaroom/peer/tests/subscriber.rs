@@ -7,7 +7,9 @@ use str0m::media::{Direction, Mid};
 
 use super::super::*;
 use super::world::{Kind, Server, Talker, World, ms, ours, setup};
-use crate::limits::{ROOM_SDP_SECTIONS_MAX, ROOM_VOICES_MAX};
+use crate::limits::{
+    ROOM_SDP_SECTIONS_MAX, ROOM_SECTION_SOURCES_MAX, ROOM_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_MAX,
+};
 use crate::proto::audio::tone::share;
 
 const ANN: &str = "PA_ann|TR_ann";
@@ -438,4 +440,54 @@ fn an_ended_connection_answers_no_offer() {
     let (offer, _) = world.server.offer(&[BOB]);
     world.peer.close();
     assert_eq!(world.peer.renegotiate(&offer, &BTreeMap::new()), Err(OfferError::Ended));
+}
+
+/// At each cap and one past it.
+#[test]
+fn names_and_sources_of_a_section_have_an_end() {
+    let offer = |map: &BTreeMap<String, String>, lines: &str| {
+        let now = Instant::now();
+        let mut server = Server::new(Kind::default(), now);
+        let (offer, mids) = server.offer(&[ANN]);
+        let offer = without(&offer, "a=ssrc") + lines;
+        let map = map.iter().map(|(_, track)| (mids[0].to_string(), track.clone()));
+        let made = Peer::subscriber(&setup(&[ours()]), &offer, &map.collect(), now);
+        made.expect("an offer that is answered").0
+    };
+    for (bytes, heard) in [(ROOM_TRACK_BYTES_MAX, 1), (ROOM_TRACK_BYTES_MAX + 1, 0)] {
+        let map = [(String::new(), format!("TR_{}", "x".repeat(bytes - 3)))].into();
+        assert_eq!(offer(&map, "").heard.len(), heard);
+    }
+    // The last section of the offer is the audio's.
+    let line = |source: usize| format!("a=ssrc:{source} cname:x\r\n");
+    for count in [ROOM_SECTION_SOURCES_MAX, ROOM_SECTION_SOURCES_MAX + 1] {
+        let lines: String = (0..=count).map(line).collect();
+        let peer = offer(&BTreeMap::new(), &lines);
+        let sources: Vec<u32> = peer.heard[0].sources.iter().map(|source| **source).collect();
+        assert_eq!(
+            sources,
+            (1..=ROOM_SECTION_SOURCES_MAX as u32).collect::<Vec<u32>>(),
+            "0 is none"
+        );
+    }
+}
+
+#[test]
+fn sources_that_are_found_have_an_end() {
+    let now = Instant::now();
+    let mut server = Server::new(Kind::default(), now);
+    let (offer, mids) = server.offer(&[ANN]);
+    let made = Peer::subscriber(&setup(&[ours()]), &without(&offer, "a=ssrc"), &BTreeMap::new(), now);
+    let (mut peer, answer) = made.expect("an offer that is answered");
+    server.accept(&answer);
+    peer.found = ROOM_SOURCES_MAX - 1;
+    let mut world = World::new(peer, server, now);
+    world.connect();
+    for (source, heard) in [(1_u32, 5), (2, 5)] {
+        let mut api = world.server.rtc.direct_api();
+        api.reset_stream_tx(mids[0], None, source.into(), None)
+            .expect("a stream");
+        world.talk(&mut [(mids[0], Talker::new(440.0))], 5);
+        assert_eq!(counts(&world), [("TR_ann", heard)]);
+    }
 }
