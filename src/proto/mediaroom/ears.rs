@@ -2,7 +2,7 @@
 //!
 //! In: Opus payloads by track, and `now`. Out: `i16` mono at the bot's rate, 20 ms at a time: of each participant by identity,
 //! all of that one's tracks in one sound, or of everybody in one. How they are mixed, when a frame is due, and when none is,
-//! stands in [`mixer`]. Nothing is decoded before the bot has said its rate. Ignored: tracks beyond [`ROOM_VOICES_MAX`].
+//! stands in `mixer`. Nothing is decoded before the bot has said its rate. Ignored: tracks beyond [`ROOM_VOICES_MAX`].
 
 mod mixer;
 

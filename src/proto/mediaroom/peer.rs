@@ -3,7 +3,7 @@
 //! str0m narrowed to what a room needs: one Opus track with its audio level and two data channels out; every participant's
 //! Opus, by its track, and data in. As in `proto::rtc`, every input is followed by a drain up to [`Output::Timeout`].
 //! There is no deadline for connecting here; a connection that was up and falls silent fails.
-//! Refused: descriptions that str0m would take half, by [`sections`]; the connection goes on as it was. Ignored: video, codecs
+//! Refused: descriptions that str0m would take half, by `sections`; the connection goes on as it was. Ignored: video, codecs
 //! other than Opus, tracks and candidates beyond their caps, candidates over TCP.
 //! Sources: the rooms fact sheet, B4 and B5; RFC 8829, RFC 6464 (audio level), RFC 7587.
 
