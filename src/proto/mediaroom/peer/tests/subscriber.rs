@@ -450,7 +450,7 @@ fn names_and_sources_of_a_section_have_an_end() {
         let mut server = Server::new(Kind::default(), now);
         let (offer, mids) = server.offer(&[ANN]);
         let offer = without(&offer, "a=ssrc") + lines;
-        let map = map.iter().map(|(_, track)| (mids[0].to_string(), track.clone()));
+        let map = map.values().map(|track| (mids[0].to_string(), track.clone()));
         let made = Peer::subscriber(&setup(&[ours()]), &offer, &map.collect(), now);
         made.expect("an offer that is answered").0
     };
