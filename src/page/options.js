@@ -8,6 +8,9 @@ import { json } from './words.js';
 
 const DEFAULT = { transport: 'webrtc', enableDefaultIceServers: false, body: {} };
 
+/** A video room is a new one, unless the request says otherwise in the end. */
+const wanted = (request, transport) => ({ ...request, transport, createVideoroomRoom: transport === 'videoroom' || undefined });
+
 const addressed = () => new URLSearchParams(location.search).get('transport');
 
 export function startOptions() {
@@ -52,16 +55,13 @@ export function startOptions() {
 		const served = now.filter(({ usable }) => usable).map(({ name }) => name);
 		// The runner may be restricted to another transport than the one that was chosen before.
 		if (list.disabled || !transport || !served.length || served.includes(transport)) check();
-		else write({ ...request, transport: served[0] });
+		else write(wanted(request, served[0]));
 	}
 
 	on('start-body', 'input', check);
-	on('transports', 'change', ({ target: { value } }) => {
-		const wanted = { ...(read().request ?? DEFAULT), transport: value };
-		write({ ...wanted, createVideoroomRoom: value === 'videoroom' || undefined });
-	});
+	on('transports', 'change', ({ target }) => write(wanted(read().request ?? DEFAULT, target.value)));
 	on('start-reset', 'click', () => write(DEFAULT));
-	write({ ...DEFAULT, ...(connectorOf(addressed()) && { transport: addressed() }) });
+	write(wanted(DEFAULT, connectorOf(addressed()) ? addressed() : DEFAULT.transport));
 	setStatus(null);
 
 	return {

@@ -4,7 +4,9 @@
 const inNewTab = (url) => Object.assign(new URL(url), { target: '_blank' });
 
 export function videoroom({ videoroomRoom, dailyRoom, videoroomToken, dailyToken }) {
-	const url = inNewTab(videoroomRoom ?? dailyRoom);
+	const room = videoroomRoom ?? dailyRoom;
+	if (!room) return { title: 'The bot began without a room', text: 'The request asked for none: “createVideoroomRoom” makes one.' };
+	const url = inNewTab(room);
 	url.searchParams.set('t', videoroomToken ?? dailyToken);
 	return { good: true, title: 'The bot is on its way into the room', text: 'This page cannot enter it; the page of its provider can.', steps: [['Talk there:', url]] };
 }

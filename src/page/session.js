@@ -58,7 +58,9 @@ export function session({ to, log }) {
 			return mine(end)(words.runner('The start', error));
 		}
 		if (run !== own) return;
-		log('http', 'started', started);
+		// The log is saved and sent around; what opens doors stays out of it.
+		const { token, videoroomToken, dailyToken, ...shown } = started;
+		log('http', 'started', shown);
 		if (connector.elsewhere) {
 			end(connector(started));
 			return;
