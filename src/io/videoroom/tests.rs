@@ -1,0 +1,173 @@
+//! Tries and pauses, the time limit, and what becomes of a room whose asker is gone; by tokio's clock, against a provider in the
+//! same process. What every request and every answer looks like, the black-box tests show.
+
+#![allow(clippy::disallowed_types)] // The provider has a socket.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::*;
+use crate::io::tasks::Live;
+use crate::proto::videoroom::Wanted;
+
+/// What the provider does with a request.
+#[derive(Clone, Copy)]
+enum Says {
+    Json(u16, &'static str),
+    /// The same after so long.
+    Late(Duration, u16, &'static str),
+    Close,
+    Silence,
+}
+
+const ROOM: Says = Says::Json(200, r#"{"url":"https://example.net/r"}"#);
+const TOKEN: Says = Says::Json(200, r#"{"token":"a.b.c"}"#);
+
+/// A provider that plays one script per connection, and closes those after the last. Returns its configuration, and the
+/// request lines as they come.
+async fn provider(scripts: Vec<Says>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = asked.clone();
+    tokio::spawn(async move {
+        let mut scripts = scripts.into_iter();
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let (says, heard) = (scripts.next().unwrap_or(Says::Close), heard.clone());
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                // The body comes with the head, or is not looked at.
+                while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+                    if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                let line = String::from_utf8_lossy(&head)
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                heard
+                    .lock()
+                    .expect("no panic")
+                    .push(line.trim_end_matches(" HTTP/1.1").to_owned());
+                let (status, body) = match says {
+                    Says::Json(status, body) => (status, body),
+                    Says::Late(after, status, body) => {
+                        sleep(after).await;
+                        (status, body)
+                    }
+                    Says::Close => return,
+                    Says::Silence => std::future::pending().await,
+                };
+                let length = body.len();
+                let answer =
+                    format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+                let _ = stream.write_all(answer.as_bytes()).await;
+                // Until the client has read it.
+                let _ = stream.read(&mut [0; 64]).await;
+            });
+        }
+    });
+    let config = Videoroom {
+        key: Some(Secret::new("key")),
+        url: format!("http://{address}"),
+        ..Videoroom::default()
+    };
+    (config, asked)
+}
+
+async fn prepared(config: &Videoroom, aside: Option<Place>) -> Result<Prepared, Failure> {
+    prepare(config, Asked::Client(&Wanted::default()), aside).await
+}
+
+/// Paths of requests, without the names that are made up.
+fn told(asked: &Mutex<Vec<String>>) -> Vec<String> {
+    let asked = asked.lock().expect("no panic").clone();
+    let bare = |line: String| match line.strip_prefix("DELETE /rooms/bot-") {
+        Some(_) => "DELETE".to_owned(),
+        None => line,
+    };
+    asked.into_iter().map(bare).collect()
+}
+
+/// Nobody listens there: four tries, with the pauses between, and nothing to take back.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_not_there_is_tried_four_times() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    drop(listener);
+    let config = Videoroom {
+        key: Some(Secret::new("key")),
+        url: format!("http://{address}"),
+        ..Videoroom::default()
+    };
+    let began = Instant::now();
+    let failure = prepared(&config, None).await.map(|_| ()).expect_err("nobody is there");
+    let Failure::Unanswered { step: Step::Room, why } = &failure else {
+        panic!("{failure}")
+    };
+    assert!(why.starts_with("connecting to 127.0.0.1: "), "{why}");
+    assert!(began.elapsed() >= VIDEOROOM_PAUSES.iter().sum::<Duration>());
+}
+
+/// A request for a room that may have arrived is not sent again, or there would be two; one for a token is.
+#[tokio::test]
+async fn a_token_is_asked_for_again_when_the_connection_breaks_and_a_room_is_not() {
+    let (config, asked) = provider(vec![ROOM, Says::Close, TOKEN]).await;
+    assert!(prepared(&config, None).await.is_ok());
+    assert_eq!(
+        told(&asked),
+        ["POST /rooms", "POST /meeting-tokens", "POST /meeting-tokens"]
+    );
+
+    let live = Live::new(1);
+    let (config, asked) = provider(vec![Says::Close, Says::Json(404, "{}")]).await;
+    let failure = prepared(&config, live.enter()).await.map(|_| ()).expect_err("it broke");
+    assert!(
+        matches!(failure, Failure::Unanswered { step: Step::Room, .. }),
+        "{failure}"
+    );
+    live.empty().await;
+    assert_eq!(told(&asked), ["POST /rooms", "DELETE"]);
+}
+
+/// All of it together has an end before the client's patience has, and what was made is taken back.
+#[tokio::test(start_paused = true)]
+async fn all_tries_together_have_an_end() {
+    let slow = Duration::from_secs(9);
+    let busy = Says::Late(slow, 429, "{}");
+    let (config, asked) = provider(vec![busy, busy, busy, Says::Json(200, "{}")]).await;
+    let (live, began) = (Live::new(1), Instant::now());
+    let failure = prepared(&config, live.enter()).await.map(|_| ()).expect_err("too slow");
+    assert_eq!(failure, Failure::TooSlow);
+    let took = began.elapsed();
+    assert!(
+        took >= VIDEOROOM_WITHIN && took < VIDEOROOM_WITHIN + Duration::from_secs(1),
+        "{took:?}"
+    );
+    live.empty().await;
+    assert_eq!(told(&asked), ["POST /rooms", "POST /rooms", "POST /rooms", "DELETE"]);
+}
+
+/// A client that leaves while its token is made leaves no room behind; the end of the runner waits for that.
+#[tokio::test]
+async fn a_room_whose_asker_is_gone_is_taken_back() {
+    let (config, asked) = provider(vec![ROOM, Says::Silence, Says::Json(200, r#"{"deleted":true}"#)]).await;
+    let live = Live::new(1);
+    let gone = tokio::spawn({
+        let aside = live.enter();
+        async move { prepared(&config, aside).await.map(|_| ()) }
+    });
+    while told(&asked).len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    gone.abort();
+    live.empty().await;
+    assert_eq!(told(&asked), ["POST /rooms", "POST /meeting-tokens", "DELETE"]);
+}
