@@ -6,6 +6,7 @@
 
 mod misuse;
 mod tls;
+mod videoroom;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, UdpSocket};

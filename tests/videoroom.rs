@@ -817,6 +817,38 @@ fn a_call_has_to_be_signed_where_there_is_a_key() {
     assert_eq!(log.matches(" WARN ").count(), 4, "{log}");
 }
 
+/// R-093: what a bot calls once its room can be dialled; the provider's refusal is told without number and key.
+#[test]
+fn a_bot_connects_the_call_that_is_held_for_it() {
+    use edge_runner::bot::{Kind, RunnerArguments};
+    use edge_runner::dialin::Call;
+    let provider = Rest::start(&[
+        (200, ""),
+        (400, r#"{"error":"invalid-request-error","info":"not ready"}"#),
+    ]);
+    let body = json!({"dialin_settings": {"call_id": "c1", "call_domain": "d1", "To": TO, "From": FROM},
+        "daily_api_key": KEY, "daily_api_url": format!("{}/v1/", provider.url())});
+    let args = |body: Value| RunnerArguments::new("id".into(), body, Default::default(), Kind::Base);
+    assert!(Call::of(&args(json!({}))).is_none());
+    let call = Call::of(&args(body)).expect("a call is held");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let (first, second) = runtime.expect("a runtime").block_on(async {
+        let uri = "bot-telephony-1a2b3c4d@sip.example.net";
+        (call.connect(uri).await, call.connect(&format!("sip:{uri}")).await)
+    });
+    first.expect("it is connected");
+    let refused = second.expect_err("it is not").to_string();
+    assert_eq!(
+        refused,
+        "connecting the call to its room: the provider answered 400 (invalid-request-error: not ready)"
+    );
+    for asked in asked_in_the_end(&provider, 2) {
+        let body = held(&asked, "POST", "/v1/dialin/pinlessCallUpdate");
+        let uri = "sip:bot-telephony-1a2b3c4d@sip.example.net";
+        assert_eq!(body, json!({"callId": "c1", "callDomain": "d1", "sipUri": uri}));
+    }
+}
+
 /// R-075: no server, one room, one bot, and its end is the runner's.
 #[test]
 fn direct_is_one_bot_in_one_room() {

@@ -1,0 +1,59 @@
+//! Canaries of video rooms: the provider's key, the tokens that it makes, and the numbers of those who dial in.
+
+use serde_json::{Value, json};
+
+use super::{ARGUMENT, DIALIN_HMAC, VIDEOROOM_KEY, WRONG_KEY, Watched};
+use crate::support::program::{STAYS, Started};
+use crate::support::provider::{FROM, TO};
+use crate::support::rest::{Asked, Rest, Says};
+
+const MEETING: &str = "canary.token.of-a-meeting-9c1d";
+
+/// A provider that repeats what it was sent in everything that it refuses, and makes rooms of all but the refused names.
+fn provider(asked: &Asked, refuses: bool) -> Says {
+    let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    if refuses {
+        let echo = json!({"error": VIDEOROOM_KEY, "info": format!("{VIDEOROOM_KEY} Bearer {VIDEOROOM_KEY}, {FROM} {}", asked.body)});
+        return Says::Json(401, echo.to_string());
+    }
+    match asked.target.as_str() {
+        "/rooms" => Says::Json(
+            200,
+            json!({"url": format!("https://h/{}", body["name"].as_str().unwrap_or("x"))}).to_string(),
+        ),
+        "/meeting-tokens" => Says::Json(200, json!({"token": MEETING}).to_string()),
+        _ => Says::Json(200, "{}".into()),
+    }
+}
+
+/// Clients, browsers and telephones, with everything logged that can be.
+#[test]
+fn no_canary_comes_out_of_video_rooms() {
+    for refuses in [false, true] {
+        let api = Rest::playing(move |_, asked| provider(asked, refuses));
+        let url = api.url();
+        let options = ["--dialin", "-vvv", "--", "/bin/sh", "-c", STAYS, ARGUMENT];
+        let mut watched = Watched::start(&options, &[("VIDEOROOM_API_URL", &url)], None);
+        watched.secrets.push(MEETING.to_owned());
+        let hook = "/videoroom-dialin-webhook";
+        let call = json!({"From": FROM, "To": TO, "callId": "c", "callDomain": "d"}).to_string();
+        let signature = format!("X-Pinless-Signature: {DIALIN_HMAC}");
+        let time = "X-Pinless-Timestamp: 1795252753000";
+        let key = format!("Authorization: Bearer {WRONG_KEY}");
+        watched.ask("POST", hook, &[&key], &call, &[]);
+        watched.ask("POST", hook, &[&signature, time], &call, &[]);
+        watched.ask("POST", hook, &[], &format!("{{\"From\": \"{FROM}\", "), &[]);
+        let properties = json!({"sip": FROM, "exp": VIDEOROOM_KEY, "enable_chat": VIDEOROOM_KEY});
+        let start = json!({"createDailyRoom": true, "dailyRoomProperties": properties, "body": {"key": VIDEOROOM_KEY}});
+        let reply = watched.ask("POST", "/start", &[], &start.to_string(), &[MEETING]);
+        assert_eq!(reply.status, if refuses { 500 } else { 200 }, "{}", reply.text());
+        let reply = watched.ask("GET", "/videoroom", &[], "", &[]);
+        assert_eq!(reply.status, if refuses { 500 } else { 307 }, "{}", reply.text());
+        if !refuses {
+            let started = Started::of(&watched.runner, |arguments| arguments["body"]["key"] == VIDEOROOM_KEY);
+            assert_eq!(started.arguments["token"], MEETING);
+        }
+        let wanted = if refuses { "500 POST /start" } else { "session ended: " };
+        watched.end(&[wanted, "invalid signature"]);
+    }
+}
