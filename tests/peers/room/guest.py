@@ -43,12 +43,15 @@ class Guest:
         self.messages = []
         # By identity, in the order in which it came.
         self.heard = {}
+        # By the sid of a track.
+        self.listening = {}
         self.tasks = []
         self.publication = None
         for name in TOLD:
             self.room.on(name, lambda *about, name=name: self.note(name, about))
         self.room.on("data_received", lambda packet: self.messages.append(packet))
         self.room.on("track_subscribed", self.on_track)
+        self.room.on("track_unsubscribed", self.on_track_gone)
 
     def note(self, name, about):
         last = about[-1] if about else None
@@ -57,7 +60,12 @@ class Guest:
 
     def on_track(self, track, publication, participant):
         if track.kind == rtc.TrackKind.KIND_AUDIO:
-            self.tasks.append(asyncio.ensure_future(self.listen(track, participant.identity)))
+            self.listening[publication.sid] = asyncio.ensure_future(self.listen(track, participant.identity))
+
+    def on_track_gone(self, track, publication, participant):
+        # Another track may get the section, and the receiver with it.
+        if listening := self.listening.pop(publication.sid, None):
+            listening.cancel()
 
     async def listen(self, track, identity):
         async for event in rtc.AudioStream(track, sample_rate=RATE, num_channels=1):
@@ -131,9 +139,9 @@ class Guest:
         return found
 
     async def leave(self):
-        for task in self.tasks:
+        for task in (*self.tasks, *self.listening.values()):
             task.cancel()
-        self.tasks = []
+        self.tasks, self.listening = [], {}
         await asyncio.wait_for(self.room.disconnect(), PATIENCE_S)
 
 

@@ -42,13 +42,16 @@ pub enum Happened {
     Open(String),
 }
 
-/// A section of the subscriber's connection.
+/// A section of the subscriber's connection, and the track that is in it now.
 struct Line {
     mid: Mid,
     /// The subscriber has answered it.
     answered: bool,
     /// What the first sequence number has above 16 bits: a receiver that comes later counts from zero.
     above: Option<u64>,
+    /// The stream and the track in `a=msid`: as the section was made, which str0m goes on writing, and as they are.
+    made: String,
+    msid: String,
 }
 
 /// A UDP socket, and the task that reads it where it is this connection's alone.
@@ -76,6 +79,8 @@ pub struct Link {
     channels: BTreeMap<String, ChannelId>,
     /// By track sid.
     lines: BTreeMap<String, Line>,
+    /// Sections whose track is gone. Once the subscriber knows, another track gets them.
+    spare: Vec<Line>,
     /// The candidates have been told.
     told: bool,
     pub connected: bool,
@@ -111,6 +116,7 @@ impl Link {
             offers: 0,
             channels: BTreeMap::new(),
             lines: BTreeMap::new(),
+            spare: Vec::new(),
             told: false,
             connected: false,
         }
@@ -120,6 +126,27 @@ impl Link {
     pub fn offer(&mut self, wanted: &BTreeMap<String, String>) -> Option<SessionDescription> {
         if self.pending.is_some() {
             return None;
+        }
+        let gone: Vec<String> = self
+            .lines
+            .keys()
+            .filter(|track| !wanted.contains_key(*track))
+            .cloned()
+            .collect();
+        let mut gone: Vec<Line> = gone.iter().filter_map(|track| self.lines.remove(track)).collect();
+        let mut again = Vec::new();
+        for (track, publisher) in wanted {
+            let spare = self.spare.iter().position(|line| line.answered);
+            if let Some(spare) = spare.filter(|_| !self.lines.contains_key(track)) {
+                let mut line = self.spare.swap_remove(spare);
+                let mut api = self.rtc.direct_api();
+                let source = api.new_ssrc();
+                api.reset_stream_tx(line.mid, None, source, None);
+                (line.answered, line.above) = (false, None);
+                line.msid = format!("{publisher}|{track} {track}");
+                again.push(line.mid);
+                self.lines.insert(track.clone(), line);
+            }
         }
         let mut changes = self.rtc.sdp_api();
         if self.offers == 0 {
@@ -134,16 +161,18 @@ impl Link {
                 ..Default::default()
             });
         }
-        self.lines.retain(|track, line| {
-            let stays = wanted.contains_key(track);
-            if !stays {
-                changes.set_direction(line.mid, Direction::Inactive);
-            }
-            stays
-        });
+        for line in &mut gone {
+            changes.set_direction(line.mid, Direction::Inactive);
+            line.answered = false;
+        }
+        self.spare.extend(gone);
+        for mid in again {
+            changes.set_direction(mid, Direction::SendOnly);
+        }
         for (track, publisher) in wanted {
             if !self.lines.contains_key(track) {
                 let stream = format!("{publisher}|{track}");
+                let msid = format!("{stream} {track}");
                 let mid = changes.add_media(
                     MediaKind::Audio,
                     Direction::SendOnly,
@@ -151,26 +180,34 @@ impl Link {
                     Some(track.clone()),
                     None,
                 );
-                self.lines.insert(
-                    track.clone(),
-                    Line {
-                        mid,
-                        answered: false,
-                        above: None,
-                    },
-                );
+                let line = Line {
+                    mid,
+                    answered: false,
+                    above: None,
+                    made: msid.clone(),
+                    msid,
+                };
+                self.lines.insert(track.clone(), line);
             }
         }
         let (offer, pending) = changes.apply()?;
         self.pending = Some(pending);
         self.offers += 1;
+        let mut sdp = without_candidates(&offer.to_sdp_string());
+        for line in self.lines.values() {
+            sdp = sdp.replace(&line.made, &line.msid);
+        }
+        // A spare section names nobody.
+        for line in &self.spare {
+            let kept = sdp.split_inclusive("\r\n").filter(|text| !text.contains(&line.made));
+            sdp = kept.collect();
+        }
+        let mids = self.lines.iter();
         Some(SessionDescription {
             kind: "offer".into(),
-            sdp: without_candidates(&offer.to_sdp_string()),
+            sdp,
             id: self.offers,
-            mid_to_track_id: self
-                .lines
-                .iter()
+            mid_to_track_id: mids
                 .map(|(track, line)| (line.mid.to_string(), track.clone()))
                 .collect(),
         })
@@ -188,7 +225,7 @@ impl Link {
             .sdp_api()
             .accept_answer(pending, answer)
             .map_err(|error| error.to_string())?;
-        for line in self.lines.values_mut() {
+        for line in self.lines.values_mut().chain(&mut self.spare) {
             line.answered = true;
         }
         Ok(())

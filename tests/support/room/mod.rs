@@ -4,7 +4,8 @@
 //! to get on with the same. As the real server: refusals before the upgrade, the order of messages, two connections with the
 //! server as the one that offers to subscribers, `PA_...|TR_...` in `a=msid`, streams to subscribers told apart by SSRC alone,
 //! candidates by trickle only, speakers by the senders' audio levels, messages stamped with their sender, 5 s of patience
-//! with a lost connection. Unlike it: audio only, nothing can be resumed, no TURN, no TCP, sections are not used again.
+//! with a lost connection, sections of gone tracks that other tracks get. Unlike it: audio only, nothing can be resumed, no TURN,
+//! no TCP.
 //!
 //! [`door`] is its HTTP, [`hub`] its mind, [`link`] one peer connection, [`speakers`] who is loud, [`token`] who may come in.
 //! Source: the real server's code at version 1.13.5, read, not copied.
