@@ -609,8 +609,8 @@ pub const ROOM_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const ROOM_MESSAGE_PARTS_MAX: usize = 16_384;
 /// Participants that a session knows of; nobody talks with more.
 pub const ROOM_PARTICIPANTS_MAX: usize = 256;
-/// Audio tracks that a session subscribes to.
-pub const ROOM_TRACKS_MAX: usize = 256;
+/// Audio tracks that a session subscribes to: as many as a connection listens to.
+pub const ROOM_TRACKS_MAX: usize = ROOM_VOICES_MAX;
 /// Participants that left and whose late news is told from a new one's.
 pub const ROOM_DEPARTED_MAX: usize = 64;
 /// Candidates of the server that wait for their connection to be made.
@@ -667,7 +667,7 @@ pub const ROOM_VOICES_MAX: usize = 32;
 /// Bytes of a track's id; a stock server's have 15.
 pub const ROOM_TRACK_BYTES_MAX: usize = 128;
 /// Media sections of a room's offer: one for data, one for each track that is subscribed to, which are used again, and some more.
-pub const ROOM_SDP_SECTIONS_MAX: usize = ROOM_TRACKS_MAX + 32;
+pub const ROOM_SDP_SECTIONS_MAX: usize = 288;
 /// Lines of the same: a section of a stock server has about 25.
 pub const ROOM_SDP_LINES_MAX: usize = 40 * ROOM_SDP_SECTIONS_MAX;
 /// Bytes of the same.

@@ -3,7 +3,7 @@
 //! [`parse_remote`] takes one candidate of an offer or a PATCH as text and gives it back in the one spelling that str0m reads,
 //! or the reason why it is ignored. A bad candidate never costs the connection: the peer's own checks tell its address.
 //! [`local_addresses`] takes the interfaces of this machine and gives the addresses to offer, best first.
-//! Never used: names (no look-up leaves this runner for a peer), TCP, multicast, broadcast, unspecified addresses, and the ports
+//! Never used: names (no look-up leaves this runner for a peer), TCP, multicast, broadcast, unspecified addresses, and, of strangers, the ports
 //! of other services: whoever names a candidate makes the runner send there.
 //! Sources: RFC 8839 section 5.1, RFC 8445 section 5.1.1.
 
@@ -20,6 +20,8 @@ use crate::limits::{
 pub struct RemotePolicy {
     /// A loopback address is among the runner's candidates.
     pub loopback_offered: bool,
+    /// The peer is a server that the operator named, and may be wherever it says: strangers name no port of a service.
+    pub named_by_operator: bool,
 }
 
 /// A candidate that checks can be sent to.
@@ -138,7 +140,7 @@ pub fn parse_remote(text: &str, policy: &RemotePolicy) -> Result<Usable, Ignored
     if port == 0 {
         return Err(Ignored::Port);
     }
-    if port < PRIVILEGED_PORTS_END {
+    if port < PRIVILEGED_PORTS_END && !policy.named_by_operator {
         return Err(Ignored::Privileged(port));
     }
     check_remote_address(ip, policy)?;

@@ -201,7 +201,7 @@ impl Peer {
             rtc: config.build(now),
             embedded: setup.embedded,
             device,
-            remote: Remote::new(setup.local, own(setup)),
+            remote: Remote::new(setup.local, own(setup), false),
             audio: None,
             voice: None,
             voices: 0,

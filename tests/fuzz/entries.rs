@@ -89,7 +89,10 @@ pub fn sdp_answer(bytes: &[u8]) {
 pub fn candidate(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for loopback_offered in [false, true] {
-        let policy = RemotePolicy { loopback_offered };
+        let policy = RemotePolicy {
+            loopback_offered,
+            named_by_operator: loopback_offered,
+        };
         if let Ok(usable) = parse_remote(&text, &policy) {
             let read = Candidate::from_sdp_string(&usable.text).expect("str0m reads it");
             assert_eq!(read.addr(), usable.addr);

@@ -5,6 +5,7 @@ use str0m::Candidate;
 
 const NO_LOOPBACK: RemotePolicy = RemotePolicy {
     loopback_offered: false,
+    named_by_operator: false,
 };
 
 fn ip(text: &str) -> IpAddr {
@@ -153,7 +154,10 @@ fn what_cannot_be_used_is_ignored_with_a_reason() {
 /// loopback candidates count only when the runner itself offers loopback.
 #[test]
 fn loopback_is_used_where_it_is_offered() {
-    let policy = RemotePolicy { loopback_offered: true };
+    let policy = RemotePolicy {
+        loopback_offered: true,
+        ..NO_LOOPBACK
+    };
     for address in ["127.0.0.1", "::1"] {
         let usable = parse_remote(&format!("candidate:1 1 udp 1 {address} 9000 typ host"), &policy);
         assert_eq!(usable.expect("usable").addr, SocketAddr::new(ip(address), 9000));
@@ -324,4 +328,19 @@ fn addresses_over_tcp_are_those_of_the_server() {
     let many = vec![offered[0]; TCP_ADDRESSES_MAX + 1];
     assert_eq!(tcp_addresses(&[at("0.0.0.0:80")], &many).len(), TCP_ADDRESSES_MAX);
     assert!(tcp_addresses(&[], &offered).is_empty());
+}
+
+/// A server that the operator named may be at any port; what is no address of one peer stays out.
+#[test]
+fn the_server_of_the_operator_may_be_at_a_low_port() {
+    let policy = RemotePolicy {
+        named_by_operator: true,
+        ..NO_LOOPBACK
+    };
+    let at = |address: &str, port: u16| format!("candidate:1 1 udp 1 {address} {port} typ host");
+    let usable = parse_remote(&at("192.0.2.1", 443), &policy).expect("it is used");
+    assert_eq!(usable.addr.port(), 443);
+    assert!(parse_remote(&at("192.0.2.1", 0), &policy).is_err());
+    assert!(parse_remote(&at("224.0.0.1", 443), &policy).is_err());
+    assert!(parse_remote(&at("127.0.0.1", 443), &policy).is_err());
 }

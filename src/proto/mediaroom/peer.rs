@@ -177,7 +177,7 @@ impl Peer {
         }
         Ok(Peer {
             rtc,
-            remote: Remote::new(setup.local, setup.local.to_vec()),
+            remote: Remote::new(setup.local, setup.local.to_vec(), true),
             early: Early::default(),
             waiting: None,
             pending: None,

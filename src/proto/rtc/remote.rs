@@ -12,7 +12,7 @@ use crate::proto::candidate::{self, Ignored, RemotePolicy, Usable};
 
 /// What is known of the other end's addresses.
 pub struct Remote {
-    loopback_offered: bool,
+    policy: RemotePolicy,
     /// The addresses of this end: nobody who is the peer has one of them.
     own: Vec<SocketAddr>,
     candidates: usize,
@@ -22,9 +22,13 @@ pub struct Remote {
 
 impl Remote {
     /// Begins with the host candidates that this end offers, and all addresses under which it is reached, offered or not.
-    pub fn new(local: &[SocketAddr], own: Vec<SocketAddr>) -> Self {
+    /// `named_by_operator` as in [`RemotePolicy`].
+    pub fn new(local: &[SocketAddr], own: Vec<SocketAddr>, named_by_operator: bool) -> Self {
         Remote {
-            loopback_offered: local.iter().any(|address| address.ip().is_loopback()),
+            policy: RemotePolicy {
+                loopback_offered: local.iter().any(|address| address.ip().is_loopback()),
+                named_by_operator,
+            },
             own,
             candidates: 0,
             checked: Vec::new(),
@@ -40,9 +44,7 @@ impl Remote {
             log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
             return Err(None);
         }
-        let policy = RemotePolicy {
-            loopback_offered: self.loopback_offered,
-        };
+        let policy = self.policy;
         let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
             true => Err(Ignored::Own),
             false => Ok(usable),
