@@ -15,6 +15,7 @@ mod hangup;
 mod house;
 mod metrics;
 mod processes;
+mod rooms;
 mod sockets;
 mod strangers;
 mod support;

@@ -219,7 +219,11 @@ async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdow
                 None => stop(program, stopping).await,
             }
         }
-        First::Talk(End::Over(farewell)) => while_doing(farewell.say(), stop(program, stopping)).await,
+        First::Talk(End::Over(mut farewell)) => {
+            // SIGTERM ends most programs at once, and they would never know why.
+            farewell.tell().await;
+            while_doing(farewell.say(), stop(program, stopping)).await
+        }
         First::Talk(End::Fault(fault, farewell)) => {
             log::warn!("the bot's media is closed: {fault}");
             let stopped = while_doing(farewell.say(), stop(program, stopping)).await;

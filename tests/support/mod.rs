@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod device;
+pub mod guest;
 pub mod http;
 pub mod program;
 pub mod provider;

@@ -103,18 +103,27 @@ impl Farewell {
         }))
     }
 
-    /// Closes the socket, and waits a little for the program to close its side.
-    pub async fn say(self) {
-        let Some(mut parting) = self.0 else { return };
-        if !parting.rest.is_empty() {
-            parting.settling.await;
-        }
-        let close = async {
+    /// Hands over the messages that wait, as far as the program reads.
+    pub async fn tell(&mut self) {
+        let Some(parting) = self.0.as_mut().filter(|parting| !parting.rest.is_empty()) else {
+            return;
+        };
+        parting.settling.as_mut().await;
+        let rest = async {
             while let Some(frame) = parting.rest.pop() {
                 if parting.socket.send(Message::Binary(frame.into())).await.is_err() {
                     return;
                 }
             }
+        };
+        let _ = timeout(PROCESS_CLOSE_WITHIN, rest).await;
+    }
+
+    /// Closes the socket, and waits a little for the program to close its side.
+    pub async fn say(mut self) {
+        self.tell().await;
+        let Some(mut parting) = self.0 else { return };
+        let close = async {
             // Its end is what is wanted; how it comes about is not.
             if parting.socket.close(Some(parting.close)).await.is_ok() {
                 while let Some(Ok(_)) = parting.socket.next().await {}

@@ -173,6 +173,8 @@ pub(super) struct Stay {
     /// Tracks that are heard, for the end of the stay.
     tracks: BTreeMap<Arc<str>, ()>,
     queue: VecDeque<Output>,
+    /// A connection has something to do now, of which it does not tell by its deadline.
+    urged: bool,
     closing: bool,
     asked_to_close: bool,
     socket_gone: bool,
@@ -194,6 +196,7 @@ impl Stay {
             until: now + CONNECT_WITHIN,
             tracks: BTreeMap::new(),
             queue: VecDeque::new(),
+            urged: false,
             closing: false,
             asked_to_close: false,
             socket_gone: false,
@@ -229,6 +232,7 @@ impl Stay {
             self.signal.handle_timeout(now, unix_ms);
             self.check_deadlines(now);
         }
+        self.urged = false;
         for target in [Target::Publisher, Target::Subscriber] {
             if let Some(leg) = self.leg(target) {
                 leg.peer.handle_timeout(now);
@@ -332,6 +336,9 @@ impl Stay {
             if !self.queue.is_empty() {
                 continue;
             }
+            if self.urged {
+                next = Some(now);
+            }
             if !self.closing {
                 let until = (!self.up).then_some(self.until);
                 let legs = [&self.publisher, &self.subscriber].map(|leg| leg.as_ref().and_then(|leg| leg.until));
@@ -395,6 +402,7 @@ impl Stay {
             }
             signal::Output::Answer { sdp } => {
                 let Some(leg) = &mut self.publisher else { return };
+                self.urged = true;
                 if let Err(error) = leg.peer.handle_answer(&sdp, now) {
                     self.end(Why::BadDescription(words(&error)));
                 }
@@ -403,6 +411,7 @@ impl Stay {
             signal::Output::Candidate { target, candidate } => {
                 if let Some(leg) = self.leg(target) {
                     leg.peer.add_remote_candidate(&candidate);
+                    self.urged = true;
                 }
                 return;
             }
@@ -470,7 +479,10 @@ impl Stay {
             }
         };
         match answered {
-            Ok(answer) => self.signal.answer(answer, id),
+            Ok(answer) => {
+                self.urged = true;
+                self.signal.answer(answer, id);
+            }
             // Those who were heard before are heard on.
             Err(error) if self.subscriber.is_some() => log::warn!("newcomers are not heard: {}", words(&error)),
             Err(error) => self.end(Why::BadDescription(words(&error))),

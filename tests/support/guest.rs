@@ -1,0 +1,379 @@
+//! [`Guest`]: a participant of a media room, for a test that is the caller.
+//!
+//! In: a URL and a token; a tone, texts. Out: what it hears, reads, and is told of the others. The server subscribes it to
+//! everybody. Its two connections are the library's own; what stands between them and the runner is the tests' server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use edge_runner::proto::mediaroom::peer::{Output, Peer, Setup};
+use edge_runner::proto::mediaroom::wire::{
+    AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
+    SignalResponse, Target, TrackSource, UserPacket,
+};
+use edge_runner::proto::rtc::{Common, Packet};
+use futures_util::{SinkExt as _, StreamExt as _};
+use prost::Message as _;
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use super::runner::PATIENCE;
+use super::sound::{FRAME, RATE_HZ, Speech};
+
+static COMMON: LazyLock<Common> = LazyLock::new(Common::new);
+
+/// What a guest has seen.
+#[derive(Default)]
+pub struct Seen {
+    pub heard: Vec<i16>,
+    pub texts: Vec<String>,
+    /// Identities of the others.
+    pub others: BTreeSet<String>,
+    pub connected: BTreeSet<&'static str>,
+    pub is_over: bool,
+}
+
+enum Order {
+    Talk(Option<Speech>),
+    Say(String),
+    Leave,
+}
+
+/// A participant.
+pub struct Guest {
+    seen: Arc<Mutex<Seen>>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl Guest {
+    /// Enters a room.
+    pub fn join(runtime: &Handle, url: &str, token: &str) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let (url, token, kept) = (url.to_owned(), token.to_owned(), seen.clone());
+        runtime.spawn(async move {
+            let stay = Stay::open(&url, &token, kept.clone()).await;
+            stay.run(ordered).await;
+            lock(&kept).is_over = true;
+        });
+        Guest { seen, orders }
+    }
+
+    /// Says this from here on; nothing is silence.
+    pub fn talk(&self, speech: Option<Speech>) {
+        let _ = self.orders.send(Order::Talk(speech));
+    }
+
+    pub fn say(&self, text: &str) {
+        let _ = self.orders.send(Order::Say(text.to_owned()));
+    }
+
+    pub fn leave(&self) {
+        let _ = self.orders.send(Order::Leave);
+        self.wait_for("its end", |seen| seen.is_over);
+    }
+
+    /// Forgets what was heard.
+    pub fn listen_anew(&self) {
+        lock(&self.seen).heard.clear();
+    }
+
+    /// Waits until `done`, or fails the test.
+    pub fn wait_for(&self, wanted: &str, done: impl Fn(&Seen) -> bool) {
+        let start = Instant::now();
+        while !done(&lock(&self.seen)) {
+            let seen = lock(&self.seen);
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no {wanted}; others {:?}, up {:?}, {} samples heard",
+                seen.others,
+                seen.connected,
+                seen.heard.len()
+            );
+            drop(seen);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().expect("no holder panics")
+}
+
+/// One connection, with its socket.
+struct Leg {
+    peer: Peer,
+    socket: UdpSocket,
+    local: SocketAddr,
+    decoders: BTreeMap<Arc<str>, Decoder>,
+}
+
+struct Stay {
+    socket: WebSocketStream<TcpStream>,
+    publisher: Option<Leg>,
+    subscriber: Option<Leg>,
+    seen: Arc<Mutex<Seen>>,
+    encoder: Encoder,
+    speech: Option<Speech>,
+    frames: usize,
+    /// Since when its voice leaves.
+    since: Option<Instant>,
+    unsent: Vec<String>,
+}
+
+impl Stay {
+    async fn open(url: &str, token: &str, seen: Arc<Mutex<Seen>>) -> Self {
+        let address = url.strip_prefix("ws://").expect("a WebSocket without TLS");
+        let stream = TcpStream::connect(address).await.expect("the server listens");
+        let mut request = format!("{url}/rtc?protocol=15&auto_subscribe=1")
+            .into_client_request()
+            .expect("a URL");
+        let bearer = format!("Bearer {token}").parse().expect("a header");
+        request.headers_mut().insert("authorization", bearer);
+        let (socket, _) = client_async(request, stream).await.expect("the server lets it in");
+        Stay {
+            socket,
+            publisher: None,
+            subscriber: None,
+            seen,
+            encoder: Encoder::new(RATE_HZ, EncoderSettings::default()).expect("a rate of Opus"),
+            speech: None,
+            frames: 0,
+            since: None,
+            unsent: Vec::new(),
+        }
+    }
+
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut tick = tokio::time::interval(Duration::from_millis(5));
+        loop {
+            self.flush();
+            tokio::select! {
+                message = self.socket.next() => match message {
+                    Some(Ok(Message::Binary(bytes))) => {
+                        let response = SignalResponse::decode(bytes).expect("a message of the server");
+                        if self.hear(response.message).await {
+                            return;
+                        }
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                },
+                order = orders.recv() => match order {
+                    Some(Order::Talk(speech)) => self.speech = speech,
+                    Some(Order::Say(text)) => self.unsent.push(text),
+                    Some(Order::Leave) | None => {
+                        self.ask(Request::Leave(LeaveRequest { reason: 1, ..LeaveRequest::default() })).await;
+                        let _ = self.socket.close(None).await;
+                        return;
+                    }
+                },
+                datagram = received(&self.publisher) => take(&mut self.publisher, datagram),
+                datagram = received(&self.subscriber) => take(&mut self.subscriber, datagram),
+                _ = tick.tick() => self.tick(),
+            }
+        }
+    }
+
+    async fn ask(&mut self, request: Request) {
+        let bytes = SignalRequest { message: Some(request) }.encode_to_vec();
+        let _ = self.socket.send(Message::Binary(bytes.into())).await;
+    }
+
+    /// Does what a message of the server asks for; `true` when it is the last.
+    async fn hear(&mut self, message: Option<Response>) -> bool {
+        match message {
+            Some(Response::Join(join)) => {
+                let others = join.other_participants.into_iter().map(|other| other.identity);
+                lock(&self.seen).others.extend(others);
+                let (socket, local) = socket().await;
+                let (peer, offer) = Peer::publisher(&setup(&[local]), "microphone", Instant::now()).expect("an offer");
+                self.publisher = Some(Leg::new(peer, socket, local));
+                self.ask(Request::AddTrack(AddTrackRequest {
+                    cid: "microphone".into(),
+                    name: "microphone".into(),
+                    source: TrackSource::Microphone as i32,
+                    disable_red: true,
+                    ..AddTrackRequest::default()
+                }))
+                .await;
+                self.ask(Request::Offer(description("offer", offer, 1))).await;
+            }
+            Some(Response::Answer(answer)) => {
+                let leg = self.publisher.as_mut().expect("an offer was made");
+                leg.peer.handle_answer(&answer.sdp, Instant::now()).expect("an answer");
+            }
+            Some(Response::Offer(offer)) => {
+                let mids = &offer.mid_to_track_id;
+                let answer = match &mut self.subscriber {
+                    Some(leg) => leg.peer.renegotiate(&offer.sdp, mids).expect("an offer"),
+                    None => {
+                        let (socket, local) = socket().await;
+                        let (peer, answer) =
+                            Peer::subscriber(&setup(&[local]), &offer.sdp, mids, Instant::now()).expect("an offer");
+                        self.subscriber = Some(Leg::new(peer, socket, local));
+                        answer
+                    }
+                };
+                self.ask(Request::Answer(description("answer", answer, offer.id))).await;
+            }
+            Some(Response::Trickle(trickle)) => {
+                let init: serde_json::Value = serde_json::from_str(&trickle.candidate_init).expect("JSON");
+                let leg = match trickle.target == Target::Publisher as i32 {
+                    true => &mut self.publisher,
+                    false => &mut self.subscriber,
+                };
+                if let (Some(leg), Some(candidate)) = (leg, init["candidate"].as_str()) {
+                    leg.peer.add_remote_candidate(candidate);
+                }
+            }
+            Some(Response::Update(update)) => {
+                let mut seen = lock(&self.seen);
+                for who in update.participants {
+                    match who.state {
+                        3 => seen.others.remove(&who.identity),
+                        _ => seen.others.insert(who.identity),
+                    };
+                }
+            }
+            Some(Response::Leave(_)) => return true,
+            _ => {}
+        }
+        false
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        if let Some(leg) = &mut self.publisher {
+            while since + Duration::from_millis(20) * self.frames as u32 <= now {
+                let pcm = self
+                    .speech
+                    .map_or([0; FRAME], |speech| speech.frame(self.frames * FRAME));
+                let mut packet = [0; 400];
+                let bytes = self.encoder.encode(&pcm, &mut packet).expect("a frame of Opus");
+                let level = if self.speech.is_some() { 15 } else { 127 };
+                let ticks = self.frames as u64 * 960;
+                leg.peer.send_audio(&packet[..bytes], ticks, level, level < 127, now);
+                self.frames += 1;
+            }
+            self.unsent.retain(|text| !leg.peer.send_data(&text_packet(text)));
+            leg.peer.handle_timeout(now);
+        }
+        if let Some(leg) = &mut self.subscriber {
+            leg.peer.handle_timeout(now);
+        }
+    }
+
+    /// Lets both connections say what they have to say.
+    fn flush(&mut self) {
+        for (name, leg) in [("publisher", &mut self.publisher), ("subscriber", &mut self.subscriber)] {
+            let Some(leg) = leg else { continue };
+            loop {
+                match leg.peer.poll_output() {
+                    Output::Timeout(_) => break,
+                    Output::Transmit(mut transmit) => {
+                        let destination = transmit.destination;
+                        let _ = leg.socket.try_send_to(transmit.contents(), destination);
+                    }
+                    Output::Connected => drop(lock(&self.seen).connected.insert(name)),
+                    Output::Audio { track, packet } => {
+                        let decoder = leg.decoders.entry(track);
+                        let decoder = decoder.or_insert_with(|| Decoder::new(RATE_HZ).expect("a rate of Opus"));
+                        let pcm = decoder.decode(&packet.payload).expect("Opus");
+                        lock(&self.seen).heard.extend_from_slice(pcm);
+                    }
+                    Output::Data(bytes) => {
+                        let packet = DataPacket::decode(&bytes[..]).expect("a data packet");
+                        if let Some(Data::User(user)) = packet.value {
+                            let text = String::from_utf8(user.payload.into()).expect("a text");
+                            lock(&self.seen).texts.push(text);
+                        }
+                    }
+                    Output::TrackGone(_) | Output::ChannelOpen | Output::Failed => {}
+                }
+            }
+        }
+    }
+}
+
+impl Leg {
+    fn new(peer: Peer, socket: UdpSocket, local: SocketAddr) -> Self {
+        Leg {
+            peer,
+            socket,
+            local,
+            decoders: BTreeMap::new(),
+        }
+    }
+}
+
+async fn socket() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
+    let local = socket.local_addr().expect("an address");
+    (socket, local)
+}
+
+fn setup(local: &[SocketAddr]) -> Setup<'_> {
+    Setup {
+        common: &COMMON,
+        local,
+        seed: 0x1234_5678_9abc_def0,
+    }
+}
+
+fn description(kind: &str, sdp: String, id: u32) -> SessionDescription {
+    SessionDescription {
+        kind: kind.into(),
+        sdp,
+        id,
+        ..SessionDescription::default()
+    }
+}
+
+fn text_packet(text: &str) -> Vec<u8> {
+    let user = UserPacket {
+        payload: text.as_bytes().to_vec().into(),
+        ..UserPacket::default()
+    };
+    DataPacket {
+        value: Some(Data::User(user)),
+        ..DataPacket::default()
+    }
+    .encode_to_vec()
+}
+
+type Datagram = (Vec<u8>, SocketAddr);
+
+async fn received(leg: &Option<Leg>) -> Datagram {
+    match leg {
+        Some(leg) => receive(&leg.socket).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn receive(socket: &UdpSocket) -> impl Future<Output = Datagram> + '_ {
+    async {
+        let mut bytes = [0; 2048];
+        loop {
+            if let Ok((length, source)) = socket.recv_from(&mut bytes).await {
+                return (bytes[..length].to_vec(), source);
+            }
+        }
+    }
+}
+
+fn take(leg: &mut Option<Leg>, (bytes, source): Datagram) {
+    if let Some(leg) = leg {
+        let packet = Packet::datagram(source, leg.local, &bytes);
+        leg.peer.handle_packet(&packet, Instant::now());
+    }
+}
