@@ -59,11 +59,16 @@ export function session({ to, log }) {
 		}
 		if (run !== own) return;
 		// The log is saved and sent around; what opens doors stays out of it.
-		const { token, videoroomToken, dailyToken, ...shown } = started;
+		const { token, videoroomToken, dailyToken, ...shown } = started ?? {};
 		log('http', 'started', shown);
 		if (connector.elsewhere) {
-			end(connector(started));
-			return;
+			let notice;
+			try {
+				notice = connector(started);
+			} catch (error) {
+				notice = words.runner('The start', { status: -1, message: error.message });
+			}
+			return end(notice);
 		}
 		enter('connecting', 'Connecting');
 		greeted = false;
