@@ -96,6 +96,8 @@ pub struct House {
     pub door: Door,
     pub fast_publish: bool,
     pub takes_track: bool,
+    /// It waits for the session's checks, and trickles its candidates.
+    pub lite: bool,
     pub guests: Vec<Guest>,
     /// Whether datagrams arrive, in both directions.
     pub network: bool,
@@ -138,6 +140,7 @@ impl House {
             door: Door::Open,
             fast_publish: true,
             takes_track: true,
+            lite: false,
             guests: Vec::new(),
             network: true,
             answers: true,
@@ -409,7 +412,7 @@ impl House {
         self.stamps.push(Vec::new());
         self.lodging = Some(Lodging {
             publisher: None,
-            subscriber: Server::new(Kind::default(), self.now),
+            subscriber: Server::new(self.kind(), self.now),
             mids: BTreeMap::new(),
             wanted: Vec::new(),
             offer_id: 0,
@@ -463,13 +466,41 @@ impl House {
         let (sdp, mids) = lodging.subscriber.offer(&names);
         lodging.mids.extend(wanted.into_iter().zip(mids));
         lodging.offer_id += 1;
-        let offer = SessionDescription {
-            kind: "offer".into(),
-            sdp,
-            id: lodging.offer_id,
+        let id = lodging.offer_id;
+        self.describe(Target::Subscriber, "offer", &sdp, id);
+    }
+
+    fn kind(&self) -> Kind {
+        Kind {
+            lite: self.lite,
+            ..Kind::default()
+        }
+    }
+
+    /// Sends a description, and its candidates with it or after it.
+    fn describe(&mut self, target: Target, kind: &str, sdp: &str, id: u32) {
+        let is_candidate = |line: &&str| line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates");
+        let trickled: Vec<&str> = sdp.lines().filter(is_candidate).filter(|_| self.lite).collect();
+        let kept = sdp.lines().filter(|line| !trickled.contains(line));
+        let description = SessionDescription {
+            kind: kind.into(),
+            sdp: kept.map(|line| format!("{line}\r\n")).collect(),
+            id,
             ..SessionDescription::default()
         };
-        self.tell(Response::Offer(offer));
+        self.tell(match target {
+            Target::Publisher => Response::Answer(description),
+            Target::Subscriber => Response::Offer(description),
+        });
+        for line in trickled {
+            let candidate = line.trim_start_matches("a=");
+            let init = serde_json::json!({"candidate": candidate, "sdpMid": "0", "sdpMLineIndex": 0});
+            self.tell(Response::Trickle(wire::TrickleRequest {
+                candidate_init: init.to_string(),
+                target: target as i32,
+                last: false,
+            }));
+        }
     }
 
     /// Does what a request of the session asks for.
@@ -480,6 +511,7 @@ impl House {
         if !self.answers {
             return;
         }
+        let kind = self.kind();
         let Some(lodging) = &mut self.lodging else { return };
         match request {
             Request::AddTrack(track) if self.takes_track => {
@@ -493,15 +525,10 @@ impl House {
                 }));
             }
             Request::Offer(offer) => {
-                let mut server = Server::new(Kind::default(), self.now);
+                let mut server = Server::new(kind, self.now);
                 let sdp = server.answer(&offer.sdp);
                 lodging.publisher = Some(server);
-                self.tell(Response::Answer(SessionDescription {
-                    kind: "answer".into(),
-                    sdp,
-                    id: offer.id,
-                    ..SessionDescription::default()
-                }));
+                self.describe(Target::Publisher, "answer", &sdp, offer.id);
             }
             Request::Answer(answer) => {
                 assert_eq!(answer.id, lodging.offer_id);

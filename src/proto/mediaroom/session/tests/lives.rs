@@ -102,6 +102,20 @@ fn the_offer_waits_for_the_track_where_the_server_wants_it_so() {
     }
 }
 
+/// A server that never checks by itself, and tells its candidates late, is met at once by both connections.
+#[test]
+fn a_server_that_waits_for_us_is_met_at_once() {
+    let mut house = House::new();
+    house.lite = true;
+    house.guests.push(Guest::caller("PA_ann1", "ann"));
+    house.enter();
+    house.run(ms(500));
+    assert!(house.has(&Event::Joined));
+    let mut talkers = [("TR_ann1", Talker::new(440.0))];
+    house.talks(&mut talkers, 60);
+    assert!(share(&house.mixed()[5_000..], 440.0, RATE_HZ) > 0.8);
+}
+
 /// The bot is heard with its level, and silence is sent while it says nothing; what it says first waits for the first caller.
 #[test]
 fn the_bot_is_heard() {
