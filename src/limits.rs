@@ -144,6 +144,8 @@ pub const OPEN_FILES_BASE: u64 = 64;
 pub const OPEN_FILES_SESSION: u64 = 1;
 /// Open files of a session whose bot is a program: its pipes, the door, and the socket of its media.
 pub const OPEN_FILES_PROGRAM: u64 = 8;
+/// Open files of a session in a media room beside its socket: two UDP ports, each in both families.
+pub const OPEN_FILES_ROOM: u64 = 4;
 /// Memory of a runner without callers, and as much to spare.
 pub const MEMORY_BASE_BYTES: u64 = 16 * 1024 * 1024;
 /// Memory of a session: 0.5 MiB while both speak, and as much to spare.

@@ -168,7 +168,7 @@ fn a_program_talks_in_a_room_once_it_connects() {
     let guest = house.join(&answer);
     guest.wait_for("media", |seen| seen.connected.len() == 2);
     let identity = format!("User-{}", &answer["sessionId"].as_str().expect("a name")[..8]);
-    assert_eq!(house.people(&answer), [identity.clone()], "the runner is not there");
+    assert_eq!(house.people(&answer), [&*identity], "the runner is not there");
 
     let mut program = started.speak();
     guest.wait_for("bot", |seen| seen.others.contains(&agent(&answer)));

@@ -246,7 +246,7 @@ impl Metrics {
         for (what, name, help, of) in COUNTERS {
             text.family(name, Kind::Counter, help);
             for (transport, row) in self.rows() {
-                if of == Of::All || transport == Transport::WebRtc {
+                if of == Of::All || matches!(transport, Transport::WebRtc | Transport::Mediaroom) {
                     let count = row.counts[what as usize].load(Relaxed);
                     text.sample(&[("transport", transport.name())], count);
                 }

@@ -4,7 +4,6 @@
 //! everybody. Its two connections are the library's own; what stands between them and the runner is the tests' server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -360,13 +359,11 @@ async fn received(leg: &Option<Leg>) -> Datagram {
     }
 }
 
-fn receive(socket: &UdpSocket) -> impl Future<Output = Datagram> + '_ {
-    async {
-        let mut bytes = [0; 2048];
-        loop {
-            if let Ok((length, source)) = socket.recv_from(&mut bytes).await {
-                return (bytes[..length].to_vec(), source);
-            }
+async fn receive(socket: &UdpSocket) -> Datagram {
+    let mut bytes = [0; 2048];
+    loop {
+        if let Ok((length, source)) = socket.recv_from(&mut bytes).await {
+            return (bytes[..length].to_vec(), source);
         }
     }
 }

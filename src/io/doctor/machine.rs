@@ -31,6 +31,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
             metrics::process().and_then(|process| process.max_fds),
             config.sessions_max,
             config.command.is_some(),
+            config.mediaroom.url.is_some(),
         ),
         machine::memory(&read("/proc/meminfo"), config.sessions_max),
     ]

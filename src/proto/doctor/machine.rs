@@ -6,7 +6,7 @@
 use super::Finding;
 use crate::limits::{
     CLOCK_LATEST_S, HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE, OPEN_FILES_PROGRAM,
-    OPEN_FILES_SESSION,
+    OPEN_FILES_ROOM, OPEN_FILES_SESSION,
 };
 use crate::proto::metrics::process::number_after;
 use crate::proto::tls::RELEASED_S;
@@ -45,9 +45,10 @@ pub fn clock(now_s: u64, synchronised: Option<bool>) -> Finding {
 }
 
 /// Judges the limit on open files; none means that there is no limit.
-pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool) -> Finding {
+pub fn open_files(max: Option<u64>, sessions_max: usize, programs: bool, rooms: bool) -> Finding {
     const WHAT: &str = "open files";
-    let each = OPEN_FILES_SESSION + if programs { OPEN_FILES_PROGRAM } else { 0 };
+    let programs = if programs { OPEN_FILES_PROGRAM } else { 0 };
+    let each = OPEN_FILES_SESSION + programs + if rooms { OPEN_FILES_ROOM } else { 0 };
     let needed = OPEN_FILES_BASE + HTTP_CONNECTIONS_MAX as u64 + each * sessions_max as u64;
     match max {
         Some(max) if max < needed => Finding::doubtful(
@@ -110,10 +111,14 @@ mod tests {
     #[test]
     fn limits_are_held_against_the_sessions_that_are_asked_for() {
         let needed = OPEN_FILES_BASE + HTTP_CONNECTIONS_MAX as u64 + OPEN_FILES_SESSION * 32;
-        assert_eq!(open_files(Some(needed), 32, false).verdict, Verdict::Good);
-        assert_eq!(open_files(Some(needed - 1), 32, false).verdict, Verdict::Doubtful);
-        assert_eq!(open_files(Some(needed), 32, true).verdict, Verdict::Doubtful);
-        assert_eq!(open_files(None, 4_096, true).verdict, Verdict::Good);
+        assert_eq!(open_files(Some(needed), 32, false, false).verdict, Verdict::Good);
+        assert_eq!(
+            open_files(Some(needed - 1), 32, false, false).verdict,
+            Verdict::Doubtful
+        );
+        assert_eq!(open_files(Some(needed), 32, true, false).verdict, Verdict::Doubtful);
+        assert_eq!(open_files(Some(needed), 32, false, true).verdict, Verdict::Doubtful);
+        assert_eq!(open_files(None, 4_096, true, true).verdict, Verdict::Good);
         let kib = (MEMORY_BASE_BYTES + MEMORY_SESSION_BYTES * 8) / 1024;
         let meminfo = |kib: u64| format!("MemTotal: 99 kB\nMemAvailable:   {kib} kB\n");
         assert_eq!(memory(&meminfo(kib), 8).verdict, Verdict::Good);

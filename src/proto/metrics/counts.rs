@@ -32,7 +32,8 @@ pub(super) const COUNTS: usize = COUNTERS.len();
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     All,
-    WebRtc,
+    /// Those whose callers send packets that can be lost.
+    Rtp,
 }
 
 /// Name and help of each [`Count`], in its order.
@@ -83,37 +84,37 @@ pub(super) const COUNTERS: [(Count, &str, &str, Of); 17] = [
         Count::FramesSkipped,
         "edge_runner_audio_frames_skipped_total",
         "Audio frames that did not leave because the runner woke up too late.",
-        Of::WebRtc,
+        Of::Rtp,
     ),
     (
         Count::PacketsLost,
         "edge_runner_audio_packets_lost_total",
         "Audio packets of callers that were given up.",
-        Of::WebRtc,
+        Of::Rtp,
     ),
     (
         Count::PacketsLate,
         "edge_runner_audio_packets_late_total",
         "Audio packets of callers that came after they were given up.",
-        Of::WebRtc,
+        Of::Rtp,
     ),
     (
         Count::PacketsUnreadable,
         "edge_runner_audio_packets_unreadable_total",
         "Audio packets of callers that were no Opus.",
-        Of::WebRtc,
+        Of::Rtp,
     ),
     (
         Count::FramesRecovered,
         "edge_runner_audio_frames_recovered_total",
         "Lost audio frames that were read from the packet behind them.",
-        Of::WebRtc,
+        Of::Rtp,
     ),
     (
         Count::FramesConcealed,
         "edge_runner_audio_frames_concealed_total",
         "Audio frames that were made up in place of lost ones.",
-        Of::WebRtc,
+        Of::Rtp,
     ),
     (
         Count::MessagesIn,
