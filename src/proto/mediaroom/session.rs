@@ -5,8 +5,8 @@
 //! two connections, the bot's speech, texts and interruptions, and `now`. Out, by [`Session::poll_output`]: a WebSocket to open,
 //! messages and datagrams to send, PCM for the bot, events, and the next deadline. Whatever is lost of a stay in the room, it is
 //! made anew as a whole; the bot, its speech, its texts and who is known to be there outlive it.
-//! The way in and back is [`joining`], one stay [`stay`], who is there [`company`], what is written [`texts`], the end
-//! [`leaving`]. Times and their reasons stand in `limits`. Source: the rooms fact sheet, B2 to B5.
+//! The way in and back is `joining`, one stay `stay`, who is there `company`, what is written `texts`, the end
+//! `leaving`. Times and their reasons stand in `limits`. Source: the rooms fact sheet, B2 to B5.
 
 mod company;
 mod joining;
