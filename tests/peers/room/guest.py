@@ -85,6 +85,14 @@ class Guest:
         self.quiet = False
         self.tasks.append(asyncio.ensure_future(self.play(source)))
 
+    async def show(self):
+        """Publishes a camera that sees nothing but grey."""
+        source = rtc.VideoSource(320, 240)
+        track = rtc.LocalVideoTrack.create_video_track("camera", source)
+        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_CAMERA)
+        await asyncio.wait_for(self.room.local_participant.publish_track(track, options), PATIENCE_S)
+        source.capture_frame(rtc.VideoFrame(320, 240, rtc.VideoBufferType.RGBA, bytes(320 * 240 * 4)))
+
     async def play(self, source):
         count, at = RATE // 100, 0
         while True:

@@ -231,6 +231,21 @@ async def republish(world):
     return f"share {found:.3f}"
 
 
+async def camera(world):
+    """of a caller with a camera the runner takes the voice, before and after, and never asks for the pictures"""
+    server = world.server()
+    runner = world.runner("--bot", "echo")
+    guest, answer, bot = await world.call(runner, talks=False)
+    await guest.show()
+    await guest.talk()
+    await guest.hear(guest.hz, bot)
+    people = server.people(answer["roomName"])
+    identity = guest.room.local_participant.identity
+    assert sorted(track[:5] for track in people[identity]["tracks"]) == ["TR_AM", "TR_VC"], people[identity]
+    assert [track[:5] for track in people[bot]["wanted"]] == ["TR_AM"], people[bot]
+    return "one of two tracks"
+
+
 async def agents(world):
     """two bots in one room do not talk to each other, and do not keep each other alive"""
     server = world.server()
@@ -358,5 +373,5 @@ async def sigterm(world):
 
 
 CHECKS = {check.__name__: check for check in (
-    echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, leave, vanish, mixed, republish, agents, restart, trouble, duplicate, evicted,
+    echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, leave, vanish, mixed, republish, camera, agents, restart, trouble, duplicate, evicted,
     wrong_secret, unreachable, sigterm)}

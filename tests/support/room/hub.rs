@@ -303,6 +303,7 @@ impl Hub {
                         .filter(|track| track.live)
                         .map(|track| track.info.sid.clone())
                         .collect(),
+                    wanted: person.wanted.iter().cloned().collect(),
                     speaking: person.meter.told > 0,
                     ..person.person.clone()
                 },

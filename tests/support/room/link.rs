@@ -419,27 +419,20 @@ fn without_candidates(sdp: &str) -> String {
         .collect()
 }
 
-/// Returns of each audio section of an offer its mid and the track id of its `a=msid`.
-pub fn tracks(offer: &str) -> Vec<(String, Option<String>)> {
-    let sections = offer
-        .split("\r\nm=")
-        .skip(1)
-        .filter(|section| section.starts_with("audio"));
+/// Returns of each section of this kind, `audio` or `video`, that sends: its mid, and the track id of its `a=msid`.
+pub fn tracks(offer: &str, kind: &str) -> Vec<(String, Option<String>)> {
+    let sections = offer.split("\r\nm=").skip(1);
+    let sections = sections.filter(|section| section.starts_with(kind));
     let tracks = sections.filter(|section| !section.contains("\r\na=inactive") && !section.contains("\r\na=recvonly"));
     let value = |section: &str, name: &str| {
         let mut lines = section.lines();
-        lines.find_map(|line| {
-            line.strip_prefix("a=")?
-                .strip_prefix(name)?
-                .strip_prefix(':')
-                .map(str::to_owned)
-        })
+        lines.find_map(|line| line.strip_prefix(name).map(str::to_owned))
     };
     tracks
         .filter_map(|section| {
-            let msid = value(section, "msid");
+            let msid = value(section, "a=msid:");
             let track = msid.and_then(|msid| msid.split(' ').nth(1).map(str::to_owned));
-            Some((value(section, "mid")?, track))
+            Some((value(section, "a=mid:")?, track))
         })
         .collect()
 }

@@ -118,6 +118,8 @@ pub struct Person {
     pub auto_subscribe: bool,
     /// The sids of its tracks of which packets came.
     pub tracks: Vec<String>,
+    /// The sids of tracks that it wants to hear or see.
+    pub wanted: Vec<String>,
     pub speaking: bool,
     pub packets_in: u64,
     /// Packets that told their level.

@@ -13,6 +13,10 @@ use super::super::link;
 use super::participant::{Participant, Track};
 use super::{CLIENT_INITIATED, DISCONNECT, Hub, sid};
 
+/// Kinds of tracks.
+const AUDIO: i32 = 0;
+const VIDEO: i32 = 1;
+
 impl Hub {
     pub(super) fn request(&mut self, id: u64, request: Request, now: Instant) {
         let Some(person) = self.people.get_mut(&id) else {
@@ -79,7 +83,7 @@ impl Hub {
             }));
             return;
         }
-        let audio = wanted.kind == 0;
+        let audio = wanted.kind == AUDIO;
         let letter = |source| ['U', 'C', 'M', 'S', 's'].get(source as usize).copied().unwrap_or('U');
         let info = TrackInfo {
             sid: sid(&format!(
@@ -128,29 +132,36 @@ impl Hub {
             }
         };
         let candidates = link.candidates();
-        let sections = link::tracks(&offer.sdp);
-        // A track whose section is gone is unpublished.
+        let mut sections = Vec::new();
+        for (kind, name) in [(AUDIO, "audio"), (VIDEO, "video")] {
+            let found = link::tracks(&offer.sdp, name).into_iter();
+            sections.extend(found.map(|(mid, cid)| (kind, mid, cid)));
+        }
+        // A voice whose section is gone is unpublished; pictures, which are refused, have none for long.
+        let has_section = |mid: &str| sections.iter().any(|(_, other, _)| other == mid);
         let is_there =
-            |track: &Track| track.info.mid.is_empty() || sections.iter().any(|(mid, _)| *mid == track.info.mid);
+            |track: &Track| track.info.kind == VIDEO || track.info.mid.is_empty() || has_section(&track.info.mid);
         let before = person.tracks.len();
         person.tracks.retain(is_there);
-        let unpublished = person.tracks.len() != before;
-        for (mid, cid) in sections {
+        let mut changed = person.tracks.len() != before;
+        for (kind, mid, cid) in sections {
             let tracks = &mut person.tracks;
-            let pending = |track: &Track| track.info.mid.is_empty() && track.info.kind == 0;
+            let pending = |track: &Track| track.info.mid.is_empty() && track.info.kind == kind;
             if tracks.iter().any(|track| track.info.mid == mid) {
                 continue;
             }
-            let found = tracks
-                .iter()
-                .position(|track| pending(track) && Some(&track.cid) == cid.as_ref());
+            let named = |track: &Track| pending(track) && Some(&track.cid) == cid.as_ref();
+            let found = tracks.iter().position(named);
             if let Some(at) = found.or_else(|| tracks.iter().position(pending)) {
                 tracks[at].info.mid = mid;
+                // Pictures are refused in the answer, and told of all the same: clients have to choose.
+                tracks[at].live = kind == VIDEO;
+                changed |= kind == VIDEO;
             }
         }
         person.send(Response::Answer(answer));
         trickle(person, candidates, Target::Publisher);
-        if unpublished {
+        if changed {
             self.broadcast(id);
             self.offer_others(id);
         }
@@ -178,7 +189,7 @@ impl Hub {
             for track in other
                 .tracks
                 .iter()
-                .filter(|track| track.live && person.wanted.contains(&track.info.sid))
+                .filter(|track| track.live && track.info.kind == AUDIO && person.wanted.contains(&track.info.sid))
             {
                 wanted.insert(track.info.sid.clone(), other.sid.clone());
             }
