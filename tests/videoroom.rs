@@ -507,6 +507,44 @@ fn sessions_end_with_their_bots() {
     wait_for_end(process);
 }
 
+/// A runner that is told to stop while a room is made takes it back, with and without a server.
+#[test]
+fn a_stop_takes_a_half_made_room_back() {
+    let half = || {
+        Rest::playing(|nth, asked| match asked.target.as_str() {
+            "/v1/meeting-tokens" => Says::Silence,
+            _ => good("public")(nth, asked),
+        })
+    };
+    let taken_back = |provider: &Rest, mut runner: TestRunner| {
+        asked_in_the_end(provider, 2);
+        runner.signal("TERM");
+        assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+        assert!(Started::all(&runner).is_empty(), "no bot was started");
+        let asked = provider.asked();
+        let name = json_of(&asked[0])["name"].as_str().expect("a name").to_owned();
+        assert_eq!(asked.len(), 3, "{asked:#?}");
+        held(&asked[2], "DELETE", &format!("/v1/rooms/{name}"));
+    };
+    let provider = half();
+    let serves = runner(&provider, &[], &[]);
+    let addr = serves.addr;
+    let client = thread::spawn(move || {
+        http::request(addr, "POST", "/start", &[JSON], br#"{"createVideoroomRoom":true}"#).map(|_| ())
+    });
+    taken_back(&provider, serves);
+    client
+        .join()
+        .expect("it does not panic")
+        .expect_err("there is nothing to answer");
+
+    let provider = half();
+    let url = format!("{}/v1", provider.url());
+    let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
+    let direct = TestRunner::start_silent(&["--direct", "--", "/bin/sh", "-c", STAYS], &variables);
+    taken_back(&provider, direct);
+}
+
 /// R-042: a browser is sent into a new room, whose token is in the address only where it is needed.
 #[test]
 fn a_browser_is_sent_into_a_new_room() {
