@@ -5,7 +5,7 @@
 //! messages of their own, and what [`Happened`]. Audio goes through as it came: no decoding, the sender's sequence numbers
 //! and timestamps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -229,6 +229,13 @@ impl Link {
             line.answered = true;
         }
         Ok(())
+    }
+
+    /// Returns the sids of those whose tracks are answered.
+    pub fn publishers(&self) -> BTreeSet<String> {
+        let answered = self.lines.values().filter(|line| line.answered);
+        let publishers = answered.filter_map(|line| line.msid.split_once('|'));
+        publishers.map(|(publisher, _)| publisher.to_owned()).collect()
     }
 
     /// Answers an offer of the publisher.

@@ -83,6 +83,7 @@ impl Hub {
             subscriber: None,
             tracks: Vec::new(),
             wanted: BTreeSet::new(),
+            heard: BTreeSet::new(),
             waiting: Vec::new(),
             until: Some(now + JOIN_WITHIN),
             meter: Meter::default(),

@@ -8,7 +8,7 @@ use edge_runner::proto::mediaroom::wire::{DataPacket, Response, SpeakerInfo, Spe
 use prost::Message as _;
 use str0m::rtp::RtpPacket;
 
-use super::super::link::{Happened, LOSSY, RELIABLE};
+use super::super::link::{Happened, LOSSY, Link, RELIABLE};
 use super::{ACTIVE, CONNECTION_TIMEOUT, GONE_AFTER, Hub, JOINED, RESUME, SIGNAL_CLOSE};
 
 impl Hub {
@@ -121,21 +121,38 @@ impl Hub {
         for person in self.people.values_mut() {
             let eighths = person.meter.eighths(now);
             if eighths != std::mem::replace(&mut person.meter.told, eighths) {
-                let speaker = SpeakerInfo {
-                    sid: person.sid.clone(),
-                    level: f32::from(eighths) / 8.0,
-                    active: eighths > 0,
-                };
+                let speaker = speaker(&person.sid, eighths);
                 changed.entry(person.claims.room.clone()).or_default().push(speaker);
             }
         }
         for (room, mut speakers) in changed {
             speakers.sort_by(|one, other| other.level.total_cmp(&one.level));
             for person in self.people.values().filter(|person| person.claims.room == room) {
-                person.send(Response::SpeakersChanged(SpeakersChanged {
-                    speakers: speakers.clone(),
-                }));
+                let is_told = |speaker: &&SpeakerInfo| speaker.sid == person.sid || person.heard.contains(&speaker.sid);
+                let speakers: Vec<_> = speakers.iter().filter(is_told).cloned().collect();
+                if !speakers.is_empty() {
+                    person.send(Response::SpeakersChanged(SpeakersChanged { speakers }));
+                }
             }
+        }
+    }
+
+    /// Tells a participant of those whom it has begun to hear and who speak, and that those whom it hears no more do not.
+    pub(super) fn tell_speakers_of_heard(&mut self, id: u64) {
+        let speaking = self.people.values().filter(|person| person.meter.told > 0);
+        let speaking: BTreeMap<String, u8> = speaking.map(|person| (person.sid.clone(), person.meter.told)).collect();
+        let Some(person) = self.people.get_mut(&id) else {
+            return;
+        };
+        let now = person.subscriber.as_ref().map(Link::publishers).unwrap_or_default();
+        let begun = now
+            .difference(&person.heard)
+            .filter_map(|sid| Some((sid, *speaking.get(sid)?)));
+        let ended = person.heard.difference(&now).map(|sid| (sid, 0));
+        let speakers: Vec<_> = begun.chain(ended).map(|(sid, eighths)| speaker(sid, eighths)).collect();
+        person.heard = now;
+        if !speakers.is_empty() {
+            person.send(Response::SpeakersChanged(SpeakersChanged { speakers }));
         }
     }
 
@@ -154,5 +171,13 @@ impl Hub {
                 return;
             }
         }
+    }
+}
+
+fn speaker(sid: &str, eighths: u8) -> SpeakerInfo {
+    SpeakerInfo {
+        sid: sid.to_owned(),
+        level: f32::from(eighths) / 8.0,
+        active: eighths > 0,
     }
 }

@@ -41,6 +41,8 @@ pub struct Participant {
     pub tracks: Vec<Track>,
     /// The sids of tracks to be heard, whether they are there or not.
     pub wanted: BTreeSet<String>,
+    /// The sids of those who are heard: only of them it is told whether they speak.
+    pub heard: BTreeSet<String>,
     /// Reliable messages from before the channel was open.
     pub waiting: Vec<Vec<u8>>,
     /// When it is removed unless its media come up.

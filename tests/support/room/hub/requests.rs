@@ -39,6 +39,7 @@ impl Hub {
                 if let Some(Err(error)) = person.subscriber.as_mut().map(|link| link.handle_answer(&answer)) {
                     log::warn!("{}: its answer: {error}\n{}", self.name(id), answer.sdp);
                 }
+                self.tell_speakers_of_heard(id);
                 self.offer(id);
             }
             Request::Trickle(trickle) => {
