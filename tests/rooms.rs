@@ -201,17 +201,24 @@ fn a_program_talks_in_a_room_once_it_connects() {
     runner.wait_for_sessions(0);
 }
 
-/// A program whose room cannot be entered is told why, and its session ends.
+/// A program whose room cannot be entered is told why, and its session ends. However much is logged, no token is, even where the
+/// server repeats it.
 #[test]
 fn a_program_is_told_why_its_room_is_closed() {
     let house = House::new();
     house.server().order(Order::Refuse {
         status: 401,
-        words: "invalid token".into(),
+        words: "invalid token: eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl".into(),
     });
-    let runner = house.runner(&["--", "/bin/sh", "-c", STAYS]);
-    begin(&runner, &json!({}));
-    let mut program = Started::of(&runner, |_| true).speak();
+    let runner = house.runner(&["-vvv", "--", "/bin/sh", "-c", STAYS]);
+    let answer = begin(&runner, &json!({}));
+    let started = Started::of(&runner, |_| true);
+    let tokens = [
+        answer["token"].clone(),
+        started.arguments["token"].clone(),
+        json!("eyJhbGciOiJIUzI1NiJ9"),
+    ];
+    let mut program = started.speak();
     let failed = program.hear_message("the failure", |message| message["type"] == "join-failed");
     assert!(
         failed["error"]
@@ -223,6 +230,11 @@ fn a_program_is_told_why_its_room_is_closed() {
     program.end();
     runner.wait_for_log("the room was not entered");
     runner.wait_for_sessions(0);
+    runner.wait_for_log("the server said: invalid token: \u{2026}");
+    let log = runner.log();
+    for token in tokens {
+        assert!(!log.contains(token.as_str().expect("a text")), "a token is in the log");
+    }
 }
 
 /// A runner that is told to end takes its leave of the room, and is gone in time.

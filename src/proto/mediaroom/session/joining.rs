@@ -10,6 +10,7 @@ use super::{Away, Dial, Event, Local, Order, Phase, Session, Way};
 use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_SETTLED};
 use crate::proto::mediaroom::http_base;
 use crate::proto::mediaroom::signal::Then;
+use crate::proto::rest;
 use crate::proto::session::LeaveReason;
 
 /// What follows from the end of a stay.
@@ -67,7 +68,8 @@ impl Session {
     /// The server answered with another status than that of a WebSocket, and this text.
     pub fn handle_refused(&mut self, status: u16, text: &str, now: Instant) {
         if matches!(self.way, Way::Dialing) {
-            let text = text.to_owned();
+            // Some servers repeat the token.
+            let text = rest::bland(text);
             self.stay_over(&Why::Refused { status, text }, now);
         }
     }
