@@ -87,11 +87,12 @@ pub enum Misuse {
 }
 
 impl Misuse {
-    /// Text with an `@` is not repeated: what stands before it in a URL may be a password.
+    /// Text with an `@` or a `?` is not repeated: what stands before the one in a URL may be a password, behind the other a
+    /// token.
     fn value(source: &str, given: &str, wants: impl Into<String>) -> Misuse {
         Misuse::Value {
             source: source.to_owned(),
-            given: (!given.contains('@')).then(|| given.to_owned()),
+            given: (!given.contains(['@', '?'])).then(|| given.to_owned()),
             wants: wants.into(),
         }
     }

@@ -272,7 +272,9 @@ mod tests {
                 "https://::1",
             ] {
                 let message = read(&[(name, bad)]).expect_err("a misuse");
-                assert!(message.contains(name) && message.contains(bad), "{message}");
+                // Behind a `?` there may be a token.
+                let shown = message.contains(bad) != bad.contains('?');
+                assert!(message.contains(name) && shown, "{message}");
             }
             let message = read(&[(name, "https://u:hunter2@a")]).expect_err("a misuse");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
