@@ -135,6 +135,27 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A key of bytes: no log and no debug form shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretBytes(Vec<u8>);
+
+impl SecretBytes {
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        SecretBytes(bytes.into())
+    }
+
+    /// Returns the bytes themselves, for the one place that computes with them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretBytes")
+    }
+}
+
 /// An account at a telephony provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
@@ -188,7 +209,7 @@ pub struct Videoroom {
     /// Whether the dial-in webhook is served.
     pub dialin: bool,
     /// The base64-decoded key with which the provider signs that webhook.
-    pub dialin_hmac: Option<Vec<u8>>,
+    pub dialin_hmac: Option<SecretBytes>,
 }
 
 impl Default for Videoroom {
@@ -359,6 +380,21 @@ impl Config {
     /// Returns the transport that `/start` uses when the request names none.
     pub fn default_transport(&self) -> Transport {
         self.transport.unwrap_or(Transport::WebRtc)
+    }
+
+    /// Tells whether the page of anybody, in the browser of somebody who reaches this runner, can make video rooms with
+    /// `/start` and read their tokens: neither a list of origins nor a key is in its way.
+    pub fn gives_rooms_to_pages(&self) -> bool {
+        let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
+        let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
+        serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
+    }
+
+    /// Tells whether a name is known under which a provider could reach this runner; webhooks under others are sent away. A
+    /// name of a local network leads no provider here.
+    pub fn has_public_name(&self) -> bool {
+        let is_public = |name: &String| name.contains('.') && !name.ends_with(".local");
+        self.proxy.is_some() || self.host_names.iter().any(is_public)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Connecting the call that a bot was started for: a number was dialled, its provider holds the caller, and the bot's room has
 //! an address of SIP.
 //!
-//! In: the `body` of a bot that the dial-in webhook started, and that address. Out: the caller is in the room, or why not.
+//! In: the arguments of a bot that the dial-in webhook started, and that address. Out: the caller is in the room, or why not.
+//! The `body` names the call; provider and key are those of the runner's configuration, since clients write bodies too.
 //! The provider takes the call only once the room's address is registered: its library tells a bot so (*dial-in ready*), with
 //! the address; for bots without that library the provider sends a webhook of that name.
 //!
@@ -17,7 +18,7 @@
 
 use std::fmt;
 
-use crate::bot::RunnerArguments;
+use crate::bot::{Kind, RunnerArguments};
 use crate::io::rest;
 use crate::proto::videoroom::dialin::{Held, held};
 
@@ -40,7 +41,10 @@ impl std::error::Error for NotConnected {}
 impl Call {
     /// Finds the call in a session's arguments; `None` when no dialled number began the session.
     pub fn of(args: &RunnerArguments) -> Option<Call> {
-        held(&args.body).map(Call)
+        match args.kind {
+            Kind::Videoroom(_) => held(&args.body, &args.cli_args.videoroom).map(Call),
+            _ => None,
+        }
     }
 
     /// Connects the caller to the room at `sip_uri`, within 10 s. The caller hears music until then. Called before the address

@@ -488,14 +488,19 @@ pub const VIDEOROOM_PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
 ];
-/// A room and its token, with all tries: with the time for a request's body before it, within [`HTTP_ANSWER`].
-pub const VIDEOROOM_WITHIN: Duration = Duration::from_secs(20);
+/// A room and its token, with all tries: the page waits 15 s for an answer, and a room that comes later is nobody's. With the
+/// time for a request's body before it, it is within [`HTTP_ANSWER`].
+pub const VIDEOROOM_WITHIN: Duration = Duration::from_secs(14);
 /// How long a video room and its token are good: the reference peer's time.
 pub const VIDEOROOM_LIFE: Duration = Duration::from_secs(4 * 3600);
 /// Bytes of a video room's URL; names have at most 128.
 pub const VIDEOROOM_URL_BYTES_MAX: usize = 2_048;
 /// Bytes of a meeting token; with a few properties in it, it has some hundreds.
 pub const VIDEOROOM_TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Calls to video rooms that are remembered, so that none gets two bots: more than any board takes within that time.
+pub const DIALIN_CALLS_MAX: usize = 256;
+/// Bytes of the SIP headers of such a call, as JSON: the provider passes on a few of a caller's own.
+pub const DIALIN_HEADERS_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a number or an id of a call to a video room; the ids have 36, an address of SIP is longer than a number.
 pub const DIALIN_FIELD_BYTES_MAX: usize = 256;
 /// Parameters of a webhook's form or query; providers send about 30.
@@ -557,6 +562,9 @@ pub const SPEECH_HANGOVER: Duration = Duration::from_millis(350);
 
 /// Bytes of `RUNNER_ARGUMENTS`: Linux takes 128 KiB for one variable, its name included.
 pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
+/// Bytes of the `body` among them in a video room: it is held against this before there is a room, and room, token and ids need
+/// the rest.
+pub const PROCESS_BODY_BYTES_MAX: usize = PROCESS_ARGUMENTS_BYTES_MAX - 20 * 1024;
 /// Connections to one `media_url` that may be in their handshake: the program's own, and a few strays.
 pub const PROCESS_HANDSHAKES_MAX: usize = 4;
 /// How long such a handshake may take.

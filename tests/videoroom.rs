@@ -112,7 +112,13 @@ fn asked_in_the_end(provider: &Rest, count: usize) -> Vec<Asked> {
     asked
 }
 
-/// Ends the runner, and fails when the key or the token came out of it.
+/// The only lines at WARN of a runner that is open to pages, or has no public name: as these tests have it.
+const KNOWN: [&str; 2] = [
+    "whatever page a browser shows",
+    "a webhook that comes under a public name",
+];
+
+/// Ends the runner, and fails when the key or the token came out of it. Returns its log, without what [`KNOWN`] says.
 fn end(mut runner: TestRunner) -> String {
     runner.signal("TERM");
     assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
@@ -123,7 +129,10 @@ fn end(mut runner: TestRunner) -> String {
             "{secret}: {said}\n{log}"
         );
     }
-    log
+    let news = log
+        .lines()
+        .filter(|line| !KNOWN.iter().any(|words| line.contains(words)));
+    news.map(|line| format!("{line}\n")).collect()
 }
 
 /// R-002, R-010, R-021, R-054, R-063: a new room and a token, byte for byte; what the client and the bot are told of it.
@@ -231,6 +240,14 @@ fn an_existing_room_is_used() {
         "my-room"
     );
     assert_eq!(arguments(&asks_itself)["room_url"], mine);
+    // It may be a private one, and the token lets a browser in either way.
+    let reply = http::get(asks_itself.addr, "/videoroom");
+    assert_eq!(
+        reply.header("location"),
+        Some(format!("{mine}?t={TOKEN}").as_str()),
+        "{}",
+        reply.text()
+    );
     end(asks_itself);
 
     let sample = runner(
@@ -244,10 +261,10 @@ fn an_existing_room_is_used() {
     assert!(told["sessionId"].is_string());
     let base = arguments(&sample);
     assert_eq!((&base["kind"], base.get("room_url")), (&json!("base"), None));
-    assert_eq!(provider.asked().len(), 1);
+    assert_eq!(provider.asked().len(), 2);
     let reply = start(&sample, &json!({"createVideoroomRoom": true}));
     assert_eq!(reply.json()["videoroomRoom"], "https://example.net/s");
-    assert_eq!(provider.asked().len(), 2);
+    assert_eq!(provider.asked().len(), 3);
     end(sample);
 }
 
@@ -291,6 +308,8 @@ fn every_failure_of_the_provider_is_told_once() {
         ("429", refusal(429, "rate-limit-error"), "429 (rate-limit-error: no", 4),
         ("500", refusal(500, "server-error"), "500 (server-error: no", 1),
         ("503", Says::Json(503, String::new()), "answered 503; it has trouble", 1),
+        ("502", Says::Json(502, String::new()), "answered 502; it has trouble", 2),
+        ("504", Says::Json(504, String::new()), "answered 504; it has trouble", 2),
         (
             "redirect",
             Says::Json(301, String::new()),
@@ -357,6 +376,7 @@ fn every_failure_of_the_provider_is_told_once() {
                 assert_eq!(runner.sessions(), 0, "the place is given back");
                 assert!(Started::all(&runner).is_empty(), "no bot was started");
                 let log = end(runner);
+                assert_eq!(provider.asked().len(), requests, "{name}: nothing came after");
                 let lines: Vec<&str> = log
                     .lines()
                     .filter(|line| line.contains(" WARN ") || line.contains(" ERROR "))
@@ -545,6 +565,27 @@ fn a_stop_takes_a_half_made_room_back() {
     taken_back(&provider, direct);
 }
 
+/// Who leaves rooms open to pages, or a webhook without a name, is told so once.
+#[test]
+fn what_stands_open_is_told_at_the_start() {
+    let provider = Rest::playing(good("public"));
+    for (options, told) in [
+        (&["--dialin"][..], [true, true]),
+        (&["--allowed-origins", "https://app.example"], [false, false]),
+        (
+            &["--api-key", "0123456789abcdef", "--dialin", "-x", "bots.example.net"],
+            [false, false],
+        ),
+        (&["-t", "websocket"], [false, false]),
+    ] {
+        let mut runner = runner(&provider, options, &[]);
+        runner.signal("TERM");
+        runner.wait();
+        let log = runner.last_words().1;
+        assert_eq!(KNOWN.map(|words| log.contains(words)), told, "{options:?}: {log}");
+    }
+}
+
 /// R-042: a browser is sent into a new room, whose token is in the address only where it is needed.
 #[test]
 fn a_browser_is_sent_into_a_new_room() {
@@ -614,6 +655,13 @@ fn a_stranger_s_page_makes_no_room() {
         &[CHROME, "Accept: image/avif,*/*;q=0.8"],
         &["Origin: https://evil.example", PAGE],
         &["Purpose: prefetch"],
+        &["User-Agent: facebookexternalhit/1.1", "Accept: */*"],
+        &["User-Agent: Slackbot-LinkExpanding 1.0"],
+        &["User-Agent: WhatsApp/2.23"],
+        &[
+            "User-Agent: Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            PAGE,
+        ],
     ] {
         assert_eq!(visit(uninvited), 403, "{uninvited:?}");
     }
@@ -665,6 +713,98 @@ fn lists_and_keys_hold_for_the_redirect() {
     let reply = http::request(keyed.addr, "GET", "/videoroom", &[&bearer], b"").expect("an answer");
     assert_eq!(reply.status, 307, "{}", reply.text());
     end(keyed);
+}
+
+/// Crawlers that ask are told to stay away, whatever list of origins there is.
+#[test]
+fn crawlers_are_told_to_stay_away() {
+    let runner = TestRunner::start(&["--allowed-origins", "https://app.example"]);
+    let reply = http::get(runner.addr, "/robots.txt");
+    assert_eq!(
+        (reply.status, reply.text()),
+        (200, "User-agent: *\nDisallow: /\n".into())
+    );
+    assert_eq!(reply.header("content-type"), Some("text/plain; charset=utf-8"));
+}
+
+/// R-006, R-078: another `-t` closes the redirect, and names itself.
+#[test]
+fn another_transport_alone_has_no_redirect() {
+    let provider = Rest::playing(good("public"));
+    let other = runner(&provider, &["-t", "websocket"], &[]);
+    for method in ["GET", "HEAD"] {
+        let reply = http::request(other.addr, method, "/daily", &[], b"").expect("an answer");
+        assert_eq!(reply.status, 404);
+    }
+    let detail = http::get(other.addr, "/videoroom").json()["detail"].clone();
+    assert_eq!(detail, "no video rooms here: this runner serves websocket alone");
+    assert!(provider.asked().is_empty());
+    end(other);
+    let video = runner(&provider, &["-t", "videoroom"], &[]);
+    assert_eq!(http::get(video.addr, "/videoroom").status, 307);
+    end(video);
+}
+
+/// What a program cannot be given is refused before a room is made of it.
+#[test]
+fn a_body_that_no_program_can_be_given_makes_no_room() {
+    let provider = Rest::playing(good("public"));
+    let runner = runner(&provider, &["--dialin"], &[]);
+    for room in [true, false] {
+        let body = json!({"transport": "videoroom", "createVideoroomRoom": room, "body": "x".repeat(120 * 1024)});
+        let reply = start(&runner, &body);
+        assert_eq!(reply.status, 413, "{}", reply.text());
+        assert!(
+            reply.json()["detail"]
+                .as_str()
+                .is_some_and(|detail| detail.contains("program"))
+        );
+    }
+    assert!(provider.asked().is_empty());
+    // The caller is let in all the same.
+    let mut call = call();
+    call["sipHeaders"] = json!({"X-Long": "x".repeat(17 * 1024)});
+    assert_eq!(post(runner.addr, "/videoroom-dialin-webhook", &call).status, 200);
+    let arguments = arguments(&runner);
+    assert!(arguments["body"]["dialin_settings"].get("sip_headers").is_none());
+    runner.wait_for_log("the SIP headers of a call are left out");
+    end(runner);
+}
+
+/// A runner that is asked to stop while the provider takes its time starts no bot, and takes the room back.
+#[test]
+fn a_room_that_comes_too_late_is_taken_back() {
+    use std::sync::mpsc;
+    let (told, asked_for_token) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let provider = Rest::playing(move |nth, asked| {
+        if asked.target == "/v1/meeting-tokens" {
+            told.send(()).expect("the test listens");
+            let _ = released.recv_timeout(PATIENCE);
+        }
+        good("public")(nth, asked)
+    });
+    let mut runner = runner(&provider, &["--drain", "60"], &[]);
+    let addr = runner.addr;
+    let client = thread::spawn(move || start_at(addr));
+    asked_for_token.recv_timeout(PATIENCE).expect("a token is asked for");
+    runner.signal("TERM");
+    let since = Instant::now();
+    while http::get(addr, "/status").json()["status"] != "draining" {
+        assert!(since.elapsed() < PATIENCE, "{}", runner.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    release.send(()).expect("the provider waits");
+    let reply = client.join().expect("no panic");
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert_eq!(runner.wait().code(), Some(0), "{}", runner.log());
+    let asked = provider.asked();
+    assert_eq!((asked.len(), asked[2].method.as_str()), (3, "DELETE"), "{asked:#?}");
+    assert!(Started::all(&runner).is_empty());
+}
+
+fn start_at(addr: SocketAddr) -> Reply {
+    post(addr, "/start", &json!({"createVideoroomRoom": true}))
 }
 
 fn call() -> Value {
@@ -740,6 +880,10 @@ fn a_dialled_number_leads_to_a_bot() {
     )
     .expect("an answer");
     assert_eq!(browser.status, 403);
+    // No provider is a page, not even one of the list.
+    let page = [JSON, "Origin: https://app.example"];
+    let page = http::request(runner.addr, "POST", hook, &page, call().to_string().as_bytes()).expect("an answer");
+    assert_eq!(page.status, 403);
     let long = format!(r#"{{"From":"{}"}}"#, "x".repeat(300 * 1024));
     assert_eq!(wrong(&long).status, 413);
     assert!(provider.asked().is_empty() && Started::all(&runner).is_empty());
@@ -799,8 +943,10 @@ fn a_call_without_a_room_is_refused() {
         "{detail}"
     );
     assert_eq!(runner.sessions(), 0);
+    // It got no bot, so its provider may try again.
+    assert_eq!(post(runner.addr, "/videoroom-dialin-webhook", &call()).status, 500);
     let log = end(runner);
-    assert_eq!(log.matches(" WARN ").count(), 1, "{log}");
+    assert_eq!(log.matches(" WARN ").count(), 2, "{log}");
     assert!(!log.contains("5550001111"), "{log}");
 }
 
@@ -850,25 +996,48 @@ fn a_call_has_to_be_signed_where_there_is_a_key() {
     assert!(provider.asked().is_empty());
     assert_eq!(ask(&fresh, &signed(&fresh)).status, 200);
     let in_seconds = now.to_string();
-    assert_eq!(ask(&in_seconds, &signed(&in_seconds)).status, 200);
+    // The same call, however well signed, gets no second bot.
+    for timestamp in [&fresh, &in_seconds] {
+        let reply = ask(timestamp, &signed(timestamp));
+        assert_eq!(
+            (reply.status, reply.json()),
+            (409, json!({"detail": "this call has a bot already"}))
+        );
+    }
+    assert_eq!((provider.asked().len(), runner.sessions()), (2, 1));
     let log = end(runner);
     assert_eq!(log.matches(" WARN ").count(), 4, "{log}");
+    assert!(!log.contains("5550001111"), "{log}");
 }
 
 /// R-093: what a bot calls once its room can be dialled; the provider's refusal is told without number and key.
 #[test]
 fn a_bot_connects_the_call_that_is_held_for_it() {
-    use edge_runner::bot::{Kind, RunnerArguments};
+    use edge_runner::bot::{Kind, RunnerArguments, VideoroomArguments};
+    use edge_runner::config::{Config, Secret};
     use edge_runner::dialin::Call;
     let provider = Rest::start(&[
         (200, ""),
         (400, r#"{"error":"invalid-request-error","info":"not ready"}"#),
     ]);
+    let mut config = Config::default();
+    config.videoroom.key = Some(Secret::new(KEY));
+    config.videoroom.url = format!("{}/v1", provider.url());
+    let config = std::sync::Arc::new(config);
+    // Whoever wrote the body, nobody is asked but the provider of the configuration.
     let body = json!({"dialin_settings": {"call_id": "c1", "call_domain": "d1", "To": TO, "From": FROM},
-        "daily_api_key": KEY, "daily_api_url": format!("{}/v1/", provider.url())});
-    let args = |body: Value| RunnerArguments::new("id".into(), body, Default::default(), Kind::Base);
-    assert!(Call::of(&args(json!({}))).is_none());
-    let call = Call::of(&args(body)).expect("a call is held");
+        "videoroom_api_key": "of-a-stranger", "videoroom_api_url": "http://127.0.0.1:1"});
+    let args = |body: &Value, kind| RunnerArguments::new("id".into(), body.clone(), config.clone(), kind);
+    let room = || {
+        Kind::Videoroom(VideoroomArguments {
+            room_url: "https://example.net/r".into(),
+            token: None,
+            sip_uri: None,
+        })
+    };
+    assert!(Call::of(&args(&json!({}), room())).is_none());
+    assert!(Call::of(&args(&body, Kind::Base)).is_none());
+    let call = Call::of(&args(&body, room())).expect("a call is held");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (first, second) = runtime.expect("a runtime").block_on(async {
         let uri = "bot-telephony-1a2b3c4d@sip.example.net";
@@ -920,6 +1089,27 @@ fn direct_is_one_bot_in_one_room() {
     let (refused, _) = direct(&|| Rest::start(&[(401, "{}")]), "exit 0");
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
     assert!(refused.stderr.contains("the provider answered 401"), "{refused:?}");
+}
+
+/// A supervisor starts the runner again and again: none of the times leaves a room.
+#[test]
+fn direct_takes_back_a_room_that_gets_no_token() {
+    let provider = Rest::playing(|nth, asked| match asked.target.as_str() {
+        "/v1/meeting-tokens" => Says::Json(403, r#"{"error":"forbidden-error"}"#.into()),
+        _ => good("public")(nth, asked),
+    });
+    let url = format!("{}/v1", provider.url());
+    let variables = [("VIDEOROOM_API_KEY", KEY), ("VIDEOROOM_API_URL", url.as_str())];
+    for workers in ["1", "2"] {
+        let before = provider.asked().len();
+        let options = ["--direct", "--workers", workers, "--", "/bin/sh", "-c", "exit 0"];
+        let ended = TestRunner::run_with(&options, &variables);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+        assert!(ended.stderr.contains("answered 403"), "{ended:?}");
+        let asked = provider.asked().split_off(before);
+        let methods: Vec<&str> = asked.iter().map(|asked| asked.method.as_str()).collect();
+        assert_eq!(methods, ["POST", "POST", "DELETE"], "{asked:#?}");
+    }
 }
 
 /// R-075: a signal to the runner ends the bot, and both are gone.

@@ -53,7 +53,14 @@ pub fn text(config: &Config, listening: &Listening) -> String {
         row(name, what);
     }
     if config.api_key.is_some() {
-        row("Key", "`Authorization: Bearer KEY` for /start and /api/offer".into());
+        let also = match config.transport {
+            None | Some(Transport::Videoroom) => ", and for /videoroom",
+            Some(_) => "",
+        };
+        row(
+            "Key",
+            format!("`Authorization: Bearer KEY` for /start and /api/offer{also}"),
+        );
         if !config.ws_tokens {
             row("", "WebSockets ask for none; see --ws-auth token".into());
         }
@@ -109,10 +116,15 @@ fn rooms(config: &Config, listening: &Listening) -> Vec<(&'static str, String)> 
     if serves(Transport::Videoroom) && video.key.is_none() {
         rows.push(lacks(Transport::Videoroom, &["VIDEOROOM_API_KEY"]));
     } else if alone(Transport::Videoroom) {
-        rows.push(format!(
-            "open {}/videoroom, or ask `/start`, which tells the room and a token",
-            near(config.host, listening.port)
-        ));
+        rows.push(match (config.bot_enters_rooms, &config.api_key) {
+            (false, _) => "none: the built-in bots cannot enter; give a bot that can, after `--`".into(),
+            // A browser that opens an address sends no key.
+            (true, Some(_)) => "ask `/start` with the key, which tells the room and a token".into(),
+            (true, None) => format!(
+                "open {}/videoroom, or ask `/start`, which tells the room and a token",
+                near(config.host, listening.port)
+            ),
+        });
     }
     let missing = missing(&config.mediaroom);
     if serves(Transport::Mediaroom) && !missing.is_empty() {
@@ -407,6 +419,31 @@ mod tests {
         assert!(
             video.contains("  Rooms      open http://localhost:7860/videoroom, or"),
             "{video}"
+        );
+        let keyed = banner_with(&all, &["-t", "videoroom", "--api-key", "0123456789abcdef"], &[]);
+        assert!(
+            keyed.contains("ask `/start` with the key") && !keyed.contains("open http://localhost:7860/videoroom"),
+            "{keyed}"
+        );
+        assert!(keyed.contains("/api/offer, and for /videoroom\n"), "{keyed}");
+        let config = Config {
+            transport: Some(Transport::Videoroom),
+            videoroom: crate::config::Videoroom {
+                key: Some(crate::config::Secret::new("k")),
+                ..Default::default()
+            },
+            bot_enters_rooms: false,
+            ..Config::default()
+        };
+        let listening = Listening {
+            port: 7860,
+            rtc_port: 7861,
+            addresses: Vec::new(),
+        };
+        let stock = super::text(&config, &listening);
+        assert!(
+            stock.contains("  Rooms      none: the built-in bots cannot enter"),
+            "{stock}"
         );
         let media = banner_with(&all, &["-t", "mediaroom"], &[]);
         assert!(media.contains("  Rooms      ask `/start`") && media.contains("wss://rooms.example"));

@@ -67,7 +67,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "VIDEOROOM_ROOM_URL",
-        "One existing room for every session; none is made.",
+        "One existing room for every session but calls, which get new ones.",
     ),
     (
         "VIDEOROOM_SAMPLE_ROOM_URL",

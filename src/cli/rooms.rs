@@ -10,7 +10,7 @@ use super::Misuse;
 use super::env::Variables;
 use super::flags::Typed;
 use super::values::{all_names, base, credential, url, wrong};
-use crate::config::{Mediaroom, Secret, StartNames, Videoroom};
+use crate::config::{Mediaroom, Secret, SecretBytes, StartNames, Videoroom};
 use crate::limits::ROOM_NAME_BYTES_MAX;
 use crate::proto::mediaroom::missing;
 
@@ -46,12 +46,12 @@ fn room_url(variables: &Variables, name: &'static str) -> Result<Option<String>,
     }
 }
 
-fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<Vec<u8>>, Misuse> {
+fn dialin_hmac(variables: &Variables, name: &'static str) -> Result<Option<SecretBytes>, Misuse> {
     let Some(text) = variables.get(name) else {
         return Ok(None);
     };
     match BASE64.decode(text.as_bytes()) {
-        Ok(key) if !key.is_empty() => Ok(Some(key)),
+        Ok(key) if !key.is_empty() => Ok(Some(SecretBytes::new(key))),
         _ => Err(wrong(
             variables,
             name,
@@ -180,8 +180,10 @@ mod tests {
                 room_url: Some("https://example.daily.co/My-Room".into()),
                 sample_room_url: Some("http://localhost/sample".into()),
                 dialin: false,
-                dialin_hmac: Some(b"secret".to_vec()),
+                dialin_hmac: Some(SecretBytes::new(*b"secret")),
             };
+            let shown = format!("{expected:?}");
+            assert!(!shown.contains("k1") && !shown.contains("115, 101"), "{shown}");
             assert_eq!(told, Ok((expected, vec![])));
         }
         for [url, key, secret, room] in [
@@ -317,6 +319,8 @@ mod tests {
             ("PINLESS_HMAC_SECRET", "hunter2===="),
             ("VIDEOROOM_API_URL", "https://u:hunter2@a"),
             ("VIDEOROOM_ROOM_URL", "https://u:hunter2@a/r"),
+            ("VIDEOROOM_ROOM_URL", "https://a/room?t=hunter2"),
+            ("DAILY_SAMPLE_ROOM_URL", "https://a/room?t=hunter2"),
         ] {
             let message = video(&[(name, value)]).expect_err("a misuse");
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");

@@ -113,6 +113,20 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
             warnings.push(format!("no call will be taken by `--dialin`: {WHY}"));
         }
     }
+    if config.gives_rooms_to_pages() {
+        warnings.push(
+            "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: whatever page a browser shows that reaches \
+             this runner can make video rooms, which cost money, and reads their tokens"
+                .into(),
+        );
+    }
+    if config.videoroom.dialin && !config.has_public_name() {
+        warnings.push(
+            "`--dialin` without `--proxy HOST`: a webhook that comes under a public name is refused with 421; give the name \
+             here, or in `--allowed-hosts`"
+                .into(),
+        );
+    }
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, around.variables.get("RUST_LOG"), bot_crate);
     for warning in file.warnings.iter().chain(&warnings) {

@@ -36,7 +36,17 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let wanted = Wanted::default();
     let prepared = tokio::select! {
         prepared = prepare(&config.videoroom, Asked::Client(&wanted), sessions.hang_ups().enter()) => {
-            prepared.map_err(RunError::Videoroom)?
+            match prepared {
+                Ok(mut prepared) => {
+                    prepared.keep();
+                    prepared
+                }
+                Err(failure) => {
+                    // The end of the process would leave a room that was made, and a supervisor would make the next.
+                    let _ = timeout(SHUTDOWN_GRACE, sessions.empty()).await;
+                    return Err(RunError::Videoroom(failure));
+                }
+            }
         }
         name = signals.next() => {
             log::info!("{name}: stopping before there is a room");
@@ -45,7 +55,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
             return Ok(());
         }
     };
-    let Prepared { room, token } = prepared;
+    let Prepared { room, token, .. } = prepared;
     announce(&room.url);
     sessions.watch().ready();
     let mut random = [0; 16];

@@ -61,6 +61,7 @@ use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
 use crate::proto::telephony::{Provider, signature, webhook};
 use crate::proto::token::{Family, Tokens};
+use crate::proto::videoroom::taken::Taken;
 
 type Reply = Response<Full<Bytes>>;
 
@@ -216,6 +217,8 @@ pub struct App<E = WebRtc> {
     table: Arc<Mutex<Table>>,
     /// Tokens of WebSockets; nothing when none are asked for.
     tokens: Option<Mutex<Tokens>>,
+    /// Calls to video rooms that have a bot.
+    calls: Mutex<Taken>,
     /// The log lines that callers cause.
     lines: Arc<Mutex<Lines>>,
     metrics: Arc<Metrics>,
@@ -234,6 +237,7 @@ impl<E: Engine> App<E> {
             tokens: config
                 .ws_tokens
                 .then(|| Mutex::new(Tokens::new(random(), Instant::now()))),
+            calls: Mutex::default(),
             lines: Arc::default(),
             times: Times::default(),
             metrics: engine.metrics(),
@@ -306,6 +310,7 @@ async fn dispatch<E: Engine>(
         Route::ToPage => Ok(to_page()),
         Route::Page(name) => file(&name, headers).ok_or(Refusal::Route(route::Refusal::NotFound)),
         Route::Authority => authority(app),
+        Route::Robots => Ok(robots()),
         Route::Start => {
             let body = read(app.times, headers, Takes::Json, body).await?;
             still_open(app)?;
@@ -333,6 +338,14 @@ async fn dispatch<E: Engine>(
         }
         Route::Methods(allowed) => Ok(methods(allowed)),
     }
+}
+
+/// Tells crawlers to stay away: nothing here is to be found by a search, and one path makes rooms.
+fn robots() -> Reply {
+    let mut reply = Reply::new(Full::from("User-agent: *\nDisallow: /\n"));
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    reply.headers_mut().insert(header::CONTENT_TYPE, text);
+    reply
 }
 
 /// Tells the methods of a path.

@@ -15,13 +15,19 @@ use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
 use crate::proto::rest::Request;
 use crate::proto::videoroom::{self, Asked, Failure, Room, RoomPlan, Step, failure};
 
-/// A room that is there, and a token for it.
+/// A room that is there, and a token for it. Dropped before [`Prepared::keep`], a room that was made is taken back.
 pub struct Prepared {
     pub room: Room,
     pub token: Secret,
+    made: Made,
 }
 
 impl Prepared {
+    /// Leaves the room as it is: a bot is on its way there.
+    pub fn keep(&mut self) {
+        self.made.keep();
+    }
+
     /// Returns where the bot goes.
     pub fn for_bot(&self) -> room::Room {
         room::Room::Video {
@@ -51,7 +57,8 @@ pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>)
         let room = match &plan.room {
             RoomPlan::Existing(url) => Room {
                 url: url.clone(),
-                private: false,
+                // Nobody asked the provider, and a token does no harm in a room that is open to all.
+                private: true,
                 sip_uri: None,
             },
             RoomPlan::New { create, delete } => {
@@ -64,7 +71,7 @@ pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>)
                     made.keep();
                 }
                 let answer = answer.map_err(|(failure, _)| failure)?;
-                if !(200..=299).contains(&answer.status) {
+                if !may_be_made(answer.status) {
                     made.keep();
                 }
                 videoroom::read_room(answer.status, &answer.body, key)?
@@ -73,13 +80,10 @@ pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>)
         let request = plan.token(config, &room.url)?;
         let answer = ask(Step::Token, &request).await.map_err(|(failure, _)| failure)?;
         let token = videoroom::read_token(answer.status, &answer.body, key)?;
-        Ok(Prepared { room, token })
+        Ok((room, token))
     };
     let outcome = timeout(VIDEOROOM_WITHIN, whole).await.unwrap_or(Err(Failure::TooSlow));
-    if outcome.is_ok() {
-        made.keep();
-    }
-    outcome
+    outcome.map(|(room, token)| Prepared { room, token, made })
 }
 
 /// Sends a request, again after a pause where that may help: when the provider asks for it, and when it was not reached. A room
@@ -113,6 +117,11 @@ async fn ask(step: Step, request: &Request) -> Result<Answer, (Failure, bool)> {
     }
 }
 
+/// Tells whether a room may be there after this status: a gateway that gives up may have passed the request on.
+fn may_be_made(status: u16) -> bool {
+    matches!(status, 200..=299 | 502 | 504)
+}
+
 fn may_have_arrived(error: &RestError) -> bool {
     matches!(
         error,
@@ -129,9 +138,10 @@ struct Made {
 }
 
 impl Made {
-    /// Leaves the room as it is: it is in use, or was never made.
+    /// Leaves the room as it is: it is in use, or was never made. What held the end of the runner back for it goes.
     fn keep(&mut self) {
         self.delete = None;
+        self.aside = None;
     }
 }
 
@@ -143,9 +153,8 @@ impl Drop for Made {
         let aside = self.aside.take();
         runtime.spawn(async move {
             match rest::send(&delete).await {
-                Ok(answer) if matches!(answer.status, 200..=299 | 404) => {
-                    log::debug!("the unused video room is deleted")
-                }
+                Ok(answer) if (200..=299).contains(&answer.status) => log::debug!("the unused video room is deleted"),
+                Ok(answer) if answer.status == 404 => log::debug!("the video room was not made"),
                 Ok(answer) => log::debug!("the unused video room stays until its end: status {}", answer.status),
                 Err(error) => log::debug!("the unused video room stays until its end: {error}"),
             }

@@ -30,7 +30,7 @@ export const labelOf = (name) => row(name)?.[1] ?? '';
 export const rows = (status) => TABLE.map(([name, label, connect]) => {
 	const served = status?.transports?.includes(name);
 	const word = !status ? 'not known'
-		: status.unavailable?.includes(name) ? 'not in this build'
+		: status.unavailable?.includes(name) ? (name === 'videoroom' ? 'not with this bot' : 'not in this build')
 			: !served ? 'switched off'
 				: connect?.elsewhere ? 'opens elsewhere'
 					: connect ? 'ready' : 'not from this page';

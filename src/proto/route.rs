@@ -21,6 +21,8 @@ pub enum Route<'p> {
     Page(Cow<'p, str>),
     /// The certificate of the authority that devices are to trust.
     Authority,
+    /// What crawlers are to leave alone.
+    Robots,
     Start,
     Status,
     Metrics,
@@ -71,10 +73,14 @@ pub const ROOT: &str = READ;
 /// Where devices find the authority to trust.
 pub const AUTHORITY: &str = "/ca.crt";
 
+/// Where crawlers ask what they may look at.
+pub const ROBOTS: &str = "/robots.txt";
+
 /// Tells whether a request is exempt from the list of origins: a browser that navigates to the page, or to the certificate
-/// that it is to trust, names no origin.
+/// that it is to trust, names no origin, nor does a crawler that asks what it may do.
 pub fn is_navigation(method: &str, path: &str) -> bool {
-    matches!(method, "GET" | "HEAD") && (matches!(path, "/" | "/client" | AUTHORITY) || path.starts_with("/client/"))
+    matches!(method, "GET" | "HEAD")
+        && (matches!(path, "/" | "/client" | AUTHORITY | ROBOTS) || path.starts_with("/client/"))
 }
 
 /// Finds the endpoint of a request.
@@ -104,6 +110,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
         "/status" => read(method, Route::Status),
         "/metrics" => read(method, Route::Metrics),
         AUTHORITY => read(method, Route::Authority),
+        ROBOTS => read(method, Route::Robots),
         "/start" => match method {
             "POST" => Ok(Route::Start),
             "OPTIONS" => Ok(Route::Methods(WRITE)),
@@ -267,6 +274,7 @@ mod tests {
         assert_eq!(route("POST", "/start/"), Ok(Route::Start));
         assert_eq!(route("POST", "/st%61rt"), Ok(Route::Start));
         assert_eq!(get("/status"), Ok(Route::Status));
+        assert_eq!(get("/robots.txt"), Ok(Route::Robots));
         assert_eq!(route("POST", "/api/offer"), Ok(Route::Offer(None)));
         assert_eq!(route("PATCH", "/api/offer"), Ok(Route::Candidates(None)));
         for path in [

@@ -238,9 +238,13 @@ pub struct Status {
 impl Status {
     /// Makes it for a runner of this configuration.
     pub fn new(config: &Config) -> Self {
+        // What `/start` would answer with 501 is no promise to make.
+        let can = |transport: Transport| {
+            transport.in_this_build() && (transport != Transport::Videoroom || config.bot_enters_rooms)
+        };
         let names = |available: bool| -> Vec<&str> {
             served(config)
-                .filter(|transport| transport.in_this_build() == available)
+                .filter(|transport| can(*transport) == available)
                 .map(Transport::name)
                 .collect()
         };
@@ -571,6 +575,12 @@ mod tests {
                 "sessions": 3,
             })
         );
+        let stock = Config {
+            bot_enters_rooms: false,
+            ..Config::default()
+        };
+        let stock: Value = serde_json::from_slice(&Status::new(&stock).reply(0, false)).expect("JSON");
+        assert_eq!(stock["unavailable"], json!(["videoroom"]), "its bot cannot enter one");
         let one = status(Some(Transport::WebRtc), usize::MAX);
         assert_eq!(
             (&one["transports"], &one["unavailable"]),

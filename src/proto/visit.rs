@@ -2,13 +2,18 @@
 //!
 //! In: what a request says of where it comes from. Out: yes or no. An address that is typed, and a link that is clicked, are
 //! meant; an image, a script, a frame, a redirect or a guess of a browser at what comes next are not, for a page of a stranger
-//! would spend the owner's money by them. Programs say nothing of a page, and are let through.
-//! Browsers send `Sec-Fetch-*` to encrypted and to loopback addresses alone. Elsewhere, what is no navigation is told by
-//! `Accept`; a navigation that a script began cannot be told from a click there.
+//! would spend the owner's money by them. Nor are crawlers and the previews of messengers, which follow every link: they are
+//! told by their names. Other programs say nothing of a page, and are let through.
+//! Browsers send `Sec-Fetch-*` to encrypted and to loopback addresses alone. Elsewhere, an image or a script is told by
+//! `Accept`; a navigation that a script began, and a page in a frame, hidden or not, cannot be told from a click there, so in a
+//! network without HTTPS a page of a stranger may make rooms. A key, or HTTPS, keeps it out.
 //! Source: Fetch Metadata Request Headers (W3C), HTML's `Sec-Purpose`, the Fetch standard on `Accept`.
 
 use crate::proto::host::Hosts;
 use crate::proto::origin;
+
+/// Parts of the names of crawlers and of messengers' previews. Programs of one's own, curl among them, have none of these.
+const CRAWLERS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"preview", b"externalhit", b"whatsapp"];
 
 /// What a GET says of itself.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +40,14 @@ impl Visit<'_> {
         [&b"prefetch"[..], b"prerender", b"preview"]
             .into_iter()
             .any(|word| words.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    }
+
+    /// Tells whether a machine looks at the address for others: a crawler, or a messenger that shows what a link leads to.
+    pub fn is_crawler(&self) -> bool {
+        let agent = self.agent.unwrap_or_default();
+        CRAWLERS
+            .iter()
+            .any(|word| agent.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
     }
 
     /// Tells whether a browser went here by itself: an address that was typed, or a page of this very server.

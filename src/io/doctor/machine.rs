@@ -7,7 +7,7 @@ use std::fs;
 use std::time::SystemTime;
 
 use super::Finding;
-use crate::config::Config;
+use crate::config::{Config, Transport};
 use crate::io::{metrics, process, webrtc};
 use crate::proto::candidate::Interface;
 use crate::proto::doctor::{machine, network};
@@ -41,6 +41,14 @@ pub fn examine(config: &Config) -> Vec<Finding> {
 pub fn program(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "bot";
     vec![match &config.command {
+        None if !config.bot_enters_rooms && config.transport == Some(Transport::Videoroom) => Finding::broken(
+            WHAT,
+            format!(
+                "the built-in `{}` cannot enter a video room, whose media is for its provider's own library; give a bot that can, \
+                 after `--`",
+                config.bot.name()
+            ),
+        ),
         None => Finding::good(WHAT, format!("the built-in `{}`", config.bot.name())),
         Some(command) => match process::check(command) {
             Ok(()) => {

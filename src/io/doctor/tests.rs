@@ -32,6 +32,10 @@ fn config() -> Config {
 
 /// Answers one request with this status; gives the request's head.
 async fn provider(status: &'static str) -> (String, JoinHandle<String>) {
+    provider_saying(status, "{}").await
+}
+
+async fn provider_saying(status: &'static str, body: &'static str) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));
     let asked = tokio::spawn(async move {
@@ -40,7 +44,8 @@ async fn provider(status: &'static str) -> (String, JoinHandle<String>) {
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await.expect("a request"));
         }
-        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}");
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(answer.as_bytes()).await.expect("it listens");
         String::from_utf8(head).expect("text")
     });
@@ -103,12 +108,13 @@ async fn providers_say_whether_they_take_the_credentials() {
 
 #[tokio::test]
 async fn who_has_rooms_says_whether_they_can_be_had() {
-    for (status, verdict) in [
-        ("200 OK", Verdict::Good),
-        ("400 Bad Request", Verdict::Broken),
-        ("429 Too Many Requests", Verdict::Doubtful),
+    for (status, body, verdict) in [
+        ("200 OK", r#"{"total_count":0,"data":[]}"#, Verdict::Good),
+        ("200 OK", "<html>", Verdict::Doubtful),
+        ("400 Bad Request", "{}", Verdict::Broken),
+        ("429 Too Many Requests", "{}", Verdict::Doubtful),
     ] {
-        let (url, asked) = provider(status).await;
+        let (url, asked) = provider_saying(status, body).await;
         let mut config = config();
         config.videoroom.key = Some(Secret::new(CANARY));
         config.videoroom.url = url;
@@ -149,6 +155,7 @@ async fn a_provider_that_cannot_be_reached_is_told() {
 
     config.videoroom.key = Some(Secret::new(CANARY));
     config.videoroom.url = config.telephony.b_url.clone();
+    config.allowed_origins.push("https://app.example".into());
     config.videoroom.room_url = Some("https://example.net/room".into());
     let findings = asks::rooms(&config).await;
     let finding = one(&findings, "videoroom");
@@ -247,6 +254,14 @@ fn a_bot_that_is_not_there_is_told() {
     assert_eq!(verdict(&with(None)), Verdict::Good);
     assert_eq!(verdict(&with(Some(vec!["sh"]))), Verdict::Good);
     assert_eq!(verdict(&with(Some(vec!["./no-such-bot"]))), Verdict::Broken);
+    // A built-in one cannot enter the only rooms that are asked for.
+    let stock = |transport| Config {
+        transport,
+        bot_enters_rooms: false,
+        ..config()
+    };
+    assert_eq!(verdict(&stock(Some(Transport::Videoroom))), Verdict::Broken);
+    assert_eq!(verdict(&stock(None)), Verdict::Good);
 }
 
 /// A folder of its own for one test, removed at its end.

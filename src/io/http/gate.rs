@@ -2,6 +2,9 @@
 //!
 //! In: the heads of requests. Out: leave, the answer to a preflight, or a refusal: 400 and 421 for a `Host` that is missing or
 //! not ours, 403 for pages, 401 without the key. The rules are in `proto::{host, origin, key}`.
+//! A list of origins does not hold for two requests that name none: the webhook of dialled numbers, since no provider sends an
+//! `Origin` (whatever has one is refused there, listed or not), and `/videoroom` when the browser says that its address was
+//! typed. The key is not asked of the webhook either: its signature is.
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -60,6 +63,9 @@ impl Gate {
         if self.is_forged(head) {
             return Err(Refusal::Forged);
         }
+        if route == Ok(Route::DialIn) && head.method == Method::POST && head.headers.contains_key(header::ORIGIN) {
+            return Err(Refusal::Page);
+        }
         if route == Ok(Route::Videoroom) && self.is_uninvited(head) {
             return Err(Refusal::Uninvited);
         }
@@ -106,7 +112,7 @@ impl Gate {
     fn is_uninvited(&self, head: &Parts) -> bool {
         let visit = visit(&head.headers);
         head.method == Method::GET
-            && (visit.is_guess() || self.origins.is_open() && visit.is_of_a_stranger(&self.hosts))
+            && (visit.is_guess() || visit.is_crawler() || self.origins.is_open() && visit.is_of_a_stranger(&self.hosts))
     }
 }
 

@@ -10,6 +10,7 @@ use hyper::header::{self, HeaderValue};
 use serde_json::json;
 
 use super::Reply;
+use crate::config::Transport;
 use crate::limits;
 use crate::proto::body::Invalid;
 use crate::proto::mediaroom::entry;
@@ -28,6 +29,8 @@ pub enum Refusal {
     Forged,
     /// What makes a room, and nobody asked for.
     Uninvited,
+    /// A page sent what only a provider sends.
+    Page,
     /// Without the key of `--api-key`.
     NoKey,
     Route(route::Refusal),
@@ -38,6 +41,8 @@ pub enum Refusal {
     Form,
     Compressed,
     TooLarge,
+    /// The bot is a program, and its arguments would not hold the `body`.
+    TooMuchForProgram,
     TooSlow,
     Broken,
     Invalid {
@@ -63,12 +68,16 @@ pub enum Refusal {
     Caller(dialin::Wrong),
     /// A dialled number's webhook that is no call.
     DialIn(dialin::Refusal),
+    /// A call that has a bot already.
+    SameCall,
     /// There is no video room, or no token for it.
     Videoroom(videoroom::Failure),
     /// The same for a call.
     CallRoom(videoroom::Failure),
     /// The bot could not enter the room, so none is made.
     BotStaysOut,
+    /// A video room, from a runner of another transport alone.
+    OtherTransport(Transport),
 }
 
 impl Refusal {
@@ -76,13 +85,14 @@ impl Refusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Refusal::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
-            Refusal::NoAuthority => StatusCode::NOT_FOUND,
+            Refusal::NoAuthority | Refusal::OtherTransport(_) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
             Refusal::Origin
             | Refusal::Forged
             | Refusal::Uninvited
+            | Refusal::Page
             | Refusal::Caller(_)
             | Refusal::NoToken
             | Refusal::Token(_)
@@ -92,8 +102,9 @@ impl Refusal {
             Refusal::NoKey => StatusCode::UNAUTHORIZED,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
             Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
+            Refusal::SameCall => StatusCode::CONFLICT,
             Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::TooLarge | Refusal::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Refusal::Invalid { .. } | Refusal::Start(start::Refusal::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Start(_) => StatusCode::BAD_REQUEST,
@@ -125,10 +136,11 @@ impl Refusal {
                     .to_owned()
             }
             Refusal::Uninvited => {
-                "this makes a room and starts a bot: type the address, or follow a link; other pages and browsers that load ahead \
-                 may not"
+                "this makes a room and starts a bot: type the address, or follow a link; other pages, browsers that load ahead, \
+                 and crawlers may not"
                     .to_owned()
             }
+            Refusal::Page => "this webhook is for the provider of the number, which is no page and names no origin".to_owned(),
             Refusal::NoKey => "a key is needed: `Authorization: Bearer KEY`, as --api-key has it".to_owned(),
             Refusal::Route(refusal) => refusal.to_string(),
             Refusal::NoAuthority => {
@@ -139,6 +151,9 @@ impl Refusal {
             Refusal::Form => "forms are not taken here; send JSON".to_owned(),
             Refusal::Compressed => "compressed bodies are not taken here".to_owned(),
             Refusal::TooLarge => format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES_MAX),
+            Refusal::TooMuchForProgram => {
+                format!("the bot is a program, which takes a `body` of {} bytes of JSON", limits::PROCESS_BODY_BYTES_MAX)
+            }
             Refusal::TooSlow => format!("the body took longer than {} s", limits::HTTP_BODY.as_secs()),
             Refusal::Broken => "the body ended early or is badly framed".to_owned(),
             Refusal::Invalid { invalid, .. } => invalid.to_string(),
@@ -155,8 +170,10 @@ impl Refusal {
             Refusal::Mediaroom(missing) => missing.to_string(),
             Refusal::Signature(_) | Refusal::Caller(_) => "invalid signature".to_owned(),
             Refusal::DialIn(refusal) => refusal.to_string(),
+            Refusal::SameCall => "this call has a bot already".to_owned(),
             Refusal::Videoroom(failure) => failure.to_string(),
             Refusal::CallRoom(failure) => format!("Failed to create room: {failure}"),
+            Refusal::OtherTransport(only) => format!("no video rooms here: this runner serves {} alone", only.name()),
             Refusal::BotStaysOut => {
                 "the built-in bots cannot enter a video room, whose media is for its provider's own library: give the runner a bot \
                  that can, a program after `--` or one of your own"

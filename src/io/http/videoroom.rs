@@ -3,6 +3,8 @@
 //! In: requests that were let in. Out: replies. A place for the session is taken before anything is asked of the provider, so
 //! that no room is made that nobody serves; the bot begins before the reply is sent.
 
+use std::time::Instant;
+
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
@@ -11,11 +13,13 @@ use serde_json::{Value, json};
 
 use super::note::caller;
 use super::read::{Takes, read};
-use super::{App, Engine, Peer, Refusal, Reply, fresh_id, json_reply, methods, still_open, unix_time_s};
+use super::{App, Engine, Peer, Refusal, Reply, fresh_id, json_reply, lock, methods, still_open, unix_time_s};
 use crate::bot::SessionId;
+use crate::config::Transport;
 use crate::io::room::Room;
 use crate::io::sessions::Start;
 use crate::io::videoroom::{Prepared, prepare};
+use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
 use crate::logging;
 use crate::proto::route;
 use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
@@ -29,13 +33,14 @@ pub(super) async fn start<E: Engine>(
 ) -> Result<Vec<u8>, Refusal> {
     let Some(wanted) = wanted else {
         bot_may_enter(app)?;
+        fits_program(app, &body)?;
         let begin = app.engine.room()?;
         let start = start_of(app, body, peer);
         let session_id = start.session_id.clone();
         begin(start, Room::Base);
         return Ok(reply::bare(&session_id));
     };
-    let (Prepared { room, token }, session_id) = begin(app, Asked::Client(&wanted), body, peer)
+    let (Prepared { room, token, .. }, session_id) = begin(app, Asked::Client(&wanted), body, peer)
         .await
         .map_err(|refused| refused.into(Refusal::Videoroom))?;
     Ok(reply::started(app.config.start_names, &room, &token, &session_id))
@@ -47,10 +52,13 @@ pub(super) async fn visit<E: Engine>(app: &App<E>, head: &Parts, peer: Peer) -> 
     // A guess or a second visit has to come here again.
     let no_store = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    if let Some(only) = app.config.transport.filter(|only| *only != Transport::Videoroom) {
+        return Err(Refusal::OtherTransport(only));
+    }
     if head.method == Method::HEAD {
         return Ok(answer);
     }
-    let (Prepared { room, token }, _) = begin(app, Asked::Client(&Wanted::default()), json!({}), peer)
+    let (Prepared { room, token, .. }, _) = begin(app, Asked::Client(&Wanted::default()), json!({}), peer)
         .await
         .map_err(|refused| refused.into(Refusal::Videoroom))?;
     *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
@@ -82,14 +90,23 @@ pub(super) async fn dialled<E: Engine>(
     }
     if let Some(key) = &config.dialin_hmac {
         let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        dialin::verify(key, &text, &body, unix_time_s()).map_err(Refusal::Caller)?;
+        dialin::verify(key.expose(), &text, &body, unix_time_s()).map_err(Refusal::Caller)?;
     }
     let call = dialin::call(map).map_err(Refusal::DialIn)?;
     still_open(app)?;
-    let (Prepared { room, token }, session_id) =
-        begin(app, Asked::Call { from: &call.from }, call.bot_body(config), peer)
-            .await
-            .map_err(|refused| refused.into(Refusal::CallRoom))?;
+    if call.headers_left_out {
+        caller(app, peer).charge(|| {
+            log::warn!("the SIP headers of a call are left out: they have more than {DIALIN_HEADERS_BYTES_MAX} bytes");
+        });
+    }
+    if !lock(&app.calls).take(&call.call_id, Instant::now()) {
+        return Err(Refusal::SameCall);
+    }
+    let begun = begin(app, Asked::Call { from: &call.from }, call.bot_body(config), peer).await;
+    let (Prepared { room, token, .. }, session_id) = begun.map_err(|refused| {
+        lock(&app.calls).give_back(&call.call_id);
+        refused.into(Refusal::CallRoom)
+    })?;
     let answer = reply::started(app.config.start_names, &room, &token, &session_id);
     Ok(json_reply(StatusCode::OK, answer))
 }
@@ -121,11 +138,15 @@ async fn begin<E: Engine>(
         return Err(NotBegun::Failed(Failure::NoKey));
     }
     bot_may_enter(app).map_err(NotBegun::Refused)?;
+    fits_program(app, &body).map_err(NotBegun::Refused)?;
     let begin = app.engine.room().map_err(NotBegun::Refused)?;
     let start = start_of(app, body, peer);
     let session_id = start.session_id.clone();
     let prepared = logging::of_caller(start.caller.clone(), prepare(config, asked, app.engine.aside()));
-    let prepared = prepared.await.map_err(NotBegun::Failed)?;
+    let mut prepared = prepared.await.map_err(NotBegun::Failed)?;
+    // The provider took its time; dropped, the room is taken back.
+    still_open(app).map_err(NotBegun::Refused)?;
+    prepared.keep();
     begin(start, prepared.for_bot());
     Ok((prepared, session_id))
 }
@@ -136,6 +157,12 @@ fn bot_may_enter<E>(app: &App<E>) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(Refusal::BotStaysOut),
     }
+}
+
+/// A program that cannot be given its arguments would leave a room empty too.
+fn fits_program<E>(app: &App<E>, body: &Value) -> Result<(), Refusal> {
+    let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
+    fits.then_some(()).ok_or(Refusal::TooMuchForProgram)
 }
 
 fn start_of<E>(app: &App<E>, body: Value, peer: Peer) -> Start {

@@ -76,16 +76,23 @@ impl Question {
     /// Judges an answer; nothing where another question's answer says it.
     pub fn answer(self, status: u16, body: &[u8]) -> Option<Finding> {
         match self {
-            Question::Key => Some(key(self.what(), status)),
-            Question::Room => room(self.what(), status),
+            Question::Key => Some(key(self.what(), status, has(body, "data"))),
+            Question::Room => room(self.what(), status, has(body, "name")),
             Question::Server => Some(server(self.what(), status, body)),
         }
     }
 }
 
-fn key(what: &'static str, status: u16) -> Finding {
+/// Tells whether an answer is a JSON object with this member: any web server answers something.
+fn has(body: &[u8], member: &str) -> bool {
+    let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    json.is_some_and(|json| json.get(member).is_some())
+}
+
+fn key(what: &'static str, status: u16, reads: bool) -> Finding {
     match status {
-        200..=299 => Finding::good(what, "the provider takes the key"),
+        200..=299 if reads => Finding::good(what, "the provider takes the key"),
+        200..=299 => not_the_provider(what, status),
         // A malformed key is 400 there, a wrong one 401.
         400 | 401 => Finding::broken(
             what,
@@ -107,8 +114,16 @@ fn key(what: &'static str, status: u16) -> Finding {
     }
 }
 
-fn room(what: &'static str, status: u16) -> Option<Finding> {
+fn not_the_provider(what: &'static str, status: u16) -> Finding {
+    Finding::doubtful(
+        what,
+        format!("status {status}, and not as the provider answers; is the base in VIDEOROOM_API_URL right?"),
+    )
+}
+
+fn room(what: &'static str, status: u16, reads: bool) -> Option<Finding> {
     match status {
+        200..=299 if !reads => Some(not_the_provider(what, status)),
         200..=299 => Some(Finding::good(what, "the configured room is there")),
         404 => Some(Finding::broken(
             what,
@@ -155,7 +170,7 @@ fn stumbles(what: &'static str, status: u16, of: &str) -> Finding {
     }
 }
 
-/// Says what does not work for want of a variable. Nothing where nobody asked for rooms.
+/// Says what does not work for want of a variable or of a name, and what stands open. Nothing where nobody asked for rooms.
 pub fn wanting(config: &Config) -> Vec<Finding> {
     let finding = |transport: Transport, words: String| match config.transport == Some(transport) {
         true => Finding::broken(transport.name(), words),
@@ -170,6 +185,19 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
     if asked && video.key.is_none() {
         let words = "VIDEOROOM_API_KEY is not set: no room and no token can be made";
         findings.push(finding(Transport::Videoroom, words.into()));
+    }
+    if config.gives_rooms_to_pages() {
+        findings.push(Finding::doubtful(
+            "origins",
+            "neither --allowed-origins nor --api-key is given: any page in a browser that reaches the runner can make rooms, which \
+             cost money, and reads their tokens",
+        ));
+    }
+    if video.dialin && !config.has_public_name() {
+        findings.push(Finding::doubtful(
+            "dial-in",
+            "no public name is known: a webhook that comes under one is refused; give it in --proxy or --allowed-hosts",
+        ));
     }
     if video.dialin && video.dialin_hmac.is_none() {
         findings.push(Finding::doubtful(
@@ -189,13 +217,14 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Mediaroom, Secret, Videoroom};
+    use crate::config::{Mediaroom, Secret, SecretBytes, Videoroom};
     use crate::proto::doctor::Verdict;
 
     const NOW_S: u64 = 1_795_252_753;
 
     fn config() -> Config {
         Config {
+            allowed_origins: vec!["https://app.example".into()],
             videoroom: Videoroom {
                 key: Some(Secret::new("v-key")),
                 ..Videoroom::default()
@@ -276,11 +305,20 @@ mod tests {
             (Question::Server, 404, Some(Verdict::Broken)),
             (Question::Server, 503, Some(Verdict::Doubtful)),
         ] {
-            let finding = question.answer(status, b"success\n");
+            let body: &[u8] = match question {
+                Question::Key => br#"{"total_count":0,"data":[]}"#,
+                Question::Room => br#"{"name":"r"}"#,
+                Question::Server => b"success\n",
+            };
+            let finding = question.answer(status, body);
             assert_eq!(finding.map(|finding| finding.verdict), verdict, "{question:?} {status}");
         }
-        let page = Question::Server.answer(200, b"<html>").expect("words");
-        assert_eq!(page.verdict, Verdict::Doubtful);
+        for question in Question::ALL {
+            for body in [&b"<html>"[..], b"", b"[]", b"{}"] {
+                let page = question.answer(200, body).expect("words");
+                assert_eq!(page.verdict, Verdict::Doubtful);
+            }
+        }
         let refused = Question::Server.answer(401, b"canary").expect("words").words;
         assert!(refused.contains("clock") && !refused.contains("canary"), "{refused}");
     }
@@ -319,10 +357,45 @@ mod tests {
                 if words.ends_with("MEDIAROOM_URL, MEDIAROOM_API_SECRET")),
             "{told_half:?}"
         );
+        let open = Config {
+            allowed_origins: Vec::new(),
+            ..config()
+        };
+        assert!(
+            matches!(&told(&open)[..], [(Verdict::Doubtful, "origins", words)] if words.contains("--allowed-origins"))
+        );
+        for closed in [
+            Config {
+                api_key: Some(Secret::new("key")),
+                ..open.clone()
+            },
+            Config {
+                transport: Some(Transport::WebRtc),
+                ..open.clone()
+            },
+            Config {
+                bot_enters_rooms: false,
+                ..open.clone()
+            },
+        ] {
+            assert_eq!(told(&closed), []);
+        }
         let mut dialin = config();
         dialin.videoroom.dialin = true;
+        for names in [vec![], vec!["board".into(), "board.local".into()]] {
+            dialin.host_names = names;
+            let found = told(&dialin);
+            assert!(
+                matches!(&found[..], [(_, "dial-in", words), (_, "dial-in", _)] if words.contains("--proxy")),
+                "{found:?}"
+            );
+        }
+        dialin.host_names.push("bots.example.net".into());
+        assert_eq!(told(&dialin).len(), 1);
+        dialin.host_names.clear();
+        dialin.proxy = Some("bots.example.net".into());
         assert!(matches!(&told(&dialin)[..], [(Verdict::Doubtful, "dial-in", _)]));
-        dialin.videoroom.dialin_hmac = Some(b"key".to_vec());
+        dialin.videoroom.dialin_hmac = Some(SecretBytes::new(*b"key"));
         assert_eq!(told(&dialin), []);
     }
 }

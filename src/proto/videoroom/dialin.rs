@@ -17,7 +17,7 @@ use super::Failure;
 use super::failure::{self, Step};
 use crate::aliases::{self, Area};
 use crate::config::{Secret, Videoroom};
-use crate::limits::{DIALIN_FIELD_BYTES_MAX, SIGNATURE_AGE_MAX_S};
+use crate::limits::{DIALIN_FIELD_BYTES_MAX, DIALIN_HEADERS_BYTES_MAX, SIGNATURE_AGE_MAX_S};
 use crate::proto::rest::{Body, Method, Request, bearer};
 
 pub const SIGNATURE: &str = "x-pinless-signature";
@@ -27,9 +27,11 @@ pub const TIMESTAMP: &str = "x-pinless-timestamp";
 pub struct Call {
     pub from: String,
     to: String,
-    call_id: String,
+    pub call_id: String,
     call_domain: String,
     sip_headers: Option<Map<String, Value>>,
+    /// Whether there were more SIP headers than a bot is given.
+    pub headers_left_out: bool,
 }
 
 /// Why a webhook is no call.
@@ -103,16 +105,19 @@ pub fn call(mut map: Map<String, Value>) -> Result<Call, Refusal> {
         Some(Value::String(text)) if (1..=DIALIN_FIELD_BYTES_MAX).contains(&text.len()) => Ok(text),
         _ => Err(Refusal::Fields),
     };
-    Ok(Call {
+    let mut call = Call {
         from: field("From")?,
         to: field("To")?,
         call_id: field("callId")?,
         call_domain: field("callDomain")?,
-        sip_headers: match map.remove("sipHeaders") {
-            Some(Value::Object(headers)) => Some(headers),
-            _ => None,
-        },
-    })
+        sip_headers: None,
+        headers_left_out: false,
+    };
+    if let Some(Value::Object(headers)) = map.remove("sipHeaders") {
+        call.headers_left_out = json!(headers).to_string().len() > DIALIN_HEADERS_BYTES_MAX;
+        call.sip_headers = Some(headers).filter(|_| !call.headers_left_out);
+    }
+    Ok(call)
 }
 
 fn is_truthy(value: &Value) -> bool {
@@ -183,7 +188,7 @@ fn unix_s(text: &str) -> Option<u64> {
     Some(if number < SECONDS_MAX { number } else { number / 1000 })
 }
 
-/// What a bot has to know to connect the call that it was started for: parts of its `body`.
+/// What a bot has to know to connect the call that it was started for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Held {
     call_id: String,
@@ -198,15 +203,15 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Reads from a bot's `body` the call that is held for it; `None` in a session that no call began.
-pub fn held(body: &Value) -> Option<Held> {
+/// Reads from a bot's `body` the call that is held for it; `None` in a session that no call began. Key and base are the
+/// configuration's alone: any client may write a `body`, and would choose where the bot sends its requests.
+pub fn held(body: &Value, config: &Videoroom) -> Option<Held> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let named = |name| aliases::first(Area::JsonKey, name, |name| text(&body[name]));
     Some(Held {
         call_id: text(&body["dialin_settings"]["call_id"])?,
         call_domain: text(&body["dialin_settings"]["call_domain"])?,
-        key: Secret::new(named("videoroom_api_key")?),
-        url: named("videoroom_api_url")?.trim_end_matches('/').to_owned(),
+        key: config.key.clone()?,
+        url: config.url.clone(),
     })
 }
 
@@ -415,20 +420,19 @@ mod tests {
         }
     }
 
-    /// R-093: the bot connects the call by what its body says, under either name.
+    /// R-093: the body names the call; whom to ask, and with which key, only the configuration says.
     #[test]
-    fn a_held_call_is_connected_by_what_the_body_says() {
+    fn a_held_call_is_connected_at_the_configured_provider() {
         let whole = call_of(std::str::from_utf8(BODY).expect("text"))
             .expect("a call")
             .bot_body(&config());
-        let mut aliases = whole.clone();
-        let mut canonical = whole.clone();
-        for (map, prefix) in [(&mut aliases, "videoroom"), (&mut canonical, "daily")] {
-            let map = map.as_object_mut().expect("an object");
-            map.retain(|name, _| !name.starts_with(prefix));
+        let mut forged = whole.clone();
+        for prefix in ["videoroom", "daily"] {
+            forged[format!("{prefix}_api_key")] = json!("other");
+            forged[format!("{prefix}_api_url")] = json!("http://127.0.0.1:1");
         }
-        for body in [&whole, &aliases, &canonical] {
-            let held = held(body).expect("a call is held");
+        for body in [&whole, &forged] {
+            let held = held(body, &config()).expect("a call is held");
             assert_eq!(format!("{held:?}"), "Held { .. }");
             for uri in ["sip:r@sip.example.net", "r@sip.example.net"] {
                 let request = held.connect(uri);
@@ -449,12 +453,9 @@ mod tests {
                  never held"
             );
         }
-        for none in [
-            json!({}),
-            json!([]),
-            json!({"dialin_settings": {"call_id": "c", "call_domain": "d"}}),
-        ] {
-            assert_eq!(held(&none), None);
+        for none in [json!({}), json!([]), json!({"dialin_settings": {"call_id": "c"}})] {
+            assert_eq!(held(&none, &config()), None);
         }
+        assert_eq!(held(&whole, &Videoroom::default()), None, "without a key");
     }
 }

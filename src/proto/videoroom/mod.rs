@@ -5,12 +5,13 @@
 //! The media protocol of that provider is closed, so a bot enters a room through the vendor's own library; the runner makes
 //! room and token, and hands them over.
 //! [`dialin`] is the webhook of telephone numbers, [`failure`] what goes wrong, [`properties`] what may be asked of rooms and
-//! tokens, [`reply`] what clients are told. Source: the rooms fact sheet, part A.
+//! tokens, [`reply`] what clients are told, [`taken`] which calls have a bot. Source: the rooms fact sheet, part A.
 
 pub mod dialin;
 pub mod failure;
 pub mod properties;
 pub mod reply;
+pub mod taken;
 
 use serde_json::{Map, Value, json};
 
@@ -193,7 +194,9 @@ pub fn read_room(status: u16, body: &[u8], key: &Secret) -> Result<Room, Failure
     Ok(Room {
         url: url.to_owned(),
         private: answer["privacy"] == "private",
-        sip_uri: sip_uri.filter(|uri| !uri.is_empty()).map(with_scheme),
+        sip_uri: sip_uri
+            .filter(|uri| (1..=VIDEOROOM_URL_BYTES_MAX).contains(&uri.len()))
+            .map(with_scheme),
     })
 }
 
