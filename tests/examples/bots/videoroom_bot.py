@@ -5,8 +5,8 @@
     edge-runner --direct -- python3 videoroom_bot.py     # one bot in one room, whose URL is printed
 
 The media protocol of that provider is closed, so the runner makes room and token, and the program does the rest: there is no
-`media_url` here. RUNNER_ARGUMENTS has `room_url`, `token` and `body`; for a call from a telephone (`--dialin`) `body` has what
-connects it, and this bot does.
+`media_url` here. RUNNER_ARGUMENTS has `room_url`, `token` and `body`; for a call from a telephone (`--dialin`) `body` names it, and
+this bot connects it. Provider and key are taken from the environment, since any client may write a `body`.
 
 What is proven without the provider: that every call of the library below exists, that the bot starts, and that it ends with 1
 and a sentence when the room cannot be entered. That it is heard in a room, only the provider's servers can show.
@@ -30,6 +30,11 @@ JOIN_S = 30
 # How long the bot waits alone: for the first one to come, and for somebody to come back.
 ALONE_FIRST_S, ALONE_S = 300, 3
 LEAVE_S = 2
+
+
+def variable(name):
+    """Looks a variable of the runner up, by either of its names."""
+    return os.environ.get(f"VIDEOROOM_{name}") or os.environ.get(f"DAILY_{name}")
 
 
 class Room(EventHandler):
@@ -82,10 +87,11 @@ class Room(EventHandler):
         if not held:
             return
         call = {"callId": held["call_id"], "callDomain": held["call_domain"], "sipUri": sip_endpoint}
+        base = variable("API_URL") or "https://api.daily.co/v1"
         request = urllib.request.Request(
-            f"{self.body['videoroom_api_url']}/dialin/pinlessCallUpdate",
+            f"{base.rstrip('/')}/dialin/pinlessCallUpdate",
             json.dumps(call).encode(),
-            {"Authorization": f"Bearer {self.body['videoroom_api_key']}", "Content-Type": "application/json"},
+            {"Authorization": f"Bearer {variable('API_KEY')}", "Content-Type": "application/json"},
         )
         try:
             urllib.request.urlopen(request, timeout=10).close()
