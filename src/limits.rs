@@ -32,8 +32,9 @@ pub const SOCKET_IN_FRAMES_MAX: usize = 500;
 pub const MARKS_MAX: usize = 64;
 /// Bytes of a mark's name: some providers cut longer ones.
 pub const MARK_BYTES_MAX: usize = 256;
-/// Other events that wait for a slow bot: a burst of client messages at the start of a talk fits many times.
-pub const EVENTS_IN_MAX: usize = 256;
+/// Other events that wait for a slow bot: a burst of client messages at the start of a talk fits many times, beside the news of
+/// who is in a full room.
+pub const EVENTS_IN_MAX: usize = 256 + ROOM_PARTICIPANTS_MAX;
 /// Bytes of messages that wait for a slow bot: four of the longest.
 pub const MESSAGES_IN_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// Speech that waits to be sent: enough to ride over a bot's own pauses, little enough to stay small.
@@ -619,6 +620,8 @@ pub const ROOM_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const ROOM_MESSAGE_PARTS_MAX: usize = 16_384;
 /// Participants that a session knows of; nobody talks with more.
 pub const ROOM_PARTICIPANTS_MAX: usize = 256;
+/// Bytes of one participant's attributes that are kept: a telephone's have some hundreds.
+pub const ROOM_ATTRIBUTES_BYTES_MAX: usize = 4 * 1024;
 /// Audio tracks that a session subscribes to: as many as a connection listens to.
 pub const ROOM_TRACKS_MAX: usize = ROOM_VOICES_MAX;
 /// Participants that left and whose late news is told from a new one's.
@@ -648,17 +651,24 @@ pub const ROOM_BACK_PAUSES: [Duration; 5] = [
     Duration::from_secs(4),
     Duration::from_secs(5),
 ];
-/// How long coming back into a room is tried: the restart of a server and its machine.
+/// How long after the loss of a room a try to come back into it may begin: the restart of a server and its machine. The last
+/// one has its own time beyond that, [`ROOM_DIAL_WITHIN`] and [`CONNECT_WITHIN`].
 pub const ROOM_BACK_WITHIN: Duration = Duration::from_secs(60);
+/// How often a session comes back into a room of which it could not use a description: once may be chance.
+pub const ROOM_MISUNDERSTOOD_MAX: u32 = 3;
 /// How long a stay must have lasted for its end to count as the first in a row.
 pub const ROOM_SETTLED: Duration = Duration::from_secs(10);
 /// How long after a connection's end the server may take to say why: else a bot that was replaced would come back, and replace.
 pub const ROOM_REASON_WITHIN: Duration = Duration::from_secs(1);
 /// From a room's URL to an open WebSocket, the look-up of its name and TLS included.
 pub const ROOM_DIAL_WITHIN: Duration = Duration::from_secs(10);
-/// How long a room without callers is stayed in, as after a reload of a page; and how long those who were there before the
-/// connection was lost may take to come back as well.
+/// How long a room without callers is stayed in, as after a reload of a page.
 pub const ROOM_EMPTY: Duration = Duration::from_secs(10);
+/// How long those who were in a room before the connection was lost may take to come back as well, once we are: the published
+/// clients try for up to 40 s.
+pub const ROOM_REGATHER: Duration = Duration::from_secs(40);
+/// Texts and keys that callers may send before the bot has joined: a hello, and what follows from impatience.
+pub const ROOM_EARLY_MAX: usize = 64;
 /// How long the first caller of a room is waited for: as long as a started session that nobody connects to.
 pub const ROOM_NOBODY: Duration = REGISTERED_UNUSED;
 /// How long saying goodbye to a room may take.

@@ -12,6 +12,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
@@ -29,7 +30,7 @@ use crate::config::{Secret, Transport};
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
 use crate::io::tasks::{self, Place};
 use crate::io::udp::{Datagram, Inbox, Port};
-use crate::io::webrtc::local_addresses;
+use crate::io::webrtc::own_addresses;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::logging;
 use crate::proto::mediaroom::session::{Dial, Event, Local, Output, Session, Setup};
@@ -129,6 +130,12 @@ impl Opened {
         let reader = tokio::spawn(port.run()).abort_handle();
         Ok(Opened { inbox, reader })
     }
+
+    /// Returns how many datagrams were a stranger's, or came faster than they were taken.
+    fn dropped(&self) -> u64 {
+        let dropped = self.inbox.port().dropped();
+        dropped.strangers.load(Relaxed) + dropped.inbox_full.load(Relaxed)
+    }
 }
 
 impl Drop for Opened {
@@ -181,6 +188,7 @@ async fn run(mut life: Life) {
         place,
         ..
     } = life;
+    let unrouted = ports.iter().flatten().map(Opened::dropped).sum::<u64>();
     // The bot learns of the end by the link, and has its own time.
     drop((wire, ports, link));
     let outcome = match outcome {
@@ -189,7 +197,7 @@ async fn run(mut life: Life) {
     };
     let reason = reason.unwrap_or(LeaveReason::Failed);
     let words = format!(
-        "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped",
+        "{:.1} s, {} packets in, {} out, {}, {} frames to the bot, {} dropped, {unrouted} datagrams of no connection",
         (tasks::now() - began).as_secs_f64(),
         counts.get(Count::PacketsIn),
         counts.get(Count::PacketsOut),
@@ -327,7 +335,7 @@ fn local(life: &Life) -> Local {
     let Some([publisher, subscriber]) = &life.ports else {
         return Local::default();
     };
-    let addresses = local_addresses(life.sessions.config());
+    let addresses = own_addresses(life.sessions.config());
     let of = |opened: &Opened| {
         let port = opened.inbox.port();
         let served = addresses.iter().filter(|address| port.serves(**address));
@@ -531,8 +539,13 @@ fn pull_speech(life: &mut Life) {
         link.push(bot::Event::Mark { name, played: false });
     }
     loop {
-        life.session
+        let takes = life
+            .session
             .pull_speech(|into, samples_max| link.take_audio(into, samples_max), tasks::now());
+        if !takes {
+            // A mark waits with the speech around it.
+            break;
+        }
         let Some(name) = link.take_mark() else { break };
         link.push(bot::Event::Mark { name, played: true });
     }

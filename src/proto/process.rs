@@ -295,7 +295,7 @@ mod tests {
         let ann = Participant {
             identity: "User-1\"".into(),
             name: "Ann".into(),
-            is_agent: false,
+            ..Participant::default()
         };
         assert_eq!(
             read(participant(&ann, true)),

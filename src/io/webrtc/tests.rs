@@ -295,3 +295,16 @@ impl Caller {
         }
     }
 }
+
+/// A port of a session's own has no router before it: what one hands on goes to the runner's port.
+#[test]
+fn addresses_of_a_router_are_not_our_own() {
+    let router: std::net::IpAddr = "203.0.113.9".parse().expect("an address");
+    let config = Config {
+        ice_addresses: vec![router],
+        ..config(None)
+    };
+    assert!(local_addresses(&config).contains(&router));
+    let own = own_addresses(&config);
+    assert!(!own.is_empty() && !own.contains(&router));
+}

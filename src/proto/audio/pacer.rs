@@ -159,6 +159,14 @@ impl Pacer {
         self.interrupted = self.speaking.is_some();
     }
 
+    /// Nothing leaves until the next [`Self::start`]: speech that is on ends here, and what is queued of it begins anew then.
+    /// Returns whether there was any.
+    pub fn handle_pause(&mut self) -> bool {
+        self.flowing = false;
+        self.interrupted = false;
+        self.speaking.take().is_some()
+    }
+
     /// Lets time pass. Then drain [`Self::poll_output`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = Some(now);

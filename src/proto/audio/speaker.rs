@@ -101,6 +101,13 @@ impl Speaker {
         }
     }
 
+    /// Nothing leaves until the next [`Speaker::start`]: a turn that is on ends here, and what is queued of it is a new one then.
+    pub fn handle_pause(&mut self) {
+        if self.pacer.handle_pause() {
+            self.turns.push_back(Turn::Stopped);
+        }
+    }
+
     /// Lets `take` append at most so many samples as there is room for, and tells whether any came.
     pub fn pull(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
         self.taken.clear();

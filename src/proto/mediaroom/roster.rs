@@ -5,23 +5,30 @@
 //! that of the present one. Ignored: ourselves, participants and tracks beyond their caps, names that no server hands out.
 //! Source: the rooms fact sheet, B3 to B5.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use log::debug;
 
 use super::wire::{ParticipantInfo, SpeakerInfo, TrackType};
-use crate::limits::{ROOM_DEPARTED_MAX, ROOM_NAME_BYTES_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX};
+use crate::limits::{
+    ROOM_ATTRIBUTES_BYTES_MAX, ROOM_DEPARTED_MAX, ROOM_NAME_BYTES_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
+};
 
+/// `ParticipantInfo.state` of somebody whose media are up: nobody else hears, or is sent any data.
+const ACTIVE: i32 = 2;
 /// `ParticipantInfo.state` of somebody who left.
 const DISCONNECTED: i32 = 3;
 /// `ParticipantInfo.kind` of a recorder.
 const EGRESS: i32 = 2;
+/// `ParticipantInfo.kind` of a telephone.
+const SIP: i32 = 3;
 /// `ParticipantInfo.kind` of a bot.
 const AGENT: i32 = 4;
 
 /// Somebody in a room.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Participant {
     /// The name in the access token, unique in the room; it stays when the participant comes back.
@@ -31,6 +38,23 @@ pub struct Participant {
     /// Another bot, or a recorder. It is not heard, and does not keep a session alive, or two bots would talk to each other for
     /// ever.
     pub is_agent: bool,
+    /// A caller on the telephone.
+    pub is_telephone: bool,
+    /// What the server or the participant itself says of it, as a telephone's number; the first of them by name, up to 4 KiB.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Participant {
+    /// Attributes hold telephone numbers, which never reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Participant")
+            .field("identity", &self.identity)
+            .field("name", &self.name)
+            .field("is_agent", &self.is_agent)
+            .field("is_telephone", &self.is_telephone)
+            .field("attributes", &self.attributes.len())
+            .finish()
+    }
 }
 
 /// What became different in the room.
@@ -38,6 +62,8 @@ pub struct Participant {
 pub(super) enum Change {
     Joined(Participant),
     Left(Participant),
+    /// Another name, another kind, or now within reach or no longer; whoever joins is so from the start.
+    Changed(Participant),
     Speaking {
         identity: Arc<str>,
         speaking: bool,
@@ -49,6 +75,8 @@ pub(super) enum Change {
 /// One stay of one participant.
 struct Stay {
     participant: Participant,
+    /// Its media are up.
+    active: bool,
     version: u32,
     speaking: bool,
     /// Those that are subscribed to.
@@ -143,9 +171,10 @@ impl Roster {
         self.owners.get(track_sid)
     }
 
-    /// Returns how many are there that are no agents.
+    /// Returns how many are within reach that are no agents.
     pub fn callers(&self) -> usize {
-        self.stays.values().filter(|stay| !stay.participant.is_agent).count()
+        let is_caller = |stay: &&Stay| stay.active && !stay.participant.is_agent;
+        self.stays.values().filter(is_caller).count()
     }
 
     /// Returns how much is remembered: stays, identities, tracks, those who left.
@@ -165,17 +194,14 @@ impl Roster {
             return false;
         }
         let (sid, identity): (Arc<str>, Arc<str>) = (info.sid.as_str().into(), info.identity.as_str().into());
-        let participant = Participant {
-            identity: identity.clone(),
-            name: shortened(&info.name).to_owned(),
-            is_agent: is_agent(info),
-        };
+        let participant = describe(identity.clone(), info);
         changes.push(Change::Joined(participant.clone()));
         self.present.insert(identity, sid.clone());
         self.stays.insert(
             sid,
             Stay {
                 participant,
+                active: info.state == ACTIVE,
                 version: info.version,
                 speaking: false,
                 tracks: HashSet::new(),
@@ -190,8 +216,12 @@ impl Roster {
             return;
         };
         stay.version = info.version;
-        stay.participant.name = shortened(&info.name).to_owned();
-        stay.participant.is_agent = is_agent(info);
+        let participant = describe(stay.participant.identity.clone(), info);
+        let was_active = std::mem::replace(&mut stay.active, info.state == ACTIVE);
+        if was_active != stay.active || participant != stay.participant {
+            stay.participant = participant;
+            changes.push(Change::Changed(stay.participant.clone()));
+        }
         let heard: HashSet<&str> = info
             .tracks
             .iter()
@@ -255,6 +285,21 @@ pub(super) fn shortened(name: &str) -> &str {
         end -= 1;
     }
     &name[..end]
+}
+
+fn describe(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
+    let mut held = 0;
+    let attributes = info.attributes.iter().take_while(|(name, value)| {
+        held += name.len() + value.len();
+        held <= ROOM_ATTRIBUTES_BYTES_MAX
+    });
+    Participant {
+        identity,
+        name: shortened(&info.name).to_owned(),
+        is_agent: is_agent(info),
+        is_telephone: info.kind == SIP,
+        attributes: attributes.map(|(name, value)| (name.clone(), value.clone())).collect(),
+    }
 }
 
 /// The kind says it, or else the grant: a token with the grant alone makes a participant of the standard kind.

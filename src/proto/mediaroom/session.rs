@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::config::Secret;
-use crate::limits::{ROOM_EMPTY, ROOM_NOBODY};
+use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
 use crate::proto::audio::listener;
 use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
@@ -34,6 +34,7 @@ use crate::proto::rtc::{Common, Packet, Transmit};
 use crate::proto::session::LeaveReason;
 use company::Company;
 use stay::Stay;
+use texts::EarlyWords;
 
 /// What a session tells its bot, beside audio.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +161,8 @@ pub struct Session {
     way: Way,
     /// The last way back, for as long as it may turn out to have led nowhere.
     back: Option<Away>,
+    /// How often a description of the server could not be used once the room was entered.
+    misunderstood: u32,
     joined: bool,
     lost: bool,
     company: Company,
@@ -170,6 +173,8 @@ pub struct Session {
     ears: Ears,
     speaker: Speaker,
     outbox: Outbox,
+    /// What callers wrote before the bot was told that it has joined.
+    early: EarlyWords,
     /// Texts of the bot that are too long for the server.
     refused_texts: u64,
     events: VecDeque<Event>,
@@ -190,6 +195,7 @@ impl Session {
             phase: Phase::Waiting,
             way: Way::None,
             back: None,
+            misunderstood: 0,
             joined: false,
             lost: false,
             company: Company::default(),
@@ -198,6 +204,7 @@ impl Session {
             ears: Ears::new(),
             speaker: Speaker::new(false),
             outbox: Outbox::new(false),
+            early: EarlyWords::default(),
             refused_texts: 0,
             events: VecDeque::new(),
             orders: VecDeque::new(),
@@ -252,12 +259,20 @@ impl Session {
     }
 
     /// Takes speech from the bot as far as there is room. `take` appends at most so many samples, at the bot's rate.
-    pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) {
-        // What is said before anybody is there, or while the room is lost, waits with the bot.
-        if self.joined && self.speaks() {
+    ///
+    /// Returns whether speech is taken at all at this time.
+    pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
+        // What is said while nobody is there to hear it waits with the bot; only the last words of one that has ended cannot.
+        let is_heard = match self.phase {
+            Phase::Live { .. } => self.joined && !self.lost,
+            Phase::Finishing { .. } => true,
+            _ => false,
+        };
+        if is_heard {
             self.source_dry = !self.speaker.pull(take, now);
             self.speak(now);
         }
+        is_heard
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -299,15 +314,25 @@ impl Session {
 
     /// Returns until when a room without callers is stayed in; `None` where there are any.
     fn alone_until(&self) -> Option<Instant> {
-        let patience = if self.met { ROOM_EMPTY } else { ROOM_NOBODY };
-        self.alone.map(|since| since + patience)
+        let alone = self.alone?;
+        if !self.met {
+            return Some(alone + ROOM_NOBODY);
+        }
+        let regathered = self.regather_until().filter(|_| self.company.is_waiting_for_callers());
+        regathered.into_iter().chain([alone + ROOM_EMPTY]).max()
     }
 
-    /// Tells the bot of those who were there before the connection was lost and have not come back as well.
+    /// Returns until when those who were there before the connection was lost may come back as well.
+    fn regather_until(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Live { since } if self.company.is_waiting() => Some(since + ROOM_REGATHER),
+            _ => None,
+        }
+    }
+
+    /// Tells the bot of those who have not come back.
     fn settle(&mut self, now: Instant) {
-        if let Phase::Live { since } = self.phase
-            && now >= since + ROOM_EMPTY
-        {
+        if self.regather_until().is_some_and(|until| now >= until) {
             self.company.give_up(&mut self.events);
         }
     }
@@ -393,7 +418,7 @@ impl Session {
             stay::Output::Send(bytes) => self.orders.push_back(Order::Send(bytes)),
             stay::Output::Listen(target, ufrag) => self.orders.push_back(Order::Listen(target, ufrag)),
             stay::Output::Audio { track, packet } => {
-                if let Some(identity) = stay.owner(&track) {
+                if let Some(identity) = stay.owner(&track).filter(|_| self.joined) {
                     self.ears.handle_packet(&track, identity, &packet, now);
                 }
             }
@@ -407,6 +432,10 @@ impl Session {
             }
             stay::Output::ParticipantLeft(who) => {
                 self.company.left(&who, &mut self.events);
+                self.count_callers(now);
+            }
+            stay::Output::ParticipantChanged(who) => {
+                self.company.changed(who);
                 self.count_callers(now);
             }
             stay::Output::Speaking { identity, speaking } => {
@@ -436,6 +465,7 @@ impl Session {
         let here = callers > 0 && is_up;
         if here && !std::mem::replace(&mut self.joined, true) {
             self.events.push_back(Event::Joined);
+            self.events.extend(self.early.take());
         } else if here && std::mem::replace(&mut self.lost, false) {
             self.events.push_back(Event::Resumed);
         } else if !here && self.joined && !std::mem::replace(&mut self.lost, true) {
@@ -464,8 +494,7 @@ impl Session {
     fn next_timeout(&self, stay: Option<Instant>, now: Instant) -> Instant {
         let phase = match self.phase {
             Phase::Finishing { until, .. } | Phase::Closing { until } => Some(until),
-            Phase::Live { since } if self.company.is_waiting() => Some(since + ROOM_EMPTY),
-            _ => None,
+            _ => self.regather_until(),
         };
         let alone = matches!(self.phase, Phase::Live { .. })
             .then(|| self.alone_until())

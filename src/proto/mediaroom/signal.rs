@@ -70,6 +70,8 @@ pub enum Output {
     ParticipantJoined(Participant),
     /// Whoever joins again under its identity has left before, even where the server does not say so.
     ParticipantLeft(Participant),
+    /// What was told of somebody who is there is different, or whether the server reaches it is: [`Signal::callers`].
+    ParticipantChanged(Participant),
     /// It began or ended; who leaves while speaking has ended before.
     Speaking {
         identity: Arc<str>,
@@ -279,7 +281,7 @@ impl Signal {
         }
     }
 
-    /// Returns how many participants are there that are no agents.
+    /// Returns how many participants are within reach that are no agents.
     pub fn callers(&self) -> usize {
         match &self.phase {
             Phase::In(roster) => roster.callers(),
@@ -375,6 +377,7 @@ impl Signal {
             self.outputs.push_back(match change {
                 Change::Joined(participant) => Output::ParticipantJoined(participant),
                 Change::Left(participant) => Output::ParticipantLeft(participant),
+                Change::Changed(participant) => Output::ParticipantChanged(participant),
                 Change::Speaking { identity, speaking } => Output::Speaking { identity, speaking },
                 Change::Track(sid) => {
                     track_sids.push(sid.to_string());

@@ -32,6 +32,13 @@ impl Company {
         }
     }
 
+    /// The server tells something else of somebody.
+    pub fn changed(&mut self, who: Participant) {
+        if let Some(known) = self.known.get_mut(&who.identity) {
+            *known = who;
+        }
+    }
+
     /// The server tells that somebody is gone.
     pub fn left(&mut self, who: &Participant, events: &mut VecDeque<Event>) {
         self.forget(&who.identity.clone(), events);
@@ -75,6 +82,12 @@ impl Company {
     /// Tells whether somebody may yet come back.
     pub fn is_waiting(&self) -> bool {
         !self.awaited.is_empty()
+    }
+
+    /// Tells whether a caller is among them.
+    pub fn is_waiting_for_callers(&self) -> bool {
+        let is_caller = |identity| self.known.get(identity).is_some_and(|who| !who.is_agent);
+        self.awaited.iter().any(is_caller)
     }
 
     /// Returns whose identity it is.

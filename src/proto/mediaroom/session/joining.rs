@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::stay::{Stay, Why};
 use super::{Away, Dial, Event, Local, Order, Phase, Session, Way};
-use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_SETTLED};
+use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
 use crate::proto::mediaroom::http_base;
 use crate::proto::mediaroom::signal::Then;
 use crate::proto::rest;
@@ -103,11 +103,30 @@ impl Session {
 
     /// There is no stay any more, or none came to be.
     pub(super) fn stay_over(&mut self, why: &Why, now: Instant) {
-        if let Why::Refused { text, .. } = why {
-            log::debug!("the server said: {text}");
+        if let Why::Refused { status, text } = why {
+            log::debug!("the server said: {}", printable(*status, text));
         }
-        self.drop_stay();
-        let verdict = judge(why);
+        let mut verdict = judge(why);
+        if let (Why::BadDescription(_), Phase::Live { .. } | Phase::Away(_)) = (why, self.phase) {
+            // What cannot be understood will not be understood the next time, unless it had to do with the stay.
+            self.misunderstood += 1;
+            if self.misunderstood > ROOM_MISUNDERSTOOD_MAX {
+                verdict = Verdict::Over(LeaveReason::Failed);
+            }
+        }
+        if !self.met && verdict == Verdict::Over(LeaveReason::Left) {
+            // Rooms that only bots are in are closed by the server after a while.
+            verdict = Verdict::Over(LeaveReason::NeverConnected);
+        }
+        // A server that still takes us for one of the room is told when we go for good.
+        let knows = match (&self.way, why) {
+            (_, Why::Ended { .. }) => false,
+            (Way::Open(stay), _) => stay.can_leave(),
+            _ => false,
+        };
+        if !knows {
+            self.drop_stay();
+        }
         match (self.phase, verdict) {
             (Phase::Entering { tries }, _) => {
                 // Media that does not flow will not flow the next time, and somebody waits.
@@ -116,6 +135,7 @@ impl Session {
                 match ROOM_JOIN_PAUSES.get(tries - 1).filter(|_| !hopeless) {
                     Some(pause) => {
                         log::debug!("entering the room: {why}; once more in {pause:?}");
+                        self.drop_stay();
                         self.way = Way::Pause(now + *pause);
                     }
                     None => {
@@ -157,14 +177,18 @@ impl Session {
             "coming back into the room: {why}; the next try is the {}th",
             away.tries + 1
         );
+        self.drop_stay();
         self.phase = Phase::Away(away);
         self.way = Way::Pause(next);
     }
 
     /// What a stay has told is true no longer; what the bot has to say waits.
     fn handle_lost(&mut self, now: Instant) {
-        self.alone = None;
+        if self.met {
+            self.alone = None;
+        }
         self.company.handle_lost(&mut self.events);
+        self.speaker.handle_pause();
         self.count_callers(now);
     }
 
@@ -177,6 +201,15 @@ impl Session {
                 self.ears.handle_gone(&track);
             }
         }
+    }
+}
+
+/// Returns what of a refusal's text may stand in a log: servers repeat the key or the token that they refuse.
+fn printable(status: u16, text: &str) -> &str {
+    match status {
+        401 => "nothing that is logged",
+        _ if text.contains("eyJ") => "something with a token in it",
+        _ => text,
     }
 }
 
@@ -204,6 +237,27 @@ mod tests {
         ] {
             assert_eq!(join_url(url), format!("{base}{query}"));
         }
+    }
+
+    /// Older servers answer a wrong secret with the token, and a wrong key with the key.
+    #[test]
+    fn a_refusal_that_repeats_a_token_is_not_logged() {
+        for (status, text) in [
+            (
+                401,
+                "invalid token: eyJhbGciOiJIUzI1NiJ9.e30.c2ln, error: go-jose/go-jose: error",
+            ),
+            (401, "invalid API key: devkey"),
+            (403, "no: eyJhbGciOiJIUzI1NiJ9.e30.c2ln"),
+            (500, "token eyJhbGciOiJI"),
+        ] {
+            let printed = printable(status, text);
+            assert!(!printed.contains("eyJ") && !printed.contains("devkey"), "{printed}");
+        }
+        assert_eq!(
+            printable(404, "requested room does not exist"),
+            "requested room does not exist"
+        );
     }
 
     /// What a server says decides whether there is a next try.

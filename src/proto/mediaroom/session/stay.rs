@@ -42,6 +42,7 @@ pub(super) enum Output {
     Up,
     ParticipantJoined(Participant),
     ParticipantLeft(Participant),
+    ParticipantChanged(Participant),
     Speaking {
         identity: Arc<str>,
         speaking: bool,
@@ -275,7 +276,7 @@ impl Stay {
         self.signal.owner(track)
     }
 
-    /// Returns how many participants are there that are no agents.
+    /// Returns how many participants are within reach that are no agents.
     pub fn callers(&self) -> usize {
         self.signal.callers()
     }
@@ -288,6 +289,11 @@ impl Stay {
     /// Returns the tracks that were heard.
     pub fn into_tracks(self) -> impl Iterator<Item = Arc<str>> {
         self.tracks.into_keys()
+    }
+
+    /// Tells whether the server can still be told that we leave.
+    pub fn can_leave(&self) -> bool {
+        !self.socket_gone
     }
 
     /// Says goodbye on both sides; what it takes is in the outputs that follow.
@@ -426,6 +432,7 @@ impl Stay {
             signal::Output::PublishRefused(why) => return self.end(Why::PublishRefused(why)),
             signal::Output::ParticipantJoined(who) => Output::ParticipantJoined(who),
             signal::Output::ParticipantLeft(who) => Output::ParticipantLeft(who),
+            signal::Output::ParticipantChanged(who) => Output::ParticipantChanged(who),
             signal::Output::Speaking { identity, speaking } => Output::Speaking { identity, speaking },
             signal::Output::Token(token) => Output::Token(token),
             signal::Output::Leave { reason, then } => return self.end(Why::Ended { reason, then }),
@@ -483,8 +490,7 @@ impl Stay {
                 self.urged = true;
                 self.signal.answer(answer, id);
             }
-            // Those who were heard before are heard on.
-            Err(error) if self.subscriber.is_some() => log::warn!("newcomers are not heard: {}", words(&error)),
+            // A server that waits for an answer in vain ends the stay itself, later and again and again.
             Err(error) => self.end(Why::BadDescription(words(&error))),
         }
     }

@@ -3,14 +3,43 @@
 //! In and out: the bytes of `DataPacket`s. Texts go to everybody, once there is somebody; what agents write is not the bot's.
 //! Source: the rooms fact sheet, B5.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
 use prost::Message as _;
 
 use super::{Event, Session, Way};
-use crate::limits::ROOM_TEXT_BYTES_MAX;
+use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::proto::mediaroom::wire::{Data, DataPacket, SipDtmf, UserPacket};
+
+/// What callers write before the bot has joined: our ears may be up before our voice is, and a caller who waits speaks at once.
+#[derive(Default)]
+pub(super) struct EarlyWords {
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+impl EarlyWords {
+    /// Keeps it, if there is room.
+    fn push(&mut self, event: Event) {
+        let bytes = match &event {
+            Event::Message(text) => text.len(),
+            _ => 0,
+        };
+        if self.events.len() < ROOM_EARLY_MAX && self.bytes + bytes <= MESSAGES_IN_BYTES_MAX {
+            self.bytes += bytes;
+            self.events.push_back(event);
+        } else {
+            log::debug!("data ignored: too much before the bot has joined");
+        }
+    }
+
+    /// Returns it in its order, once.
+    pub fn take(&mut self) -> VecDeque<Event> {
+        std::mem::take(self).events
+    }
+}
 
 impl Session {
     /// Takes a text for the room.
@@ -62,16 +91,21 @@ impl Session {
         if !is_callers {
             return log::debug!("data ignored: no caller sent it");
         }
-        match packet.value {
+        let event = match packet.value {
             Some(Data::User(user)) => match String::from_utf8(user.payload.into()) {
-                Ok(text) => self.events.push_back(Event::Message(text)),
-                Err(_) => log::debug!("data ignored: it is not UTF-8"),
+                Ok(text) => Event::Message(text),
+                Err(_) => return log::debug!("data ignored: it is not UTF-8"),
             },
             Some(Data::Dtmf(dtmf)) => match key(&dtmf) {
-                Some(key) => self.events.push_back(Event::Dtmf(key)),
-                None => log::debug!("a key of the telephone ignored: there is no such"),
+                Some(key) => Event::Dtmf(key),
+                None => return log::debug!("a key of the telephone ignored: there is no such"),
             },
-            None => log::debug!("data ignored: of no kind that is read here"),
+            None => return log::debug!("data ignored: of no kind that is read here"),
+        };
+        if self.joined {
+            self.events.push_back(event);
+        } else {
+            self.early.push(event);
         }
     }
 }
@@ -102,6 +136,21 @@ fn key(dtmf: &SipDtmf) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn early_words_are_bounded() {
+        let mut early = EarlyWords::default();
+        for count in 0..=ROOM_EARLY_MAX {
+            early.push(Event::Message(count.to_string()));
+        }
+        let kept = early.take();
+        assert_eq!((kept.len(), &kept[0]), (ROOM_EARLY_MAX, &Event::Message("0".into())));
+        early.push(Event::Message("x".repeat(MESSAGES_IN_BYTES_MAX)));
+        early.push(Event::Message("y".into()));
+        early.push(Event::Dtmf('1'));
+        assert_eq!(early.take().len(), 2);
+        assert!(early.take().is_empty());
+    }
 
     #[test]
     fn a_key_is_told_by_its_sign_or_its_number() {

@@ -5,7 +5,9 @@ use super::wire::{
     SpeakerInfo, SpeakersChanged, TrackInfo, TrackUnpublishedResponse,
 };
 use super::*;
-use crate::limits::{ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX};
+use crate::limits::{
+    ROOM_ATTRIBUTES_BYTES_MAX, ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
+};
 
 /// The time of the first ping, in milliseconds since 1970.
 const UNIX_MS: u64 = 1_795_252_753_000;
@@ -80,6 +82,7 @@ fn participant(identity: &str, is_agent: bool) -> Participant {
         identity: identity.into(),
         name: format!("{identity}!"),
         is_agent,
+        ..Participant::default()
     }
 }
 
@@ -760,11 +763,57 @@ fn agents_and_recorders_are_told_but_neither_heard_nor_counted() {
             ..somebody("PA_a", "ann")
         };
         let outputs = stay.hear(update([info]));
-        assert_eq!(outputs[0], Output::ParticipantJoined(participant("ann", is_agent)));
+        let ann = Participant {
+            is_telephone: kind == 3,
+            ..participant("ann", is_agent)
+        };
+        assert_eq!(outputs[0], Output::ParticipantJoined(ann));
         assert_eq!(outputs.len(), if is_agent { 1 } else { 2 });
         assert_eq!(stay.signal.callers(), usize::from(!is_agent), "{kind}");
         assert_eq!(stay.signal.owner("TR_ann").is_none(), is_agent);
     }
+}
+
+/// The server hands data and voices only to those whose media are up: whoever is still on the way does not count.
+#[test]
+fn callers_count_once_they_are_active() {
+    let mut stay = Stay::with([]);
+    let ann = |state, kind| ParticipantInfo {
+        state,
+        kind,
+        ..somebody("PA_a", "ann")
+    };
+    let changed = |is_agent| Output::ParticipantChanged(participant("ann", is_agent));
+    assert_eq!(stay.hear(update([ann(0, 0)])), [joined("ann"), subscribed(&["TR_ann"])]);
+    assert_eq!(stay.signal.callers(), 0);
+    assert_eq!(stay.hear(update([ann(1, 0)])), []);
+    assert_eq!(stay.signal.callers(), 0);
+    assert_eq!(stay.hear(update([ann(2, 0)])), [changed(false)]);
+    assert_eq!(stay.signal.callers(), 1);
+    assert_eq!(stay.hear(update([ann(2, 0)])), [], "it is no news");
+    assert_eq!(stay.hear(update([ann(2, 4)])), [changed(true)]);
+    assert_eq!(stay.signal.callers(), 0);
+}
+
+/// A telephone's number is told to the bot and to nobody else; a server that says too much is cut short.
+#[test]
+fn attributes_are_bounded_and_not_printed() {
+    let mut stay = Stay::with([]);
+    let said = [
+        ("a.number", "+15550100"),
+        ("b", &"x".repeat(ROOM_ATTRIBUTES_BYTES_MAX)),
+        ("c", "y"),
+    ];
+    let info = ParticipantInfo {
+        attributes: said.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        ..somebody("PA_a", "ann")
+    };
+    let outputs = stay.hear(update([info]));
+    let Output::ParticipantJoined(who) = &outputs[0] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(who.attributes, [("a.number".to_owned(), "+15550100".to_owned())].into());
+    assert!(!format!("{who:?}").contains("5550100"));
 }
 
 /// B5: voices alone, as they appear, muted or not; video and data never.

@@ -43,15 +43,25 @@ pub struct Guest {
     pub sid: &'static str,
     pub identity: &'static str,
     pub kind: i32,
+    /// 1 on the way, 2 within reach.
+    pub state: i32,
 }
 
 impl Guest {
     pub fn caller(sid: &'static str, identity: &'static str) -> Self {
-        Guest { sid, identity, kind: 0 }
+        Guest {
+            sid,
+            identity,
+            kind: 0,
+            state: 2,
+        }
     }
 
     pub fn agent(sid: &'static str, identity: &'static str) -> Self {
-        Guest { sid, identity, kind: 4 }
+        Guest {
+            kind: 4,
+            ..Guest::caller(sid, identity)
+        }
     }
 
     fn track(&self) -> String {
@@ -423,7 +433,7 @@ impl House {
                 identity: "Agent-1".into(),
                 ..ParticipantInfo::default()
             }),
-            other_participants: self.guests.iter().map(|guest| guest.info(2)).collect(),
+            other_participants: self.guests.iter().map(|guest| guest.info(guest.state)).collect(),
             server_version: "1.13.5".into(),
             subscriber_primary: true,
             ping_timeout: 15,
@@ -552,11 +562,25 @@ impl House {
 
     /// Somebody comes.
     pub fn comes(&mut self, guest: Guest) {
-        let info = guest.info(2);
+        let info = guest.info(guest.state);
         self.guests.push(guest);
         self.say(Response::Update(ParticipantUpdate {
             participants: vec![info],
         }));
+    }
+
+    /// Somebody is another than before.
+    pub fn becomes(&mut self, identity: &str, change: impl FnOnce(&mut Guest)) {
+        let guest = self.guests.iter_mut().find(|guest| guest.identity == identity);
+        let guest = guest.expect("one who is there");
+        change(guest);
+        let participants = vec![guest.info(guest.state)];
+        self.say(Response::Update(ParticipantUpdate { participants }));
+    }
+
+    /// Tells whether speech would be taken from the bot.
+    pub fn takes_speech(&mut self) -> bool {
+        self.with(|session, now| session.pull_speech(|_, _| 0, now))
     }
 
     /// Somebody goes.

@@ -7,13 +7,16 @@ use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::proto::audio::tone::{Tone, share};
 use crate::proto::mediaroom::peer::tests::world::{RATE_HZ, Talker, ms};
-use crate::proto::mediaroom::wire::{Data, DataPacket, Request, SipDtmf, TrackSource, UserPacket};
+use crate::proto::mediaroom::wire::{
+    Data, DataPacket, Request, Response, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource, UserPacket,
+};
 
 fn participant(identity: &str, is_agent: bool) -> Participant {
     Participant {
         identity: identity.into(),
         name: format!("{identity}!"),
         is_agent,
+        ..Participant::default()
     }
 }
 
@@ -114,6 +117,86 @@ fn a_server_that_waits_for_us_is_met_at_once() {
     let mut talkers = [("TR_ann1", Talker::new(440.0))];
     house.talks(&mut talkers, 60);
     assert!(share(&house.mixed()[5_000..], 440.0, RATE_HZ) > 0.8);
+}
+
+/// A caller whose media are not up hears no greeting and gets no text: it is there, but the bot has not joined yet. One that
+/// turns out to be an agent is no caller.
+#[test]
+fn the_bot_has_joined_once_a_caller_is_within_reach() {
+    let mut house = House::new();
+    house.guests.push(Guest {
+        state: 1,
+        ..Guest::caller("PA_ann1", "ann")
+    });
+    house.speech.extend(Tone::new(440.0, RATE_HZ).take(RATE_HZ as usize));
+    house.with(|session, _| session.handle_message("hello".into()));
+    house.enter();
+    house.run(secs(2));
+    let ann = Event::ParticipantJoined(participant("ann", false));
+    let told: Vec<&Event> = house.events.iter().map(|(_, event)| event).collect();
+    assert_eq!(told, [&ann]);
+    assert_eq!((house.speech.len(), house.texts.len()), (RATE_HZ as usize, 0));
+    house.becomes("ann", |guest| guest.state = 2);
+    house.run(secs(2));
+    assert!(house.has(&Event::Joined) && house.speech.is_empty());
+    assert_eq!(house.texts, ["hello"]);
+
+    house.becomes("ann", |guest| guest.kind = 4);
+    assert_eq!(house.count(&Event::Lost), 1);
+    house.data(&text("ann", b"from an agent", None));
+    assert!(!house.has(&Event::Message("from an agent".into())));
+    assert_eq!(house.count(&ann), 1, "nobody is announced twice");
+    house.run(ROOM_EMPTY);
+    assert_eq!(house.left(), Some(LeaveReason::Left));
+}
+
+/// Ours may be the second connection to come up: what a caller writes before it waits for the bot, what it says is gone.
+#[test]
+fn what_comes_before_the_bot_has_joined_follows_it() {
+    let mut house = House::new();
+    house.takes_track = false;
+    house.guests.push(Guest::caller("PA_ann1", "ann"));
+    house.enter();
+    house.run(secs(1));
+    house.data(&text("ann", b"client-ready", None));
+    house.talks(&mut [("TR_ann1", Talker::new(440.0))], 20);
+    assert_eq!(house.events.len(), 1, "{:?}", house.events);
+    assert!(house.mixed().iter().all(|sample| *sample == 0));
+    house.say(Response::TrackPublished(TrackPublishedResponse {
+        cid: "bot-audio".into(),
+        track: Some(TrackInfo {
+            sid: "TR_own".into(),
+            ..TrackInfo::default()
+        }),
+    }));
+    let told: Vec<&Event> = house.events[1..].iter().map(|(_, event)| event).collect();
+    assert_eq!(told, [&Event::Joined, &Event::Message("client-ready".into())]);
+}
+
+/// A caller who reloads the page misses nothing: what the bot says meanwhile waits, with its marks.
+#[test]
+fn speech_waits_while_nobody_is_there() {
+    let mut house = House::new();
+    assert!(!house.takes_speech());
+    house.enter();
+    house.run(secs(1));
+    assert!(!house.takes_speech());
+    house.comes(Guest::caller("PA_ann1", "ann"));
+    assert!(house.takes_speech());
+    house
+        .speech
+        .extend(Tone::new(440.0, RATE_HZ).take(5 * RATE_HZ as usize));
+    house.run(secs(1));
+    house.goes("ann");
+    let waiting = house.speech.len();
+    house.run(secs(5));
+    assert_eq!((house.speech.len(), house.takes_speech()), (waiting, false));
+    assert_eq!(house.count(&Event::SpeechStopped), 1);
+    house.comes(Guest::caller("PA_ann2", "ann"));
+    house.run(secs(6));
+    assert!(house.speech.is_empty());
+    assert_eq!(house.count(&Event::SpeechStarted), 2);
+    assert_eq!(house.count(&Event::SpeechStopped), 2);
 }
 
 /// The bot is heard with its level, and silence is sent while it says nothing; what it says first waits for the first caller.

@@ -93,23 +93,75 @@ fn whoever_does_not_come_back_is_gone() {
         ["else", "lost", "resumed"],
         "bob has stopped to speak"
     );
-    house.run(ROOM_EMPTY);
+    house.run(ROOM_REGATHER - secs(3));
+    assert_eq!(names(&house, before), ["else", "lost", "resumed"]);
+    house.run(secs(3));
     assert_eq!(names(&house, before), ["else", "lost", "resumed", "went"]);
 
     let before = house.events.len();
     house.dies();
     house.guests.clear();
     house.door = Door::Open;
-    house.run(ROOM_EMPTY);
+    house.run(ROOM_REGATHER);
     assert_eq!(names(&house, before), ["lost"]);
     house.comes(Guest::caller("PA_ann3", "ann"));
     assert_eq!(names(&house, before), ["lost", "resumed"], "just in time");
     house.dies();
     house.guests.clear();
     house.door = Door::Open;
-    house.run(ROOM_EMPTY + secs(2));
+    house.run(ROOM_REGATHER + secs(2));
     assert_eq!(names(&house, before), ["lost", "resumed", "lost", "went", "left"]);
     assert_eq!(house.left(), Some(LeaveReason::Left));
+}
+
+/// Once those who were there have come back, a room that they leave is as empty as any.
+#[test]
+fn whoever_came_back_and_leaves_is_not_waited_for_longer() {
+    let mut house = House::with_caller();
+    house.dies();
+    house.guests[0] = Guest::caller("PA_ann2", "ann");
+    house.door = Door::Open;
+    house.run(secs(2));
+    house.goes("ann");
+    house.run(ROOM_EMPTY);
+    assert_eq!(house.left(), Some(LeaveReason::Left));
+}
+
+/// A room that is lost before anybody came is waited in no longer than another.
+#[test]
+fn losses_do_not_prolong_the_wait_for_the_first_caller() {
+    let mut house = House::new();
+    house.enter();
+    for _ in 0..3 {
+        house.run(ROOM_NOBODY / 4);
+        house.breaks();
+    }
+    house.run(ROOM_NOBODY / 4 + secs(1));
+    assert_eq!(house.left(), Some(LeaveReason::NeverConnected));
+}
+
+/// A turn that is on when the room is lost ends there and then, interrupted or not; what is left of it is another one.
+#[test]
+fn a_turn_ends_with_the_stay_that_heard_it() {
+    for interrupted in [false, true] {
+        let mut house = House::with_caller();
+        house
+            .speech
+            .extend(Tone::new(440.0, RATE_HZ).take(3 * RATE_HZ as usize));
+        house.run(secs(1));
+        let turns = |house: &House| [Event::SpeechStarted, Event::SpeechStopped].map(|turn| house.count(&turn));
+        assert_eq!(turns(&house), [1, 0]);
+        house.dies();
+        assert_eq!((turns(&house), house.takes_speech()), ([1, 1], false));
+        house.guests[0] = Guest::caller("PA_ann2", "ann");
+        if interrupted {
+            house.speech.clear();
+            house.with(|session, now| session.handle_interruption(now));
+        }
+        house.door = Door::Open;
+        house.run(secs(10));
+        assert_eq!(turns(&house), if interrupted { [1, 1] } else { [2, 2] });
+    }
 }
 
 /// A server that does not come back is given up after a minute.
@@ -167,7 +219,7 @@ fn ann() -> Participant {
     Participant {
         identity: "ann".into(),
         name: "ann!".into(),
-        is_agent: false,
+        ..Participant::default()
     }
 }
 

@@ -79,6 +79,7 @@ fn a_server_that_does_not_go_on_is_given_up() {
     house.enter();
     house.run(CONNECT_WITHIN + ms(1));
     assert_eq!(house.dials.len(), 1, "no try will help");
+    assert!(house.has_left_politely(), "no ghost stays in the room");
     assert!(house.join_failed().expect("the bot is told").contains("UDP"));
     assert_eq!(house.left(), Some(LeaveReason::NeverConnected));
 
@@ -102,11 +103,10 @@ fn a_bot_that_is_not_wanted_is_told() {
         message: "not allowed".into(),
         ..RequestResponse::default()
     }));
-    house.run(secs(1));
-    // The server may also say nothing that names the request; then it is the time that tells.
-    house.run(CONNECT_WITHIN * 3 + secs(5));
-    assert!(house.join_failed().is_some());
+    assert!(house.join_failed().expect("the bot is told").contains("not allowed"));
     assert_eq!(house.left(), Some(LeaveReason::NeverConnected));
+    house.run(ROOM_CLOSE_WITHIN);
+    assert!(house.gone.is_some() && house.has_left_politely());
 
     let mut house = House::new();
     house.takes_track = false;
@@ -118,8 +118,45 @@ fn a_bot_that_is_not_wanted_is_told() {
     assert_eq!(house.left(), Some(LeaveReason::Replaced));
 }
 
-/// Bytes that are no message do not end a talk, whatever they are; descriptions that are none do not silence those who are
-/// heard.
+/// What is no description.
+const BAD: [&str; 4] = ["", "v=0", "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n", "\u{0}\u{ff}"];
+
+/// A server whose offer cannot be answered waits for the answer in vain: the stay is made anew at once, and given up when that
+/// does not help, however long each stay lasts.
+#[test]
+fn an_offer_that_cannot_be_answered_ends_the_stay() {
+    let mut house = House::with_caller();
+    for (stay, sdp) in (1..).zip(BAD) {
+        house.run(ROOM_SETTLED + secs(5));
+        assert_eq!((house.dials.len(), house.left()), (stay, None));
+        house.say(Response::Offer(SessionDescription {
+            kind: "offer".into(),
+            sdp: sdp.into(),
+            id: 7,
+            ..SessionDescription::default()
+        }));
+        assert!(!house.session.is_live());
+    }
+    assert_eq!(BAD.len(), ROOM_MISUNDERSTOOD_MAX as usize + 1);
+    assert_eq!(house.left(), Some(LeaveReason::Failed));
+    house.run(ROOM_CLOSE_WITHIN);
+    assert!(house.gone.is_some() && house.has_left_politely());
+}
+
+/// A server closes rooms that only bots are in: nobody was there, so nobody left.
+#[test]
+fn a_room_that_is_closed_before_anybody_came_was_never_joined() {
+    for reason in [4, 5, 10] {
+        let mut house = House::new();
+        house.guests.push(Guest::agent("PA_bot1", "bot"));
+        house.enter();
+        house.run(secs(2));
+        house.leave(reason, 0);
+        assert_eq!(house.left(), Some(LeaveReason::NeverConnected));
+    }
+}
+
+/// Bytes that are no message do not end a talk, whatever they are, nor do answers to nothing.
 #[test]
 fn hostile_messages_do_no_harm() {
     let mut house = House::with_caller();
@@ -136,16 +173,14 @@ fn hostile_messages_do_no_harm() {
         house.tell_bytes(&bytes);
         house.with(|_, _| ());
     }
-    for sdp in ["", "v=0", "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n", "\u{0}\u{ff}"] {
+    for sdp in BAD {
         for id in [0, 2, u32::MAX] {
-            let description = |kind: &str| SessionDescription {
-                kind: kind.into(),
+            house.say(Response::Answer(SessionDescription {
+                kind: "answer".into(),
                 sdp: sdp.into(),
                 id,
                 ..SessionDescription::default()
-            };
-            house.say(Response::Offer(description("offer")));
-            house.say(Response::Answer(description("answer")));
+            }));
         }
     }
     house.run(secs(20));
@@ -163,4 +198,5 @@ fn garbage_at_the_door_is_no_welcome() {
     house.with(|_, _| ());
     assert!(house.join_failed().expect("the bot is told").contains("no message"));
     assert_eq!(house.left(), Some(LeaveReason::NeverConnected));
+    assert!(house.has_left_politely(), "the server may have understood us");
 }
