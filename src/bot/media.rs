@@ -23,6 +23,7 @@ pub use crate::proto::session::LeaveReason;
 
 /// The rates of PCM that a bot asks for, in Hz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Audio {
     pub in_rate_hz: u32,
     pub out_rate_hz: u32,
@@ -45,10 +46,15 @@ impl Audio {
     ///
     /// A rate outside 8 000 to 48 000 Hz is taken as the nearest end of that range.
     pub fn at(rate_hz: u32) -> Self {
-        let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
+        Audio::new(rate_hz, rate_hz)
+    }
+
+    /// A rate for what is heard, and one for what is said, each taken as with [`Audio::at`].
+    pub fn new(in_rate_hz: u32, out_rate_hz: u32) -> Self {
+        let clamp = |rate_hz: u32| rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
         Audio {
-            in_rate_hz: rate_hz,
-            out_rate_hz: rate_hz,
+            in_rate_hz: clamp(in_rate_hz),
+            out_rate_hz: clamp(out_rate_hz),
             hearing: Hearing::Mixed,
         }
     }
@@ -76,7 +82,7 @@ impl Default for Audio {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The caller is connected; audio and messages flow from here on.
+    /// The caller is connected; audio and messages flow from here on. In a room: the first caller is within reach.
     Joined,
     /// What the caller said, usually 20 ms of it.
     Audio(AudioFrame),
@@ -434,7 +440,8 @@ impl Link {
 
     /// Hands an event to the bot. Audio goes through [`Link::push_audio`], which spares a copy.
     ///
-    /// A bot that reads nothing loses the oldest messages first: a caller that floods it cannot hide what happened.
+    /// A bot that reads nothing loses the oldest news of who speaks first, then messages: nobody who floods it can hide what
+    /// happened.
     pub fn push(&self, event: Event) {
         if let Event::Audio(frame) = event {
             return self.push_frame(&frame, frame.rate_hz, frame.identity.as_ref());
@@ -449,8 +456,12 @@ impl Link {
             _ => {}
         }
         inbound.events.push_back(event);
-        while inbound.events.len() - inbound.frames > EVENTS_IN_MAX || inbound.message_bytes > MESSAGES_IN_BYTES_MAX {
-            inbound.drop_oldest_event();
+        while inbound.message_bytes > MESSAGES_IN_BYTES_MAX {
+            inbound.drop_oldest(&[is_message]);
+        }
+        while inbound.events.len() - inbound.frames > EVENTS_IN_MAX {
+            // Who speaks is the least of it; what somebody wrote is less than who is there.
+            inbound.drop_oldest(&[is_speaking, is_message, is_no_audio]);
         }
         drop(inbound);
         self.0.to_bot.notify_one();
@@ -621,14 +632,9 @@ struct Inbound {
 }
 
 impl Inbound {
-    /// Drops the oldest message or, where there is none, the oldest event that is not audio.
-    fn drop_oldest_event(&mut self) {
-        let is_message = |event: &Event| matches!(event, Event::Message(_));
-        let oldest = self
-            .events
-            .iter()
-            .position(is_message)
-            .or_else(|| self.events.iter().position(|event| !matches!(event, Event::Audio(_))));
+    /// Drops the oldest event of the first of these kinds of which there is any.
+    fn drop_oldest(&mut self, kinds: &[fn(&Event) -> bool]) {
+        let oldest = kinds.iter().find_map(|kind| self.events.iter().position(kind));
         if let Some(Event::Message(text)) = oldest.and_then(|oldest| self.events.remove(oldest)) {
             self.message_bytes -= text.len();
         }
@@ -694,6 +700,18 @@ impl Outbound {
         let samples_max = rate_hz * AUDIO_OUT_QUEUE.as_millis() as usize / 1000;
         samples_max.saturating_sub(self.samples.len())
     }
+}
+
+fn is_speaking(event: &Event) -> bool {
+    matches!(event, Event::Speaking { .. })
+}
+
+fn is_message(event: &Event) -> bool {
+    matches!(event, Event::Message(_))
+}
+
+fn is_no_audio(event: &Event) -> bool {
+    !matches!(event, Event::Audio(_))
 }
 
 /// Locks; a panic of a bot while it held the lock leaves queues that are still whole.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::{MESSAGE_BYTES_MAX, ROOM_PARTICIPANTS_MAX};
 
 fn open() -> (Link, Media) {
     let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
@@ -150,6 +150,31 @@ fn a_flood_of_messages_hides_no_other_event() {
         words[EVENTS_IN_MAX - 3..],
         ["message late 9", "SpeechStopped", "Left(Left)"]
     );
+}
+
+/// The news of who speaks make room before anything else; the entry into a full room fits.
+#[test]
+fn a_crowd_that_speaks_hides_no_message() {
+    let (link, mut media) = open();
+    for count in 0..ROOM_PARTICIPANTS_MAX {
+        link.push(Event::ParticipantJoined(Participant {
+            identity: count.to_string().into(),
+            ..Participant::default()
+        }));
+    }
+    link.push(Event::Joined);
+    link.push(Event::Message("hello".to_owned()));
+    assert_eq!(link.dropped().events_in, 0);
+    for count in 0..2 * EVENTS_IN_MAX {
+        link.push(Event::Speaking {
+            identity: "ann".into(),
+            speaking: count % 2 == 0,
+        });
+    }
+    let words = words(&mut media);
+    assert_eq!(words.len(), EVENTS_IN_MAX);
+    assert!(words.iter().any(|word| word == "message hello"));
+    assert!(words.iter().any(|word| word == "Joined"));
 }
 
 #[test]
