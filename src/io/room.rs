@@ -1,7 +1,8 @@
 //! Sessions in rooms, whose bots start at once: nobody has to connect to this machine.
 //!
 //! In a hosted video room, and without a room at all, the bot is by itself: the runner keeps its place and sees to its end. A
-//! media room is joined by the runner ([`crate::io::mediaroom`]).
+//! media room is joined by the runner ([`crate::io::mediaroom`]). The metrics are by transport: a bot without a room has none,
+//! and is no part of them.
 
 use std::sync::Arc;
 
@@ -66,7 +67,10 @@ fn spawn(sessions: Sessions, place: Place, start: Start, kind: Kind) {
 pub async fn alone(sessions: &Sessions, start: Start, kind: Kind) -> Outcome {
     let began = tasks::now();
     log::info!("session started: {}", kind.name());
-    let share = Share::begin(sessions.metrics().clone(), Transport::Videoroom, began);
+    let share = match kind {
+        Kind::Videoroom(_) => Some(Share::begin(sessions.metrics().clone(), Transport::Videoroom, began)),
+        _ => None,
+    };
     let mut shutdown = sessions.shutdown().clone();
     let mut bot = sessions.begin(start.session_id, start.body, kind);
     let (outcome, reason) = tokio::select! {
@@ -80,7 +84,9 @@ pub async fn alone(sessions: &Sessions, start: Start, kind: Kind) -> Outcome {
         }
         () = shutdown.wait() => (bot.finish(sessions.shutdown()).await, LeaveReason::Shutdown),
     };
-    share.end(&Counts::default(), reason);
+    if let Some(share) = share {
+        share.end(&Counts::default(), reason);
+    }
     outcome.log(reason, &format!("{:.1} s", (tasks::now() - began).as_secs_f64()));
     drop(start.lease);
     outcome

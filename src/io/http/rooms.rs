@@ -1,6 +1,7 @@
 //! Sessions in media rooms: what `/start` does before a bot begins.
 //!
-//! A place for the session is taken before anything else, so that no token is made that nobody serves.
+//! Out: the reply with the caller's token. Refuses: a runner that knows no server, then one without a place for a session; a
+//! token is made only for a session that has its place.
 
 use serde_json::Value;
 

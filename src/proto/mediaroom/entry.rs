@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde_json::json;
 
+use super::missing;
 use super::token::{self, Grant};
 use crate::config::{Mediaroom, Secret};
 
@@ -49,15 +50,7 @@ impl<'c> Access<'c> {
                 secret,
                 room_name: config.room_name.as_deref(),
             }),
-            (url, key, secret) => {
-                let set = [
-                    (url.is_some(), "MEDIAROOM_URL"),
-                    (key.is_some(), "MEDIAROOM_API_KEY"),
-                    (secret.is_some(), "MEDIAROOM_API_SECRET"),
-                ];
-                let missing = set.into_iter().filter(|(is_set, _)| !is_set);
-                Err(Missing(missing.map(|(_, name)| name).collect()))
-            }
+            _ => Err(Missing(missing(config))),
         }
     }
 

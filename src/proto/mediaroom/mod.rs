@@ -1,8 +1,9 @@
 //! The open-source media room, joined natively: access tokens, signalling, two peer connections, one life.
 //!
-//! [`entry`] is what a session begins with; [`token`] proves who may join; [`signal`] speaks with the server, in the messages of [`wire`], and knows who is there
-//! ([`roster`]); [`peer`] is one peer connection of the two; [`ears`] makes one sound, or several, of the participants'
-//! voices; [`session`] is the whole life of a bot in a room. What stands here is what `/start` says of it.
+//! [`entry`] is what a session begins with; [`token`] proves who may join; [`signal`] speaks with the server, in the messages
+//! of [`wire`], and knows who is there ([`roster`]); [`peer`] is one peer connection of the two; [`ears`] makes one sound, or
+//! several, of the participants' voices; [`session`] is the whole life of a bot in a room. What stands here is what the rest
+//! of the runner asks about a server: what is not configured, and where it is.
 //! Source: the rooms fact sheet, part B.
 
 pub mod ears;
@@ -14,9 +15,7 @@ pub mod signal;
 pub mod token;
 pub mod wire;
 
-use serde::Serialize;
-
-use crate::config::{Mediaroom, Secret};
+use crate::config::Mediaroom;
 
 /// Returns the variables that a session needs and that are not set.
 pub fn missing(config: &Mediaroom) -> Vec<&'static str> {
@@ -42,39 +41,10 @@ pub fn http_base(url: &str) -> String {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Reply<'a> {
-    url: &'a str,
-    token: &'a str,
-    session_id: &'a str,
-    room_name: &'a str,
-}
-
-/// Returns the JSON of the reply to a start in a media room; the token is the caller's.
-pub fn reply(url: &str, room_name: &str, user_token: &Secret, session_id: &str) -> Vec<u8> {
-    let reply = Reply {
-        url,
-        token: user_token.expose(),
-        session_id,
-        room_name,
-    };
-    serde_json::to_vec(&reply).expect("strings are JSON")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// R-068: what a client needs to join, and no member that it would choke on.
-    #[test]
-    fn the_reply_says_where_to_join_and_with_what() {
-        let reply = reply("wss://rooms.example", "room-\"1\"", &Secret::new("a.b.c"), "s1");
-        assert_eq!(
-            String::from_utf8(reply).expect("text"),
-            r#"{"url":"wss://rooms.example","token":"a.b.c","sessionId":"s1","roomName":"room-\"1\""}"#
-        );
-    }
+    use crate::config::Secret;
 
     #[test]
     fn each_variable_that_is_missing_is_named() {
