@@ -34,7 +34,7 @@ static COMMON: LazyLock<Common> = LazyLock::new(Common::new);
 pub struct Seen {
     pub heard: Vec<i16>,
     pub texts: Vec<String>,
-    /// Identities of the others.
+    /// Identities of the others that are within reach.
     pub others: BTreeSet<String>,
     pub connected: BTreeSet<&'static str>,
     pub is_over: bool,
@@ -191,8 +191,8 @@ impl Stay {
     async fn hear(&mut self, message: Option<Response>) -> bool {
         match message {
             Some(Response::Join(join)) => {
-                let others = join.other_participants.into_iter().map(|other| other.identity);
-                lock(&self.seen).others.extend(others);
+                let others = join.other_participants.into_iter().filter(|other| other.state == 2);
+                lock(&self.seen).others.extend(others.map(|other| other.identity));
                 let (socket, local) = socket().await;
                 let (peer, offer) = Peer::publisher(&setup(&[local]), "microphone", Instant::now()).expect("an offer");
                 self.publisher = Some(Leg::new(peer, socket, local));
@@ -238,8 +238,10 @@ impl Stay {
                 let mut seen = lock(&self.seen);
                 for who in update.participants {
                     match who.state {
+                        2 => seen.others.insert(who.identity),
                         3 => seen.others.remove(&who.identity),
-                        _ => seen.others.insert(who.identity),
+                        // Still on the way: what is sent to it now is lost.
+                        _ => false,
                     };
                 }
             }

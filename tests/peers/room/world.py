@@ -51,7 +51,11 @@ class World:
             others = guest.room.remote_participants
             return next((identity for identity in others if identity.endswith(ending)), None)
 
-        return await guest.until(there, f"a participant named like {ending}")
+        bot = await guest.until(there, f"a participant named like {ending}")
+        # What is sent to one that is still on the way is lost.
+        reached = lambda stats: stats["rooms"].get(answer["roomName"], {}).get(bot, {}).get("state") == 2
+        await self.servers[-1].until(reached, f"{bot} is within reach")
+        return bot
 
     def log_text(self):
         texts = [runner.log_text() for runner in self.runners] + [server.log_text() for server in self.servers]

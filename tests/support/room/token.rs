@@ -62,14 +62,20 @@ pub fn verify(token: &str, key: &str, secret: &str) -> Result<Claims, (u16, Stri
         return Err((401, "invalid authorization token".into()));
     }
     if whole.get("iss").and_then(Value::as_str) != Some(key) {
-        return Err((401, "invalid API key".into()));
+        // Older servers repeat what they refuse, here and below.
+        let named = whole.get("iss").and_then(Value::as_str).unwrap_or_default();
+        return Err((401, format!("invalid API key: {named}")));
     }
     let tag = BASE64URL_NOPAD
         .decode(tag.as_bytes())
         .map_err(|_| invalid("the signature is no base64"))?;
     let mac = seal(secret, &format!("{head}.{body}"));
-    mac.verify_slice(&tag)
-        .map_err(|_| invalid("error in cryptographic primitive"))?;
+    mac.verify_slice(&tag).map_err(|_| {
+        (
+            401,
+            format!("invalid token: {token}, error: error in cryptographic primitive"),
+        )
+    })?;
     let seconds = |name: &str| whole.get(name).and_then(Value::as_u64);
     let expires = seconds("exp").ok_or_else(|| invalid("it never expires"))?;
     if expires + LEEWAY_S < now_s() {

@@ -110,7 +110,8 @@ impl Hub {
         let named = &packet.destination_identities;
         for (other, listener) in &mut self.people {
             let is_meant = named.is_empty() || named.contains(&listener.claims.identity);
-            if *other != id && listener.claims.room == room && is_meant {
+            // Whoever is still on the way gets nothing, then or later.
+            if *other != id && listener.claims.room == room && is_meant && listener.state == ACTIVE {
                 listener.deliver(label, &stamped);
             }
         }
