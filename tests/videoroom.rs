@@ -451,6 +451,7 @@ fn a_room_is_asked_for_again_and_taken_back() {
     assert_eq!(held(&asked[2], "DELETE", &format!("/v1/rooms/{name}")), Value::Null);
     assert!(Started::all(&runner_of_stingy).is_empty());
     end(runner_of_stingy);
+    assert_eq!(stingy.asked().len(), 3, "nothing came after");
 }
 
 /// without a key the variable is named; R-010: a full house asks the provider for nothing.
