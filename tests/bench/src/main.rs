@@ -19,10 +19,12 @@ mod http;
 mod junk;
 mod phone;
 mod plain;
+mod rooms;
 mod rows;
 mod runner;
 mod soak;
 mod speech;
+mod support;
 
 use std::error::Error;
 use std::io::Write;
@@ -33,7 +35,7 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls delay growth junk, or of the proofs, which
+  --only ROWS     some of: start size idle status offer cpu calls rooms delay growth junk, or of the proofs, which
                   run only when they are named and end with exit code 1 when they fail: soak churn
   --quick         fewer and shorter; the figures say less
   --minutes N     how long `soak` takes [default: 10]
@@ -63,7 +65,7 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it keeps it.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 10] = [
+const ROWS: [(&str, Row); 11] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
@@ -71,6 +73,7 @@ const ROWS: [(&str, Row); 10] = [
     ("offer", rows::offer),
     ("cpu", rows::cpu),
     ("calls", rows::calls),
+    ("rooms", rooms::rooms),
     ("delay", rows::delay),
     ("growth", growth::growth),
     ("junk", junk::junk),

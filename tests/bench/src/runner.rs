@@ -32,6 +32,11 @@ pub struct Runner {
 impl Runner {
     /// Starts `binary` with the echo bot, and returns once it says where it listens.
     pub fn start(binary: &Path) -> Result<Runner> {
+        Self::start_with(binary, &[])
+    }
+
+    /// The same with variables.
+    pub fn start_with(binary: &Path, environment: &[(&str, &str)]) -> Result<Runner> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "edge-runner-bench-{}-{}",
@@ -52,6 +57,7 @@ impl Runner {
         let mut child = command
             .args(["--host", "127.0.0.1", "--port", "0", "--rtc-port", "0", "--bot", "echo"])
             .args(["--max-sessions", "128"])
+            .envs(environment.iter().copied())
             .current_dir(&folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
