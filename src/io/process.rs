@@ -25,7 +25,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::bot::{self, Bot, BotError, Kind, RunnerArguments, Shutdown};
 use crate::limits::{
-    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_HANG_UP_GRACE, PROCESS_KILL_MARGIN, PROCESS_LAST_WORDS, PROCESS_REST,
+    BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, PROCESS_CLOSE_WITHIN, PROCESS_HANG_UP_GRACE, PROCESS_KILL_MARGIN,
+    PROCESS_LAST_WORDS, PROCESS_REST,
 };
 use crate::proto::process;
 use door::Door;
@@ -221,7 +222,13 @@ async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdow
         }
         First::Talk(End::Over(mut farewell)) => {
             // SIGTERM ends most programs at once, and they would never know why.
-            farewell.tell().await;
+            if farewell.tell().await {
+                let mut shutdown = stopping.clone();
+                tokio::select! {
+                    () = sleep(PROCESS_CLOSE_WITHIN) => {}
+                    () = shutdown.wait() => {}
+                }
+            }
             while_doing(farewell.say(), stop(program, stopping)).await
         }
         First::Talk(End::Fault(fault, farewell)) => {

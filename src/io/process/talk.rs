@@ -103,10 +103,10 @@ impl Farewell {
         }))
     }
 
-    /// Hands over the messages that wait, as far as the program reads.
-    pub async fn tell(&mut self) {
+    /// Hands over the messages that wait, as far as the program reads, and tells whether there were any.
+    pub async fn tell(&mut self) -> bool {
         let Some(parting) = self.0.as_mut().filter(|parting| !parting.rest.is_empty()) else {
-            return;
+            return false;
         };
         parting.settling.as_mut().await;
         let rest = async {
@@ -117,6 +117,7 @@ impl Farewell {
             }
         };
         let _ = timeout(PROCESS_CLOSE_WITHIN, rest).await;
+        true
     }
 
     /// Closes the socket, and waits a little for the program to close its side.

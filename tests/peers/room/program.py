@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 
 import aiohttp
 
@@ -44,6 +43,4 @@ async def main():
                     print(fields(frame[MESSAGE])[1].decode(), file=messages, flush=True)
 
 
-# SIGTERM comes with the last messages; the socket's close, after them, is what ends this program.
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
 asyncio.run(main())
