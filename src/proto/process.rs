@@ -150,7 +150,15 @@ pub fn mark(name: &str, played: bool) -> String {
 /// Writes the message that tells who came into the room, or left it.
 pub fn participant(who: &Participant, here: bool) -> String {
     let kind = if here { "participant-joined" } else { "participant-left" };
-    json!({"type": kind, "identity": &*who.identity, "name": who.name, "agent": who.is_agent}).to_string()
+    json!({
+        "type": kind,
+        "identity": &*who.identity,
+        "name": who.name,
+        "agent": who.is_agent,
+        "telephone": who.is_telephone,
+        "attributes": who.attributes,
+    })
+    .to_string()
 }
 
 /// Writes the message that tells who began to speak in the room, or stopped.
@@ -299,7 +307,7 @@ mod tests {
         };
         assert_eq!(
             read(participant(&ann, true)),
-            json!({"type": "participant-joined", "identity": "User-1\"", "name": "Ann", "agent": false})
+            json!({"type": "participant-joined", "identity": "User-1\"", "name": "Ann", "agent": false, "telephone": false, "attributes": {}})
         );
         assert_eq!(read(participant(&ann, false))["type"], "participant-left");
         assert_eq!(
