@@ -8,12 +8,16 @@ pub mod parrot;
 
 use std::process::ExitCode;
 
-use crate::bot::{self, BotError, RunnerArguments};
+use crate::bot::{self, BotError, Kind, RunnerArguments};
 use crate::cli::start::{Enters, enter};
 use crate::config::BuiltInBot;
 
-/// Runs the runner with the built-in bots, which need media of the runner: where they would have to enter a room by themselves,
-/// it says so before it makes one.
+/// Why the built-in bots are not in video rooms, and what to do.
+pub(crate) const STAYS_OUT: &str = "a video room is entered with its provider's own library, whose protocol is closed; give the \
+                                    runner a bot that has it, a program after `--` or one of your own";
+
+/// Runs the runner with the built-in bots, which need media of the runner: that they cannot enter video rooms is said when it
+/// starts.
 pub fn main() -> ExitCode {
     enter(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
 }
@@ -21,8 +25,15 @@ pub fn main() -> ExitCode {
 /// Runs the built-in bot that the runner was started with.
 ///
 /// # Errors
-/// [`crate::bot::MissingField`] in a session without media.
+/// In a video room, and [`crate::bot::MissingField`] in any other session without media.
 pub async fn stock(args: RunnerArguments) -> Result<(), BotError> {
+    if let Kind::Videoroom(_) = args.kind {
+        return Err(format!(
+            "the built-in bot `{}` stays outside: {STAYS_OUT}",
+            args.cli_args.bot.name()
+        )
+        .into());
+    }
     match args.cli_args.bot {
         BuiltInBot::Parrot => parrot::parrot(args).await,
         BuiltInBot::Echo => echo::echo(args).await,

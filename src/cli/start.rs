@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 use super::env::{self, Variables};
 use super::{Command, Surroundings, banner};
 use crate::bot::{self, Bot, BotError, RunnerArguments};
+use crate::bots::STAYS_OUT;
 use crate::config::Config;
 use crate::io::{RunError, memory};
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
@@ -101,16 +102,14 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
     };
     config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
     if !config.bot_enters_rooms {
-        const WHY: &str = "the built-in bots cannot enter a video room, whose media is for its provider's own library; give a \
-                           bot that can, after `--`";
         if config.direct && !doctor {
             return Err(Failure {
                 code: MISUSED,
-                message: format!("`--direct`: {WHY}\nSee `edge-runner --help`."),
+                message: format!("`--direct` with a built-in bot: {STAYS_OUT}\nSee `edge-runner --help`."),
             });
         }
         if config.videoroom.dialin {
-            warnings.push(format!("no call will be taken by `--dialin`: {WHY}"));
+            warnings.push(format!("`--dialin` with a built-in bot takes no call: {STAYS_OUT}"));
         }
     }
     if config.gives_rooms_to_pages() {

@@ -29,11 +29,13 @@ export const labelOf = (name) => row(name)?.[1] ?? '';
 /** Each transport with a short word on whether this page can connect it. `status` is null while the runner is silent. */
 export const rows = (status) => TABLE.map(([name, label, connect]) => {
 	const served = status?.transports?.includes(name);
+	const without = status?.without_bot?.includes(name);
 	const word = !status ? 'not known'
-		: status.unavailable?.includes(name) ? (name === 'videoroom' ? 'not with this bot' : 'not in this build')
+		: status.unavailable?.includes(name) ? 'not in this build'
 			: !served ? 'switched off'
-				: connect?.elsewhere ? 'opens elsewhere'
-					: connect ? 'ready' : 'not from this page';
+				: without ? 'not with this bot'
+					: connect?.elsewhere ? 'opens elsewhere'
+						: connect ? 'ready' : 'not from this page';
 	// A runner that keeps silent about itself may serve all the same.
-	return { name, label, word, usable: Boolean(connect && (served || !status)) };
+	return { name, label, word, usable: Boolean(connect && !without && (served || !status)) };
 });

@@ -238,21 +238,23 @@ pub struct Status {
 impl Status {
     /// Makes it for a runner of this configuration.
     pub fn new(config: &Config) -> Self {
-        // What `/start` would answer with 501 is no promise to make.
-        let can = |transport: Transport| {
-            transport.in_this_build() && (transport != Transport::Videoroom || config.bot_enters_rooms)
-        };
         let names = |available: bool| -> Vec<&str> {
             served(config)
-                .filter(|transport| can(*transport) == available)
+                .filter(|transport| transport.in_this_build() == available)
                 .map(Transport::name)
                 .collect()
         };
+        // Sessions that begin, and whose bot stays outside.
+        let without_bot: Vec<&str> = served(config)
+            .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
+            .map(Transport::name)
+            .collect();
         let before_sessions = |word: &str| {
             let text = format!(
-                r#"{{"status":"{word}","transports":{},"unavailable":{},"version":"{}","sessions":"#,
+                r#"{{"status":"{word}","transports":{},"unavailable":{},"without_bot":{},"version":"{}","sessions":"#,
                 json!(names(true)),
                 json!(names(false)),
+                json!(without_bot),
                 env!("CARGO_PKG_VERSION"),
             );
             text.into_bytes()
@@ -571,6 +573,7 @@ mod tests {
                     "websocket"
                 ],
                 "unavailable": [],
+                "without_bot": [],
                 "version": env!("CARGO_PKG_VERSION"),
                 "sessions": 3,
             })
@@ -580,7 +583,12 @@ mod tests {
             ..Config::default()
         };
         let stock: Value = serde_json::from_slice(&Status::new(&stock).reply(0, false)).expect("JSON");
-        assert_eq!(stock["unavailable"], json!(["videoroom"]), "its bot cannot enter one");
+        assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
+        assert_eq!(
+            stock["transports"].as_array().map(Vec::len),
+            Some(8),
+            "and all are served"
+        );
         let one = status(Some(Transport::WebRtc), usize::MAX);
         assert_eq!(
             (&one["transports"], &one["unavailable"]),

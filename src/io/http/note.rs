@@ -26,7 +26,6 @@ pub(super) fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Par
         Refusal::Videoroom(failure) | Refusal::CallRoom(failure) => {
             caller.charge(|| warn!("{status} {method} {path}: {failure}"));
         }
-        Refusal::BotStaysOut => caller.charge(|| warn!("{status} {method} {path}: {}", refusal.detail())),
         Refusal::Invalid { invalid, body } if caller.may_log_body() => {
             let body = String::from_utf8_lossy(body);
             let body = body::for_log(without_key(app, &body).as_bytes());

@@ -74,8 +74,6 @@ pub enum Refusal {
     Videoroom(videoroom::Failure),
     /// The same for a call.
     CallRoom(videoroom::Failure),
-    /// The bot could not enter the room, so none is made.
-    BotStaysOut,
     /// A video room, from a runner of another transport alone.
     OtherTransport(Transport),
 }
@@ -113,7 +111,6 @@ impl Refusal {
             Refusal::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::DialIn(_) => StatusCode::BAD_REQUEST,
             Refusal::Videoroom(_) | Refusal::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::BotStaysOut => StatusCode::NOT_IMPLEMENTED,
             Refusal::Offer(refusal) => match refusal {
                 OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
                 OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
@@ -174,11 +171,6 @@ impl Refusal {
             Refusal::Videoroom(failure) => failure.to_string(),
             Refusal::CallRoom(failure) => format!("Failed to create room: {failure}"),
             Refusal::OtherTransport(only) => format!("no video rooms here: this runner serves {} alone", only.name()),
-            Refusal::BotStaysOut => {
-                "the built-in bots cannot enter a video room, whose media is for its provider's own library: give the runner a bot \
-                 that can, a program after `--` or one of your own"
-                    .to_owned()
-            }
         }
     }
 

@@ -32,7 +32,6 @@ pub(super) async fn start<E: Engine>(
     peer: Peer,
 ) -> Result<Vec<u8>, Refusal> {
     let Some(wanted) = wanted else {
-        bot_may_enter(app)?;
         fits_program(app, &body)?;
         let begin = app.engine.room()?;
         let start = start_of(app, body, peer);
@@ -137,7 +136,6 @@ async fn begin<E: Engine>(
     if config.key.is_none() {
         return Err(NotBegun::Failed(Failure::NoKey));
     }
-    bot_may_enter(app).map_err(NotBegun::Refused)?;
     fits_program(app, &body).map_err(NotBegun::Refused)?;
     let begin = app.engine.room().map_err(NotBegun::Refused)?;
     let start = start_of(app, body, peer);
@@ -151,15 +149,7 @@ async fn begin<E: Engine>(
     Ok((prepared, session_id))
 }
 
-/// A bot without media would leave a room empty that is paid for.
-fn bot_may_enter<E>(app: &App<E>) -> Result<(), Refusal> {
-    match app.config.bot_enters_rooms {
-        true => Ok(()),
-        false => Err(Refusal::BotStaysOut),
-    }
-}
-
-/// A program that cannot be given its arguments would leave a room empty too.
+/// A program that cannot be given its arguments would leave a room empty.
 fn fits_program<E>(app: &App<E>, body: &Value) -> Result<(), Refusal> {
     let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
     fits.then_some(()).ok_or(Refusal::TooMuchForProgram)
