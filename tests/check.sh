@@ -83,7 +83,7 @@ for stage in $stages; do
             lacks "networks cannot be made: apt-get install iproute2"
         elif $python -c 'import livekit.rtc, livekit.api, numpy' 2>/dev/null; then
             release
-            cargo build --quiet --example media-room
+            cargo build --quiet --example media-room --example room
             $python tests/peers/room/run.py --binary $binary
         else
             lacks "the media rooms' client is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/room/requirements.txt"

@@ -130,6 +130,9 @@ class Guest:
                 return message
         return None
 
+    def texts(self):
+        return [packet.data.decode() for packet in self.messages]
+
     def told(self, name, about=None, since=0.0):
         """When this was told first, from then on."""
         for at, event, identity in self.events:

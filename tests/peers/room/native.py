@@ -212,6 +212,22 @@ async def mixed(world):
     return f"shares {shares[0]:.2f} and {shares[1]:.2f}, alone {await other.hear(1200, bot, least=0.9):.2f}"
 
 
+async def each(world):
+    """a bot that hears each for himself knows who spoke, and for how long: the example `room`"""
+    world.server()
+    runner = world.runner(binary=world.server_binary.with_name("room"))
+    talker, answer, _ = await world.call(runner)
+    silent = await world.guest(answer["url"], token("anna", answer["roomName"]), talks=False)
+    await world.bot(silent, answer)
+    await asyncio.sleep(2)
+    identity = talker.room.local_participant.identity
+    await talker.leave()
+    said = await silent.until(lambda: [text for text in silent.texts() if identity in text], "what the bot says of the talker")
+    seconds = int(said[0].split(" spoke for ")[1].split()[0])
+    assert 1 <= seconds < 30, said
+    return said[0]
+
+
 async def republish(world):
     """a caller that withdraws its microphone and publishes another is heard again"""
     world.server()
@@ -372,5 +388,5 @@ async def sigterm(world):
 
 
 CHECKS = {check.__name__: check for check in (
-    echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, leave, vanish, mixed, republish, camera, agents, restart, trouble, duplicate, evicted,
+    echo, echo_deployed, rtvi, parrot, program, program_refused, late_bot, leave, vanish, mixed, each, republish, camera, agents, restart, trouble, duplicate, evicted,
     wrong_secret, unreachable, sigterm)}

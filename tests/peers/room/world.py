@@ -17,10 +17,10 @@ class World:
         self.servers.append(Server(self.server_binary, *args))
         return self.servers[-1]
 
-    def runner(self, *args, url=None, secret=SECRET, **variables):
-        """A runner that knows the server; `-t mediaroom`, so that `/start` needs no more."""
+    def runner(self, *args, url=None, secret=SECRET, binary=None, **variables):
+        """A runner that knows the server; `-t mediaroom`, so that `/start` needs no more. `binary` has a bot of its own."""
         told = {"MEDIAROOM_URL": url or self.servers[-1].url, "MEDIAROOM_API_KEY": KEY, "MEDIAROOM_API_SECRET": secret}
-        self.runners.append(Runner(self.binary, "-t", "mediaroom", *args, variables={**told, **variables}))
+        self.runners.append(Runner(binary or self.binary, "-t", "mediaroom", *args, variables={**told, **variables}))
         return self.runners[-1]
 
     async def guest(self, url, room_token, hz=440, talks=True):
