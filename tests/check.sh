@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # The one list of checks, for people and for the gate.
-#   tests/check.sh            everything that this machine has the tools for
-#   tests/check.sh STAGE...   only these: fmt lint doc test fuzz size aiortc net pipecat rooms browser, and the figures
-#                             that must hold: soak (MINUTES=2, or hours of them) churn
+#   tests/check.sh            everything that this machine has the tools for, in two lanes side by side: what waits for callers'
+#                             clocks runs beside what needs the processor. Each stage's words go to target/check/STAGE.log.
+#   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal: fmt lint doc test fuzz size
+#                             aiortc net pipecat rooms browser, and the figures that must hold: soak (MINUTES=2, or hours of
+#                             them) churn
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-stages=${*:-fmt lint doc test fuzz size aiortc net pipecat rooms browser}
 binary=target/release/edge-runner
+logs=target/check
 
 say() { printf '\n== %s\n' "$*"; }
 lacks() {
@@ -16,7 +18,45 @@ lacks() {
 }
 release() { [ -n "${built:-}" ] || cargo build --release --quiet; built=1; }
 
-for stage in $stages; do
+# Runs stages one after the other, each as a process of its own with a log of its own, and goes on after one that failed.
+lane() {
+    local stage began
+    for stage in "$@"; do
+        began=$SECONDS
+        if tests/check.sh "$stage" >"$logs/$stage.log" 2>&1; then
+            printf '%-9s passed  %4d s\n' "$stage" $((SECONDS - began))
+            grep -i '^skipped' "$logs/$stage.log" || true
+        else
+            touch "$logs/$stage.failed"
+            printf '%-9s FAILED  %4d s, the end of %s:\n' "$stage" $((SECONDS - began)) "$logs/$stage.log"
+            tail -n 80 "$logs/$stage.log"
+        fi
+    done
+}
+
+if [ $# -eq 0 ]; then
+    # The shell lets its background jobs outlive Ctrl-C.
+    trap 'trap - INT TERM; kill 0' INT TERM
+    mkdir -p $logs
+    rm -f $logs/*.failed
+    lane fmt
+    # Both compile everything once, with profiles of their own.
+    lane size &
+    lane lint doc
+    wait
+    # Callers keep time, so they go first when both want the processor.
+    lane aiortc net pipecat rooms browser &
+    (renice -n 19 $BASHPID >/dev/null && lane test fuzz)
+    wait
+    if compgen -G "$logs/*.failed" >/dev/null; then
+        say "failed: $(cd $logs && echo *.failed | sed 's/\.failed//g')"
+        exit 1
+    fi
+    say "all checks passed"
+    exit
+fi
+
+for stage in "$@"; do
     say "$stage"
     case $stage in
     fmt) cargo fmt --check ;;
@@ -110,4 +150,3 @@ for stage in $stages; do
         ;;
     esac
 done
-say "all checks passed"
