@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::limits::SESSIONS_MAX_DEFAULT;
 
@@ -63,9 +64,23 @@ impl Transport {
             .find(|transport| transport.name() == canonical)
     }
 
+    /// Returns the ability that serves it; none does where a later version will.
+    pub const fn ability(self) -> Option<Ability> {
+        match self {
+            Transport::WebRtc => Some(Ability::WebRtc),
+            Transport::Videoroom => Some(Ability::Videoroom),
+            Transport::Mediaroom => Some(Ability::Mediaroom),
+            Transport::TelephonyA | Transport::TelephonyB | Transport::TelephonyC | Transport::TelephonyD => {
+                Some(Ability::Telephony)
+            }
+            Transport::WebSocket => Some(Ability::WebSocket),
+            Transport::Moq => None,
+        }
+    }
+
     /// Tells whether this build can run sessions of the transport.
     pub fn in_this_build(self) -> bool {
-        self != Transport::Moq
+        self.ability().is_some_and(Ability::in_this_build)
     }
 
     /// Tells whether it is one of the telephony providers.
@@ -377,9 +392,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the transport that `/start` uses when the request names none.
+    /// Returns the transport that `/start` uses when the request names none: the first in the list that this build has.
     pub fn default_transport(&self) -> Transport {
-        self.transport.unwrap_or(Transport::WebRtc)
+        let first = || Transport::ALL.into_iter().find(|transport| transport.in_this_build());
+        self.transport.or_else(first).unwrap_or(Transport::WebRtc)
     }
 
     /// Tells whether the page of anybody, in the browser of somebody who reaches this runner, can make video rooms with

@@ -24,6 +24,7 @@
 // A test may take the clock once, as the origin of its own time.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod abilities;
 pub mod aliases;
 pub mod bot;
 pub mod bots;

@@ -2,6 +2,7 @@
 //!
 //! Nothing enters but the table; 100 columns at most leave. A change to the table changes `tests/data/help.txt`.
 
+use super::abilities::{marked, of_option, of_variable, what_is_absent};
 use super::flags::{FLAGS, Flag, Group, Takes};
 use crate::aliases::{self, Area};
 
@@ -104,16 +105,17 @@ const EXIT: &[(&str, &str)] = &[
 /// Makes the text.
 pub(super) fn text() -> String {
     let mut text = String::from(HEAD);
+    text.push_str(&what_is_absent());
     for (group, title) in Group::ALL {
         text.push_str(&format!("\n{title}:\n"));
         for flag in FLAGS.iter().filter(|flag| flag.group == group) {
-            entry(&mut text, &names(flag), flag.help);
+            entry(&mut text, &names(flag), &marked(of_option(flag.long), flag.help));
         }
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
     for (name, help) in ENVIRONMENT {
         let others = aliases::aliases(Area::Variable, name);
-        let mut help = (*help).to_owned();
+        let mut help = marked(of_variable(name), help);
         if !others.is_empty() {
             help.push_str(&format!(" Also: {}.", others.join(", ")));
         }

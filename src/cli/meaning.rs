@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
-use super::{Misuse, Surroundings, hosts, rooms, telephony};
+use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony};
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
 use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
 use crate::proto::ice;
@@ -54,6 +54,8 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let start_names = rooms::start_names(&around.variables)?;
     typed.moq.check(warnings)?;
     in_this_build(&typed, transport)?;
+    abilities::check(&typed, transport)?;
+    abilities::idle_credentials(&around.variables, warnings);
     calls(transport, &allowed_origins, ws_auth, warnings);
     if api_key.is_some() && ws_auth == WsAuth::None {
         warnings.push(

@@ -5,6 +5,7 @@
 //! value in [`Surroundings`], so both stages can be tested whole. `start` alone reads the process's environment and files.
 //! Misuse is exit code 2; its text names what was wrong and what would be right.
 
+mod abilities;
 pub mod banner;
 pub mod env;
 mod flags;
@@ -22,6 +23,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
+use crate::abilities::Absent;
 use crate::aliases::{self, Area};
 use crate::config::Config;
 use env::Variables;
@@ -83,6 +85,11 @@ pub enum Misuse {
         what: String,
         meanwhile: &'static str,
     },
+    /// An ability that this build lacks, and what asked for it.
+    Absent {
+        what: String,
+        absent: Absent,
+    },
     NotUnicode(String),
 }
 
@@ -135,6 +142,7 @@ impl fmt::Display for Misuse {
             Misuse::NotInBuild { what, meanwhile } => {
                 write!(f, "{what} is not in this build yet: {meanwhile}")
             }
+            Misuse::Absent { what, absent } => write!(f, "{what} {absent}"),
             Misuse::NotUnicode(shown) => write!(f, "the argument `{shown}` is not valid Unicode"),
         }
     }
@@ -154,6 +162,9 @@ pub fn parse(
         Read::Help => Ok(Command::Help(help::text())),
         Read::Version => Ok(Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))),
         Read::Run(task, typed) => {
+            if matches!(task, Task::Doctor) {
+                abilities::check_doctor()?;
+            }
             let mut warnings = Vec::new();
             let config = Box::new(meaning::config(*typed, surroundings, &mut warnings)?);
             Ok(match task {

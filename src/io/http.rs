@@ -40,6 +40,7 @@ use self::note::{caller, log_refusal};
 use self::read::{Takes, read};
 pub use self::refusal::Refusal;
 use self::refusal::json_reply;
+use crate::abilities::Ability;
 use crate::bot::SessionId;
 use crate::config::{Config, Transport};
 use crate::io::metrics;
@@ -268,8 +269,11 @@ pub(super) async fn answer<E: Engine>(
     let answered = match app.gate.admit(&head, standing) {
         Ok(Some(preflight)) => Ok(preflight),
         Ok(None) => match route::route(head.method.as_str(), head.uri.path()) {
-            Ok(Route::Socket(family, token)) => socket(app, family, token, &head, peer, becomes),
-            Ok(route) => dispatch(app, route, &head, body, peer).await,
+            Ok(route) => match (route.ability().and_then(Ability::absent), route) {
+                (Some(absent), _) => Err(Refusal::Absent(absent)),
+                (None, Route::Socket(family, token)) => socket(app, family, token, &head, peer, becomes),
+                (None, route) => dispatch(app, route, &head, body, peer).await,
+            },
             Err(refusal) => Err(Refusal::Route(refusal)),
         },
         Err(refusal) => Err(refusal),

@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::proto::token::Family;
 
@@ -40,6 +41,22 @@ pub enum Route<'p> {
     DialIn,
     /// OPTIONS without a preflight's headers; the methods of the path.
     Methods(&'static str),
+}
+
+impl Route<'_> {
+    /// Returns the ability without which nothing is at this endpoint.
+    pub fn ability(&self) -> Option<Ability> {
+        match self {
+            Route::ToPage | Route::Page(_) => Some(Ability::Page),
+            Route::Authority => Some(Ability::Tls),
+            Route::Metrics => Some(Ability::Metrics),
+            Route::Offer(_) | Route::Candidates(_) => Some(Ability::WebRtc),
+            Route::Socket(Family::Client, _) => Some(Ability::WebSocket),
+            Route::Socket(Family::Call, _) | Route::Webhook => Some(Ability::Telephony),
+            Route::Videoroom | Route::DialIn => Some(Ability::Videoroom),
+            Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
+        }
+    }
 }
 
 /// Why a request has no endpoint.

@@ -11,6 +11,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::abilities::Absent;
 use crate::aliases::{self, Area};
 use crate::config::{Config, IceServer, Transport};
 use crate::limits;
@@ -50,7 +51,7 @@ pub enum Refusal {
     Excluded { asked: Transport, only: Transport },
     /// Only an option chooses this transport.
     ByOptionOnly(Transport),
-    /// A later version has this transport.
+    /// A later version has this transport, or another build.
     NotInThisBuild(Transport),
 }
 
@@ -82,9 +83,10 @@ impl fmt::Display for Refusal {
                     "transport `{asked}` is served only by a runner started with -t {asked}"
                 )
             }
-            Refusal::NotInThisBuild(asked) => {
-                write!(f, "transport `{}` is not in this build yet", asked.name())
-            }
+            Refusal::NotInThisBuild(asked) => match asked.ability() {
+                Some(ability) => write!(f, "transport `{}` {}", asked.name(), Absent(ability)),
+                None => write!(f, "transport `{}` is not in this build yet", asked.name()),
+            },
         }
     }
 }

@@ -10,6 +10,7 @@ use hyper::header::{self, HeaderValue};
 use serde_json::json;
 
 use super::Reply;
+use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
 use crate::limits;
 use crate::proto::body::Invalid;
@@ -34,6 +35,8 @@ pub enum Refusal {
     /// Without the key of `--api-key`.
     NoKey,
     Route(route::Refusal),
+    /// What this build lacks.
+    Absent(Absent),
     /// There is no authority of this runner's making.
     NoAuthority,
     Origin,
@@ -83,6 +86,8 @@ impl Refusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Refusal::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
+            Refusal::Absent(Absent(Ability::Page | Ability::Tls | Ability::Metrics)) => StatusCode::NOT_FOUND,
+            Refusal::Absent(_) => StatusCode::NOT_IMPLEMENTED,
             Refusal::NoAuthority | Refusal::OtherTransport(_) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
@@ -140,6 +145,7 @@ impl Refusal {
             Refusal::Page => "this webhook is for the provider of the number, which is no page and names no origin".to_owned(),
             Refusal::NoKey => "a key is needed: `Authorization: Bearer KEY`, as --api-key has it".to_owned(),
             Refusal::Route(refusal) => refusal.to_string(),
+            Refusal::Absent(absent) => format!("what is asked for here {absent}"),
             Refusal::NoAuthority => {
                 "there is no certificate to trust here: the runner makes one with `--tls auto`".to_owned()
             }
