@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
-use crate::limits::SESSIONS_MAX_DEFAULT;
+use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 
 /// A transport by its canonical name; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -352,6 +352,8 @@ pub struct Config {
     pub sessions_max: usize,
     /// Worker threads of the runtime; `None` means one per core.
     pub workers: Option<usize>,
+    /// How hard the Opus encoder tries, 0 to 10.
+    pub opus_complexity: u8,
     /// How many `-v` were given.
     pub verbosity: u8,
 }
@@ -386,6 +388,7 @@ impl Default for Config {
             bot_enters_rooms: true,
             sessions_max: SESSIONS_MAX_DEFAULT,
             workers: None,
+            opus_complexity: OPUS_COMPLEXITY_DEFAULT,
             verbosity: 0,
         }
     }

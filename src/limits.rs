@@ -83,6 +83,11 @@ pub const MEMORY_GIVEN_BACK_AFTER: Duration = Duration::from_secs(2);
 pub const OPUS_PACKET_BYTES_MAX: usize = 400;
 /// Silent frames that are encoded before the last one's packet is sent again: a device's decoder has come to rest by then.
 pub const SILENT_FRAMES_ENCODED: u32 = 35;
+/// How hard the Opus encoder tries by default, of 0 (cheap) to 10 (best): what one core of an older board can pay for several
+/// callers; above it a voice at 28 kb/s sounds hardly better. `boards/SPEED.md` has the cost of each.
+pub const OPUS_COMPLEXITY_DEFAULT: u8 = 3;
+/// The hardest that the codec knows (RFC 6716 section 2.1.5).
+pub const OPUS_COMPLEXITY_MAX: u8 = 10;
 /// Bytes of one received Opus packet at most: what a datagram on an ordinary network can hold.
 pub const OPUS_RECEIVED_BYTES_MAX: usize = 1_500;
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use super::moq::Moq;
 use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
-use crate::limits::{DRAIN_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX};
+use crate::limits::{
+    DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
+};
 
 /// What was typed, before the values are held against each other.
 #[derive(Debug, Default)]
@@ -31,6 +33,7 @@ pub(super) struct Typed {
     pub bot: Option<BuiltInBot>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
+    pub opus_complexity: Option<u8>,
     pub tls: Option<Tls>,
     pub state_dir: Option<String>,
     pub api_key: Option<String>,
@@ -237,6 +240,15 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     flag(
         None,
+        "--opus-complexity",
+        Takes::One("N", |typed, text| {
+            put(&mut typed.opus_complexity, number(&text, 0, OPUS_COMPLEXITY_MAX)?)
+        }),
+        Group::WebRtc,
+        "How hard the encoder of what the bot says tries, 0 to 10: fewer take less of a slow core. [default: 3]",
+    ),
+    flag(
+        None,
         "--bot",
         Takes::One("NAME", |typed, text| put(&mut typed.bot, bot(&text)?)),
         Group::Bots,
@@ -408,7 +420,7 @@ pub(super) const FLAGS: &[Flag] = &[
 ];
 
 // The help spells the default out.
-const _: () = assert!(SESSIONS_MAX_DEFAULT == 32);
+const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && OPUS_COMPLEXITY_DEFAULT == 3);
 
 fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Wants> {
     *slot = Some(value);

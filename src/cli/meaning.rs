@@ -10,7 +10,7 @@ use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
 use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony};
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
-use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
+use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 use crate::proto::ice;
 
 /// HTTP port when none is given.
@@ -91,6 +91,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         bot_enters_rooms: true,
         sessions_max: typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT),
         workers: typed.workers,
+        opus_complexity: typed.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT),
         verbosity: typed.verbosity,
     })
 }

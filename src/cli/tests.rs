@@ -102,9 +102,16 @@ fn values_are_read_in_every_spelling() {
         assert_eq!(config.bot, BuiltInBot::Echo);
         assert_eq!(config.verbosity, 2);
     }
-    let config = config(&["--port=0", "--rtc-port=0", "--max-sessions=1", "--workers=1"]);
+    let config = config(&[
+        "--port=0",
+        "--rtc-port=0",
+        "--max-sessions=1",
+        "--workers=1",
+        "--opus-complexity=0",
+    ]);
     assert_eq!((config.port, config.rtc_port), (0, Some(0)));
     assert_eq!((config.sessions_max, config.workers), (1, Some(1)));
+    assert_eq!(config.opus_complexity, 0);
 }
 
 #[test]
@@ -144,6 +151,7 @@ fn a_missing_or_wrong_value_is_named_with_what_would_be_right() {
         (&["--rtc-port=x"], &["--rtc-port", "0 to 65535"]),
         (&["--max-sessions", "0"], &["1 to 4096"]),
         (&["--workers", "65"], &["1 to 64"]),
+        (&["--opus-complexity", "11"], &["0 to 10", "11"]),
         (&["-t", "zoom"], &["-t", "`webrtc`", "`moq`", "zoom"]),
         (&["--bot", "cat"], &["`parrot`", "`echo`"]),
         (&["--ws-auth", "maybe"], &["`none` or `token`"]),

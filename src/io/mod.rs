@@ -49,6 +49,7 @@ use crate::io::tasks::Live;
 use crate::io::tls::{Keeper, Tls, TlsError};
 use crate::io::webrtc::WebRtc;
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
+use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::crypto;
 use crate::proto::rtc::Common;
 use crate::proto::videoroom::Failure;
@@ -125,7 +126,10 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
         rtc_port: port.number(),
         addresses: webrtc::local_addresses(&config),
     };
-    let common = Arc::new(Common::new());
+    let common = Arc::new(Common::new(EncoderSettings {
+        complexity: config.opus_complexity,
+        ..EncoderSettings::default()
+    }));
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
     let gatherer = Gatherer::start(&config, &port);
     let engine = WebRtc::new(

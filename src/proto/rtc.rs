@@ -31,6 +31,7 @@ use self::packet::rtp_source;
 pub use self::packet::{Over, Packet, Transmit};
 use self::remote::Remote;
 use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
+use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
 use crate::proto::sdp::{self, PreparedOffer};
@@ -40,13 +41,16 @@ use crate::proto::why::Tried;
 pub struct Common {
     provider: Arc<CryptoProvider>,
     embedded_provider: Arc<CryptoProvider>,
+    /// How what the bots say is encoded.
+    pub voice: EncoderSettings,
 }
 
 impl Common {
-    pub fn new() -> Self {
+    pub fn new(voice: EncoderSettings) -> Self {
         Common {
             provider: Arc::new(crypto::provider()),
             embedded_provider: Arc::new(crypto::embedded_provider()),
+            voice,
         }
     }
 
@@ -86,7 +90,7 @@ fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcConfig {
 
 impl Default for Common {
     fn default() -> Self {
-        Common::new()
+        Common::new(EncoderSettings::default())
     }
 }
 

@@ -153,7 +153,7 @@ impl Session {
             lost: false,
             heard: now,
             listener: Listener::new(),
-            speaker: Speaker::new(device),
+            speaker: Speaker::new(device, setup.common.voice),
             outbox: Outbox::new(device),
             event: None,
             source_dry: true,

@@ -27,7 +27,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use super::runner::PATIENCE;
 use super::sound::{FRAME, RATE_HZ, Speech};
 
-static COMMON: LazyLock<Common> = LazyLock::new(Common::new);
+static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
 
 /// What a guest has seen.
 #[derive(Default)]

@@ -129,7 +129,7 @@ impl Rig {
         let (stop, shutdown) = Shutdown::channel();
         let gatherer = Gatherer::start(&config, &port);
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), shutdown);
-        let engine = WebRtc::new(sessions, Arc::new(Common::new()), port, gatherer, http);
+        let engine = WebRtc::new(sessions, Arc::new(Common::default()), port, gatherer, http);
         Rig {
             engine,
             live,

@@ -11,7 +11,9 @@ use std::fmt;
 
 use opus_pure::{Application, Bandwidth, OpusDecoder, OpusEncoder, Signal};
 
-use crate::limits::{OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ};
+use crate::limits::{
+    OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ,
+};
 use crate::proto::audio::resample::Resampler;
 
 /// The rates at which the encoder takes PCM, in hertz. Not 48 kHz: there the codec turns digital silence into noise of a
@@ -45,7 +47,7 @@ impl Default for EncoderSettings {
     fn default() -> Self {
         Self {
             bitrate_bps: 28_000,
-            complexity: 3,
+            complexity: OPUS_COMPLEXITY_DEFAULT,
             expected_loss_percent: 10,
         }
     }
@@ -125,7 +127,7 @@ impl Encoder {
             complexity,
             expected_loss_percent,
         } = settings;
-        if !(6_000..=64_000).contains(&bitrate_bps) || complexity > 10 || expected_loss_percent > 100 {
+        if !(6_000..=64_000).contains(&bitrate_bps) || complexity > OPUS_COMPLEXITY_MAX || expected_loss_percent > 100 {
             return Err(OpusError::Settings(settings));
         }
         self.codec.bitrate_bps = bitrate_bps as i32;

@@ -35,6 +35,7 @@ pub struct Packet<'a> {
 pub struct Speaker {
     /// Whether the caller decodes at 16 kHz: what it cannot hear is not coded.
     device: bool,
+    voice: EncoderSettings,
     rate_hz: u32,
     /// Set where the bot's rate is not the codec's.
     resampler: Option<Resampler>,
@@ -53,9 +54,10 @@ pub struct Speaker {
 }
 
 impl Speaker {
-    pub fn new(device: bool) -> Self {
+    pub fn new(device: bool, voice: EncoderSettings) -> Self {
         Speaker {
             device,
+            voice,
             rate_hz: RATE_HZ_BEFORE,
             resampler: None,
             pacer: Pacer::new(RATE_HZ_BEFORE),
@@ -145,7 +147,7 @@ impl Speaker {
         let ticks = self.ticks_before + frame.rtp_ticks;
         self.ticks = ticks + pacer::PTIME_TICKS;
         if self.encoder.is_none() {
-            self.encoder = encoder(encoder_rate_hz(self.rate_hz), self.device);
+            self.encoder = encoder(encoder_rate_hz(self.rate_hz), self.voice, self.device);
         }
         match self.encoder.as_mut()?.encode(frame.pcm, frame.is_silent) {
             Ok(payload) => Some(Packet {
@@ -180,8 +182,8 @@ impl Speaker {
     }
 }
 
-fn encoder(rate_hz: u32, device: bool) -> Option<SpeechEncoder> {
-    SpeechEncoder::new(rate_hz, EncoderSettings::default(), device)
+fn encoder(rate_hz: u32, voice: EncoderSettings, device: bool) -> Option<SpeechEncoder> {
+    SpeechEncoder::new(rate_hz, voice, device)
         .inspect_err(|error| log::warn!("no audio at {rate_hz} Hz: {error}"))
         .ok()
 }
@@ -216,7 +218,7 @@ mod tests {
     fn a_bot_may_speak_at_any_rate() {
         for rate_hz in [8_000, 9_999, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000] {
             let start = Instant::now();
-            let mut speaker = Speaker::new(false);
+            let mut speaker = Speaker::new(false, EncoderSettings::default());
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let tone = |n: u32| (std::f64::consts::TAU * 440.0 * f64::from(n) / f64::from(rate_hz)).sin() * 8_000.0;
@@ -248,7 +250,7 @@ mod tests {
     #[test]
     fn a_change_of_the_rate_keeps_the_clock() {
         let start = Instant::now();
-        let mut speaker = Speaker::new(false);
+        let mut speaker = Speaker::new(false, EncoderSettings::default());
         assert!(speaker.poll_packet(start).is_none(), "nothing before the start");
         speaker.start(start);
         let until = start + Duration::from_millis(95);
@@ -272,7 +274,7 @@ mod tests {
     fn an_interruption_leaves_nothing_behind() {
         for rate_hz in [16_000, 44_100] {
             let start = Instant::now();
-            let mut speaker = Speaker::new(false);
+            let mut speaker = Speaker::new(false, EncoderSettings::default());
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let pcm: Vec<i16> = (0..rate_hz).map(|n| if n % 40 < 20 { 9_000 } else { -9_000 }).collect();
@@ -298,13 +300,36 @@ mod tests {
             .map(|n| ((n * 7_919) % 20_000 - 10_000) as i16)
             .collect();
         for device in [false, true] {
-            let mut speaker = Speaker::new(device);
+            let mut speaker = Speaker::new(device, EncoderSettings::default());
             speaker.set_rate(24_000, start);
             speaker.start(start);
             let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(900));
             // Configurations 12 and up are hybrid and CELT (RFC 6716 table 2).
             let beyond = packets.iter().filter(|(packet, _)| packet[0] >> 3 >= 12).count();
             assert_eq!(beyond > 0, !device);
+        }
+    }
+
+    /// The settings are those that the encoder works with, from the first packet on and at a new rate as well.
+    #[test]
+    fn the_encoder_tries_as_hard_as_it_is_told() {
+        let start = Instant::now();
+        let said = |complexity, rate_hz: u32| {
+            let voice = EncoderSettings {
+                complexity,
+                ..EncoderSettings::default()
+            };
+            let mut speaker = Speaker::new(false, voice);
+            speaker.set_rate(rate_hz, start);
+            speaker.start(start);
+            let pcm: Vec<i16> = (0..rate_hz as i32)
+                .map(|n| ((n * n % 20_011) - 10_000) as i16)
+                .collect();
+            run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(900))
+        };
+        for rate_hz in [16_000, 24_000] {
+            assert_ne!(said(0, rate_hz), said(10, rate_hz), "{rate_hz} Hz");
+            assert_eq!(said(10, rate_hz), said(10, rate_hz), "{rate_hz} Hz");
         }
     }
 }

@@ -187,6 +187,7 @@ pub struct Session {
 
 impl Session {
     pub fn new(setup: Setup, now: Instant) -> Self {
+        let speaker = Speaker::new(false, setup.common.voice);
         Session {
             common: setup.common,
             url: setup.url,
@@ -202,7 +203,7 @@ impl Session {
             met: false,
             alone: None,
             ears: Ears::new(),
-            speaker: Speaker::new(false),
+            speaker,
             outbox: Outbox::new(false),
             early: EarlyWords::default(),
             refused_texts: 0,

@@ -35,7 +35,7 @@ impl Client {
 fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
     let client_address: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
     let address: SocketAddr = "192.0.2.2:2000".parse().expect("an address");
-    let common = Common::new();
+    let common = Common::default();
     let cert = crypto::certificate().expect("a certificate");
     let mut rtc = base_config(common.provider.clone(), cert.clone()).build(now);
     rtc.add_local_candidate(Candidate::host(client_address, Protocol::Udp).expect("a candidate"));

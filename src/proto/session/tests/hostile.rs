@@ -235,7 +235,7 @@ fn addresses_of_one_client_are_bounded() {
 /// Two hundred sessions, thrown away in whatever state they were, leave nothing behind: each connection holds its provider.
 #[test]
 fn sessions_that_are_dropped_leave_nothing() {
-    let common = Common::new();
+    let common = Common::default();
     for number in 0..200 {
         let mut client = Client::new("192.0.2.9:5000");
         let offer = client.offer();

@@ -19,7 +19,7 @@ use crate::proto::rtc::Common;
 pub const RUNNER: &str = "192.0.2.1:7860";
 
 /// What every session of these tests shares.
-pub static COMMON: LazyLock<Common> = LazyLock::new(Common::new);
+pub static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
 
 pub fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

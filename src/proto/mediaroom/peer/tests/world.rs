@@ -21,7 +21,7 @@ use crate::proto::audio::tone::Tone;
 
 pub const RATE_HZ: u32 = 16_000;
 
-pub static COMMON: LazyLock<Common> = LazyLock::new(Common::new);
+pub static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
 
 pub fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

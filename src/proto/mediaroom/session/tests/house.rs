@@ -138,7 +138,7 @@ impl House {
     pub fn new() -> Self {
         let start = Instant::now();
         let setup = Setup {
-            common: Arc::new(Common::new()),
+            common: Arc::new(Common::default()),
             url: "wss://media.example.net".into(),
             token: Secret::new("first"),
             unix: secs(1_795_252_753),
