@@ -47,7 +47,11 @@ pub const TABLE: &[Row] = &[
     row(Area::Option, "--embedded", &["--esp32"]),
     row(Area::Variable, "RUNNER_ALLOWED_ORIGINS", &["PIPECAT_ALLOWED_ORIGINS"]),
     row(Area::Variable, "RUNNER_ICE_SERVERS", &["PIPECAT_ICE_SERVERS"]),
-    row(Area::Variable, "RUNNER_WEBSOCKET_AUTH", &["PIPECAT_WEBSOCKET_AUTH"]),
+    row(
+        Area::Variable,
+        "RUNNER_WS_AUTH",
+        &["RUNNER_WEBSOCKET_AUTH", "PIPECAT_WEBSOCKET_AUTH"],
+    ),
     row(Area::Variable, "VIDEOROOM_API_KEY", &["DAILY_API_KEY"]),
     row(Area::Variable, "VIDEOROOM_API_URL", &["DAILY_API_URL"]),
     row(Area::Variable, "VIDEOROOM_ROOM_URL", &["DAILY_ROOM_URL"]),

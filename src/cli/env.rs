@@ -30,13 +30,20 @@ impl Variables {
     /// Returns the value of a variable by its canonical name or an alias, with the name under which it was found. Canonical
     /// wins when both are set.
     pub fn named(&self, canonical: &'static str) -> Option<(&'static str, &str)> {
-        aliases::first(Area::Variable, canonical, |name| {
-            self.values
-                .get(name)
-                .map(|value| value.trim())
-                .filter(|value| !value.is_empty())
-                .map(|value| (name, value))
-        })
+        aliases::first(Area::Variable, canonical, |name| Some((name, self.literal(name)?)))
+    }
+
+    /// Returns the value of a variable by exactly this name.
+    pub fn literal(&self, name: &str) -> Option<&str> {
+        self.values
+            .get(name)
+            .map(|value| value.trim())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// The names of all variables, set or empty.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
     }
 
     /// Returns the value of a variable by its canonical name or an alias.

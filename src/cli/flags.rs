@@ -44,6 +44,8 @@ pub(super) struct Typed {
     pub verbosity: u8,
     /// What stands after `--`.
     pub command: Option<Vec<OsString>>,
+    /// The long names of the options that were typed.
+    pub said: Vec<&'static str>,
 }
 
 /// Whether WebSockets ask for a token.
@@ -96,8 +98,12 @@ pub(super) type Wants = String;
 /// How many values an option takes, what stands for one in the help, and where they go.
 pub(super) enum Takes {
     Nothing(fn(&mut Typed)),
-    /// One value; of several uses the last counts, unless the setter collects them.
+    /// No value; every use counts.
+    Count(fn(&mut Typed)),
+    /// One value; of several uses the last counts.
     One(&'static str, Set),
+    /// One value; every use adds one.
+    Each(&'static str, Set),
     /// Values up to the next option; every use adds some.
     Many(&'static str, Set),
     /// Prints the help and ends.
@@ -106,7 +112,7 @@ pub(super) enum Takes {
     Version,
 }
 
-/// One option.
+/// One option. Its variable is named by `unsaid`.
 pub(super) struct Flag {
     pub short: Option<char>,
     /// With its dashes.
@@ -225,7 +231,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         None,
         "--ice-address",
-        Takes::One("ADDR", |typed, text| {
+        Takes::Each("ADDR", |typed, text| {
             push(&mut typed.ice_addresses, ice_address(&text)?)
         }),
         Group::WebRtc,
@@ -405,7 +411,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         Some('v'),
         "--verbose",
-        Takes::Nothing(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
+        Takes::Count(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
         Group::General,
         "Log more: -v decisions, -vv packets too, -vvv libraries too. RUST_LOG, when set, decides alone.",
     ),

@@ -4,6 +4,7 @@
 
 use super::abilities::{marked, of_option, of_variable, what_is_absent};
 use super::flags::{FLAGS, Flag, Group, Takes};
+use super::unsaid;
 use crate::aliases::{self, Area};
 
 /// Columns of the whole text.
@@ -23,17 +24,12 @@ Usage: edge-runner [OPTIONS]                        serve the built-in bot
 Options marked [later] are understood and refused: they are not in this build yet.
 ";
 
-const ENVIRONMENT: &[(&str, &str)] = &[
-    (
-        "RUNNER_ALLOWED_ORIGINS",
-        "Default of `--allowed-origins`, with commas. Empty allows all.",
-    ),
-    (
-        "RUNNER_ICE_SERVERS",
-        "Default of `--ice-servers`: URLs with commas, or JSON.",
-    ),
-    ("RUNNER_WEBSOCKET_AUTH", "Default of `--ws-auth`."),
-    ("RUNNER_API_KEY", "Default of `--api-key`."),
+/// How options are set by variables.
+const OF_OPTIONS: &str = "Every option has one: RUNNER_MAX_SESSIONS for `--max-sessions`. Lists have commas, options without \
+                          a value take true or false, -v a number. What is typed wins.";
+
+/// What variables say, other than those of options.
+pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "TELCO_A_ACCOUNT_SID",
         "Account at telephony_a. With its token, calls are hung up when their session ends, and webhooks are verified.",
@@ -113,6 +109,18 @@ pub(super) fn text() -> String {
         }
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
+    entry(&mut text, "  RUNNER_...", OF_OPTIONS);
+    for flag in FLAGS {
+        let variable = unsaid::variable(flag.long);
+        let others = aliases::aliases(Area::Variable, &variable);
+        if !others.is_empty() {
+            entry(
+                &mut text,
+                &format!("  {variable}"),
+                &format!("Also: {}.", others.join(", ")),
+            );
+        }
+    }
     for (name, help) in ENVIRONMENT {
         let others = aliases::aliases(Area::Variable, name);
         let mut help = marked(of_variable(name), help);
@@ -137,8 +145,8 @@ fn names(flag: &Flag) -> String {
         names.push_str(&format!(", {alias}"));
     }
     match flag.takes {
-        Takes::Nothing(_) | Takes::Help | Takes::Version => {}
-        Takes::One(word, _) => names.push_str(&format!(" {word}")),
+        Takes::Nothing(_) | Takes::Count(_) | Takes::Help | Takes::Version => {}
+        Takes::One(word, _) | Takes::Each(word, _) => names.push_str(&format!(" {word}")),
         Takes::Many(word, _) => names.push_str(&format!(" {word}...")),
     }
     names

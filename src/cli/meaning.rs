@@ -23,7 +23,7 @@ const PORT_DEFAULT: u16 = 7860;
 pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Config, Misuse> {
     let transport = transport(&typed)?;
     let proxy = proxy(&typed, transport, warnings)?;
-    let ws_auth = ws_auth(&typed, around)?;
+    let ws_auth = typed.ws_auth.unwrap_or(WsAuth::None);
     let host_names = host_names(&typed, around)?;
     let api_key = api_key(&typed, around)?;
     let state_dir = state_dir(&typed, around);
@@ -46,8 +46,8 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         true => Some(embedded(&typed, around, warnings)?),
         false => None,
     };
-    let allowed_origins = origins(&typed, around, warnings)?;
-    let ice_servers = ice_servers(&typed, around)?;
+    let allowed_origins = origins(&typed, warnings)?;
+    let ice_servers = ice_servers(&typed)?;
     let telephony = telephony::telephony(&around.variables, !typed.no_verify_webhooks, warnings)?;
     let videoroom = rooms::videoroom(&typed, &around.variables, warnings)?;
     let mediaroom = rooms::mediaroom(&around.variables, warnings)?;
@@ -155,16 +155,6 @@ fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warn
     }
 }
 
-fn ws_auth(typed: &Typed, around: &Surroundings<'_>) -> Result<WsAuth, Misuse> {
-    match (typed.ws_auth, around.variables.named("RUNNER_WEBSOCKET_AUTH")) {
-        (Some(typed), _) => Ok(typed),
-        (None, Some((name, text))) => {
-            WsAuth::from_name(text).ok_or_else(|| Misuse::value(name, text, "`none` or `token`"))
-        }
-        (None, None) => Ok(WsAuth::None),
-    }
-}
-
 /// An address as it is; a name becomes the first of its addresses, IPv4 before IPv6, since most callers have only that.
 fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> {
     let Some(text) = typed else {
@@ -237,20 +227,12 @@ fn known(addresses: &[IpAddr]) -> String {
     }
 }
 
-/// The option's list, else the variable's.
-fn origins(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Vec<String>, Misuse> {
-    let (source, texts) = match around.variables.named("RUNNER_ALLOWED_ORIGINS") {
-        Some((name, text)) if typed.allowed_origins.is_empty() => (name, vec![text]),
-        _ => (
-            "--allowed-origins",
-            typed.allowed_origins.iter().map(String::as_str).collect(),
-        ),
-    };
+fn origins(typed: &Typed, warnings: &mut Vec<String>) -> Result<Vec<String>, Misuse> {
     let mut origins = Vec::new();
-    for text in texts {
+    for text in &typed.allowed_origins {
         let wrong = || {
             let wants = "origins such as https://app.example.net (leave it out to allow all)";
-            Misuse::value(source, text, wants)
+            Misuse::value("--allowed-origins", text, wants)
         };
         let mut entries = text
             .split(',')
@@ -272,12 +254,9 @@ fn origins(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>)
     Ok(origins)
 }
 
-fn ice_servers(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<IceServer>, Misuse> {
-    let (source, texts) = match around.variables.named("RUNNER_ICE_SERVERS") {
-        Some((name, text)) if typed.ice_servers.is_empty() => (name, vec![text]),
-        _ => ("--ice-servers", typed.ice_servers.iter().map(String::as_str).collect()),
-    };
-    ice::parse(texts).map_err(|error| Misuse::Combination(format!("`{source}`: {error}")))
+fn ice_servers(typed: &Typed) -> Result<Vec<IceServer>, Misuse> {
+    ice::parse(typed.ice_servers.iter().map(String::as_str))
+        .map_err(|error| Misuse::Combination(format!("`--ice-servers`: {error}")))
 }
 
 /// The names of this machine and those of the option, without a port and a dot at the end, in lower case.
@@ -298,7 +277,7 @@ fn host_names(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<String>, M
     Ok(names)
 }
 
-/// The option's key, else the file's, else the variable's. No error repeats it.
+/// The option's key, or the file's. No error repeats it.
 fn api_key(typed: &Typed, around: &Surroundings<'_>) -> Result<Option<Secret>, Misuse> {
     let (source, key) = match (&typed.api_key, &typed.api_key_file) {
         (Some(_), Some(_)) => {
@@ -312,10 +291,7 @@ fn api_key(typed: &Typed, around: &Surroundings<'_>) -> Result<Option<Secret>, M
                 .map_err(|error| Misuse::Combination(format!("`--api-key-file`: reading {file}: {error}")))?;
             ("--api-key-file", text.lines().next().unwrap_or_default().to_owned())
         }
-        (None, None) => match around.variables.named("RUNNER_API_KEY") {
-            Some((name, key)) => (name, key.to_owned()),
-            None => return Ok(None),
-        },
+        (None, None) => return Ok(None),
     };
     let key = key.trim();
     if !API_KEY_BYTES.contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -1,7 +1,7 @@
 //! Command line: arguments and surroundings in, a [`Command`] or a [`Misuse`] out.
 //!
-//! Two stages. `parse` here reads what was typed, option by option, with the table in `flags`; `meaning` holds the values
-//! against each other and against the environment and makes the [`Config`]. Everything that is not an argument enters as a
+//! Two stages. `parse` here reads what was typed, option by option, with the table in `flags`, and `unsaid` adds what variables
+//! say of the other options; `meaning` holds the values against each other and makes the [`Config`]. Everything that is not an argument enters as a
 //! value in [`Surroundings`], so both stages can be tested whole. `start` alone reads the process's environment and files.
 //! Misuse is exit code 2; its text names what was wrong and what would be right.
 
@@ -16,6 +16,7 @@ mod moq;
 mod rooms;
 pub mod start;
 mod telephony;
+mod unsaid;
 mod values;
 
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ use crate::aliases::{self, Area};
 use crate::config::Config;
 use env::Variables;
 use flags::{FLAGS, Flag, Takes, Typed};
+use unsaid::Taken;
 
 /// What the user asked for.
 #[derive(Debug)]
@@ -103,6 +105,32 @@ impl Misuse {
             wants: wants.into(),
         }
     }
+
+    /// Names the variables where it speaks of options that nobody typed.
+    fn traced(mut self, taken: &[Taken]) -> Misuse {
+        match &mut self {
+            Misuse::Value { source, .. } => {
+                if let Some(taken) = taken.iter().find(|taken| taken.flag.long == source) {
+                    source.clone_from(&taken.variable);
+                }
+            }
+            Misuse::Combination(text) | Misuse::NotInBuild { what: text, .. } => {
+                let spoken_of = |taken: &&Taken| {
+                    let short = taken.flag.short.map(|short| format!("`-{short} "));
+                    [format!("`{}`", taken.flag.long), format!("`{} ", taken.flag.long)]
+                        .iter()
+                        .chain(&short)
+                        .any(|name| text.contains(name))
+                };
+                let sources: Vec<_> = taken.iter().filter(spoken_of).map(|taken| &*taken.variable).collect();
+                if !sources.is_empty() {
+                    *text = format!("{text} (set by {})", sources.join(", "));
+                }
+            }
+            _ => {}
+        }
+        self
+    }
 }
 
 impl fmt::Display for Misuse {
@@ -161,12 +189,16 @@ pub fn parse(
     match read(arguments)? {
         Read::Help => Ok(Command::Help(help::text())),
         Read::Version => Ok(Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))),
-        Read::Run(task, typed) => {
+        Read::Run(task, mut typed) => {
             if matches!(task, Task::Doctor) {
                 abilities::check_doctor()?;
             }
             let mut warnings = Vec::new();
-            let config = Box::new(meaning::config(*typed, surroundings, &mut warnings)?);
+            unsaid::slips(&surroundings.variables, &mut warnings);
+            let taken = unsaid::fill(&mut typed, &surroundings.variables)?;
+            let config =
+                meaning::config(*typed, surroundings, &mut warnings).map_err(|misuse| misuse.traced(&taken))?;
+            let config = Box::new(config);
             Ok(match task {
                 Task::Serve => Command::Serve { config, warnings },
                 Task::Doctor => Command::Doctor { config, warnings },
@@ -212,22 +244,23 @@ fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Read, Misuse> {
             }
             lexopt::Arg::Value(value) => return Err(stray(value)),
         };
+        typed.said.push(flag.long);
         match flag.takes {
             Takes::Help => return Ok(Read::Help),
             Takes::Version => return Ok(Read::Version),
             // A value attached to it is found by lexopt at the next turn.
-            Takes::Nothing(set) => set(&mut typed),
-            Takes::One(word, set) => {
+            Takes::Nothing(set) | Takes::Count(set) => set(&mut typed),
+            Takes::One(word, set) | Takes::Each(word, set) => {
                 let value = one_value(&mut parser, &name, word)?;
-                store(&mut typed, set, &name, value)?;
+                store(&mut typed, set, &name, &value.text)?;
             }
             Takes::Many(word, set) => {
                 let first = one_value(&mut parser, &name, word)?;
                 let attached = first.attached;
-                store(&mut typed, set, &name, first)?;
+                store(&mut typed, set, &name, &first.text)?;
                 // `--name=value` is one value; after `--name value` more may follow.
                 while !attached && let Some(more) = next_value(&mut parser)? {
-                    store(&mut typed, set, &name, more)?;
+                    store(&mut typed, set, &name, &more.text)?;
                 }
             }
         }
@@ -267,9 +300,8 @@ fn next_value(parser: &mut lexopt::Parser) -> Result<Option<Text>, Misuse> {
     Ok(text.map(|text| Text { text, attached: false }))
 }
 
-fn store(typed: &mut Typed, set: flags::Set, name: &str, value: Text) -> Result<(), Misuse> {
-    let given = value.text.clone();
-    set(typed, value.text).map_err(|wants| Misuse::value(name, &given, wants))
+fn store(typed: &mut Typed, set: flags::Set, name: &str, value: &str) -> Result<(), Misuse> {
+    set(typed, value.to_owned()).map_err(|wants| Misuse::value(name, value, wants))
 }
 
 fn by_short(short: char) -> Option<&'static Flag> {
