@@ -114,7 +114,7 @@ impl Misuse {
                     source.clone_from(&taken.variable);
                 }
             }
-            Misuse::Combination(text) | Misuse::NotInBuild { what: text, .. } => {
+            Misuse::Combination(text) | Misuse::NotInBuild { what: text, .. } | Misuse::Absent { what: text, .. } => {
                 let spoken_of = |taken: &&Taken| {
                     let short = taken.flag.short.map(|short| format!("`-{short} "));
                     [format!("`{}`", taken.flag.long), format!("`{} ", taken.flag.long)]
