@@ -20,6 +20,8 @@
 //! 2. `io` decides nothing about a protocol.
 //! 3. Everything has a cap, and every cap has a name in [`limits`].
 
+// What only absent abilities use falls out when the binary is linked.
+#![cfg_attr(not(feature = "full"), allow(dead_code))]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 // A test may take the clock once, as the origin of its own time.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -30,11 +32,13 @@ pub mod bot;
 pub mod bots;
 mod cli;
 pub mod config;
+#[cfg(feature = "videoroom")]
 pub mod dialin;
 #[doc(hidden)]
 pub mod io;
 pub mod limits;
 pub mod logging;
+#[cfg(feature = "page")]
 mod page;
 #[doc(hidden)]
 pub mod proto;

@@ -707,3 +707,6 @@ pub const ROOM_MEDIA_LOST_AFTER: Duration = Duration::from_secs(10);
 pub const MIX_HELD_MAX: Duration = Duration::from_millis(80);
 /// Over how long what waits of a voice is watched, before some of it counts as too much: longer than a talk's turns of network.
 pub const MIX_WATCHED: Duration = Duration::from_secs(2);
+
+/// The first of November 2026: no machine that runs this can be before it, whatever its clock says.
+pub const RELEASED_S: u64 = 1_793_491_200;

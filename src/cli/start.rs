@@ -21,6 +21,7 @@ use tokio::runtime::Runtime;
 
 use super::env::{self, Variables};
 use super::{Command, Surroundings, banner};
+use crate::abilities::Ability;
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::STAYS_OUT;
 use crate::config::Config;
@@ -100,6 +101,9 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         Command::Serve { config, warnings } => (config, warnings, false),
         Command::Doctor { config, warnings } => (config, warnings, true),
     };
+    if enters == Enters::Nothing && config.command.is_none() && !doctor {
+        no_bot()?;
+    }
     config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
     if !config.bot_enters_rooms {
         if config.direct && !doctor {
@@ -140,6 +144,17 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         return examine(runtime, config);
     }
     serve(runtime, config, bot)
+}
+
+/// Refuses to serve without a bot, where none is built in.
+fn no_bot() -> Result<(), Failure> {
+    match Ability::Bots.absent() {
+        Some(absent) => Err(Failure {
+            code: MISUSED,
+            message: format!("no bot: give a program after `--`; a built-in bot {absent}\nSee `edge-runner --help`."),
+        }),
+        None => Ok(()),
+    }
 }
 
 fn runtime(config: &Config) -> Result<Runtime, Failure> {

@@ -10,6 +10,7 @@
 )]
 
 mod asks;
+#[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
 mod certificate;
 mod machine;
 mod ports;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
+use crate::abilities::Ability;
 use crate::config::Config;
 use crate::limits::DOCTOR_CHECK;
 pub use crate::proto::doctor::{Finding, Findings, Verdict};
@@ -38,7 +40,18 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("rooms", asks::rooms(&config)),
         within("bot", blocking(&config, machine::program)),
     );
+    let https = only(Ability::Tls, https);
+    let ice_servers = only(Ability::WebRtc, ice_servers);
+    let providers = only(Ability::Telephony, providers);
     Findings([ports, machine, https, resolver, ice_servers, providers, rooms, program].concat())
+}
+
+/// Tells nothing of what this build lacks.
+fn only(ability: Ability, findings: Vec<Finding>) -> Vec<Finding> {
+    match ability.in_this_build() {
+        true => findings,
+        false => Vec::new(),
+    }
 }
 
 /// Gives up a check that takes too long.

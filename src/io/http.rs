@@ -9,13 +9,23 @@
     reason = "this room is the shell: it stamps the time and draws random numbers"
 )]
 
+#[cfg_attr(not(feature = "page"), path = "http/file/absent.rs")]
 mod file;
 mod gate;
 mod note;
 mod read;
 mod refusal;
+#[cfg_attr(not(feature = "mediaroom"), path = "http/rooms/absent.rs")]
 mod rooms;
+#[cfg_attr(
+    not(any(feature = "telephony", feature = "websocket")),
+    path = "http/socket/absent.rs"
+)]
+mod socket;
+#[cfg_attr(not(feature = "videoroom"), path = "http/videoroom/absent.rs")]
 mod videoroom;
+#[cfg_attr(not(feature = "telephony"), path = "http/webhook/absent.rs")]
+mod webhook;
 
 use std::fmt;
 use std::future::Future;
@@ -32,7 +42,6 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use self::file::{file, to_page};
 use self::gate::{Gate, put};
@@ -42,11 +51,11 @@ pub use self::refusal::Refusal;
 use self::refusal::json_reply;
 use crate::abilities::Ability;
 use crate::bot::SessionId;
-use crate::config::{Config, Transport};
+use crate::config::Config;
 use crate::io::metrics;
 use crate::io::room::{self, Begin};
 use crate::io::sessions::Start;
-use crate::io::socket::{self, Entry, Upgrade};
+use crate::io::socket::{Entry, Upgrade, upgrade};
 use crate::io::tasks::Place;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
@@ -60,7 +69,6 @@ use crate::proto::origin::{self, Standing};
 use crate::proto::route::{self, Route};
 use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
-use crate::proto::telephony::{Provider, signature, webhook};
 use crate::proto::token::{Family, Tokens};
 use crate::proto::videoroom::taken::Taken;
 
@@ -146,7 +154,7 @@ impl Engine for WebRtc {
             Family::Call => sessions.doors().knock().map(Entry::Knock),
         };
         let entry = entry.ok_or(Refusal::Offer(OfferRefusal::Full))?;
-        Ok(socket::upgrade(sessions.clone(), family, start()?, entry))
+        Ok(upgrade(sessions.clone(), family, start()?, entry))
     }
 
     fn room(&self) -> Result<Begin, Refusal> {
@@ -271,7 +279,7 @@ pub(super) async fn answer<E: Engine>(
         Ok(None) => match route::route(head.method.as_str(), head.uri.path()) {
             Ok(route) => match (route.ability().and_then(Ability::absent), route) {
                 (Some(absent), _) => Err(Refusal::Absent(absent)),
-                (None, Route::Socket(family, token)) => socket(app, family, token, &head, peer, becomes),
+                (None, Route::Socket(family, token)) => self::socket::socket(app, family, token, &head, peer, becomes),
                 (None, route) => dispatch(app, route, &head, body, peer).await,
             },
             Err(refusal) => Err(Refusal::Route(refusal)),
@@ -320,7 +328,7 @@ async fn dispatch<E: Engine>(
             still_open(app)?;
             start(app, &body, asked(app, headers, peer), peer).await
         }
-        Route::Webhook => webhook(app, head, body).await,
+        Route::Webhook => webhook::webhook(app, head, body).await,
         Route::Videoroom => videoroom::visit(app, head, peer).await,
         Route::DialIn => videoroom::dialled(app, head, body, peer).await,
         Route::Socket(..) => unreachable!("a socket is answered before"),
@@ -425,95 +433,6 @@ fn asked<'r, E>(app: &App<E>, headers: &'r HeaderMap, peer: Peer) -> Asked<'r> {
                 && text(HeaderName::from_static("x-forwarded-proto"))
                     .is_some_and(|proto| proto.eq_ignore_ascii_case("https")),
     }
-}
-
-/// Answers an upgrade, and says what the connection becomes.
-fn socket<E: Engine>(
-    app: &App<E>,
-    family: Family,
-    in_path: Option<String>,
-    head: &Parts,
-    peer: Peer,
-    becomes: &Becomes,
-) -> Result<Reply, Refusal> {
-    let mut request = Request::new(());
-    *request.method_mut() = head.method.clone();
-    *request.version_mut() = head.version;
-    *request.headers_mut() = head.headers.clone();
-    let switching = create_response(&request).map_err(|_| Refusal::NoUpgrade)?;
-    if let (Family::Call, Some(Transport::TelephonyA), Some(proxy)) = (family, app.config.transport, &app.config.proxy)
-    {
-        let url = format!("wss://{proxy}{}", head.uri.path());
-        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        signature::verify_upgrade(&app.config.telephony, &url, &text).map_err(Refusal::Signature)?;
-    }
-    let query = route::Query::new(head.uri.query().unwrap_or_default());
-    let upgrade = app.engine.socket(family, || {
-        let mut named = query.value("sessionId");
-        if let Some(tokens) = &app.tokens {
-            let bearer = head
-                .headers
-                .get(header::AUTHORIZATION)
-                .and_then(|value| value.to_str().ok());
-            let token = in_path
-                .or_else(|| bearer.and_then(route::bearer))
-                .or_else(|| query.value("token"));
-            let token = token.ok_or(Refusal::NoToken)?;
-            let claims = lock(tokens)
-                .take(&token, family, Instant::now())
-                .map_err(Refusal::Token)?;
-            // The name in a token is a session's only where `/start` registered one.
-            named = Some(claims.id).filter(|id| lock(&app.table).contains(id, Instant::now()));
-        }
-        match named.filter(|_| family == Family::Client) {
-            Some(id) => {
-                let mut lease = Lease::claim(&app.table, &id).map_err(Refusal::Unknown)?;
-                lease.used = true;
-                Ok(Start {
-                    session_id: lease.claim.session_id.clone(),
-                    body: lease.claim.body.take(),
-                    caller: caller(app, peer),
-                    lease: Some(Box::new(lease)),
-                })
-            }
-            None => Ok(Start {
-                session_id: fresh_id(),
-                body: json!({}),
-                caller: caller(app, peer),
-                lease: None,
-            }),
-        }
-    })?;
-    *lock(becomes) = Some(upgrade);
-    Ok(switching.map(|()| Full::default()))
-}
-
-/// Tells a telephony provider where to bring a call's audio.
-async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
-    let headers = &head.headers;
-    let Some(provider) = app.config.transport.and_then(Provider::of) else {
-        return Err(Refusal::Route(route::Refusal::Method(route::ROOT)));
-    };
-    let body = read(app.times, headers, Takes::Anything, body).await?;
-    // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
-    still_open(app)?;
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // Only provider d comes without `--proxy`, and it signs nothing.
-    let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
-    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    let called = signature::Webhook {
-        url: &format!("https://{host}{target}"),
-        header: &text,
-        body: &body,
-    };
-    signature::verify(provider, &app.config.telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
-    let url = webhook::socket_url(host, mint(app, Family::Call, None).as_deref());
-    let webhook::Reply { content_type, body } = webhook::reply(provider, &url, &body);
-    let mut reply = Reply::new(Full::new(body.into()));
-    reply
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    Ok(reply)
 }
 
 async fn take_offer<E: Engine>(

@@ -6,29 +6,41 @@
 
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
+#[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
 pub mod direct;
+#[cfg_attr(not(feature = "doctor"), path = "doctor/absent.rs")]
 pub mod doctor;
 pub mod doors;
 pub mod drain;
+#[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
 pub mod gather;
 pub mod http;
 pub mod ice_tcp;
 pub mod media;
+#[cfg_attr(not(feature = "mediaroom"), path = "mediaroom/absent.rs")]
 pub mod mediaroom;
 pub mod memory;
+#[cfg_attr(not(feature = "metrics"), path = "metrics/absent.rs")]
 pub mod metrics;
+#[cfg_attr(not(feature = "systemd"), path = "notify/absent.rs")]
 pub mod notify;
+#[cfg_attr(not(feature = "process"), path = "process/absent.rs")]
 pub mod process;
+pub mod procfs;
+#[cfg_attr(not(feature = "_rest"), path = "rest/absent.rs")]
 pub mod rest;
 pub mod room;
 pub mod server;
 pub mod sessions;
 pub mod signal;
+#[cfg_attr(not(any(feature = "telephony", feature = "websocket")), path = "socket/absent.rs")]
 pub mod socket;
 pub mod stream;
 pub mod tasks;
+#[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
 pub mod tls;
 pub mod udp;
+#[cfg(feature = "videoroom")]
 pub mod videoroom;
 pub mod watch;
 pub mod webrtc;

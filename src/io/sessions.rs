@@ -17,8 +17,8 @@ use crate::io::tasks::Live;
 use crate::io::watch::Watch;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
 use crate::logging::{self, Caller};
+use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Metrics;
-use crate::proto::session::LeaveReason;
 use crate::proto::stall::Task;
 
 /// What a new session starts from.

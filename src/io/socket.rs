@@ -33,8 +33,8 @@ use crate::limits::{
     SOCKET_SEND_BUFFER_BYTES,
 };
 use crate::logging;
+use crate::proto::event::{Event, LeaveReason};
 use crate::proto::metrics::{Count, Counts, Share};
-use crate::proto::session::{Event, LeaveReason};
 use crate::proto::socket::{Message, Output, Session};
 use crate::proto::stall::Task;
 use crate::proto::telephony::hangup;

@@ -11,14 +11,15 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
+
+use crate::io::tls::Layer;
 
 /// An accepted connection.
 #[derive(Debug)]
 pub enum Stream {
     Plain(TcpStream),
     /// On the heap: the state of TLS is a kilobyte, and most connections have none.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Layer>),
 }
 
 impl Stream {

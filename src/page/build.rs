@@ -19,6 +19,9 @@ fn main() {
     let var = |name| PathBuf::from(env::var(name).expect("cargo sets it for build scripts"));
     let (folder, out) = (var("CARGO_MANIFEST_DIR").join("src/page"), var("OUT_DIR"));
     println!("cargo::rerun-if-changed=src/page");
+    if env::var_os("CARGO_FEATURE_PAGE").is_none() {
+        return;
+    }
 
     let mut table = String::from("static ASSETS: &[Asset] = &[\n");
     for path in files(&folder) {

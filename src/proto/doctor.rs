@@ -3,6 +3,7 @@
 //! In: facts, as values: addresses, routes, limits, the clock, answers. Out: [`Finding`]s, each with a verdict and words that
 //! say what was found and what to do. No word of them is secret, and a peer's own words are never repeated.
 
+#[cfg(feature = "tls")]
 pub mod certificate;
 pub mod machine;
 pub mod network;

@@ -21,7 +21,9 @@ pub mod body;
 pub mod candidate;
 pub mod crypto;
 pub mod doctor;
+pub mod event;
 pub mod form;
+#[cfg(feature = "_websocket")]
 pub mod frames;
 pub mod framing;
 pub mod gather;
@@ -37,6 +39,7 @@ pub mod opening;
 pub mod origin;
 pub mod outbox;
 pub mod process;
+#[cfg(feature = "turn")]
 pub mod relay;
 pub mod rest;
 pub mod route;
@@ -44,12 +47,14 @@ pub mod rtc;
 pub mod rtvi;
 pub mod sdp;
 pub mod session;
+#[cfg(feature = "_websocket")]
 pub mod socket;
 pub mod stall;
 pub mod start;
 pub mod stun;
 pub mod table;
 pub mod telephony;
+#[cfg(feature = "tls")]
 pub mod tls;
 pub mod token;
 pub mod videoroom;

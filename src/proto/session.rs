@@ -6,7 +6,6 @@
 //! the same session: its bot, speech and waiting messages stay.
 //! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
 
-use std::fmt;
 use std::time::Instant;
 
 use serde::Deserialize;
@@ -15,72 +14,10 @@ use crate::limits::{CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN,
 use crate::proto::audio::listener::{self, Listener};
 use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
+pub use crate::proto::event::{Event, LeaveReason};
 use crate::proto::outbox::Outbox;
 use crate::proto::rtc::{self, OfferError, Packet, Peer, Setup, Transmit};
 use crate::proto::why::Tried;
-
-/// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LeaveReason {
-    /// The caller left in good order.
-    Left,
-    /// The caller vanished without a word.
-    Vanished,
-    /// The connection was never completed.
-    NeverConnected,
-    /// Another session of the same device took its place.
-    Replaced,
-    /// The bot returned.
-    BotEnded,
-    /// The bot failed or panicked.
-    BotFailed,
-    /// The runner is stopping.
-    Shutdown,
-    /// The transport broke.
-    Failed,
-    /// The caller did not read what was sent.
-    Stalled,
-    /// The caller sent what its protocol does not know.
-    Protocol,
-}
-
-impl fmt::Display for LeaveReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LeaveReason::Left => "caller left",
-            LeaveReason::Vanished => "caller vanished",
-            LeaveReason::NeverConnected => "never connected",
-            LeaveReason::Replaced => "replaced by a new session of the same device",
-            LeaveReason::BotEnded => "bot ended",
-            LeaveReason::BotFailed => "bot failed",
-            LeaveReason::Shutdown => "runner stopped",
-            LeaveReason::Failed => "transport failed",
-            LeaveReason::Stalled => "caller stopped reading",
-            LeaveReason::Protocol => "caller broke the protocol",
-        })
-    }
-}
-
-/// What a session tells its bot, beside audio.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    Joined,
-    Message(String),
-    /// A key of the telephone: one of `0`-`9`, `*`, `#`.
-    Dtmf(char),
-    /// All speech before this mark was played, or was dropped.
-    Mark {
-        name: String,
-        played: bool,
-    },
-    SpeechStarted,
-    SpeechStopped,
-    Lost,
-    Resumed,
-    /// The bot hears nothing after this; the session may still say goodbye.
-    Left(LeaveReason),
-}
 
 /// What a session answers to an input.
 pub enum Output<'a> {

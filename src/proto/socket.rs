@@ -23,8 +23,8 @@ use crate::limits::{
     SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
 use crate::proto::audio::cadence::{self, Cut};
+use crate::proto::event::{Event, LeaveReason};
 use crate::proto::frames;
-use crate::proto::session::{Event, LeaveReason};
 use crate::proto::telephony::Call;
 use ear::Ear;
 use voice::Voice;

@@ -14,10 +14,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use self::known::Certificate;
+pub use crate::limits::RELEASED_S;
 use crate::limits::{AUTHORITY_VALID, CERTIFICATE_BACKDATED, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
-
-/// The first of November 2026: no machine that runs this can be before it, whatever its clock says.
-pub const RELEASED_S: u64 = 1_793_491_200;
 
 const DAY_S: u64 = 86_400;
 

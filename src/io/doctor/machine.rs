@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::Finding;
 use crate::config::{Config, Transport};
-use crate::io::{metrics, process, webrtc};
+use crate::io::{process, procfs, webrtc};
 use crate::proto::candidate::Interface;
 use crate::proto::doctor::{machine, network};
 
@@ -28,7 +28,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         network::ipv6(&interfaces, &read("/proc/net/ipv6_route")),
         machine::clock(unix_time_s(), synchronised()),
         machine::open_files(
-            metrics::process().and_then(|process| process.max_fds),
+            procfs::process().and_then(|process| process.max_fds),
             config.sessions_max,
             config.command.is_some(),
             config.mediaroom.url.is_some(),

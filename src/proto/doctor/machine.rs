@@ -6,10 +6,9 @@
 use super::Finding;
 use crate::limits::{
     CLOCK_LATEST_S, HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE, OPEN_FILES_PROGRAM,
-    OPEN_FILES_ROOM, OPEN_FILES_SESSION,
+    OPEN_FILES_ROOM, OPEN_FILES_SESSION, RELEASED_S,
 };
 use crate::proto::metrics::process::number_after;
-use crate::proto::tls::RELEASED_S;
 
 const SYNC: &str = "`timedatectl set-ntp true`, or a battery for the board's clock, puts it right";
 

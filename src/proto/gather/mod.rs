@@ -5,7 +5,9 @@
 //! addresses to offer, and a [`Standing`] per server. Everything happens ahead of the first offer; no answer waits for it.
 //! Sources: RFC 8445 section 5.1.1, RFC 8489, RFC 8656.
 
+#[cfg(feature = "turn")]
 pub mod reflexive;
+#[cfg(feature = "turn")]
 pub mod round;
 pub mod server;
 

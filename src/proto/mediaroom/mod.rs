@@ -6,13 +6,20 @@
 //! of the runner asks about a server: what is not configured, and where it is.
 //! Source: the rooms fact sheet, part B.
 
+#[cfg(feature = "mediaroom")]
 pub mod ears;
 pub mod entry;
+pub mod participant;
+#[cfg(feature = "mediaroom")]
 pub mod peer;
+#[cfg(feature = "mediaroom")]
 pub mod roster;
+#[cfg(feature = "mediaroom")]
 pub mod session;
+#[cfg(feature = "mediaroom")]
 pub mod signal;
 pub mod token;
+#[cfg(feature = "mediaroom")]
 pub mod wire;
 
 use crate::config::Mediaroom;

@@ -5,12 +5,12 @@
 //! that of the present one. Ignored: ourselves, participants and tracks beyond their caps, names that no server hands out.
 //! Source: the rooms fact sheet, B3 to B5.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fmt;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use log::debug;
 
+pub use super::participant::Participant;
 use super::wire::{ParticipantInfo, SpeakerInfo, TrackType};
 use crate::limits::{
     ROOM_ATTRIBUTES_BYTES_MAX, ROOM_DEPARTED_MAX, ROOM_NAME_BYTES_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
@@ -26,36 +26,6 @@ const EGRESS: i32 = 2;
 const SIP: i32 = 3;
 /// `ParticipantInfo.kind` of a bot.
 const AGENT: i32 = 4;
-
-/// Somebody in a room.
-#[derive(Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Participant {
-    /// The name in the access token, unique in the room; it stays when the participant comes back.
-    pub identity: Arc<str>,
-    /// For people; may be empty.
-    pub name: String,
-    /// Another bot, or a recorder. It is not heard, and does not keep a session alive, or two bots would talk to each other for
-    /// ever.
-    pub is_agent: bool,
-    /// A caller on the telephone.
-    pub is_telephone: bool,
-    /// What the server or the participant itself says of it, as a telephone's number; the first of them by name, up to 4 KiB.
-    pub attributes: BTreeMap<String, String>,
-}
-
-impl fmt::Debug for Participant {
-    /// Attributes hold telephone numbers, which never reach a log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Participant")
-            .field("identity", &self.identity)
-            .field("name", &self.name)
-            .field("is_agent", &self.is_agent)
-            .field("is_telephone", &self.is_telephone)
-            .field("attributes", &self.attributes.len())
-            .finish()
-    }
-}
 
 /// What became different in the room.
 #[derive(Clone, Debug, PartialEq, Eq)]

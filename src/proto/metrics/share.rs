@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{BUCKETS, Counts, LATENESS, Metrics, Waiting, bucket, outcome};
 use crate::config::Transport;
 use crate::limits::METRICS_INTERVAL;
-use crate::proto::session::LeaveReason;
+use crate::proto::event::LeaveReason;
 
 /// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that panics has failed.
 pub struct Share {

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::voice::Voice;
 use super::{Phase, Session, Wire, call_cut};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
+use crate::proto::event::{Event, LeaveReason};
 use crate::proto::frames::{self, Frame};
-use crate::proto::session::{Event, LeaveReason};
 use crate::proto::telephony::{self, Call, Heard};
 
 impl Session {

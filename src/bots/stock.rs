@@ -1,0 +1,23 @@
+//! The choice between the built-in bots.
+
+use super::{STAYS_OUT, echo, parrot};
+use crate::bot::{BotError, Kind, RunnerArguments};
+use crate::config::BuiltInBot;
+
+/// Runs the built-in bot that the runner was started with.
+///
+/// # Errors
+/// In a video room, and [`crate::bot::MissingField`] in any other session without media.
+pub async fn stock(args: RunnerArguments) -> Result<(), BotError> {
+    if let Kind::Videoroom(_) = args.kind {
+        return Err(format!(
+            "the built-in bot `{}` stays outside: {STAYS_OUT}",
+            args.cli_args.bot.name()
+        )
+        .into());
+    }
+    match args.cli_args.bot {
+        BuiltInBot::Parrot => parrot::parrot(args).await,
+        BuiltInBot::Echo => echo::echo(args).await,
+    }
+}

@@ -1,0 +1,46 @@
+//! The twin of `io::gather` in a build without `turn`: servers are for clients alone, and nothing is gathered.
+
+use std::sync::Arc;
+
+use crate::abilities::{Ability, Absent};
+use crate::config::Config;
+use crate::io::udp::Port;
+use crate::proto::gather::{Gathered, ServerStatus};
+
+/// Gathers nothing.
+#[derive(Clone)]
+pub struct Gatherer;
+
+impl Gatherer {
+    /// Says so, if there is anybody to ask.
+    pub fn start(config: &Config, _port: &Arc<Port>) -> Gatherer {
+        if !config.ice_servers.is_empty() && config.embedded.is_none() {
+            log::warn!(
+                "the ICE servers are for clients alone: asking them for this side {}",
+                Absent(Ability::Turn)
+            );
+        }
+        Gatherer
+    }
+
+    pub fn gathered(&self) -> Gathered {
+        Gathered::default()
+    }
+
+    pub fn status(&self) -> Vec<ServerStatus> {
+        Vec::new()
+    }
+
+    pub async fn end(&self) {}
+}
+
+pub mod probe {
+    use super::{Ability, Absent};
+    use crate::proto::gather::server::Server;
+
+    /// # Errors
+    /// None: nobody is asked.
+    pub async fn probe(_server: &Server) -> Result<String, String> {
+        Ok(format!("is for clients alone: asking it {}", Absent(Ability::Turn)))
+    }
+}

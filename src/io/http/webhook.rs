@@ -1,0 +1,53 @@
+//! What telephony providers ask: where to bring a call's audio, and, by the upgrade itself, whether it may come.
+//!
+//! In: their requests. Out: markup, or an address. Refuses: signatures that are not the provider's.
+
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+
+use super::read::{Takes, read};
+use super::{App, Engine, Refusal, Reply, mint, still_open, unix_time_s};
+use crate::config::Transport;
+use crate::proto::route;
+use crate::proto::telephony::{Provider, signature, webhook};
+use crate::proto::token::Family;
+
+/// Verifies the upgrade of a call of the one provider that signs it.
+pub(super) fn verify_upgrade<E>(app: &App<E>, head: &Parts) -> Result<(), Refusal> {
+    if let (Some(Transport::TelephonyA), Some(proxy)) = (app.config.transport, &app.config.proxy) {
+        let url = format!("wss://{proxy}{}", head.uri.path());
+        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+        signature::verify_upgrade(&app.config.telephony, &url, &text).map_err(Refusal::Signature)?;
+    }
+    Ok(())
+}
+
+/// Tells a telephony provider where to bring a call's audio.
+pub(super) async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
+    let headers = &head.headers;
+    let Some(provider) = app.config.transport.and_then(Provider::of) else {
+        return Err(Refusal::Route(route::Refusal::Method(route::ROOT)));
+    };
+    let body = read(app.times, headers, Takes::Anything, body).await?;
+    // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
+    still_open(app)?;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    // Only provider d comes without `--proxy`, and it signs nothing.
+    let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let called = signature::Webhook {
+        url: &format!("https://{host}{target}"),
+        header: &text,
+        body: &body,
+    };
+    signature::verify(provider, &app.config.telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
+    let url = webhook::socket_url(host, mint(app, Family::Call, None).as_deref());
+    let webhook::Reply { content_type, body } = webhook::reply(provider, &url, &body);
+    let mut reply = Reply::new(Full::new(body.into()));
+    reply
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    Ok(reply)
+}

@@ -1,0 +1,7 @@
+//! The twin of `io::metrics` in a build without `metrics`: `/metrics` is refused before anything is asked of it.
+
+use crate::io::webrtc::WebRtc;
+
+pub fn text(_engine: &WebRtc) -> String {
+    String::new()
+}
