@@ -3,8 +3,8 @@
 #   tests/check.sh            everything that this machine has the tools for, in two lanes side by side: what waits for callers'
 #                             clocks runs beside what needs the processor. Each stage's words go to target/check/STAGE.log.
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal: fmt lint doc test fuzz size
-#                             aiortc net pipecat rooms browser, and the figures that must hold: soak (MINUTES=2, or hours of
-#                             them) churn
+#                             aiortc net pipecat rooms browser, the package in a Debian of its own: deb (ARCH=arm64), and the
+#                             figures that must hold: soak (MINUTES=2, or hours of them) churn
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -138,6 +138,32 @@ for stage in "$@"; do
             release
             node tests/peers/browser/run.mjs --binary $binary --out target/browser
         fi
+        ;;
+    deb)
+        # The unit is read by systemd itself where it is, and the package goes through its life in a Debian of its own:
+        # ARCH=armhf or amd64 instead of arm64.
+        if command -v systemd-analyze >/dev/null; then
+            systemd-analyze security --offline=true --threshold=30 boards/common/edge-runner.service | tail -n 1
+            # Programs that are not on this machine stand for those that are on a board.
+            mkdir -p target/deb
+            sed -E 's,/usr/(bin|lib/edge-runner)/[a-z-]+,/bin/true,' boards/common/edge-runner.service >target/deb/edge-runner.service
+            systemd-analyze verify target/deb/edge-runner.service
+        else
+            lacks "the unit is not rated: apt-get install systemd"
+        fi
+        case ${ARCH:=arm64} in
+        arm64) cross/build aarch64-unknown-linux-gnu ;;
+        armhf) cross/build armv7-unknown-linux-gnueabihf ;;
+        *) release ;;
+        esac
+        code=0
+        python3 tests/deb/run.py --arch "$ARCH" || code=$?
+        # 77: a tool or a right is missing, and the line before says which.
+        case $code in
+        0) ;;
+        77) lacks "the package for $ARCH is not proved" ;;
+        *) exit $code ;;
+        esac
         ;;
     soak | churn)
         release

@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""Installs the Debian package in a Debian of its own, for the package's architecture, and takes it through its life.
+
+    tests/deb/run.py [--arch arm64|armhf|amd64] [--binary FILE]
+
+In: a release binary of that architecture (default: the one of `cross/build`, or of cargo for amd64), root, mmdebstrap, and
+qemu-user-static for a foreign architecture. The Debian is made once and kept as a tarball in the cache folder of the tools,
+${EDGE_RUNNER_TOOLS:-~/.cache/edge-runner}. Out: a line for each thing that was seen; exit code 1 at the first that was not.
+
+Everything happens in namespaces of its own, of users, mounts and network, which end with the program: foreign programs are
+registered with the kernel for that namespace alone, no network is there beyond loopback, and nothing is left behind.
+Refuses: kernels before 6.7, whose binfmt_misc is one for the whole machine; exit code 77 tells of it, and of missing tools.
+"""
+
+import argparse
+import ctypes
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+HOUSE = Path(__file__).resolve().parents[2]
+SUITE = "bookworm"
+CANNOT = 77
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+# What a program for the architecture begins with, as the kernel's binfmt_misc reads it: magic and mask.
+ELF = {
+    "arm64": ("aarch64", r"\x7fELF\x02\x01\x01" + r"\x00" * 9 + r"\x02\x00\xb7\x00"),
+    "armhf": ("arm", r"\x7fELF\x01\x01\x01" + r"\x00" * 9 + r"\x02\x00\x28\x00"),
+}
+MASK = r"\xff" * 7 + r"\x00" + r"\xff" * 8 + r"\xfe\xff\xff\xff"
+TARGET = {"arm64": "aarch64-unknown-linux-gnu", "armhf": "armv7-unknown-linux-gnueabihf"}
+UNIT = "edge-runner.service"
+ENV = "/etc/edge-runner/edge-runner.env"
+AVAHI = "/etc/avahi/services/edge-runner.service"
+DEVICES = ["null", "zero", "full", "random", "urandom", "tty"]
+# A start under emulation takes seconds on a busy machine; this is only how long a failure waits.
+PATIENCE_S = 120
+
+
+def cannot(text):
+    print(f"skipped: {text}")
+    sys.exit(CANNOT)
+
+
+def failed(text):
+    print(f"FAILED: {text}")
+    sys.exit(1)
+
+
+def seen(text):
+    print(f"  {text}", flush=True)
+
+
+def run(*command, **kept):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **kept)
+    if done.returncode != 0:
+        failed(f"{' '.join(str(word) for word in command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+# --- Namespaces
+
+
+def inside(does, more):
+    """Calls it in a process of its own and in namespaces of its own, in which that is root and every user has its number.
+    Returns the exit code."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    ready, mapped = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | more) != 0:
+                cannot(f"namespaces are not allowed here: {os.strerror(ctypes.get_errno())}")
+            os.write(ready[1], b".")
+            os.read(mapped[0], 1)
+            run("mount", "--make-rprivate", "/")
+            does()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            # The folders that the parent has made are the parent's to remove.
+            os._exit(code)
+    os.close(ready[1])
+    if os.read(ready[0], 1):
+        for name in ("uid_map", "gid_map"):
+            Path(f"/proc/{child}/{name}").write_text("0 0 65536\n")
+        os.write(mapped[1], b".")
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def register(arch):
+    """Tells the kernel, for this namespace, what runs programs of the architecture."""
+    if arch not in ELF:
+        return
+    name, magic = ELF[arch]
+    interpreter = shutil.which(f"qemu-{name}-static") or cannot(f"qemu-{name}-static: apt-get install qemu-user-static")
+    run("mount", "-t", "binfmt_misc", "none", "/proc/sys/fs/binfmt_misc")
+    if Path("/proc/sys/fs/binfmt_misc/status").stat().st_uid != 0 or any(
+        entry.name not in ("register", "status") for entry in Path("/proc/sys/fs/binfmt_misc").iterdir()
+    ):
+        cannot("this kernel has one binfmt_misc for the whole machine; 6.7 and later have one for each user namespace")
+    # F: the interpreter is opened here and now, so it need not be in the chroot.
+    Path("/proc/sys/fs/binfmt_misc/register").write_text(f":qemu-{name}:M::{magic}:{MASK}:{interpreter}:F")
+
+
+# --- The Debian
+
+
+def tools():
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("EDGE_RUNNER_TOOLS") or Path(cache) / "edge-runner")
+
+
+def mirror():
+    """The mirror that this machine takes Debian from, or Debian's own."""
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"], capture_output=True, text=True
+    ).stdout.split()
+    found = [uri for uri in listed if re.search(r"/debian/?$", uri)]
+    return found[0] if found else "http://deb.debian.org/debian"
+
+
+def make_tarball(arch, tarball):
+    """Makes a minimal Debian. Programs of the package's architecture run meanwhile."""
+    register(arch)
+    tarball.parent.mkdir(parents=True, exist_ok=True)
+    new = tarball.with_suffix(f".{os.getpid()}.tar")
+    run(
+        "mmdebstrap", "--mode=root", "--skip=check/qemu", "--variant=minbase", f"--architectures={arch}",
+        # No list of packages and no cache: nothing is fetched in here again.
+        "--include=ca-certificates", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+        "--dpkgopt=path-include=/usr/share/doc/edge-runner/*",
+        SUITE, new, mirror(),
+    )  # fmt: skip
+    new.rename(tarball)
+
+
+class Chroot:
+    def __init__(self, root):
+        self.root = Path(root)
+
+    def unpack(self, tarball):
+        run("tar", "-x", "-f", tarball, "-C", self.root, "--exclude=./dev/*")
+        for device in DEVICES:
+            (self.root / "dev" / device).touch()
+            run("mount", "--bind", f"/dev/{device}", self.root / "dev" / device)
+        run("mount", "--rbind", "/proc", self.root / "proc")
+
+    def path(self, inside):
+        return self.root / str(inside).lstrip("/")
+
+    def run(self, *command):
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+        return run("chroot", self.root, *command, env=environment)
+
+    def apt(self, *command):
+        # No prompt: where both have changed a file, the answer is dpkg's own default, to keep the owner's.
+        return self.run("apt-get", "-qq", "-y", "-o", "Dpkg::Options::=--force-confdef", *command)
+
+    def files(self):
+        """Every path but those that change by themselves."""
+        ours = ("./proc", "./dev", "./var/log", "./var/cache", "./var/lib/dpkg", "./var/lib/apt", "./tmp", "./etc/.pwd.lock")
+        found = set()
+        for folder, folders, files in os.walk(self.root):
+            place = "./" + os.path.relpath(folder, self.root)
+            place = "." if place == "./." else place.replace("././", "./")
+            folders[:] = [name for name in folders if f"{place}/{name}" not in ours]
+            found.update(f"{place}/{name}" for name in folders + files if f"{place}/{name}" not in ours)
+        return found
+
+    def stat(self, inside):
+        return self.run("stat", "-c", "%a %U:%G", inside).strip()
+
+
+# --- The package
+
+
+def version_of(package):
+    return run("dpkg-deb", "-f", package, "Version").strip()
+
+
+def make_package(binary, arch, out):
+    made = run(HOUSE / "boards/package", "--binary", binary, "--arch", arch, "--out", out)
+    package = Path(made.strip())
+    again = out / "again"
+    run(HOUSE / "boards/package", "--binary", binary, "--arch", arch, "--out", again)
+    if package.read_bytes() != (again / package.name).read_bytes():
+        failed("the same input makes another package")
+    seen(f"{package.name}: {package.stat().st_size} bytes, the same when made again")
+    seen(f"depends on {run('dpkg-deb', '-f', package, 'Depends').strip() or 'nothing'}")
+    return package
+
+
+def make_older(package, out):
+    """The same package with a lower version, and other files of configuration, so that an upgrade has something to do."""
+    tree = out / "older"
+    run("dpkg-deb", "-R", package, tree)
+    for inside in (ENV, AVAHI):
+        with (tree / inside.lstrip("/")).open("a") as file:
+            file.write("<!-- of the older version -->\n" if inside == AVAHI else "# of the older version\n")
+    control = tree / "DEBIAN/control"
+    control.write_text(re.sub(r"(?m)^Version: .*", "Version: 0.0.1", control.read_text()))
+    older = out / "edge-runner-older.deb"
+    run("dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, older)
+    return older
+
+
+def check_files(chroot):
+    for inside, expected in {
+        "/usr/bin/edge-runner": "755 root:root",
+        f"/usr/lib/systemd/system/{UNIT}": "644 root:root",
+        "/usr/lib/edge-runner/select-board": "755 root:root",
+        ENV: "640 root:edge-runner",
+        AVAHI: "644 root:root",
+        "/usr/share/edge-runner/boards/qemu-virt.env": "644 root:root",
+        "/usr/share/doc/edge-runner/README.md": "644 root:root",
+        "/usr/share/doc/edge-runner/copyright": "644 root:root",
+    }.items():
+        if (found := chroot.stat(inside)) != expected:
+            failed(f"{inside} is {found}, not {expected}")
+    account = chroot.run("getent", "passwd", "edge-runner").strip().split(":")
+    if account[5:] != ["/var/lib/edge-runner", "/usr/sbin/nologin"]:
+        failed(f"the account is {account}")
+    wanted = chroot.path(f"/etc/systemd/system/multi-user.target.wants/{UNIT}")
+    if not wanted.is_symlink():
+        failed(f"{wanted} is missing: the service is not enabled")
+    chroot.run("dpkg", "--verify", "edge-runner")
+    seen("files, owners, modes, the user, and the service enabled")
+
+
+# --- The service, as systemd starts it
+
+
+def settings(file):
+    """What systemd reads from an EnvironmentFile without quotes."""
+    lines = (line.strip() for line in file.read_text().splitlines())
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def unit_of(chroot):
+    """The lines of the unit by their keys; of a key that stands twice, all."""
+    keys = {}
+    for line in chroot.path(f"/usr/lib/systemd/system/{UNIT}").read_text().splitlines():
+        if line and line[0] not in "#[":
+            key, value = line.split("=", 1)
+            keys.setdefault(key, []).append(value)
+    return keys
+
+
+def notified(supervisor, text):
+    """Waits until the runner tells this."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        supervisor.settimeout(deadline - time.monotonic())
+        try:
+            if text in supervisor.recv(4096).decode().split():
+                return
+        except TimeoutError:
+            break
+    failed(f"the service did not say {text}")
+
+
+def ask(path, secure):
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind("127.0.0.1", 7860, timeout=PATIENCE_S, **({"context": unverified} if secure else {}))
+    connection.request("GET", path)
+    return connection.getresponse().read()
+
+
+def check_service(chroot):
+    unit = unit_of(chroot)
+    # The folders that systemd makes for the unit.
+    for folder in ("/var/lib/edge-runner", "/var/log/edge-runner", "/run/edge-runner"):
+        chroot.run("install", "-d", "-o", unit["User"][0], "-g", unit["Group"][0], "-m", "750", folder)
+    as_user = [shutil.which("chroot"), f"--userspec={unit['User'][0]}:{unit['Group'][0]}", str(chroot.root)]
+    board = run(*as_user, *unit["ExecStartPre"][0].split()).strip()
+    environment = {"PATH": "/usr/bin:/bin", "STATE_DIRECTORY": "/var/lib/edge-runner", "NOTIFY_SOCKET": "/run/edge-runner/n"}
+    for file in unit["EnvironmentFile"]:
+        environment.update(settings(chroot.path(file.removeprefix("-"))))
+    supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    # The path of a socket is short; that of the chroot may not be.
+    os.chdir(chroot.path("/run/edge-runner"))
+    supervisor.bind("n")
+    os.chmod("n", 0o666)
+    log = tempfile.TemporaryFile()
+    command = unit["ExecStart"][0].replace("$RUNNER_ARGS", environment.get("RUNNER_ARGS", "")).split()
+    words = ["env", "-C", unit["WorkingDirectory"][0], *command]
+    service = subprocess.Popen(as_user + words, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        notified(supervisor, "READY=1")
+        for secure in (False, True):
+            status = json.loads(ask("/status", secure))
+            if status["status"] != "ready":
+                failed(f"/status answers {status}")
+        if b"BEGIN CERTIFICATE" not in ask("/ca.crt", False):
+            failed("/ca.crt is no certificate")
+        service.send_signal(1)
+        notified(supervisor, "RELOADING=1")
+        service.terminate()
+        if (code := service.wait(PATIENCE_S)) != 0:
+            failed(f"the service ended with {code}")
+    finally:
+        service.kill()
+        supervisor.close()
+        os.unlink("n")
+        os.chdir("/")
+        log.seek(0)
+        text = log.read().decode()
+    if chroot.stat("/var/lib/edge-runner/authority.pem") != "600 edge-runner:edge-runner":
+        failed(f"the authority's key is not the user's alone\n{text}")
+    seen(board)
+    seen(f"as its user: ready, {status['version']}, HTTP and HTTPS answer, SIGHUP is told, SIGTERM ends it with 0")
+
+
+# --- The life of a package
+
+
+def life(chroot, package, older):
+    shutil.copy(package, chroot.path("/new.deb"))
+    shutil.copy(older, chroot.path("/older.deb"))
+    before = chroot.files()
+    env, avahi = chroot.path(ENV), chroot.path(AVAHI)
+
+    chroot.apt("install", "--no-install-recommends", "/new.deb")
+    seen("installed, without network")
+    check_files(chroot)
+    check_service(chroot)
+    chroot.apt("install", "--reinstall", "/new.deb")
+    check_files(chroot)
+    chroot.apt("purge", "edge-runner")
+    check_gone(chroot, before)
+
+    chroot.apt("install", "--no-install-recommends", "/older.deb")
+    env.write_text(env.read_text().replace("#RUNNER_PORT=7860", "RUNNER_PORT=7861"))
+    own = env.read_text()
+    chroot.apt("install", "--no-install-recommends", "/new.deb")
+    installed = chroot.run("dpkg-query", "-W", "-f", "${Version} ${db:Status-Status}", "edge-runner")
+    if installed != f"{version_of(package)} installed":
+        failed(f"after the upgrade: {installed}")
+    if env.read_text() != own or chroot.stat(ENV) != "640 root:edge-runner":
+        failed(f"{ENV} was changed by its owner, and not kept")
+    if "older version" in avahi.read_text():
+        failed(f"{AVAHI} was changed by nobody, and not replaced")
+    seen("upgraded: the changed file is kept, the unchanged one replaced")
+    chroot.apt("install", "--allow-downgrades", "--no-install-recommends", "/older.deb")
+    chroot.apt("install", "--no-install-recommends", "/new.deb")
+    chroot.path(f"/etc/systemd/system/multi-user.target.wants/{UNIT}").unlink()
+    chroot.apt("install", "--reinstall", "/new.deb")
+    if chroot.path(f"/etc/systemd/system/multi-user.target.wants/{UNIT}").exists():
+        failed("a service that was disabled is enabled again")
+    seen("downgraded and upgraded; disabled, it stays so")
+    chroot.run("install", "-D", "/dev/null", "/var/lib/edge-runner/kept")
+    chroot.run("install", "-D", "/dev/null", "/var/log/edge-runner/kept")
+    chroot.apt("remove", "edge-runner")
+    if chroot.path("/usr/bin/edge-runner").exists() or env.read_text() != own:
+        failed("after the removal the binary is there, or the configuration is not")
+    if not chroot.path("/var/lib/edge-runner/kept").exists():
+        failed("a removal took the state")
+    seen("removed: configuration and state stay")
+    chroot.apt("purge", "edge-runner")
+    check_gone(chroot, before)
+
+
+def check_gone(chroot, before):
+    left = {path for path in chroot.files() - before if not re.match(r"\./etc/(passwd|group|shadow|gshadow|sub[ug]id)-?$", path)}
+    # The folders of systemd are nobody's, and empty.
+    left = {path for path in left if not (path.startswith("./etc/systemd") and chroot.path(path[2:]).is_dir())}
+    left = {path for path in left if not path.startswith("./var/lib/systemd") or not chroot.path(path[2:]).is_dir()}
+    if left or chroot.path("/var/log/edge-runner").exists():
+        failed(f"left after the purge: {sorted(left)}")
+    if lost := before - chroot.files():
+        failed(f"lost after the purge: {sorted(lost)}")
+    seen("purged: nothing is left but the account")
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--arch", choices=["arm64", "armhf", "amd64"], default="arm64")
+    arguments.add_argument("--binary", type=Path)
+    given = arguments.parse_args()
+    arch = given.arch
+    folder = TARGET.get(arch, ".")
+    binary = (given.binary or HOUSE / "target" / folder / "release/edge-runner").resolve()
+    if not binary.is_file():
+        failed(f"{binary} does not exist: {'cross/build ' + folder if arch in TARGET else 'cargo build --release'}")
+    if os.geteuid() != 0:
+        cannot("a Debian of its own needs root")
+    tarball = tools() / "deb" / f"{SUITE}-{arch}.tar"
+    if not tarball.exists():
+        if not shutil.which("mmdebstrap"):
+            cannot("mmdebstrap is not installed: apt-get install mmdebstrap qemu-user-static")
+        print(f"making a Debian for {arch}, once", flush=True)
+        # It is fetched, so this has the machine's network.
+        if code := inside(lambda: make_tarball(arch, tarball), 0):
+            sys.exit(code)
+    with tempfile.TemporaryDirectory() as work:
+        # What is mounted below it is mounted for the child alone, so that removing the folder removes nothing else.
+        code = inside(lambda: take_through(arch, binary, tarball, Path(work)), CLONE_NEWNET)
+    sys.exit(code)
+
+
+def take_through(arch, binary, tarball, out):
+    register(arch)
+    run("ip", "link", "set", "lo", "up")
+    package = make_package(binary, arch, out)
+    root = out / "root"
+    root.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "none", root)
+    chroot = Chroot(root)
+    chroot.unpack(tarball)
+    life(chroot, package, make_older(package, out))
+    print(f"the package for {arch} lives and dies as it should", flush=True)
+
+
+main()
