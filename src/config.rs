@@ -422,7 +422,7 @@ impl Config {
 pub struct Listening {
     /// HTTP port, never 0.
     pub port: u16,
-    /// UDP port of every WebRTC session, never 0.
+    /// UDP port of every WebRTC session; 0 in a build without WebRTC alone.
     pub rtc_port: u16,
     /// Addresses under which other machines may reach this one.
     pub addresses: Vec<IpAddr>,

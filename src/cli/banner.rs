@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::abilities::Ability;
 use crate::config::{Config, Host, Listening, Tls, Transport};
 use crate::proto::mediaroom::missing;
 use crate::proto::telephony::Provider;
@@ -32,7 +33,9 @@ pub fn text(config: &Config, listening: &Listening) -> String {
             format!("{}/api/offer", Host::Address(address.into()).url(listening.port)),
         );
     }
-    row("WebRTC", format!("UDP port {}", listening.rtc_port));
+    if Ability::WebRtc.in_this_build() {
+        row("WebRTC", format!("UDP port {}", listening.rtc_port));
+    }
     row(
         "Sessions",
         format!("{} at most, over every transport", config.sessions_max),

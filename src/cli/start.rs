@@ -200,11 +200,11 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), Failure>
         let mut out = io::stdout();
         // A supervisor may have closed stdout; the log has the address too.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        log::info!(
-            "listening on {}, WebRTC on UDP port {}",
-            announced.host.url(listening.port),
-            listening.rtc_port
-        );
+        let rtc_port = match Ability::WebRtc.in_this_build() {
+            true => format!(", WebRTC on UDP port {}", listening.rtc_port),
+            false => String::new(),
+        };
+        log::info!("listening on {}{rtc_port}", announced.host.url(listening.port));
     };
     let served = runtime.block_on(crate::io::run(config, bot, announce));
     end(runtime, served)

@@ -16,6 +16,8 @@ mod machine;
 mod ports;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(not(feature = "webrtc"), path = "doctor/udp_port/absent.rs")]
+mod udp_port;
 
 use std::future::Future;
 use std::sync::Arc;

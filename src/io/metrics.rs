@@ -2,8 +2,6 @@
 //!
 //! In: the engine. Out: the text. `procfs` is asked when somebody asks and never otherwise.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use tokio::runtime::Handle;
 
 use crate::io::procfs;
@@ -12,20 +10,12 @@ use crate::proto::metrics::Seen;
 
 /// Returns the text that Prometheus reads. To be called in a task.
 pub fn text(engine: &WebRtc) -> String {
-    let dropped = engine.port().dropped();
     let stalls = engine.sessions().watch().stalls();
     engine.sessions().metrics().render(&Seen {
         process: procfs::process(),
-        strangers: dropped.strangers.load(Relaxed),
-        inbox_full: dropped.inbox_full.load(Relaxed),
-        ice_servers: engine
-            .gatherer()
-            .status()
-            .into_iter()
-            .map(|server| server.standing)
-            .collect(),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
         runtime_stalls: stalls.runtime,
         task_stalls: stalls.tasks,
+        ..engine.seen()
     })
 }

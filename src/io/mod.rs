@@ -6,16 +6,20 @@
 
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
+pub mod addresses;
 #[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
 pub mod direct;
 #[cfg_attr(not(feature = "doctor"), path = "doctor/absent.rs")]
 pub mod doctor;
 pub mod doors;
 pub mod drain;
+#[cfg(feature = "webrtc")]
 #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
 pub mod gather;
 pub mod http;
+#[cfg(feature = "webrtc")]
 pub mod ice_tcp;
+#[cfg(feature = "webrtc")]
 pub mod media;
 #[cfg_attr(not(feature = "mediaroom"), path = "mediaroom/absent.rs")]
 pub mod mediaroom;
@@ -39,31 +43,28 @@ pub mod stream;
 pub mod tasks;
 #[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
 pub mod tls;
+#[cfg(feature = "webrtc")]
 pub mod udp;
 #[cfg(feature = "videoroom")]
 pub mod videoroom;
 pub mod watch;
+#[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 pub mod webrtc;
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::bot::{Bot, Shutdown};
 use crate::config::{Config, Listening};
-use crate::io::gather::Gatherer;
 use crate::io::http::App;
 use crate::io::server::BindError;
 use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
 use crate::io::tls::{Keeper, Tls, TlsError};
-use crate::io::webrtc::WebRtc;
+use crate::io::webrtc::Opened;
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
-use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::crypto;
-use crate::proto::rtc::Common;
 use crate::proto::videoroom::Failure;
 
 /// Why a runner could not serve.
@@ -123,44 +124,28 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let keeper = Keeper::listen().map_err(RunError::Signals)?;
     let tls = Tls::open(&config).map_err(RunError::Tls)?;
-    // Made before the first caller comes, so that none waits for it.
-    crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
+    webrtc::prepare()?;
     let listeners = server::bind(&config).await.map_err(RunError::Bind)?;
-    let rtc_port = config.rtc_port.unwrap_or_else(|| listeners.port());
-    let port = udp::Port::bind(config.host, rtc_port).map_err(|source| RunError::BindRtc { port: rtc_port, source })?;
-    port.set_elsewhere(webrtc::addresses_elsewhere(&config));
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(config.sessions_max);
-    let reader = tokio::spawn(port.clone().run());
+    let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
+    let opened = Opened::open(&config, sessions.clone(), listeners.addresses(), listeners.port())?;
     let tidy = tokio::spawn(memory::tidy(live.clone()));
     let listening = Listening {
         port: listeners.port(),
-        rtc_port: port.number(),
-        addresses: webrtc::local_addresses(&config),
+        rtc_port: opened.port(),
+        addresses: addresses::local_addresses(&config),
     };
-    let common = Arc::new(Common::new(EncoderSettings {
-        complexity: config.opus_complexity,
-        ..EncoderSettings::default()
-    }));
-    let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
-    let gatherer = Gatherer::start(&config, &port);
-    let engine = WebRtc::new(
-        sessions.clone(),
-        common.clone(),
-        port,
-        gatherer.clone(),
-        listeners.addresses().to_vec(),
-    );
     sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
     let drain = config.drain;
-    let mut app = App::new(config, engine);
+    let mut app = App::new(config, opened.engine.clone());
     app.tls = tls.clone();
     let mut server = tokio::spawn(server::serve(listeners, Arc::new(app), shutdown.clone()));
     tokio::spawn(keeper.run(tls, shutdown));
     announce(&listening);
     sessions.watch().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
-    common.warm_up(Instant::now());
+    opened.warm_up();
 
     let name = signals.next().await;
     log::info!("{name}: stopping, {} sessions live", live.count());
@@ -187,9 +172,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
         }
         _ = signals.next() => Err(RunError::Forced),
     };
-    // The last words of the sessions have left by the relays.
-    gatherer.end().await;
-    reader.abort();
+    opened.end().await;
     tidy.abort();
     outcome
 }

@@ -11,10 +11,10 @@ use crate::config::{Secret, Transport};
 use crate::io::mediaroom;
 use crate::io::sessions::{Outcome, Sessions, Start};
 use crate::io::tasks::{self, Place};
+use crate::io::webrtc::Common;
 use crate::logging;
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::{Counts, Share};
-use crate::proto::rtc::Common;
 use crate::proto::stall::Task;
 
 /// Where a bot goes.

@@ -7,9 +7,12 @@
 #![allow(clippy::disallowed_methods)] // Tasks live on this floor.
 #![allow(clippy::disallowed_types)] // Connections that bring packets pass through.
 
+mod opened;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
@@ -17,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::bot::{self, Kind, WebRtcArguments, WebRtcConnection};
-use crate::config::Config;
+use crate::io::addresses::local_addresses;
 use crate::io::gather::Gatherer;
 use crate::io::ice_tcp::Connected;
 use crate::io::media::{self, Life};
@@ -26,11 +29,15 @@ use crate::io::tasks;
 use crate::io::udp::Port;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, ICE_TCP_CONNECTIONS_MAX, SESSION_REQUESTS};
 use crate::logging;
-use crate::proto::candidate::{self, Interface, LocalPolicy};
+use crate::proto::candidate;
+use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
-use crate::proto::rtc::{Common, OfferError, Setup};
+pub use crate::proto::rtc::Common;
+use crate::proto::rtc::{OfferError, Setup};
 use crate::proto::session::Session;
 use crate::proto::stall::Task;
+
+pub use opened::{Opened, prepare};
 
 /// A message to the task of a session.
 pub enum Request {
@@ -114,6 +121,18 @@ impl WebRtc {
     /// Returns what the STUN and TURN servers gave.
     pub fn gatherer(&self) -> &Gatherer {
         &self.0.gatherer
+    }
+
+    /// Returns what of this floor is counted elsewhere: packets for nobody, and how the servers stand.
+    pub fn seen(&self) -> Seen {
+        let dropped = self.0.port.dropped();
+        let status = self.0.gatherer.status();
+        Seen {
+            strangers: dropped.strangers.load(Relaxed),
+            inbox_full: dropped.inbox_full.load(Relaxed),
+            ice_servers: status.into_iter().map(|server| server.standing).collect(),
+            ..Seen::default()
+        }
     }
 
     /// Takes a connection that brings packets of a session, once its first packet has come.
@@ -349,47 +368,6 @@ pub(crate) fn refusal(error: OfferError) -> OfferRefusal {
         // The client takes this refusal as final, and does not bring a bot back that hung up.
         OfferError::Ended => OfferRefusal::UnknownConnection,
     }
-}
-
-/// Returns the addresses that are offered as host candidates at this moment.
-pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
-    candidate::local_addresses(
-        &interfaces(),
-        LocalPolicy {
-            host: config.host,
-            embedded: config.embedded,
-            extra: &config.ice_addresses,
-        },
-    )
-}
-
-/// Returns the same without those that no interface has, for ports that no router hands on.
-pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
-    let elsewhere = addresses_elsewhere(config);
-    let mut addresses = local_addresses(config);
-    addresses.retain(|address| !elsewhere.contains(address));
-    addresses
-}
-
-/// Returns the addresses of the configuration that no interface has: those of a router before this machine.
-pub fn addresses_elsewhere(config: &Config) -> Vec<IpAddr> {
-    let own = interfaces();
-    let named = config.ice_addresses.iter().copied();
-    named
-        .filter(|address| own.iter().all(|interface| interface.addr != *address))
-        .collect()
-}
-
-fn interfaces() -> Vec<Interface> {
-    let found = if_addrs::get_if_addrs().unwrap_or_else(|error| {
-        log::warn!("the network interfaces cannot be listed: {error}");
-        Vec::new()
-    });
-    let known = found.into_iter().map(|interface| Interface {
-        addr: interface.ip(),
-        name: interface.name,
-    });
-    known.collect()
 }
 
 /// Makes the name of a new connection: 128 random bits, so that nobody guesses another's.

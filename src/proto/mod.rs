@@ -19,6 +19,7 @@
 pub mod audio;
 pub mod body;
 pub mod candidate;
+#[cfg(feature = "webrtc")]
 pub mod crypto;
 pub mod doctor;
 pub mod event;
@@ -37,15 +38,19 @@ pub mod metrics;
 pub mod offer;
 pub mod opening;
 pub mod origin;
+#[cfg(feature = "webrtc")]
 pub mod outbox;
 pub mod process;
 #[cfg(feature = "turn")]
 pub mod relay;
 pub mod rest;
 pub mod route;
+#[cfg(feature = "webrtc")]
 pub mod rtc;
 pub mod rtvi;
+#[cfg(feature = "webrtc")]
 pub mod sdp;
+#[cfg(feature = "webrtc")]
 pub mod session;
 #[cfg(feature = "_websocket")]
 pub mod socket;

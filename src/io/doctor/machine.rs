@@ -8,7 +8,8 @@ use std::time::SystemTime;
 
 use super::Finding;
 use crate::config::{Config, Transport};
-use crate::io::{process, procfs, webrtc};
+use crate::io::addresses::local_addresses;
+use crate::io::{process, procfs};
 use crate::proto::candidate::Interface;
 use crate::proto::doctor::{machine, network};
 
@@ -24,7 +25,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         })
         .collect();
     vec![
-        network::addresses(&interfaces, &webrtc::local_addresses(config), config.embedded),
+        network::addresses(&interfaces, &local_addresses(config), config.embedded),
         network::ipv6(&interfaces, &read("/proc/net/ipv6_route")),
         machine::clock(unix_time_s(), synchronised()),
         machine::open_files(

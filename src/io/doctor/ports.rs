@@ -4,19 +4,17 @@
 
 use std::fs;
 use std::io;
-use std::sync::Arc;
 
-use super::{Finding, Verdict};
+use super::{Finding, Verdict, udp_port};
 use crate::config::Config;
 use crate::io::server;
-use crate::io::udp::Port;
 use crate::limits::DOCTOR_PROCESSES_MAX;
 use crate::proto::doctor::network::holders;
 
 /// Tries both ports.
 pub async fn examine(config: &Config) -> Vec<Finding> {
-    let rtc_port = config.rtc_port.unwrap_or(config.port);
-    vec![http(config).await, udp(config, rtc_port)]
+    let http = http(config).await;
+    [Some(http), udp_port::examine(config)].into_iter().flatten().collect()
 }
 
 async fn http(config: &Config) -> Finding {
@@ -33,34 +31,8 @@ async fn http(config: &Config) -> Finding {
     }
 }
 
-fn udp(config: &Config, port: u16) -> Finding {
-    const WHAT: &str = "udp port";
-    match Port::bind(config.host, port) {
-        Ok(bound) => {
-            drop::<Arc<Port>>(bound);
-            let number = if port == 0 {
-                "any free one".to_owned()
-            } else {
-                format!("{port} is free")
-            };
-            let open = format!("{number}; a firewall must let UDP in for callers on other machines");
-            Finding::good(WHAT, open)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken(
-            WHAT,
-            &format!("UDP port {port} is in use; --rtc-port takes another one, 0 any free one"),
-            holder(&["/proc/net/udp", "/proc/net/udp6"], port, false),
-        ),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::broken(
-            WHAT,
-            format!("the system reserves UDP port {port}; choose one above 1023 with --rtc-port"),
-        ),
-        Err(error) => Finding::broken(WHAT, format!("UDP port {port}: {error}")),
-    }
-}
-
 /// A port that a runner holds is in good hands: the one in service, most likely.
-fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
+pub(super) fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
     let (verdict, words) = match holder {
         Some((id, name)) if name == "edge-runner" => (
             Verdict::Doubtful,
@@ -73,7 +45,7 @@ fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Find
 }
 
 /// Finds the process that holds a port, among those that this user may look at.
-fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32, String)> {
+pub(super) fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32, String)> {
     let inodes: Vec<u64> = tables
         .iter()
         .flat_map(|table| holders(&fs::read_to_string(table).unwrap_or_default(), port, listening))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks::Place;
-use crate::proto::rtc::Common;
+use crate::io::webrtc::Common;
 
 /// What a session would join.
 pub enum Room {}

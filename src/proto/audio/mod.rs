@@ -8,13 +8,18 @@
 //! Nothing here reads a clock: `now` enters with each input. Nothing grows without a cap of `limits`.
 
 pub mod cadence;
+#[cfg(feature = "webrtc")]
 pub mod encoder;
 pub mod g711;
+#[cfg(feature = "webrtc")]
 pub mod jitter;
+#[cfg(feature = "webrtc")]
 pub mod listener;
+#[cfg(feature = "webrtc")]
 pub mod opus;
 pub mod pacer;
 pub mod resample;
+#[cfg(feature = "webrtc")]
 pub mod speaker;
 #[cfg(test)]
 pub mod tone;

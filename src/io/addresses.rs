@@ -1,0 +1,47 @@
+//! The addresses of this machine, as callers may be told of them.
+
+use std::net::IpAddr;
+
+use crate::config::Config;
+use crate::proto::candidate::{self, Interface, LocalPolicy};
+
+/// Returns the addresses that are offered as host candidates at this moment.
+pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
+    candidate::local_addresses(
+        &interfaces(),
+        LocalPolicy {
+            host: config.host,
+            embedded: config.embedded,
+            extra: &config.ice_addresses,
+        },
+    )
+}
+
+/// Returns the same without those that no interface has, for ports that no router hands on.
+pub fn own_addresses(config: &Config) -> Vec<IpAddr> {
+    let elsewhere = addresses_elsewhere(config);
+    let mut addresses = local_addresses(config);
+    addresses.retain(|address| !elsewhere.contains(address));
+    addresses
+}
+
+/// Returns the addresses of the configuration that no interface has: those of a router before this machine.
+pub fn addresses_elsewhere(config: &Config) -> Vec<IpAddr> {
+    let own = interfaces();
+    let named = config.ice_addresses.iter().copied();
+    named
+        .filter(|address| own.iter().all(|interface| interface.addr != *address))
+        .collect()
+}
+
+fn interfaces() -> Vec<Interface> {
+    let found = if_addrs::get_if_addrs().unwrap_or_else(|error| {
+        log::warn!("the network interfaces cannot be listed: {error}");
+        Vec::new()
+    });
+    let known = found.into_iter().map(|interface| Interface {
+        addr: interface.ip(),
+        name: interface.name,
+    });
+    known.collect()
+}

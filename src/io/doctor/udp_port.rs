@@ -1,0 +1,37 @@
+//! Whether the UDP port of every session is free, and who holds it if not.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Finding;
+use super::ports::{holder, taken};
+use crate::config::Config;
+use crate::io::udp::Port;
+
+/// Tries the port.
+pub fn examine(config: &Config) -> Option<Finding> {
+    const WHAT: &str = "udp port";
+    let port = config.rtc_port.unwrap_or(config.port);
+    Some(match Port::bind(config.host, port) {
+        Ok(bound) => {
+            drop::<Arc<Port>>(bound);
+            let number = if port == 0 {
+                "any free one".to_owned()
+            } else {
+                format!("{port} is free")
+            };
+            let open = format!("{number}; a firewall must let UDP in for callers on other machines");
+            Finding::good(WHAT, open)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => taken(
+            WHAT,
+            &format!("UDP port {port} is in use; --rtc-port takes another one, 0 any free one"),
+            holder(&["/proc/net/udp", "/proc/net/udp6"], port, false),
+        ),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Finding::broken(
+            WHAT,
+            format!("the system reserves UDP port {port}; choose one above 1023 with --rtc-port"),
+        ),
+        Err(error) => Finding::broken(WHAT, format!("UDP port {port}: {error}")),
+    })
+}
