@@ -12,6 +12,8 @@
 mod asks;
 #[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
 mod certificate;
+#[cfg_attr(not(feature = "turn"), path = "doctor/ice_servers/absent.rs")]
+mod ice_servers;
 mod machine;
 mod ports;
 #[cfg(test)]
@@ -37,7 +39,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("machine", on_machine),
         within("https", blocking(&config, certificate::examine)),
         within("resolver", asks::resolver(&config)),
-        within("ice servers", asks::ice_servers(&config)),
+        within("ice servers", ice_servers::examine(&config)),
         within("telephony", asks::providers(&config)),
         within("rooms", asks::rooms(&config)),
         within("bot", blocking(&config, machine::program)),

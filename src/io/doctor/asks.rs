@@ -1,4 +1,4 @@
-//! What others say: the resolver, the STUN and TURN servers, the telephony providers, and who has rooms.
+//! What others say: the resolver, the telephony providers, and who has rooms.
 //!
 //! In: the configuration. Out: findings. Only those are asked whom the configuration names, and only for what costs nothing.
 
@@ -11,12 +11,11 @@ use tokio::time::timeout;
 
 use super::Finding;
 use crate::config::Config;
-use crate::io::gather::probe::probe;
 use crate::io::rest::{self, RestError};
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::doctor::providers;
 use crate::proto::doctor::rooms::{self, Question};
-use crate::proto::gather::server::{Service, servers};
+use crate::proto::gather::server::servers;
 use crate::proto::telephony::Provider;
 
 const PROVIDERS: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
@@ -81,29 +80,6 @@ async fn look_up(name: &str) -> Result<(), String> {
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no answer within {} s", DOCTOR_RESOLVE.as_secs())),
     }
-}
-
-/// Asks every STUN and TURN server as the runner would, once.
-pub async fn ice_servers(config: &Config) -> Vec<Finding> {
-    const WHAT: &str = "ice servers";
-    let servers = servers(&config.ice_servers);
-    if servers.is_empty() {
-        return vec![Finding::good(
-            WHAT,
-            "none: callers on other networks need a forwarded UDP port, or a TURN server in --ice-servers",
-        )];
-    }
-    let asked = servers.iter().map(|server| async move {
-        let url = &server.url;
-        match (&server.service, probe(server).await) {
-            (Service::None(why), _) => Finding::good(WHAT, format!("{url} is for clients alone: {why}")),
-            (_, Ok(words)) => Finding::good(WHAT, format!("{url} {words}")),
-            // Callers behind a relay have no other way; what a STUN server says is often known without it.
-            (Service::Turn { .. }, Err(why)) => Finding::broken(WHAT, format!("{url}: {why}")),
-            (Service::Stun, Err(why)) => Finding::doubtful(WHAT, format!("{url}: {why}")),
-        }
-    });
-    join_all(asked).await
 }
 
 /// Asks every provider that has credentials whether it takes them.

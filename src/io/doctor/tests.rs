@@ -194,7 +194,7 @@ async fn ice_servers_are_asked() {
         ],
         ..config()
     };
-    let findings = asks::ice_servers(&config).await;
+    let findings = ice_servers::examine(&config).await;
     let [works, clients] = &findings[..] else {
         panic!("{findings:?}")
     };
@@ -202,7 +202,7 @@ async fn ice_servers_are_asked() {
     assert_eq!(clients.verdict, Verdict::Good, "{findings:?}");
     assert!(clients.words.contains("clients alone"));
     answering.abort();
-    let none = asks::ice_servers(&Config::default()).await;
+    let none = ice_servers::examine(&Config::default()).await;
     assert!(one(&none, "ice servers").words.starts_with("none"));
 }
 

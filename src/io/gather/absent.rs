@@ -33,14 +33,3 @@ impl Gatherer {
 
     pub async fn end(&self) {}
 }
-
-pub mod probe {
-    use super::{Ability, Absent};
-    use crate::proto::gather::server::Server;
-
-    /// # Errors
-    /// None: nobody is asked.
-    pub async fn probe(_server: &Server) -> Result<String, String> {
-        Ok(format!("is for clients alone: asking it {}", Absent(Ability::Turn)))
-    }
-}

@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::*;
 use crate::bot::{Audio, BotError, RunnerArguments, SessionId, Shutdown, ShutdownTrigger};
 use crate::config::{BuiltInBot, Config, Host};
+use crate::io::addresses::own_addresses;
 use crate::io::tasks::Live;
 use crate::proto::offer::RemoteCandidate;
 use crate::proto::session::tests::client::Client;
