@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016,SC2034,SC2154
+# Raspberry Pi Zero 2 W, 3 and 4: MBR, since the boot ROM of the Pi 3 family reads nothing else; a FAT partition with the firmware,
+# kernel, initrd and device trees, which Debian's raspi-firmware keeps up to date. A Pi 5 gets no Ethernet from this kernel.
+board_packages=(linux-image-arm64 raspi-firmware firmware-brcm80211)
+table=dos
+# Firmware, and two kernels with their initrds.
+boot_mib=256
+
+boot_files() {
+    local root=$1 boot=$2 file
+    find "$root/boot/firmware" -mindepth 1 -maxdepth 1 -exec mv -t "$boot" {} +
+    for file in bootcode.bin start.elf start4.elf config.txt cmdline.txt bcm2837-rpi-zero-2-w.dtb bcm2837-rpi-3-b.dtb \
+        bcm2837-rpi-3-b-plus.dtb bcm2711-rpi-4-b.dtb; do
+        [ -s "$boot/$file" ] || fail "the boot partition has no $file"
+    done
+    grep -q 'root=LABEL=edge-root ' "$boot/cmdline.txt" || fail "cmdline.txt names another root: $(cat "$boot/cmdline.txt")"
+}
