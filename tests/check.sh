@@ -5,6 +5,7 @@
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal: fmt lint doc test fuzz size
 #                             aiortc net pipecat rooms browser, the package in a Debian of its own: deb (ARCH=arm64), and the
 #                             figures that must hold: soak (MINUTES=2, or hours of them) churn
+#   tests/check.sh image      builds the image of a virtual board and starts it; about an hour, in no list
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -164,6 +165,32 @@ for stage in "$@"; do
         77) lacks "the package for $ARCH is not proved" ;;
         *) exit $code ;;
         esac
+        ;;
+    image)
+        # From Debian's packages to a call with a virtual board whose power is cut in between. Emulated: half an hour and more.
+        python=target/venv/bin/python
+        [ -x $python ] || python=python3
+        missing=
+        for tool in mmdebstrap:mmdebstrap qemu-system-aarch64:qemu-system-arm sfdisk:fdisk mkfs.vfat:dosfstools mcopy:mtools \
+            mke2fs:e2fsprogs zstd:zstd dnsmasq:dnsmasq-base ssh:openssh-client ip:iproute2; do
+            command -v ${tool%:*} >/dev/null || missing="$missing ${tool#*:}"
+        done
+        [ -e /usr/share/qemu-efi-aarch64/QEMU_EFI.fd ] || missing="$missing qemu-efi-aarch64"
+        [ "$(dpkg --print-architecture 2>/dev/null)" = arm64 ] || [ -e /usr/lib/binfmt.d/qemu-aarch64.conf ] || missing="$missing qemu-user-static"
+        if [ "$(uname)" != Linux ] || [ "$(id -u)" != 0 ] || ! unshare -n true 2>/dev/null; then
+            printf 'SKIPPED, AND NOT PROVED HERE: the image and its start. Owners of files and network namespaces need root.\n'
+        elif [ -n "$missing" ]; then
+            lacks "the image cannot be built and started: apt-get install$missing"
+        elif $python -c 'import aiortc' 2>/dev/null; then
+            compgen -G 'target/deb/edge-runner_*_arm64.deb' >/dev/null || {
+                cross/build aarch64-unknown-linux-gnu
+                boards/package --target aarch64-unknown-linux-gnu
+            }
+            boards/image qemu-virt
+            unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img
+        else
+            lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
+        fi
         ;;
     soak | churn)
         release

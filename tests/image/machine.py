@@ -1,0 +1,94 @@
+"""A virtual board: qemu-system-aarch64 with one image, one tap device, and a disk whose write cache a power cut empties."""
+
+import asyncio
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+FIRMWARE = "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd"
+# Emulated, on a busy machine: starts take one to five minutes.
+BOOT_LIMIT_S = 1200
+# Where the image's first partition begins, as boards/image.d/disk.sh lays it out.
+BOOT_PARTITION = 1 << 20
+
+
+def run(*command, **more):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **more)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class Board:
+    """One machine with a disk of its own. `number` makes tap device, network 10.77.NUMBER.0/24 and hardware address."""
+
+    def __init__(self, folder, image, number, settings, seed):
+        self.folder, self.number, self.seed = pathlib.Path(folder) / str(number), number, seed
+        self.folder.mkdir()
+        self.disk = self.folder / "disk.img"
+        shutil.copyfile("/dev/null", self.disk)
+        run("cp", "--sparse=always", image, self.disk)
+        # A card is larger than what is written to it.
+        run("truncate", "-s", "2G", self.disk)
+        (self.folder / "edge-runner.txt").write_bytes(settings)
+        run("mcopy", "-o", "-i", f"{self.disk}@@{BOOT_PARTITION}", self.folder / "edge-runner.txt", "::edge-runner.txt")
+        self.tap, self.host, self.address = f"board{number}", f"10.77.{number}.1", f"10.77.{number}.2"
+        self.mac = f"52:54:00:77:00:{number:02x}"
+        run("ip", "tuntap", "add", self.tap, "mode", "tap")
+        run("ip", "address", "add", f"{self.host}/24", "dev", self.tap)
+        run("ip", "link", "set", self.tap, "up")
+        self.server = self.machine = None
+        self.starts = 0
+
+    @property
+    def console(self):
+        return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("console-*")))
+
+    def start(self):
+        socket = self.folder / "disk.socket"
+        self.server = subprocess.Popen(
+            [sys.executable, pathlib.Path(__file__).with_name("disk.py"), self.disk, socket, "--seed", str(self.seed + self.starts)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.server.stdout.readline().strip() == "ready"
+        self.starts += 1
+        self.machine = subprocess.Popen(
+            ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "1024", "-bios", FIRMWARE,
+             "-drive", f"file=nbd+unix:///?socket={socket},format=raw,if=none,id=disk,cache=writeback",
+             "-device", "virtio-blk-pci,drive=disk",
+             "-netdev", f"tap,id=net,ifname={self.tap},script=no,downscript=no",
+             "-device", f"virtio-net-pci,netdev=net,mac={self.mac},romfile=",
+             "-device", "virtio-rng-pci", "-display", "none", "-monitor", "none",
+             "-serial", f"file:{self.folder / f'console-{self.starts:02}'}"],
+            stdin=subprocess.DEVNULL)
+
+    def end_disk(self, word):
+        said, _ = self.server.communicate(word, timeout=60)
+        self.server = None
+        return said.strip()
+
+    def cut(self):
+        """The power goes, in the middle of whatever is going on. What the disk says of its cache."""
+        self.machine.kill()
+        self.machine.wait()
+        self.machine = None
+        return self.end_disk("cut\n")
+
+    async def off(self, limit_s=300):
+        """Waits until a machine that was told to has switched itself off."""
+        start = time.monotonic()
+        while self.machine.poll() is None:
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"still on after {limit_s} s")
+            await asyncio.sleep(0.5)
+        self.machine = None
+        self.end_disk("\n")
+
+    def stop(self):
+        if self.machine:
+            self.machine.kill()
+            self.machine.wait()
+        if self.server:
+            self.server.kill()
+            self.server.wait()

@@ -1,0 +1,152 @@
+"""The image of raspberry-pi without a Raspberry Pi: its structure, and as far as qemu's model of a Pi 3 B goes.
+
+    raspberry.py IMAGE [--only structure|boot] [--keep]     as root, in a network namespace of its own, as run.py
+
+The model has no firmware: kernel, device tree, initrd and command line are taken from the boot partition, as the firmware would, and
+given to qemu. It has no Ethernet and no Wi-Fi: a USB network card stands in. What this does not prove: bootcode.bin and start.elf
+with this config.txt, Ethernet, Wi-Fi, the SD card's controller of the Pi 4, anything of a Zero 2 W.
+"""
+
+import argparse
+import asyncio
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+from machine import BOOT_PARTITION, run
+
+BOOT_LIMIT_S = 2400
+# Drivers without which root is not found: the SD controllers of Pi 3 and 4, cards as disks, the file system.
+INITRD = ["bcm2835.ko", "sdhci-iproc.ko", "mmc_block.ko", "ext4.ko", "fsck.ext4"]
+DEVICE_TREES = ["bcm2837-rpi-zero-2-w.dtb", "bcm2837-rpi-3-a-plus.dtb", "bcm2837-rpi-3-b.dtb", "bcm2837-rpi-3-b-plus.dtb", "bcm2711-rpi-4-b.dtb"]
+WIFI = ["brcmfmac43430-sdio.bin", "brcmfmac43436-sdio.bin", "brcmfmac43436s-sdio.bin", "brcmfmac43455-sdio.bin"]
+
+
+def boot_file(image, name):
+    done = subprocess.run(["mtype", "-i", f"{image}@@{BOOT_PARTITION}", f"::{name}"], capture_output=True, check=True)
+    return done.stdout
+
+
+def kernel_names(image):
+    """Kernel and initrd, as config.txt has them."""
+    config = boot_file(image, "config.txt").decode()
+    lines = [line.strip() for line in config.splitlines()]
+    kernel = next(line.removeprefix("kernel=") for line in lines if line.startswith("kernel="))
+    initrd = next(line.split()[1] for line in lines if line.startswith("initramfs "))
+    assert "arm_64bit=1" in lines and "upstream_kernel=1" in lines, config
+    return kernel, initrd
+
+
+def archive_names(data):
+    """The names in a cpio archive of the "newc" kind: 6 bytes of magic, 13 numbers of 8 hexadecimal digits, all padded to 4."""
+    names, at = [], 0
+    while data[at:at + 6] == b"070701":
+        size, length = int(data[at + 54:at + 62], 16), int(data[at + 94:at + 102], 16)
+        names.append(data[at + 110:at + 109 + length].decode(errors="replace"))
+        at = (at + 110 + length + 3) // 4 * 4
+        at = (at + size + 3) // 4 * 4
+        if names[-1] == "TRAILER!!!":
+            break
+    return names
+
+
+def structure(image, folder):
+    table = json.loads(run("sfdisk", "--json", image))["partitiontable"]
+    assert table["label"] == "dos", table
+    boot, root = table["partitions"]
+    assert (boot["type"], root["type"]) == ("c", "83") and boot["start"] * 512 == BOOT_PARTITION, table
+    cmdline = boot_file(image, "cmdline.txt").decode().strip()
+    assert "root=LABEL=edge-root" in cmdline and "\n" not in cmdline, cmdline
+    print(f"PASS table: MBR, FAT of {boot['size'] // 2048} MiB, ext4 of {root['size'] // 2048} MiB\nPASS cmdline.txt: {cmdline}")
+
+    kernel, initrd = kernel_names(image)
+    listing = run("mdir", "-b", "-i", f"{image}@@{BOOT_PARTITION}", "::")
+    for name in ["bootcode.bin", "start.elf", "fixup.dat", "start4.elf", "fixup4.dat", "edge-runner.txt", kernel, initrd, *DEVICE_TREES]:
+        assert f"::/{name}\n" in listing, f"no {name} on the boot partition:\n{listing}"
+        (folder / name).write_bytes(boot_file(image, name))
+    # The header of an arm64 kernel has its magic at byte 56.
+    assert (folder / kernel).read_bytes()[56:60] == b"ARMd", "the kernel is no plain arm64 image, which the firmware needs"
+    print(f"PASS boot files: {kernel}, {initrd}, firmware, {len(DEVICE_TREES)} device trees")
+
+    inside = archive_names(subprocess.run(["zstd", "-dc", folder / initrd], capture_output=True, check=True).stdout)
+    for wanted in INITRD:
+        assert any(name.split("/")[-1].startswith(wanted) for name in inside), f"the initrd lacks {wanted}"
+    print(f"PASS initrd: {', '.join(INITRD)}")
+
+    out = folder / "root"
+    run("dd", f"if={image}", f"of={out}", "bs=1M", f"skip={root['start'] // 2048}", f"count={root['size'] // 2048}", "conv=sparse")
+    run("e2fsck", "-f", "-n", out)
+    firmware = run("debugfs", "-R", "ls -p /usr/lib/firmware/brcm", out)
+    for name in WIFI:
+        assert name in firmware, f"no {name}"
+    out.unlink()
+    print(f"PASS root file system: e2fsck is content; Wi-Fi firmware {', '.join(WIFI)}")
+
+
+async def boot(image, folder):
+    kernel, initrd = kernel_names(image)
+    for name in (kernel, initrd, "bcm2837-rpi-3-b.dtb"):
+        (folder / name).write_bytes(boot_file(image, name))
+    card = folder / "card.img"
+    run("cp", "--sparse=always", image, card)
+    # The model takes cards whose size is a power of two.
+    run("truncate", "-s", "2G", card)
+    (folder / "edge-runner.txt").write_text("hostname = pi\naddress = 10.77.3.2/24\n")
+    run("mcopy", "-o", "-i", f"{card}@@{BOOT_PARTITION}", folder / "edge-runner.txt", "::edge-runner.txt")
+    run("ip", "tuntap", "add", "pi", "mode", "tap")
+    run("ip", "address", "add", "10.77.3.1/24", "dev", "pi")
+    run("ip", "link", "set", "pi", "up")
+    console = folder / "console"
+    start = time.monotonic()
+    machine = subprocess.Popen(
+        ["qemu-system-aarch64", "-M", "raspi3b", "-kernel", folder / kernel, "-initrd", folder / initrd,
+         "-dtb", folder / "bcm2837-rpi-3-b.dtb", "-append", boot_file(image, "cmdline.txt").decode().strip(),
+         "-drive", f"file={card},if=sd,format=raw", "-usb", "-device", "usb-net,netdev=net",
+         "-netdev", "tap,id=net,ifname=pi,script=no,downscript=no", "-display", "none", "-monitor", "none", "-no-reboot",
+         # The first port is the one that Bluetooth has on the board, the second is the console.
+         "-serial", "null", "-serial", f"file:{console}"], stdin=subprocess.DEVNULL)
+    try:
+        while True:
+            text = console.read_text(errors="replace") if console.exists() else ""
+            if machine.poll() is not None or time.monotonic() - start > BOOT_LIMIT_S:
+                raise AssertionError(f"no /status after {time.monotonic() - start:.0f} s; the console ends with:\n{text[-3000:]}")
+            try:
+                with urllib.request.urlopen("http://10.77.3.2:7860/status", timeout=10) as reply:
+                    said = reply.read().decode()
+                    break
+            except OSError:
+                await asyncio.sleep(2)
+        print(f"PASS boot: qemu's Raspberry Pi 3 B answers /status after {time.monotonic() - start:.0f} s: {said}")
+    finally:
+        machine.kill()
+        machine.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("image", type=pathlib.Path)
+    parser.add_argument("--only", choices=["structure", "boot"])
+    parser.add_argument("--keep", action="store_true")
+    args = parser.parse_args()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="edge-runner-pi-"))
+    try:
+        if args.only != "boot":
+            structure(args.image, folder)
+        if args.only != "structure":
+            asyncio.run(boot(args.image, folder))
+    except (AssertionError, RuntimeError, subprocess.CalledProcessError) as error:
+        print(f"FAIL {error}")
+        sys.exit(1)
+    finally:
+        if args.keep:
+            print(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+main()

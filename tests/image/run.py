@@ -1,0 +1,450 @@
+"""The image of qemu-virt, from its first start to a power cut, as a black box. Prints a line per check; exits with 1 when one failed.
+
+    run.py IMAGE [--seed N] [--keep]      as root, in a network namespace of its own: `unshare --net python run.py IMAGE`
+
+Two boards start from the same image. The first has a fixed address, a name, a key and a wrong line in its edge-runner.txt; the second
+has a key alone and asks DHCP. The first one's power is cut while it writes and talks: its disk keeps each write since the last
+flush, or loses it, by a throw of dice. Everything is waited for, with a long limit; the machines are emulated.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers" / "aiortc"))
+
+import aioice.ice
+from client import Client, tone_share
+from machine import BOOT_LIMIT_S, Board, run
+from runner import Runner
+
+PORT = 7860
+ROOT_PARTITION = 2
+BOARD_SECRET = "a pass phrase of nobody"
+
+
+class Remote(Runner):
+    """The runner on a board, spoken to as if it were started here."""
+
+    def __init__(self, address):
+        self.url = f"http://{address}:{PORT}"
+
+    def stop(self):
+        pass
+
+
+class House:
+    """Both boards and what is known of them; checks come in the order of the story they tell."""
+
+    def __init__(self, folder, image, seed):
+        self.folder, self.image, self.seed = pathlib.Path(folder), image, seed
+        self.key = self.folder / "key"
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "check", "-f", self.key)
+        self.public = (self.folder / "key.pub").read_text().strip()
+        self.boards, self.known, self.others = [], {}, []
+
+    def board(self, number, settings):
+        board = Board(self.folder, self.image, number, settings.encode(), self.seed * 100)
+        self.boards.append(board)
+        return board
+
+    def ssh_command(self, board, *more):
+        return ["ssh", "-i", str(self.key), "-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={board.folder / 'known'}",
+                "-o", "StrictHostKeyChecking=accept-new", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=60",
+                "-o", "ServerAliveInterval=15", *more, f"edge@{board.address}"]
+
+    async def inside(self, board, command, check=True, limit_s=240):
+        """What a command on the board prints."""
+        process = await asyncio.create_subprocess_exec(
+            *self.ssh_command(board), command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            said, _ = await asyncio.wait_for(process.communicate(), limit_s)
+        except TimeoutError:
+            process.kill()
+            raise AssertionError(f"`{command}` has no end after {limit_s} s") from None
+        said = said.decode(errors="replace").strip()
+        assert not check or process.returncode == 0, f"`{command}`: {process.returncode}: {said}"
+        return said
+
+    def stop(self):
+        for process in self.others:
+            process.kill()
+        for board in self.boards:
+            board.stop()
+
+
+async def until(condition, what, limit_s, pause_s=1.0):
+    """Polls; the first true answer, and the seconds it took."""
+    start = time.monotonic()
+    while True:
+        with contextlib.suppress(OSError, http.client.HTTPException, RuntimeError, AssertionError, ValueError):
+            if answer := await condition():
+                return answer, time.monotonic() - start
+        if time.monotonic() - start > limit_s:
+            raise AssertionError(f"not within {limit_s} s: {what}")
+        await asyncio.sleep(pause_s)
+
+
+def fetch(address, path, scheme="http", context=None, limit_s=10):
+    with urllib.request.urlopen(f"{scheme}://{address}:{PORT}{path}", timeout=limit_s, context=context) as reply:
+        return reply.read()
+
+
+def status_of(board, **more):
+    status = json.loads(fetch(board.address, "/status", **more))
+    assert status["status"] == "ready", status
+    return status
+
+
+async def ready(board):
+    async def ask():
+        assert board.machine.poll() is None, "the machine ended"
+        return await asyncio.to_thread(status_of, board)
+
+    return (await until(ask, f"/status of {board.address}", BOOT_LIMIT_S))[1]
+
+
+def certificate(board):
+    """The SHA-256 of what the board shows, after it was verified with the authority that the board serves."""
+    authority = fetch(board.address, "/ca.crt")
+    try:
+        text = authority.decode()
+        assert "BEGIN" in text
+    except (UnicodeDecodeError, AssertionError):
+        text = ssl.DER_cert_to_PEM_cert(authority)
+    context = ssl.create_default_context(cadata=text)
+    with socket.create_connection((board.address, PORT), 20) as plain:
+        with context.wrap_socket(plain, server_hostname=board.address) as secure:
+            return hashlib.sha256(secure.getpeercert(True)).hexdigest()
+
+
+def ssh_host_keys(board):
+    said = subprocess.run(["ssh-keyscan", "-T", "60", board.address], capture_output=True, text=True, check=True).stdout
+    return sorted(line.split(" ", 1)[1] for line in said.splitlines() if line and not line.startswith("#"))
+
+
+def ask_mdns(host, name, limit_s=30):
+    """The address that a multicast question for `name` brings back."""
+    labels = b"".join(struct.pack("B", len(part)) + part.encode() for part in name.split("."))
+    question = struct.pack(">HHHHHH", 7, 0, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)
+    asker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asker.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(host))
+    asker.bind((host, 0))
+    asker.settimeout(3)
+    start = time.monotonic()
+    while time.monotonic() - start < limit_s:
+        asker.sendto(question, ("224.0.0.251", 5353))
+        with contextlib.suppress(TimeoutError):
+            answer = asker.recv(1500)
+            if struct.unpack(">H", answer[6:8])[0]:
+                return socket.inet_ntoa(answer[-4:])
+    raise AssertionError(f"nobody answers for {name}")
+
+
+@contextlib.asynccontextmanager
+async def call(board, hz):
+    """A WebRTC call over UDP that is connected."""
+    aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: [board.host]
+    client = Client(Remote(board.address), hz=hz)
+    try:
+        await client.connect()
+        yield client
+    finally:
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(client.close(), 20)
+
+
+# The story. ---------------------------------------------------------------------------------------------------------------------
+
+
+async def first_start(house):
+    """from the image to /status: the board takes the fixed address of edge-runner.txt, with Windows' line ends and a byte-order mark"""
+    settings = "\r\n".join([
+        "\ufeff# a comment", "HostName = kitchen", "this line is wrong", "address=10.77.1.2/24", "  gateway = 10.77.1.1", "dns = 10.77.1.1",
+        f"wifi_passphrase = {BOARD_SECRET}", f"ssh_key = {house.public}", "hostname = not_a_name", "RUNNER_BOT = echo",
+        "runner_max_sessions = 3", ""])
+    house.one = house.board(1, settings)
+    house.one.start()
+    took = await ready(house.one)
+    return f"/status after {took:.0f} s: {status_of(house.one)}"
+
+
+async def https(house):
+    """/status over HTTPS too, with the board's own certificate, which its own authority vouches for"""
+    house.certificate = await asyncio.to_thread(certificate, house.one)
+    unverified = ssl._create_unverified_context()
+    status_of(house.one, scheme="https", context=unverified)
+    return house.certificate[:16]
+
+
+async def keys_only(house):
+    """ssh lets the key of edge-runner.txt in, as edge, who may become root; root and passwords are refused"""
+    said = await house.inside(house.one, "id -un; sudo id -un")
+    assert said.split() == ["edge", "root"], said
+    for user in ("edge", "root"):
+        command = ["ssh", "-v", "-o", "PubkeyAuthentication=no", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
+                   "-o", f"UserKnownHostsFile={house.folder / 'any'}", f"{user}@{house.one.address}", "true"]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+        refusal = [line for line in done.stderr.splitlines() if "Permission denied" in line]
+        assert done.returncode and refusal and "(publickey)" in refusal[0], done.stderr[-500:]
+    root = house.ssh_command(house.one)[:-1] + [f"root@{house.one.address}", "true"]
+    assert (await asyncio.to_thread(subprocess.run, root, capture_output=True)).returncode
+    shadow = await house.inside(house.one, "sudo cut -d: -f1,2 /etc/shadow | grep -E '^(root|edge):'")
+    assert all(line.split(":")[1].startswith(("*", "!")) for line in shadow.splitlines()), shadow
+    return "edge by key; only publickey is offered"
+
+
+async def names(house):
+    """the host name is that of edge-runner.txt, and kitchen.local is answered by multicast"""
+    said = await house.inside(house.one, "hostname; cat /etc/hostname; getent hosts kitchen")
+    assert said.split()[:2] == ["kitchen", "kitchen"] and "kitchen" in said.splitlines()[2], said
+    address = await asyncio.to_thread(ask_mdns, house.one.host, "kitchen.local")
+    assert address == house.one.address, address
+    return address
+
+
+async def wrong_lines(house):
+    """wrong lines are told by their numbers, in the journal and on the console, without their values, and the others count"""
+    journal = await house.inside(house.one, "sudo journalctl --no-pager -u edge-board -o cat")
+    for number in (3, 9):
+        assert f"line {number}:" in journal, journal
+        assert f"line {number}:" in house.one.console, "not on the console"
+    assert "wifi_passphrase is there, and no wifi_ssid" in journal, journal
+    everything = await house.inside(house.one, "sudo journalctl --no-pager; cat /run/issue.d/*")
+    for text in (journal, everything, house.one.console):
+        assert BOARD_SECRET not in text, "the passphrase was told"
+    return "lines 3 and 9"
+
+
+async def service(house):
+    """the service is active with a watchdog, as its own user, with the RUNNER_ lines; its start-up line is in the journal"""
+    said = await house.inside(
+        house.one, "systemctl show edge-runner -p ActiveState,SubState,WatchdogUSec,Type,User; systemctl is-enabled edge-runner;"
+        " systemctl --failed --no-legend --plain; sudo tr '\\0' '\\n' </proc/$(systemctl show -p MainPID --value edge-runner)/environ"
+        " | grep ^RUNNER_; ps -o user= -p $(systemctl show -p MainPID --value edge-runner)")
+    for wanted in ("ActiveState=active", "SubState=running", "Type=notify", "enabled", "RUNNER_BOT=echo", "RUNNER_MAX_SESSIONS=3"):
+        assert wanted in said, (wanted, said)
+    watchdog = next(line for line in said.splitlines() if line.startswith("WatchdogUSec="))
+    assert watchdog not in ("WatchdogUSec=0", "WatchdogUSec=infinity"), said
+    assert said.splitlines()[-1].startswith("edge"), said
+    assert ".service" not in said.split("enabled", 1)[1], f"failed units: {said}"
+    journal = await house.inside(house.one, "sudo journalctl --no-pager -u edge-runner -o cat")
+    assert "listening" in journal, journal[-1000:]
+    return watchdog
+
+
+async def doctor(house):
+    """edge-runner doctor, with the service's settings, finds nothing that keeps callers out"""
+    said = await house.inside(
+        house.one, "sudo systemd-run --pipe --wait --quiet -p User=edge-runner -p StateDirectory=edge-runner"
+        " -p EnvironmentFile=-/run/edge-runner/board.env -p EnvironmentFile=-/etc/edge-runner/edge-runner.env"
+        " -p EnvironmentFile=-/run/edge-board/runner.env /usr/bin/edge-runner doctor", check=False)
+    house.doctor = said
+    bad = [line for line in said.splitlines() if line.lower().lstrip().startswith(("fail", "bad", "✗", "error"))]
+    assert said and not bad, said
+    return f"{len(said.splitlines())} lines: " + " | ".join(line.strip() for line in said.splitlines()[-2:])
+
+
+async def disk_grown(house):
+    """the root file system has grown to the disk's end; the boot partition is read-only; the journal is in memory"""
+    said = await house.inside(
+        house.one, "df -BM --output=size / | tail -1; findmnt -n -o OPTIONS /; findmnt -n -o OPTIONS /boot/efi; ls /var/log/journal 2>&1;"
+        " systemctl list-timers --no-legend --plain | awk '{print $(NF-1)}'")
+    lines = said.splitlines()
+    assert int(lines[0].strip("M ")) > 1500, said
+    assert "noatime" in lines[1] and lines[2].split(",")[0] == "ro", said
+    assert "apt-daily" not in said, said
+    return f"{lines[0].strip()} of a disk of 2 GiB"
+
+
+async def echo(house):
+    """a WebRTC call over UDP with aiortc: the tone comes back"""
+    async with call(house.one, 440) as client:
+        share = tone_share(await client.listen_for(3), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+    return f"share {share:.3f}"
+
+
+async def killed(house):
+    """kill -9 of the runner: systemd has it back, and callers do not need to know"""
+    before = await house.inside(house.one, "systemctl show -p MainPID --value edge-runner")
+    await house.inside(house.one, f"sudo kill -9 {before}")
+
+    async def another():
+        now = await house.inside(house.one, "systemctl show -p MainPID,ActiveState edge-runner")
+        return "ActiveState=active" in now and f"MainPID={before}" not in now.splitlines() and await asyncio.to_thread(status_of, house.one)
+
+    _, took = await until(another, "a new process", 120, 0.2)
+    stamps = await house.inside(
+        house.one, "sudo journalctl --no-pager -u edge-runner -o short-monotonic | grep -E 'Main process exited|Started' | tail -2")
+    died, started = (float(line.split("[")[1].split("]")[0]) for line in stamps.splitlines())
+    return f"back {started - died:.1f} s later by the board's clock, seen after {took:.1f} s"
+
+
+async def reboot(house):
+    """a restart in good order: the same certificate, the same ssh key, the same machine-id"""
+    house.host_keys = await asyncio.to_thread(ssh_host_keys, house.one)
+    house.machine_id = await house.inside(house.one, "cat /etc/machine-id")
+    assert len(house.machine_id) == 32
+    boot = await house.inside(house.one, "cat /proc/sys/kernel/random/boot_id")
+    await house.inside(house.one, "sudo systemctl reboot", check=False)
+
+    async def another():
+        return await house.inside(house.one, "cat /proc/sys/kernel/random/boot_id") != boot
+
+    _, took = await until(another, "another boot", BOOT_LIMIT_S)
+    await ready(house.one)
+    assert await asyncio.to_thread(certificate, house.one) == house.certificate, "another certificate"
+    assert await asyncio.to_thread(ssh_host_keys, house.one) == house.host_keys, "another ssh key"
+    assert await house.inside(house.one, "cat /etc/machine-id") == house.machine_id, "another machine-id"
+    return f"ready after {took:.0f} s"
+
+
+async def twins(house):
+    """a second board from the same image, with DHCP: another name, certificate, ssh key and machine-id"""
+    house.two = house.board(2, f"ssh_key = {house.public}\n")
+    house.others.append(subprocess.Popen(
+        ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", f"--interface={house.two.tap}", "--bind-interfaces",
+         f"--dhcp-range={house.two.address},{house.two.address},255.255.255.0,1h", f"--dhcp-leasefile={house.folder / 'leases'}",
+         f"--pid-file={house.folder / 'dnsmasq.pid'}", "--user=root"], stderr=subprocess.DEVNULL))
+    house.two.start()
+    took = await ready(house.two)
+    name = await house.inside(house.two, "hostname")
+    assert name.startswith("edge-runner-") and len(name) == 16, name
+    assert await asyncio.to_thread(certificate, house.two) != house.certificate, "the same certificate"
+    keys = await asyncio.to_thread(ssh_host_keys, house.two)
+    assert keys and not set(keys) & set(house.host_keys), "the same ssh key"
+    assert await house.inside(house.two, "cat /etc/machine-id") != house.machine_id, "the same machine-id"
+    address = await asyncio.to_thread(ask_mdns, house.two.host, f"{name}.local")
+    assert address == house.two.address
+    await house.inside(house.two, "sudo systemctl poweroff", check=False)
+    await house.two.off()
+    return f"{name} after {took:.0f} s"
+
+
+async def power_cut(house, n):
+    """The power goes while files are written and a call is on; then the board starts as if nothing had been."""
+    writer = await asyncio.create_subprocess_exec(
+        *house.ssh_command(house.one), "sudo sh -c 'mkdir -p /var/lib/edge-runner/w; n=0; while :; do n=$((n+1));"
+        " head -c 300000 /dev/urandom >/var/lib/edge-runner/w/$((n % 40)); [ $((n % 7)) != 0 ] || sync; echo $n; done'",
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    async with call(house.one, 660) as client:
+        share = tone_share(await client.listen_for(2), client.hz)
+        assert share > 0.8, f"share of the tone {share:.2f}"
+        written = 0
+        while written < 60 + 13 * n:
+            written = int(await asyncio.wait_for(writer.stdout.readline(), 300))
+        cache = await asyncio.to_thread(house.one.cut)
+    writer.kill()
+    await writer.wait()
+    console = len(house.one.console)
+    house.one.start()
+    took = await ready(house.one)
+    assert await asyncio.to_thread(certificate, house.one) == house.certificate, "another certificate"
+    assert await asyncio.to_thread(ssh_host_keys, house.one) == house.host_keys, "another ssh key"
+    assert await house.inside(house.one, "cat /etc/machine-id; hostname") == f"{house.machine_id}\nkitchen"
+    kernel = await house.inside(house.one, "sudo dmesg")
+    assert "EXT4-fs error" not in kernel, [line for line in kernel.splitlines() if "EXT4" in line]
+    failed = await house.inside(house.one, "systemctl --failed --no-legend --plain")
+    assert not failed, failed
+    async with call(house.one, 550) as client:
+        share = tone_share(await client.listen_for(2), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+    recovered = [line for line in house.one.console[console:].splitlines() if "recover" in line.lower()]
+    return f"{cache}; ready after {took:.0f} s, the same certificate, a call at once; {(recovered or ['no recovery needed'])[0].strip()[-70:]}"
+
+
+async def first_cut(house):
+    """the power is cut while files are written and a call is on: it starts again, the same board, and talks"""
+    return await power_cut(house, 0)
+
+
+async def second_cut(house):
+    """and once more, at another moment"""
+    return await power_cut(house, 1)
+
+
+async def early_cut(house):
+    """the power is cut in the middle of a start, and the board starts all the same"""
+    await asyncio.to_thread(house.one.cut)
+    house.one.start()
+    dice = random.Random(house.seed)
+    await until(lambda: asyncio.sleep(0, "systemd" in (house.one.folder / f"console-{house.one.starts:02}").read_text(errors="replace")),
+                "systemd on the console", BOOT_LIMIT_S, 0.2)
+    await asyncio.sleep(dice.uniform(0, 10))
+    cache = await asyncio.to_thread(house.one.cut)
+    house.one.start()
+    took = await ready(house.one)
+    assert await asyncio.to_thread(certificate, house.one) == house.certificate, "another certificate"
+    return f"{cache}; ready after {took:.0f} s"
+
+
+async def clean(house):
+    """after all that the file system is clean: switched off, and checked from outside"""
+    await house.inside(house.one, "sudo systemctl poweroff", check=False)
+    await house.one.off()
+    table = json.loads(run("sfdisk", "--json", house.one.disk))["partitiontable"]
+    root = table["partitions"][ROOT_PARTITION - 1]
+    out = house.one.folder / "root"
+    run("dd", f"if={house.one.disk}", f"of={out}", "bs=1M", f"skip={root['start'] // 2048}", f"count={root['size'] // 2048}", "conv=sparse")
+    done = subprocess.run(["e2fsck", "-f", "-n", out], capture_output=True, text=True)
+    out.unlink()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip().splitlines()[-1].split("/")[-1]
+
+
+STORY = [first_start, https, keys_only, names, wrong_lines, service, doctor, disk_grown, echo, killed, reboot, twins, first_cut,
+         second_cut, early_cut, clean]
+
+
+async def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("image")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep the disks and the consoles")
+    args = parser.parse_args()
+    run("ip", "link", "set", "lo", "up")
+    folder = tempfile.mkdtemp(prefix="edge-runner-boot-")
+    house, failed, begin = House(folder, args.image, args.seed), 0, time.monotonic()
+    try:
+        for check in STORY:
+            start = time.monotonic()
+            try:
+                found = await check(house)
+                print(f"PASS {check.__name__} ({time.monotonic() - start:.0f} s): {check.__doc__.splitlines()[0]}\n     {found}", flush=True)
+            except Exception as error:
+                failed += 1
+                print(f"FAIL {check.__name__} ({time.monotonic() - start:.0f} s): {check.__doc__.splitlines()[0]}\n     {error}", flush=True)
+                if not isinstance(error, AssertionError):
+                    traceback.print_exc()
+                if check is first_start:
+                    print(house.one.console[-3000:])
+                    break
+    finally:
+        house.stop()
+        if args.keep:
+            print(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(STORY) - failed} of {len(STORY)} checks passed in {time.monotonic() - begin:.0f} s, seed {args.seed}")
+    sys.exit(1 if failed else 0)
+
+
+asyncio.run(main())
