@@ -237,8 +237,8 @@ async def service(house):
     """the service is active with a watchdog, as its own user, with the RUNNER_ lines; its start-up line is in the journal"""
     said = await house.inside(
         house.one, "systemctl show edge-runner -p ActiveState,SubState,WatchdogUSec,Type,User; systemctl is-enabled edge-runner;"
-        " systemctl --failed --no-legend --plain; sudo tr '\\0' '\\n' </proc/$(systemctl show -p MainPID --value edge-runner)/environ"
-        " | grep ^RUNNER_; ps -o user= -p $(systemctl show -p MainPID --value edge-runner)")
+        " systemctl --failed --no-legend --plain; sudo cat /proc/$(systemctl show -p MainPID --value edge-runner)/environ"
+        " | tr '\\0' '\\n' | grep ^RUNNER_; ps -o user= -p $(systemctl show -p MainPID --value edge-runner)")
     for wanted in ("ActiveState=active", "SubState=running", "Type=notify", "enabled", "RUNNER_BOT=echo", "RUNNER_MAX_SESSIONS=3"):
         assert wanted in said, (wanted, said)
     watchdog = next(line for line in said.splitlines() if line.startswith("WatchdogUSec="))
