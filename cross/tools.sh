@@ -41,7 +41,7 @@ mirror() {
     printf '%s\n' "${found:-http://deb.debian.org/$1}"
 }
 
-# A configuration of apt for one architecture, and its lists. An architecture of its own each, so that a list that a mirror
+# A configuration of apt for one architecture, or for sources, and its lists. An architecture of its own each, so that a list that a mirror
 # lacks breaks no other. Prints the file that APT_CONFIG names.
 apt_of() {
     local arch=$1 home=$tools/apt/$1 keys=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -50,8 +50,13 @@ apt_of() {
         rm -rf "$home"
         mkdir -p "$home"/{state/lists/partial,cache/archives/partial,etc/{apt.conf,preferences,trusted.gpg}.d}
         : >"$home/status"
-        printf 'deb [signed-by=%s] %s %s main\n' $keys "$(mirror debian)" $suite \
-            $keys "$(mirror debian-security)" $suite-security >"$home/etc/sources.list"
+        if [ "$arch" = source ]; then
+            printf 'deb-src [signed-by=%s] %s %s main\n' $keys "$(mirror debian)" $suite >"$home/etc/sources.list"
+            arch=amd64
+        else
+            printf 'deb [signed-by=%s] %s %s main\n' $keys "$(mirror debian)" $suite \
+                $keys "$(mirror debian-security)" $suite-security >"$home/etc/sources.list"
+        fi
         {
             # Proxies and the like are the machine's.
             apt-config dump | grep -E '^Acquire::(http|https|Check-Valid-Until|Check-Date|ForceIPv[46]|Retries)\b' || true
@@ -59,7 +64,7 @@ apt_of() {
                 Dir::Etc "$home/etc" Dir::Etc::netrc /etc/apt/auth.conf Dir::Etc::netrcparts /etc/apt/auth.conf.d \
                 APT::Architecture "$arch" APT::Architectures:: "$arch" APT::Sandbox::User root Acquire::Languages none
         } >"$home/apt.conf"
-        say "reading Debian's list of packages for $arch"
+        say "reading Debian's list of packages for $1"
         APT_CONFIG=$home/apt.conf apt-get -qq -o APT::Update::Error-Mode=any update >&2 || return 1
         touch "$home/fresh"
     fi
