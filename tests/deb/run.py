@@ -203,6 +203,9 @@ def make_package(binary, arch, out):
     if package.read_bytes() != (again / package.name).read_bytes():
         failed("the same input makes another package")
     seen(f"{package.name}: {package.stat().st_size} bytes, the same when made again")
+    if shutil.which("lintian"):
+        for line in run("lintian", "--allow-root", "--fail-on", "error", package).splitlines():
+            seen(f"lintian: {line}")
     seen(f"depends on {run('dpkg-deb', '-f', package, 'Depends').strip() or 'nothing'}")
     return package
 
@@ -291,7 +294,7 @@ def check_service(chroot):
     for folder in ("/var/lib/edge-runner", "/var/log/edge-runner", "/run/edge-runner"):
         chroot.run("install", "-d", "-o", unit["User"][0], "-g", unit["Group"][0], "-m", "750", folder)
     as_user = [shutil.which("chroot"), f"--userspec={unit['User'][0]}:{unit['Group'][0]}", str(chroot.root)]
-    board = run(*as_user, *unit["ExecStartPre"][0].split()).strip()
+    board = run(*as_user, *unit["ExecStartPre"][0].removeprefix("-").split()).strip()
     environment = {"PATH": "/usr/bin:/bin", "STATE_DIRECTORY": "/var/lib/edge-runner", "NOTIFY_SOCKET": "/run/edge-runner/n"}
     for file in unit["EnvironmentFile"]:
         environment.update(settings(chroot.path(file.removeprefix("-"))))
@@ -317,15 +320,17 @@ def check_service(chroot):
         service.terminate()
         if (code := service.wait(PATIENCE_S)) != 0:
             failed(f"the service ended with {code}")
+    except BaseException:
+        log.seek(0)
+        print(log.read().decode())
+        raise
     finally:
         service.kill()
         supervisor.close()
         os.unlink("n")
         os.chdir("/")
-        log.seek(0)
-        text = log.read().decode()
     if chroot.stat("/var/lib/edge-runner/authority.pem") != "600 edge-runner:edge-runner":
-        failed(f"the authority's key is not the user's alone\n{text}")
+        failed("the authority's key is not the user's alone")
     seen(board)
     seen(f"as its user: ready, {status['version']}, HTTP and HTTPS answer, SIGHUP is told, SIGTERM ends it with 0")
 
