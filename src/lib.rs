@@ -7,12 +7,21 @@
 //!
 //! - [`bot`]: the entry contract, arguments and the media handle; [`rtvi`]: the conversation protocol of the clients, in one
 //!   line; [`dialin`]: what connects a dialled call; [`bots`]: the two built-in bots.
+//! - [`abilities`]: what this build can do.
 //! - `cli`: arguments and environment become a [`config::Config`]; `logging`: one line per record, with the session at its
 //!   head; [`limits`]: every cap and time limit.
 //! - `proto`: pure cores. Bytes, values and `now` come in, values come out: routes, bodies, SDP, one peer connection, one
 //!   life over WebRTC or on a socket, the messages of telephony providers, audio.
 //! - `io`: sockets, tasks, the clock. It stamps the time, moves bytes, and does what `proto` answers.
 //! - `page`: the built-in page, embedded.
+//!
+//! # Features
+//!
+//! One cargo feature is one ability, and the default is all of them; [`abilities`] has the table. Callers: `webrtc`, `turn`
+//! (the runner's own side), `telephony`, `websocket`, `mediaroom`, `videoroom`. The server: `tls`, `page`, `metrics`, `systemd`,
+//! `doctor`. Bots: `process`, `bots`; a bot of your own needs neither. `full`, `browser`, `telephone` and `smallest` are selections
+//! of them. A module that is not built has a twin, `absent.rs` in its folder, so `cfg` stands on `mod` lines alone, and what
+//! a build lacks is refused by the name of its feature.
 //!
 //! # Three laws
 //!

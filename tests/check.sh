@@ -2,7 +2,7 @@
 # The one list of checks, for people and for the gate.
 #   tests/check.sh            everything that this machine has the tools for, in two lanes side by side: what waits for callers'
 #                             clocks runs beside what needs the processor. Each stage's words go to target/check/STAGE.log.
-#   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal: fmt lint doc test fuzz size
+#   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal: fmt lint doc test fuzz features size
 #                             aiortc net pipecat rooms browser, the package in a Debian of its own: deb (ARCH=arm64), and the
 #                             figures that must hold: soak (MINUTES=2, or hours of them) churn
 #   tests/check.sh image      builds the image of a virtual board and starts it; about an hour, in no list
@@ -72,6 +72,20 @@ for stage in "$@"; do
         fi
         ;;
     fuzz) cargo check --quiet --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
+    features)
+        # Each ability alone, none of them, and the profiles of Cargo.toml. What is asked of clippy counts for this crate alone.
+        each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full)
+        for feature in '' $each; do
+            printf '%s\n' "--features '$feature'"
+            cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
+        done
+        # In a folder of its own: the tests run the binary that has everything.
+        cargo build --quiet --no-default-features --features smallest --target-dir target/features
+        python=target/venv/bin/python
+        [ -x $python ] || python=python3
+        $python tests/peers/features/run.py --binary target/features/debug/edge-runner
+        ;;
+    sizes) cross/sizes native ;;
     size)
         release
         printf '%s bytes: %s\n' "$(stat -c %s $binary)" $binary
