@@ -5,6 +5,7 @@
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal: fmt lint doc test fuzz features size
 #                             aiortc net pipecat rooms browser, the package in a Debian of its own: deb (ARCH=arm64), and the
 #                             figures that must hold: soak (MINUTES=2, or hours of them) churn
+#   tests/check.sh speed      counts the instructions in boards/SPEED.md; a quarter of an hour, in no list
 #   tests/check.sh image      builds the image of a virtual board and starts it; about an hour, in no list
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
@@ -204,6 +205,14 @@ for stage in "$@"; do
             unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img
         else
             lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
+        fi
+        ;;
+    speed)
+        # Deterministic, and long: a quarter of an hour of one core, and two builds for ARM.
+        if ! command -v valgrind >/dev/null || ! command -v cc >/dev/null; then
+            lacks "instructions cannot be counted: apt-get install valgrind gcc"
+        else
+            python3 tests/speed/run.py --write boards/SPEED.md
         fi
         ;;
     soak | churn)

@@ -11,7 +11,7 @@ use opus_pure::{Application, OpusEncoder, Signal};
 
 use crate::Result;
 
-const BROWSER_RATE_HZ: u32 = 48_000;
+pub const BROWSER_RATE_HZ: u32 = 48_000;
 /// The echo bot's rate.
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;
@@ -25,21 +25,30 @@ const PAUSES: usize = 7;
 
 /// Makes `seconds` of speech.
 pub fn voice(seconds: usize) -> Result<Vec<Vec<u8>>> {
+    encode_as_browser(&pcm(seconds))
+}
+
+/// Makes `seconds` of speech, as samples at 48 kHz.
+pub fn pcm(seconds: usize) -> Vec<i16> {
+    let samples = BROWSER_RATE_HZ as usize * seconds;
+    let mut noise = 1_u32;
+    (0..samples)
+        .map(|at| {
+            // A linear congruential generator, upper half: the hiss of consonants.
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            sample(at as f64 / f64::from(BROWSER_RATE_HZ), f64::from((noise >> 16) as i16))
+        })
+        .collect()
+}
+
+/// Makes packets of 20 ms as a browser does.
+pub fn encode_as_browser(pcm: &[i16]) -> Result<Vec<Vec<u8>>> {
     let mut encoder = OpusEncoder::new(BROWSER_RATE_HZ as i32, 1, Application::Voip)?;
     encoder.signal_type = Some(Signal::Voice);
     encoder.bitrate_bps = 32_000;
     encoder.complexity = 9;
     encoder.use_inband_fec = true;
     encoder.packet_loss_perc = 5;
-    let samples = BROWSER_RATE_HZ as usize * seconds;
-    let mut noise = 1_u32;
-    let pcm: Vec<i16> = (0..samples)
-        .map(|at| {
-            // A linear congruential generator, upper half: the hiss of consonants.
-            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            sample(at as f64 / f64::from(BROWSER_RATE_HZ), f64::from((noise >> 16) as i16))
-        })
-        .collect();
     let frame = BROWSER_RATE_HZ as usize / 50;
     pcm.chunks_exact(frame)
         .map(|pcm| {
