@@ -1,0 +1,79 @@
+//! The defaults of each board: that they are read as a service manager reads them, name options that exist, and start the runner.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::http::get;
+use crate::support::runner::TestRunner;
+
+/// A board's name, and its variables with their values.
+type Board = (String, Vec<(String, String)>);
+
+/// Every folder with a profile.
+fn boards() -> Vec<Board> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).expect("the folder is readable") {
+        let path = entry.expect("the entry is readable").path();
+        let Ok(text) = fs::read_to_string(path.join("profile.env")) else {
+            continue;
+        };
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a plain name");
+        found.push((name.to_owned(), variables(name, &text)));
+    }
+    assert!(found.len() >= 7, "{found:?}");
+    found
+}
+
+/// Reads a profile: comments, empty lines, and names with values that need no quotes.
+fn variables(board: &str, text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.split_once('=').unwrap_or_else(|| panic!("{board}: {line}"));
+            let plain = |text: &str, more: &str| {
+                let known = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+                !text.is_empty() && text.chars().all(known)
+            };
+            assert!(plain(name, "_") && plain(value, "_-.:/"), "{board}: {line}");
+            (name.to_owned(), value.to_owned())
+        })
+        .collect()
+}
+
+/// `RUNNER_MAX_SESSIONS` is `--max-sessions`.
+fn option(variable: &str) -> String {
+    let name = variable.strip_prefix("RUNNER_").expect("a variable of the runner");
+    format!("--{}", name.to_ascii_lowercase().replace('_', "-"))
+}
+
+/// Each value is one that its option takes, and the runner starts with all of them, from the command line and from the
+/// environment.
+#[test]
+fn the_runner_starts_with_the_defaults_of_every_board() {
+    for (board, variables) in boards() {
+        let options: Vec<String> = (variables.iter())
+            .flat_map(|(name, value)| [option(name), value.clone()])
+            .collect();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let runner = TestRunner::start(&options);
+        assert_eq!(get(runner.addr, "/status").status, 200, "{board}");
+        let variables: Vec<(&str, &str)> = (variables.iter())
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let runner = TestRunner::start_with(&[], &variables);
+        assert_eq!(get(runner.addr, "/status").status, 200, "{board}");
+    }
+}
+
+/// Who reads the file learns what it was made for: the target, the processor, and the model that chooses it.
+#[test]
+fn every_profile_says_what_it_is_for() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
+    for (board, _) in boards() {
+        let text = fs::read_to_string(folder.join(&board).join("profile.env")).expect("it was read before");
+        for word in ["# Target: ", "# CPU: ", "# Model: \"", "# Memory: "] {
+            assert!(text.contains(word), "{board} lacks `{word}`");
+        }
+    }
+}
