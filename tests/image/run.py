@@ -298,6 +298,18 @@ async def killed(house):
     return f"back {started - died:.1f} s later by the board's clock, seen after {took:.1f} s"
 
 
+async def kernel_hook(house):
+    """the hook that a new kernel's package calls puts kernel and initrd on the boot partition; the next start is with them"""
+    said = await house.inside(
+        house.one, "set -e; version=$(uname -r); sudo mount -o remount,rw /boot/efi; sudo rm -r /boot/efi/edge-runner /boot/efi/loader/entries;"
+        " sudo mkdir /boot/efi/loader/entries; sudo env DEB_MAINT_PARAMS=configure /etc/kernel/postinst.d/zz-systemd-boot $version /boot/vmlinuz-$version;"
+        " sudo cat /boot/efi/loader/entries/*.conf; sudo mount -o remount,ro /boot/efi; findmnt -n -o OPTIONS /boot/efi | cut -d, -f1")
+    entry = dict(line.split(None, 1) for line in said.splitlines() if line.startswith(("linux ", "initrd ", "options ")))
+    assert entry["linux"].startswith("/edge-runner/") and entry["initrd"].startswith("/edge-runner/"), said
+    assert "root=LABEL=edge-root" in entry["options"] and said.splitlines()[-1] == "ro", said
+    return entry["linux"]
+
+
 async def reboot(house):
     """a restart in good order: the same certificate, the same ssh key, the same machine-id"""
     house.host_keys = await asyncio.to_thread(ssh_host_keys, house.one)
@@ -410,8 +422,8 @@ async def clean(house):
     return done.stdout.strip().splitlines()[-1].split("/")[-1]
 
 
-STORY = [first_start, https, keys_only, names, wrong_lines, service, doctor, disk_grown, echo, killed, reboot, twins, first_cut,
-         second_cut, early_cut, clean]
+STORY = [first_start, https, keys_only, names, wrong_lines, service, doctor, disk_grown, echo, killed, kernel_hook, reboot, twins,
+         first_cut, second_cut, early_cut, clean]
 
 
 async def main():
