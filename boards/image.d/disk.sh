@@ -11,7 +11,7 @@ make_disk() {
     sed -i 's/$/\r/' "$boot/edge-runner.txt"
 
     rm -f "$work/fat" && truncate -s "${boot_mib}M" "$work/fat"
-    mkfs.vfat -F 32 -n EDGE-BOOT -i "${stamp:0:8}" --invariant "$work/fat" >/dev/null
+    mkfs.vfat -F 32 -n EDGE-BOOT --invariant -i "${stamp:0:8}" "$work/fat" >/dev/null
     find "$boot" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
     # Sorted, so that the folder's order repeats.
     (cd "$boot" && find . -mindepth 1 -maxdepth 1 -printf '%P\n' | sort | while IFS= read -r name; do
