@@ -11,7 +11,7 @@ use super::moq::Moq;
 use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony};
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
 use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
-use crate::proto::ice;
+use crate::proto::{few, ice};
 
 /// HTTP port when none is given.
 const PORT_DEFAULT: u16 = 7860;
@@ -272,7 +272,7 @@ fn host_names(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<String>, M
     }
     let own = around.names.iter().filter(|name| hosts::is_host(name));
     names.extend(own.map(|name| name.trim_end_matches('.').to_ascii_lowercase()));
-    names.sort();
+    few::sort(&mut names);
     names.dedup();
     Ok(names)
 }

@@ -14,6 +14,7 @@ use crate::config::Host;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END, TCP_ADDRESSES_MAX,
 };
+use crate::proto::few;
 
 /// What the runner's own candidates imply for the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,8 +289,9 @@ fn usable(interfaces: &[Interface], family: impl Fn(IpAddr) -> bool) -> Vec<IpAd
     if chosen.is_empty() {
         chosen = possible;
     }
-    // The sort is stable: among equals, the order in which the system lists them stays.
-    chosen.sort_by_key(|(name, address)| (address.is_ipv6(), is_tunnel(name)));
+    // Among equals, the order in which the system lists them stays.
+    let key = |(name, address): &(&str, IpAddr)| (address.is_ipv6(), is_tunnel(name));
+    few::sort_by(&mut chosen, |one, other| key(one) < key(other));
     chosen.into_iter().map(|(_, address)| address).collect()
 }
 
@@ -300,7 +302,7 @@ fn loopback(interfaces: &[Interface], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
         .filter(IpAddr::is_loopback)
         .chain(always.map(IpAddr::V4))
         .collect();
-    found.sort();
+    few::sort(&mut found);
     found.dedup();
     found
 }

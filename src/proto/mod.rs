@@ -14,7 +14,7 @@
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
 //! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
-//! - The runner itself: [`stall`] (what stands still)
+//! - The runner itself: [`stall`] (what stands still), [`few`] (short lists in order)
 
 pub mod audio;
 pub mod body;
@@ -23,6 +23,7 @@ pub mod candidate;
 pub mod crypto;
 pub mod doctor;
 pub mod event;
+pub mod few;
 pub mod form;
 #[cfg(feature = "_websocket")]
 pub mod frames;

@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use self::known::Certificate;
 pub use crate::limits::RELEASED_S;
 use crate::limits::{AUTHORITY_VALID, CERTIFICATE_BACKDATED, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
+use crate::proto::few;
 
 const DAY_S: u64 = 86_400;
 
@@ -57,7 +58,7 @@ pub fn wanted(host_names: &[String], addresses: &[IpAddr]) -> Vec<Name> {
     }
     let usable = addresses.iter().filter(|address| is_for_browsers(**address));
     names.extend(usable.copied().map(Name::Address));
-    names.sort();
+    few::sort(&mut names);
     names.dedup();
     names.truncate(CERTIFICATE_NAMES_MAX);
     names
@@ -224,7 +225,7 @@ pub fn next_names(wanted: &[Name], last: Option<&Certificate>, subtrees: &[Subtr
     let mut names = wanted.to_vec();
     if let Some(last) = last {
         names.extend(last.names.iter().filter(|name| permits(subtrees, name)).cloned());
-        names.sort();
+        few::sort(&mut names);
         names.dedup();
     }
     if names.len() > CERTIFICATE_NAMES_MAX {

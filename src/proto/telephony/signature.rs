@@ -7,7 +7,6 @@
 //! verification turned off, nothing is checked, and that is told. Provider d signs nothing.
 //! Source: the fact sheet on telephony, section 9, and the validators that the providers publish.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
@@ -173,8 +172,13 @@ fn a(token: &Secret, webhook: &Webhook<'_>) -> Result<Standing, Wrong> {
             }
             String::new()
         }
-        // Distinct pairs in the order of their names, then of their values.
-        _ => concatenated(&form::pairs(webhook.body).into_iter().collect()),
+        _ => {
+            // Distinct pairs in the order of their names, then of their values.
+            let mut pairs = form::pairs(webhook.body);
+            pairs.sort_unstable();
+            pairs.dedup();
+            concatenated(&pairs)
+        }
     };
     a_signed(token, &with_and_without_port(webhook.url), &parameters, webhook.header).map_err(|wrong| wrong.at(place))
 }
@@ -257,8 +261,8 @@ fn c_base(place: &str, query: Option<&str>, body: &[u8]) -> String {
     let mut base = place.to_owned();
     let mut query = form::pairs(query.unwrap_or_default().as_bytes());
     let mut parameters = form::pairs(body);
-    query.sort();
-    parameters.sort();
+    query.sort_unstable();
+    parameters.sort_unstable();
     if !query.is_empty() || !parameters.is_empty() {
         base.push('?');
     }
@@ -274,7 +278,7 @@ fn c_base(place: &str, query: Option<&str>, body: &[u8]) -> String {
     base
 }
 
-fn concatenated(pairs: &BTreeSet<(String, String)>) -> String {
+fn concatenated(pairs: &[(String, String)]) -> String {
     pairs.iter().flat_map(|(name, value)| [name.as_str(), value]).collect()
 }
 

@@ -69,7 +69,8 @@ impl Company {
                 speaking: false,
             });
         }
-        self.awaited = self.known.keys().cloned().collect();
+        self.awaited.clear();
+        self.awaited.extend(self.known.keys().cloned());
     }
 
     /// Whoever has not come back is gone.
