@@ -254,21 +254,39 @@ async fn send_trusting(trust: Option<TlsConnector>, request: &Request) -> Result
     let target = Target::of(&request.url)?;
     let message = message(request, &target)?;
     let whole = async {
-        let stream = connect(&target).await?;
-        if !target.tls {
-            return exchange(stream, message, &target.host).await;
-        }
-        let connector = match trust {
-            Some(connector) => connector,
-            None => system_trust().await?,
-        };
-        let stream = secure(&connector, stream, &target.host).await?;
+        let stream = open(&target, trust).await?;
         exchange(stream, message, &target.host).await
     };
     match timeout(REST_TIMEOUT, whole).await {
         Ok(outcome) => outcome,
         Err(_) => Err(RestError::Timeout { host: target.host }),
     }
+}
+
+/// A connection to a server, with TLS around it or without. Behind one pointer, so that HTTP and WebSockets are compiled for
+/// one kind of connection and not for two.
+pub type Stream = Box<dyn Bytestream>;
+
+pub trait Bytestream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytestream for S {}
+
+/// Connects to the server of a URL, with the TLS that the URL asks for. `trust` replaces what the system trusts.
+pub(super) async fn open(target: &Target, trust: Option<TlsConnector>) -> Result<Stream, RestError> {
+    let tcp = connect(target).await?;
+    // What is sent is written whole; waiting for more would only delay it.
+    tcp.set_nodelay(true).map_err(|source| RestError::Connect {
+        host: target.host.clone(),
+        source,
+    })?;
+    if !target.tls {
+        return Ok(Box::new(tcp));
+    }
+    let connector = match trust {
+        Some(connector) => connector,
+        None => system_trust().await?,
+    };
+    Ok(Box::new(secure(&connector, tcp, &target.host).await?))
 }
 
 /// Connects to the server of a URL, without TLS.
@@ -314,10 +332,7 @@ pub(super) async fn secure(
     })
 }
 
-async fn exchange<S>(stream: S, message: hyper::Request<Full<Bytes>>, host: &str) -> Result<Answer, RestError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+async fn exchange(stream: Stream, message: hyper::Request<Full<Bytes>>, host: &str) -> Result<Answer, RestError> {
     let broken = |source| RestError::Exchange {
         host: host.to_owned(),
         source,

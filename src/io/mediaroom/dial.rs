@@ -9,7 +9,7 @@
 use std::pin::pin;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{
@@ -18,26 +18,20 @@ use hyper::header::{
 };
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use crate::io::rest::{self, RestError, Target};
+use crate::io::rest::{self, RestError, Stream, Target};
 use crate::limits::{
     REST_HEAD_BYTES_MAX, ROOM_DIAL_WITHIN, ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, ROOM_SEND_BYTES_MAX,
 };
 use crate::proto::mediaroom::session::Dial;
 
-/// A connection to a media-room server, with TLS around it or without.
-pub trait Bytestream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytestream for S {}
-
 /// An open socket.
-pub type Socket = WebSocketStream<Box<dyn Bytestream>>;
+pub type Socket = WebSocketStream<Stream>;
 
 /// Why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,22 +64,11 @@ pub async fn dial(request: Dial) -> Result<Box<Socket>, Failure> {
 
 async fn open(request: &Dial) -> Result<Box<Socket>, Failure> {
     let target = Target::of(&request.url)?;
-    let tcp = rest::connect(&target).await?;
-    // A short message must not wait for the next.
-    tcp.set_nodelay(true)
-        .map_err(|error| Failure::Unreachable(error.to_string()))?;
-    if target.tls {
-        let connector = rest::system_trust().await?;
-        let tls = rest::secure(&connector, tcp, &target.host).await?;
-        return upgrade(tls, &target, request).await;
-    }
-    upgrade(tcp, &target, request).await
+    let stream = rest::open(&target, None).await?;
+    upgrade(stream, &target, request).await
 }
 
-async fn upgrade<S>(stream: S, target: &Target, request: &Dial) -> Result<Box<Socket>, Failure>
-where
-    S: Bytestream + 'static,
-{
+async fn upgrade(stream: Stream, target: &Target, request: &Dial) -> Result<Box<Socket>, Failure> {
     let broken = |error: hyper::Error| Failure::Unreachable(format!("{} gave no proper answer: {error}", target.host));
     let key = generate_key();
     let message = message(target, request, &key)?;
@@ -117,19 +100,19 @@ where
         _ = &mut connection => answer.await?,
     };
     let parts = upgraded
-        .downcast::<TokioIo<S>>()
+        .downcast::<TokioIo<Stream>>()
         .map_err(|_| Failure::Unreachable("its connection is not the one that was made".into()))?;
-    let stream: Box<dyn Bytestream> = Box::new(parts.io.into_inner());
     let read = parts.read_buf.into();
-    let socket = WebSocketStream::from_partially_read(stream, read, Role::Client, Some(config())).await;
+    let socket = WebSocketStream::from_partially_read(parts.io.into_inner(), read, Role::Client, Some(config())).await;
     Ok(Box::new(socket))
 }
 
-fn message(target: &Target, request: &Dial, key: &str) -> Result<hyper::Request<Empty<Bytes>>, Failure> {
+fn message(target: &Target, request: &Dial, key: &str) -> Result<hyper::Request<Full<Bytes>>, Failure> {
     let text = |text: &str, what: &str| {
         HeaderValue::try_from(text).map_err(|_| Failure::Unreachable(format!("no header can hold {what}")))
     };
-    let mut message = hyper::Request::new(Empty::new());
+    // An empty body of the type that `rest` sends.
+    let mut message = hyper::Request::new(Full::default());
     *message.uri_mut() = target.path.clone();
     let headers = message.headers_mut();
     headers.insert(HOST, text(&target.authority, "its host")?);
