@@ -83,7 +83,7 @@ pub fn begin(sessions: Sessions, place: Place, common: Arc<Common>, start: Start
         place,
     };
     let task = logging::in_session(id.clone(), logging::of_caller(caller, run(life)));
-    tokio::spawn(watch.over(id, Task::Media, task));
+    tasks::spawn(watch.over(id, Task::Media, task));
 }
 
 /// Everything that one session owns.
@@ -127,7 +127,7 @@ impl Opened {
     fn open(life: &Life) -> io::Result<Self> {
         let port = Port::bind(life.sessions.config().host, 0)?;
         let inbox = port.open();
-        let reader = tokio::spawn(port.run()).abort_handle();
+        let reader = tasks::spawn(port.run()).abort_handle();
         Ok(Opened { inbox, reader })
     }
 

@@ -130,7 +130,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let live = Live::new(config.sessions_max);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
     let opened = Opened::open(&config, sessions.clone(), listeners.addresses(), listeners.port())?;
-    let tidy = tokio::spawn(memory::tidy(live.clone()));
+    let tidy = tasks::spawn(memory::tidy(live.clone()));
     let listening = Listening {
         port: listeners.port(),
         rtc_port: opened.port(),
@@ -140,8 +140,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let drain = config.drain;
     let mut app = App::new(config, opened.engine.clone());
     app.tls = tls.clone();
-    let mut server = tokio::spawn(server::serve(listeners, Arc::new(app), shutdown.clone()));
-    tokio::spawn(keeper.run(tls, shutdown));
+    let mut server = tasks::spawn(server::serve(listeners, Arc::new(app), shutdown.clone()));
+    tasks::spawn(keeper.run(tls, shutdown));
     announce(&listening);
     sessions.watch().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.

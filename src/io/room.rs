@@ -60,7 +60,7 @@ fn spawn(sessions: Sessions, place: Place, start: Start, kind: Kind) {
         drop(place);
     };
     let task = logging::in_session(id.clone(), logging::of_caller(caller, life));
-    tokio::spawn(watch.over(id, Task::Media, task));
+    tasks::spawn(watch.over(id, Task::Media, task));
 }
 
 /// Runs a bot that is by itself, from its start to its end, and tells how it ended.

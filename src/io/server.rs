@@ -30,6 +30,7 @@ use crate::bot::Shutdown;
 use crate::config::{Config, Host};
 use crate::io::http::{App, Engine};
 use crate::io::server::slots::Slots;
+use crate::io::tasks;
 use crate::limits;
 
 /// How often a free port is looked for that both loopback addresses have.
@@ -179,7 +180,12 @@ pub async fn serve<E: Engine>(listeners: Listeners, app: Arc<App<E>>, shutdown: 
     let slots = Slots::new(limits::HTTP_CONNECTIONS_MAX);
     let mut acceptors = JoinSet::new();
     for socket in listeners.sockets {
-        acceptors.spawn(accept(socket, app.clone(), slots.clone(), shutdown.clone()));
+        acceptors.spawn(tasks::boxed(accept(
+            socket,
+            app.clone(),
+            slots.clone(),
+            shutdown.clone(),
+        )));
     }
     while let Some(ended) = acceptors.join_next().await {
         report(ended);
@@ -210,14 +216,14 @@ async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Slots, 
                     slot = slots.enter() => slot,
                 };
                 let (app, shutdown) = (app.clone(), shutdown.clone());
-                connections.spawn(async move {
+                connections.spawn(tasks::boxed(async move {
                     let doing = &slot.doing;
                     tokio::select! {
                         biased;
                         () = doing.evicted() => debug!("{peer}: connection closed: its place is another's"),
                         () = connection::serve(stream, peer, app, doing, shutdown) => {}
                     }
-                });
+                }));
             }
             Err(error) if is_of_one_connection(&error) => debug!("accept: {error}"),
             Err(error) => {

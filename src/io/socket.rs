@@ -64,7 +64,7 @@ pub fn upgrade(sessions: Sessions, family: Family, start: Start, entry: Entry) -
             run(socket, sessions, family, start, entry).await;
         });
         let task = logging::in_session(id.clone(), task);
-        tokio::spawn(watch.over(id, Task::Media, task));
+        tasks::spawn(watch.over(id, Task::Media, task));
     })
 }
 

@@ -1,13 +1,31 @@
-//! How many sessions are live, the wait for the last of them, and their clock.
+//! Tasks: how they are started, how many sessions are live, the wait for the last of them, and their clock.
+//!
+//! The runtime is compiled anew for every type of task that it runs, and for each kind of runtime: some five kilobytes. A task
+//! that answers nothing is therefore put behind one pointer, and all such tasks are of one type.
 //!
 //! A session holds a [`Place`] from its offer to the moment when its bot has ended; the cap counts places. Whoever stops the
 //! runner waits until none is held.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// What a task does; the one type of those that answer nothing.
+pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Makes a future a task for a runtime or a set of tasks to start.
+pub fn boxed(work: impl Future<Output = ()> + Send + 'static) -> Work {
+    Box::pin(work)
+}
+
+/// Starts a task of its own. A panic ends the task, and the rest goes on.
+pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(boxed(work))
+}
 
 /// Returns the time by the clock that the timers of this floor go by; a test may hold it and move it.
 pub fn now() -> Instant {

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use crate::config::{Secret, Videoroom};
 use crate::io::rest::{self, Answer, RestError};
 use crate::io::room;
-use crate::io::tasks::Place;
+use crate::io::tasks::{self, Place};
 use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
 use crate::proto::rest::Request;
 use crate::proto::videoroom::{self, Asked, Failure, Room, RoomPlan, Step, failure};
@@ -151,7 +151,7 @@ impl Drop for Made {
             return;
         };
         let aside = self.aside.take();
-        runtime.spawn(async move {
+        runtime.spawn(tasks::boxed(async move {
             match rest::send(&delete).await {
                 Ok(answer) if (200..=299).contains(&answer.status) => log::debug!("the unused video room is deleted"),
                 Ok(answer) if answer.status == 404 => log::debug!("the video room was not made"),
@@ -159,7 +159,7 @@ impl Drop for Made {
                 Err(error) => log::debug!("the unused video room stays until its end: {error}"),
             }
             drop(aside);
-        });
+        }));
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::bot::SessionId;
 use crate::io::notify::Supervisor;
-use crate::io::tasks::Live;
+use crate::io::tasks::{self, Live};
 use crate::limits::NOTIFY_WITHIN;
 use crate::logging;
 use crate::proto::stall::{Change, Heartbeat, OfRuntime, OfTask, Task, Turns};
@@ -93,7 +93,7 @@ impl Watch {
             .name("watch".into())
             .spawn(move || watch(&board, &orders, &live))?;
         let board = self.board.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             loop {
                 board.ask.notified().await;
                 board.answered.store(true, Relaxed);

@@ -143,7 +143,7 @@ impl WebRtc {
         let connected = Connected::open(&self.0.port, stream, peer).await?;
         let place = self.0.framed.clone().try_acquire_owned();
         let place = place.map_err(|_| io::Error::other(format!("there are {ICE_TCP_CONNECTIONS_MAX} such already")))?;
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             connected.carry().await;
             drop(place);
         });
@@ -272,7 +272,7 @@ impl WebRtc {
         };
         let task = logging::of_caller(start.caller, media::run(life));
         let task = logging::in_session(start.session_id.clone(), task);
-        tokio::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
+        tasks::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
         Ok(Answer { sdp, pc_id })
     }
 

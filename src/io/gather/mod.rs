@@ -21,11 +21,12 @@ use tokio::time::timeout;
 
 use crate::bot::{Shutdown, ShutdownTrigger};
 use crate::config::Config;
-use crate::io::tasks::Live;
+use crate::io::tasks::{self, Live};
 use crate::io::udp::Port;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
 };
+use crate::proto::few;
 use crate::proto::gather::server::{Server, Service, servers};
 use crate::proto::gather::{Gathered, ServerStatus, Standing};
 
@@ -96,13 +97,13 @@ impl Gatherer {
                         stopped: stopped.clone(),
                         _place: place,
                     };
-                    tokio::spawn(relay.run());
+                    tasks::spawn(relay.run());
                 }
                 Service::None(why) => log::debug!("{}: not used: {why}", server.url),
             }
         }
         if !asked.is_empty() {
-            tokio::spawn(stun::run(asked, port.open(), self.clone(), stopped.clone()));
+            tasks::spawn(stun::run(asked, port.open(), self.clone(), stopped.clone()));
         }
     }
 
@@ -212,7 +213,7 @@ async fn resolve(server: &Server, serves: impl Fn(IpAddr) -> bool) -> Result<Vec
         Err(_) => return Err(format!("cannot look up {}: the resolver does not answer", server.host)),
     };
     let mut found: Vec<SocketAddr> = found.filter(|address| serves(address.ip())).collect();
-    found.sort_by_key(SocketAddr::is_ipv6);
+    few::sort_by(&mut found, |one, other| one.is_ipv4() && other.is_ipv6());
     found.dedup();
     found.truncate(GATHER_ADDRESSES_MAX);
     Ok(found)

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::output;
 use crate::bot::SessionId;
+use crate::io::tasks;
 use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
 use crate::logging;
 
@@ -55,7 +56,10 @@ impl Program {
         log::debug!("the bot is process {id}");
         let mut output = JoinSet::new();
         if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
-            output.spawn(logging::in_session(session_id, output::log(stdout, stderr)));
+            output.spawn(tasks::boxed(logging::in_session(
+                session_id,
+                output::log(stdout, stderr),
+            )));
         }
         Ok(Program {
             group: Group {

@@ -40,7 +40,7 @@ impl Opened {
         let number = config.rtc_port.unwrap_or(http_port);
         let port = Port::bind(config.host, number).map_err(|source| RunError::BindRtc { port: number, source })?;
         port.set_elsewhere(addresses_elsewhere(config));
-        let reader = tokio::spawn(port.clone().run());
+        let reader = tasks::spawn(port.clone().run());
         let gatherer = Gatherer::start(config, &port);
         let common = Common::new(EncoderSettings {
             complexity: config.opus_complexity,
