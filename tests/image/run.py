@@ -118,7 +118,14 @@ async def ready(board):
         assert board.machine.poll() is None, "the machine ended"
         return await asyncio.to_thread(status_of, board)
 
-    return (await until(ask, f"/status of {board.address}", BOOT_LIMIT_S))[1]
+    async def knock():
+        (await asyncio.open_connection(board.address, 22))[1].close()
+        return True
+
+    took = (await until(ask, f"/status of {board.address}", BOOT_LIMIT_S))[1]
+    # The runner may be there before ssh is.
+    await until(knock, f"ssh of {board.address}", BOOT_LIMIT_S)
+    return took
 
 
 def certificate(board):
