@@ -298,8 +298,14 @@ impl Drop for TestRunner {
     }
 }
 
+/// The runner of this build, or the one that `EDGE_RUNNER_BINARY` names, with what it is run by if that is asked for, as in
+/// `/repo/cross/qemu /repo/target/aarch64-unknown-linux-gnu/release/edge-runner`. Words are parted by spaces.
 fn command(folder: &PathBuf) -> Command {
-    clean(env!("CARGO_BIN_EXE_edge-runner"), folder)
+    let named = std::env::var("EDGE_RUNNER_BINARY").unwrap_or_default();
+    let mut words = named.split_whitespace();
+    let mut command = clean(words.next().unwrap_or(env!("CARGO_BIN_EXE_edge-runner")), folder);
+    command.args(words);
+    command
 }
 
 /// A program in this folder, without the developer's settings.

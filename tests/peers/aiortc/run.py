@@ -1,6 +1,8 @@
 """A second peer implementation, aiortc, against the runner. Prints a line per check; exits with 1 when one failed.
 
-    run.py [--binary PATH] [CHECK...]      with what requirements.txt names
+    run.py [--binary PATH] [--under PROGRAM] [CHECK...]      with what requirements.txt names
+
+PROGRAM runs the binary where this machine cannot: ../../../cross/qemu, say.
 """
 
 import argparse
@@ -220,12 +222,12 @@ async def metrics(runner):
 CHECKS = [tone, trickle, rtvi, renegotiation, restart, eight, loss, farewell, vanish, never, metrics]
 
 
-async def main(binary, names):
+async def main(binary, under, names):
     failed = 0
     for check in CHECKS:
         if names and check.__name__ not in names:
             continue
-        runner = Runner(binary, "--bot", "echo")
+        runner = Runner(binary, "--bot", "echo", inside=under)
         try:
             said = await check(runner)
             print(f"PASS {check.__name__}: {check.__doc__} ({said})", flush=True)
@@ -242,7 +244,9 @@ async def main(binary, names):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser.add_argument("--under", type=pathlib.Path, metavar="PROGRAM")
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.__name__ for check in CHECKS))
     given = parser.parse_args()
     # The runner starts in a folder of its own.
-    sys.exit(asyncio.run(main(given.binary.resolve(), given.checks)))
+    under = [given.under.resolve()] if given.under else []
+    sys.exit(asyncio.run(main(given.binary.resolve(), under, given.checks)))
