@@ -2,11 +2,14 @@
 # The one list of checks, for people and for the gate.
 #   tests/check.sh            everything that this machine has the tools for, in two lanes side by side: what waits for callers'
 #                             clocks runs beside what needs the processor. Each stage's words go to target/check/STAGE.log.
-#   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal: fmt lint doc test fuzz features size
-#                             aiortc net pipecat rooms browser, the package in a Debian of its own: deb (ARCH=arm64), and the
-#                             figures that must hold: soak (MINUTES=2, or hours of them) churn
-#   tests/check.sh speed      counts the instructions in boards/SPEED.md; a quarter of an hour, in no list
-#   tests/check.sh image      builds the image of a virtual board and starts it; about an hour, in no list
+#   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal:
+#       fmt lint doc test fuzz size features            of the code, by itself
+#       aiortc net pipecat rooms browser                against real peers
+#       arm armv7 deb (ARCH=arm64)                      ARM code, run under an emulator, and its package in a Debian of its own
+#       image                                           builds the image of a virtual board and starts it; about an hour
+#       sizes speed                                     tables: bytes of each profile, instructions of a call
+#       soak (MINUTES=2, or hours of them) churn        figures that must hold
+#   Without a name all of the first three lines are run but armv7.
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -48,8 +51,10 @@ if [ $# -eq 0 ]; then
     wait
     # Callers keep time, so they go first when both want the processor.
     lane aiortc net pipecat rooms browser &
-    (renice -n 19 $BASHPID >/dev/null && lane test fuzz)
+    (renice -n 19 $BASHPID >/dev/null && lane test fuzz features deb)
     wait
+    # An emulator is slow enough by itself, and callers keep time there too.
+    lane arm
     if compgen -G "$logs/*.failed" >/dev/null; then
         say "failed: $(cd $logs && echo *.failed | sed 's/\.failed//g')"
         exit 1
@@ -213,6 +218,16 @@ for stage in "$@"; do
             lacks "instructions cannot be counted: apt-get install valgrind gcc"
         else
             python3 tests/speed/run.py --write boards/SPEED.md
+        fi
+        ;;
+    arm | armv7)
+        if [ "$(uname -sm)" != 'Linux x86_64' ] || ! command -v apt-get >/dev/null; then
+            # On a board every stage runs ARM code.
+            printf 'SKIPPED, AND NOT PROVED HERE: ARM code under an emulator. It takes x86-64 Debian or Ubuntu.\n'
+        elif [ "$stage" = arm ]; then
+            tests/arm.sh aarch64-unknown-linux-gnu
+        else
+            tests/arm.sh armv7-unknown-linux-gnueabihf
         fi
         ;;
     soak | churn)

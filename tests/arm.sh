@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Runs ARM code: the release binary for a board, under qemu-user, against peers that run on this machine.
+#   tests/arm.sh TARGET [BINARY]      e.g. aarch64-unknown-linux-gnu; the others are in cross/README.md
+#
+# In: BINARY, or what `cross/build` makes of TARGET. Out: a line or more per check; exits with 1 when one failed. Without aiortc
+# or coturn their checks are skipped with a word, under CI=true that is a failure. Refuses what `cross/build` and `cross/qemu`
+# refuse.
+#
+# What this proves is the code: every instruction of a call is the board's, from the handshake to the codec, with its sizes of
+# words and its C library. What it cannot prove: the board's kernel (system calls are translated to this machine's), its speed
+# and its memory. Tests that look at those are left out. Bots that are programs are this machine's own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+target=${1:?which target? See cross/README.md}
+binary=${2:-}
+qemu=$PWD/cross/qemu
+python=target/venv/bin/python
+[ -x $python ] || python=python3
+
+lacks() {
+    printf 'skipped: %s\n' "$*"
+    [ "${CI:-}" != true ] || exit 1
+}
+
+if [ -z "$binary" ]; then
+    cross/build "$target" --quiet
+    binary=target/$target/release/edge-runner
+fi
+binary=$(realpath "$binary")
+"$qemu" "$binary" --version
+"$qemu" "$binary" --help | diff - tests/data/help.txt
+
+# Calls over WebRTC, on the telephone, on sockets and in rooms, with the codec both ways and the sound measured at the ends; the
+# providers' hang-up; programs; TLS; the supervisor, the drain and the end; what stands in /metrics and what the doctor says.
+#
+# Not here, since an emulator is no board: what measures memory, the pace of sound, or how soon a program is killed; devices that
+# share an address, of which one that is silent for a second is taken for gone; and what counts warnings, since the emulator's own
+# threads earn one.
+tests='
+    device::a_tone_comes_back_and_every_packet_is_one_the_device_can_play
+    device::the_parrot_answers_and_ends_in_silence_that_opens_the_microphone
+    device::the_data_channel_opens_at_once_and_carries_speaking_events
+    device::the_end_of_the_runner_reaches_the_device
+    telephony::a_recorded_call_of_each_provider_is_served_as_its_own
+    telephony::nothing_is_lost_of_the_first_words
+    telephony::the_webhook_names_a_socket_that_opens_once
+    hangup::a_runner_that_ends_hangs_its_calls_up
+    hangup::a_provider_that_stumbles_is_asked_again_and_one_that_knows_no_such_call_is_not
+    sockets::client_ready_is_answered_and_messages_are_carried
+    sockets::speech_of_every_rate_comes_back_at_the_rate_that_a_client_plays
+    processes::a_program_finds_the_connection_in_its_arguments
+    processes::caller_and_program_hear_each_other
+    processes::the_end_of_the_program_is_the_end_of_its_session
+    processes::a_plain_client_talks_to_the_program_alone
+    processes::a_command_that_cannot_be_run_is_refused_at_start
+    tls::https_and_http_share_a_port
+    tls::a_call_over_wss_is_heard
+    tls::the_authority_is_kept
+    tls::files_are_read_again_during_a_call
+    rooms::a_guest_talks_with_the_bot
+    rooms::a_program_talks_in_a_room_once_it_connects
+    videoroom::a_client_gets_a_room_and_a_bot_is_in_it
+    ends::a_supervisor_is_told_everything
+    ends::a_drain_lasts_as_long_as_its_sessions
+    metrics::a_talk_on_a_socket_is_counted_while_it_lives
+    metrics::a_connection_is_counted_with_its_delays
+    doctor::a_machine_that_serves_gets_a_line_per_check
+    strangers::with_a_key_only_who_has_it_starts_a_session
+'
+if command -v turnserver >/dev/null; then
+    tests+=turn::a_caller_behind_a_relay_talks
+else
+    lacks "the relay is not proved on ARM: apt-get install coturn"
+fi
+read -ra tests -d '' <<<"$tests" || true
+export EDGE_RUNNER_BINARY="$qemu $binary"
+# A test that has another name is no test that passed.
+found=$(cargo test --quiet --test main -- --exact --list "${tests[@]}" | grep -c ': test$')
+if [ "$found" != ${#tests[@]} ]; then
+    printf '%s names %s tests, and %s of them exist\n' "$0" ${#tests[@]} "$found" >&2
+    exit 1
+fi
+cargo test --quiet --test main -- --exact "${tests[@]}"
+
+if $python -c 'import aiortc' 2>/dev/null; then
+    $python tests/peers/aiortc/run.py --binary "$binary" --under "$qemu" tone rtvi restart farewell metrics
+else
+    lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
+fi
