@@ -24,7 +24,8 @@ BOOT_LIMIT_S = 2400
 # Drivers without which root is not found: the SD controllers of Pi 3 and 4, cards as disks, the file system.
 INITRD = ["bcm2835.ko", "sdhci-iproc.ko", "mmc_block.ko", "ext4.ko", "fsck.ext4"]
 DEVICE_TREES = ["bcm2837-rpi-zero-2-w.dtb", "bcm2837-rpi-3-a-plus.dtb", "bcm2837-rpi-3-b.dtb", "bcm2837-rpi-3-b-plus.dtb", "bcm2711-rpi-4-b.dtb"]
-WIFI = ["brcmfmac43430-sdio.bin", "brcmfmac43436-sdio.bin", "brcmfmac43436s-sdio.bin", "brcmfmac43455-sdio.bin"]
+# Debian has none for the chip of some Zero 2 W (43436); IMAGE.md says so.
+WIFI = ["brcmfmac43430-sdio.bin", "brcmfmac43430-sdio.raspberrypi,model-zero-2-w.txt", "brcmfmac43455-sdio.bin"]
 
 
 def boot_file(image, name):
@@ -43,15 +44,23 @@ def kernel_names(image):
 
 
 def archive_names(data):
-    """The names in a cpio archive of the "newc" kind: 6 bytes of magic, 13 numbers of 8 hexadecimal digits, all padded to 4."""
+    """The names in cpio archives of the "newc" kind, one after the other, and of the modules that the kernel has built in. An entry
+    has 6 bytes of magic and 13 numbers of 8 hexadecimal digits; all is padded to 4. What is small already comes first, as it is;
+    what follows may be compressed."""
     names, at = [], 0
-    while data[at:at + 6] == b"070701":
-        size, length = int(data[at + 54:at + 62], 16), int(data[at + 94:at + 102], 16)
-        names.append(data[at + 110:at + 109 + length].decode(errors="replace"))
-        at = (at + 110 + length + 3) // 4 * 4
-        at = (at + size + 3) // 4 * 4
-        if names[-1] == "TRAILER!!!":
-            break
+    while at < len(data):
+        if data[at:at + 6] == b"070701":
+            size, length = int(data[at + 54:at + 62], 16), int(data[at + 94:at + 102], 16)
+            names.append(data[at + 110:at + 109 + length].decode(errors="replace"))
+            at = (at + 110 + length + 3) // 4 * 4
+            if names[-1].endswith("/modules.builtin"):
+                names += data[at:at + size].decode().split()
+            at = (at + size + 3) // 4 * 4
+        elif data[at] == 0:
+            at += 1
+        else:
+            rest = subprocess.run(["zstd", "-dc"], input=data[at:], capture_output=True, check=True).stdout
+            return names + archive_names(rest)
     return names
 
 
@@ -73,7 +82,7 @@ def structure(image, folder):
     assert (folder / kernel).read_bytes()[56:60] == b"ARMd", "the kernel is no plain arm64 image, which the firmware needs"
     print(f"PASS boot files: {kernel}, {initrd}, firmware, {len(DEVICE_TREES)} device trees")
 
-    inside = archive_names(subprocess.run(["zstd", "-dc", folder / initrd], capture_output=True, check=True).stdout)
+    inside = archive_names((folder / initrd).read_bytes())
     for wanted in INITRD:
         assert any(name.split("/")[-1].startswith(wanted) for name in inside), f"the initrd lacks {wanted}"
     print(f"PASS initrd: {', '.join(INITRD)}")
@@ -98,16 +107,16 @@ async def boot(image, folder):
     run("truncate", "-s", "2G", card)
     (folder / "edge-runner.txt").write_text("hostname = pi\naddress = 10.77.3.2/24\n")
     run("mcopy", "-o", "-i", f"{card}@@{BOOT_PARTITION}", folder / "edge-runner.txt", "::edge-runner.txt")
-    run("ip", "tuntap", "add", "pi", "mode", "tap")
-    run("ip", "address", "add", "10.77.3.1/24", "dev", "pi")
-    run("ip", "link", "set", "pi", "up")
+    run("ip", "tuntap", "add", "rpi0", "mode", "tap")
+    run("ip", "address", "add", "10.77.3.1/24", "dev", "rpi0")
+    run("ip", "link", "set", "rpi0", "up")
     console = folder / "console"
     start = time.monotonic()
     machine = subprocess.Popen(
         ["qemu-system-aarch64", "-M", "raspi3b", "-kernel", folder / kernel, "-initrd", folder / initrd,
          "-dtb", folder / "bcm2837-rpi-3-b.dtb", "-append", boot_file(image, "cmdline.txt").decode().strip(),
          "-drive", f"file={card},if=sd,format=raw", "-usb", "-device", "usb-net,netdev=net",
-         "-netdev", "tap,id=net,ifname=pi,script=no,downscript=no", "-display", "none", "-monitor", "none", "-no-reboot",
+         "-netdev", "tap,id=net,ifname=rpi0,script=no,downscript=no", "-display", "none", "-monitor", "none", "-no-reboot",
          # The first port is the one that Bluetooth has on the board, the second is the console.
          "-serial", "null", "-serial", f"file:{console}"], stdin=subprocess.DEVNULL)
     try:
