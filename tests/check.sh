@@ -5,11 +5,14 @@
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal:
 #       fmt lint doc test fuzz size features            of the code, by itself
 #       aiortc net pipecat rooms browser                against real peers
-#       arm armv7 deb (ARCH=arm64)                      ARM code, run under an emulator, and its package in a Debian of its own
+#       arm                                             ARM code, run under an emulator
+#       armv7                                           the same for 32 bits
+#       smallest                                        a runner with the fewest abilities, and a call
+#       deb (ARCH=arm64)                                the package in a Debian of its own
 #       image                                           builds the image of a virtual board and starts it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       soak (MINUTES=2, or hours of them) churn        figures that must hold
-#   Without a name all of the first three lines are run but armv7.
+#   Without a name the first three lines are run.
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,7 +54,7 @@ if [ $# -eq 0 ]; then
     wait
     # Callers keep time, so they go first when both want the processor.
     lane aiortc net pipecat rooms browser &
-    (renice -n 19 $BASHPID >/dev/null && lane test fuzz features deb)
+    (renice -n 19 $BASHPID >/dev/null && lane test fuzz features)
     wait
     # An emulator is slow enough by itself, and callers keep time there too.
     lane arm
@@ -85,6 +88,8 @@ for stage in "$@"; do
             printf '%s\n' "--features '$feature'"
             cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
         done
+        ;;
+    smallest)
         # In a folder of its own: the tests run the binary that has everything.
         cargo build --quiet --no-default-features --features smallest --target-dir target/features
         python=target/venv/bin/python
