@@ -329,9 +329,11 @@ fn handle_request(life: &mut Life, tally: &Tally, request: Request) {
             }
         }
         Request::Replace { by } => {
+            // What waits in the inbox was said, and on a busy machine the runner is the one who has not listened.
             let same_device = by.is_none_or(|address| {
                 life.session.is_device()
                     && tally.peer == Some(address)
+                    && life.inbox.is_empty()
                     && life.session.silent_for(now) >= DEVICE_SILENT_AFTER
             });
             if same_device {

@@ -458,6 +458,11 @@ impl Inbox {
         self.receiver.try_recv().ok()
     }
 
+    /// Whether nothing waits to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.receiver.is_empty()
+    }
+
     /// Makes the session known under its ufrag, in place of an earlier one. The addresses of the earlier one are forgotten.
     pub fn listen(&mut self, ufrag: String) {
         if self.ufrag.as_ref() == Some(&ufrag) {

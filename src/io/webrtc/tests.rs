@@ -9,6 +9,7 @@ mod calls;
 mod framed;
 mod lives;
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -241,7 +242,12 @@ struct Caller {
 
 impl Caller {
     async fn new() -> Caller {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
+        Caller::at(Ipv4Addr::LOCALHOST).await
+    }
+
+    /// A caller at an address of loopback.
+    async fn at(address: Ipv4Addr) -> Caller {
+        let socket = UdpSocket::bind((address, 0)).await.expect("a free port");
         let address = socket.local_addr().expect("a bound socket has an address").to_string();
         Caller {
             client: Client::at(&address, tasks::now()),

@@ -148,7 +148,11 @@ async fn a_flood_does_not_stop_the_clock() {
 }
 
 async fn device_caller() -> Caller {
-    let mut caller = Caller::new().await;
+    device_caller_at(Ipv4Addr::LOCALHOST).await
+}
+
+async fn device_caller_at(address: Ipv4Addr) -> Caller {
+    let mut caller = Caller::at(address).await;
     caller.client = device(&caller.client.address.to_string(), tasks::now());
     caller
 }
@@ -180,6 +184,46 @@ async fn a_device_that_comes_back_replaces_itself() {
     live.until(|client| client.heard.len() > talking + 50).await;
     assert_eq!(rig.engine.sessions().count(), 2);
     rig.stop.set();
+    rig.empty().await;
+}
+
+/// A device whose packets wait to be heard is not silent, however long the runner has not got round to them.
+#[tokio::test]
+async fn a_device_that_waits_to_be_heard_is_not_replaced() {
+    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 8);
+    let mut devices = Vec::new();
+    // A session takes what comes to it in no order, so one of them alone might be lucky. Each has an address of its own, or on a
+    // slow machine the later ones would replace those before them.
+    for host in 1..=8 {
+        let mut caller = device_caller_at(Ipv4Addr::new(127, 0, 0, host)).await;
+        device_calls(&mut rig, &mut caller).await;
+        devices.push(caller);
+    }
+    tokio::time::pause();
+    tokio::time::advance(DEVICE_SILENT_AFTER + Duration::from_millis(500)).await;
+    let mut arena = bytes::BytesMut::new();
+    for caller in &mut devices {
+        caller.client.handle_timeout(tasks::now());
+        let sent = caller.client.drain(tasks::now());
+        assert!(!sent.is_empty());
+        for (_, contents) in sent {
+            rig.engine.0.port.inject(caller.client.address, &contents, &mut arena);
+        }
+    }
+    for caller in &devices {
+        rig.engine.device_connected(u64::MAX, caller.client.address.ip());
+    }
+    tokio::time::resume();
+    // Each has taken what it was asked when it sends again.
+    for caller in &mut devices {
+        let talking = caller.client.heard.len();
+        caller.until(|client| client.heard.len() > talking + 5).await;
+    }
+    rig.stop.set();
+    for _ in &devices {
+        let told = rig.until_told("left: runner stopped").await;
+        assert!(!told.iter().any(|what| what.starts_with("left")), "{told:?}");
+    }
     rig.empty().await;
 }
 
