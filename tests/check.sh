@@ -207,10 +207,8 @@ for stage in "$@"; do
         elif [ -n "$missing" ]; then
             lacks "the image cannot be built and started: apt-get install$missing"
         elif $python -c 'import aiortc' 2>/dev/null; then
-            compgen -G 'target/deb/edge-runner_*_arm64.deb' >/dev/null || {
-                cross/build aarch64-unknown-linux-gnu
-                boards/package --target aarch64-unknown-linux-gnu
-            }
+            cross/build aarch64-unknown-linux-gnu
+            boards/package --target aarch64-unknown-linux-gnu
             boards/image qemu-virt
             unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img
         else
