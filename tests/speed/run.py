@@ -151,7 +151,7 @@ def emulator_with_plugins(qemu):
     packages.mkdir(parents=True, exist_ok=True)
     fetched = subprocess.run(["apt-get", "download", "-q", "qemu-user"], cwd=packages, capture_output=True, check=False)
     if fetched.returncode:
-        refuse("qemu-user is not installed: apt-get install qemu-user")
+        refuse(f"qemu-user is not installed, and cannot be fetched ({fetched.stderr.decode().strip()}): apt-get update, and again")
     for package in packages.glob("*.deb"):
         run(["dpkg", "-x", package, CACHE / "qemu-user"])
     shutil.rmtree(packages)
