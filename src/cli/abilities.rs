@@ -6,26 +6,57 @@
 use super::Misuse;
 use super::env::Variables;
 use super::flags::{Typed, WsAuth};
+use super::unsaid;
 use super::values::found;
 use crate::abilities::Ability;
 use crate::config::{MetricsAccess, Tls, Transport};
 
+/// An option; the abilities of which it takes one, the first of them the one to name; and whether it was asked for. What only
+/// turns an ability off asks for nothing.
+type Row = (&'static str, &'static [Ability], fn(&Typed) -> bool);
+
 /// Options that are nothing without their ability.
-const OPTIONS: &[(Ability, &[&str])] = &[
-    (
-        Ability::WebRtc,
-        &["--rtc-port", "--ice-servers", "--ice-address", "--embedded"],
-    ),
-    (Ability::Telephony, &["--no-verify-webhooks"]),
-    (Ability::Videoroom, &["--direct", "--dialin", "--no-dialin"]),
-    (Ability::Tls, &["--tls", "--state-dir"]),
-    (Ability::Bots, &["--bot"]),
-    (Ability::Metrics, &["--metrics"]),
+const OPTIONS: &[Row] = &[
+    ("--rtc-port", &[Ability::WebRtc], |typed| typed.rtc_port.is_some()),
+    ("--ice-servers", &[Ability::WebRtc], |typed| {
+        !typed.ice_servers.is_empty()
+    }),
+    ("--ice-address", &[Ability::WebRtc], |typed| {
+        !typed.ice_addresses.is_empty()
+    }),
+    ("--embedded", &[Ability::WebRtc], |typed| typed.embedded),
+    (COMPLEXITY, &[Ability::WebRtc], |typed| typed.said.contains(&COMPLEXITY)),
+    ("--no-verify-webhooks", &[Ability::Telephony], |typed| {
+        typed.no_verify_webhooks
+    }),
+    ("--direct", &[Ability::Videoroom], |typed| typed.direct),
+    ("--dialin", &[Ability::Videoroom], |typed| typed.dialin),
+    ("--no-dialin", &[Ability::Videoroom], |_| false),
+    ("--tls", &[Ability::Tls], |typed| {
+        typed.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
+    }),
+    ("--state-dir", &[Ability::Tls], |typed| typed.state_dir.is_some()),
+    ("--metrics", &[Ability::Metrics], |typed| {
+        typed.metrics.is_some_and(|metrics| metrics != MetricsAccess::Off)
+    }),
+    ("--ws-auth", &[Ability::WebSocket, Ability::Telephony], |typed| {
+        typed.ws_auth == Some(WsAuth::Token)
+    }),
+    ("--bot", &[Ability::Bots], |typed| typed.bot.is_some()),
 ];
+
+/// What it sets costs nothing to go without, and every board's profile sets it, for whichever build: only who types it is
+/// refused.
+const COMPLEXITY: &str = "--opus-complexity";
+
+/// Paths of sockets that callers open.
+const SOCKETS: &[(Ability, &str)] = &[(Ability::Telephony, "/ws"), (Ability::WebSocket, "/ws-client")];
+
+/// Paths that the key of `--api-key` guards, whatever `-t` says.
+const GUARDED: &[(Option<Ability>, &str)] = &[(None, "/start"), (Some(Ability::WebRtc), "/api/offer")];
 
 /// Beginnings of variables that are nothing without their ability.
 const VARIABLES: &[(Ability, &[&str])] = &[
-    (Ability::WebRtc, &["RUNNER_ICE_SERVERS"]),
     (Ability::Telephony, &["TELCO_"]),
     (Ability::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Ability::Mediaroom, &["MEDIAROOM_"]),
@@ -43,11 +74,11 @@ const CREDENTIALS: &[(Ability, &str)] = &[
     (Ability::Mediaroom, "MEDIAROOM_API_SECRET"),
 ];
 
-/// Returns the ability that an option needs.
+/// Returns the ability that an option needs; of several that would do, one that this build has.
 pub(super) fn of_option(long: &str) -> Option<Ability> {
-    let mut rows = OPTIONS.iter();
-    rows.find(|(_, names)| names.contains(&long))
-        .map(|(ability, _)| *ability)
+    let (_, abilities, _) = OPTIONS.iter().find(|(name, ..)| *name == long)?;
+    let built = abilities.iter().find(|ability| ability.in_this_build());
+    built.or(abilities.first()).copied()
 }
 
 /// Returns the ability that a variable needs, by its canonical name.
@@ -58,40 +89,44 @@ pub(super) fn of_variable(name: &str) -> Option<Ability> {
         .map(|(ability, _)| *ability)
 }
 
+/// Reads what surroundings say of an ability; in a build without it they are left alone, and may say anything.
+///
+/// # Errors
+/// Those of `read`.
+pub(super) fn where_built<T: Default>(ability: Ability, read: impl FnOnce() -> Result<T, Misuse>) -> Result<T, Misuse> {
+    match ability.in_this_build() {
+        true => read(),
+        false => Ok(T::default()),
+    }
+}
+
+/// Returns the paths of this build's sockets, for a sentence; nothing where it has none.
+pub(super) fn sockets() -> Option<String> {
+    let built = SOCKETS.iter().filter(|(ability, _)| ability.in_this_build());
+    let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
+    (!paths.is_empty()).then(|| paths.join(" and "))
+}
+
+/// Returns the paths of this build that the key guards, for a sentence.
+pub(super) fn guarded() -> String {
+    let is_built = |ability: Option<Ability>| ability.is_none_or(Ability::in_this_build);
+    let built = GUARDED.iter().filter(|(ability, _)| is_built(*ability));
+    let paths: Vec<&str> = built.map(|(_, path)| *path).collect();
+    paths.join(" and ")
+}
+
 /// Refuses what was asked for and is not in this build. What only turns an ability off is no wish for it.
 ///
 /// # Errors
 /// [`Misuse::Absent`] with the first of them.
 pub(super) fn check(typed: &Typed, transport: Option<Transport>) -> Result<(), Misuse> {
-    let asked = |is: bool, what: &str, ability: Ability| is.then(|| (what.to_owned(), ability));
     let by_transport =
         transport.and_then(|transport| Some((format!("`-t {}`", transport.name()), transport.ability()?)));
-    let tokens = typed.ws_auth == Some(WsAuth::Token) && !Ability::Telephony.in_this_build();
-    let wishes = [
-        by_transport,
-        asked(typed.direct, "`--direct`", Ability::Videoroom),
-        asked(typed.dialin, "`--dialin`", Ability::Videoroom),
-        asked(typed.rtc_port.is_some(), "`--rtc-port`", Ability::WebRtc),
-        asked(!typed.ice_servers.is_empty(), "`--ice-servers`", Ability::WebRtc),
-        asked(!typed.ice_addresses.is_empty(), "`--ice-address`", Ability::WebRtc),
-        asked(typed.embedded, "`--embedded`", Ability::WebRtc),
-        asked(typed.no_verify_webhooks, "`--no-verify-webhooks`", Ability::Telephony),
-        asked(
-            typed.tls.as_ref().is_some_and(|tls| *tls != Tls::Off),
-            "`--tls`",
-            Ability::Tls,
-        ),
-        asked(typed.state_dir.is_some(), "`--state-dir`", Ability::Tls),
-        asked(
-            typed.metrics.is_some_and(|metrics| metrics != MetricsAccess::Off),
-            "`--metrics`",
-            Ability::Metrics,
-        ),
-        asked(tokens, "`--ws-auth token`", Ability::WebSocket),
-        asked(typed.bot.is_some(), "`--bot`", Ability::Bots),
-        asked(typed.command.is_some(), "a program after `--`", Ability::Process),
-    ];
-    refuse(wishes.into_iter().flatten())
+    let program = || ("a program after `--`".to_owned(), Ability::Process);
+    let asked = OPTIONS.iter().filter(|(.., asked)| asked(typed));
+    let by_options = asked.filter_map(|(long, ..)| Some((format!("`{long}`"), of_option(long)?)));
+    let wishes = by_transport.into_iter().chain(by_options);
+    refuse(wishes.chain(typed.command.as_ref().map(|_| program())))
 }
 
 /// Refuses `edge-runner doctor` where it is not.
@@ -106,6 +141,17 @@ fn refuse(mut wishes: impl Iterator<Item = (String, Ability)>) -> Result<(), Mis
     match wishes.find_map(|(what, ability)| Some((what, ability.absent()?))) {
         Some((what, absent)) => Err(Misuse::Absent { what, absent }),
         None => Ok(()),
+    }
+}
+
+/// Warns of the variable that every board's profile sets, where nothing reads it.
+pub(super) fn idle_tuning(typed: &Typed, warnings: &mut Vec<String>) {
+    if typed.opus_complexity.is_some() && !Ability::WebRtc.in_this_build() {
+        warnings.push(format!(
+            "set, and not used by this build, which lacks `{}`: {}",
+            Ability::WebRtc.feature(),
+            unsaid::variable(COMPLEXITY)
+        ));
     }
 }
 
@@ -141,16 +187,19 @@ pub(super) fn what_is_absent() -> String {
     match lacking.is_empty() {
         true => String::new(),
         false => format!(
-            "This build lacks: {}.\nOptions marked [not in this build] are understood and refused.\n",
+            "This build lacks: {}.\nOptions marked {ABSENT} are understood and refused; such variables are left alone.\n",
             lacking.join(", ")
         ),
     }
 }
 
+/// The mark of the help at what is not in this build.
+pub(super) const ABSENT: &str = "[not in this build]";
+
 /// Returns a text of the help with the mark of what is not in this build.
 pub(super) fn marked(ability: Option<Ability>, text: &str) -> String {
     match ability.and_then(Ability::absent) {
-        Some(_) => format!("[not in this build] {text}"),
+        Some(_) => format!("{ABSENT} {text}"),
         None => text.to_owned(),
     }
 }
@@ -160,14 +209,12 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::cli::flags::FLAGS;
+    use crate::cli::flags::{FLAGS, Group, Takes};
 
     #[test]
     fn every_name_is_one_that_there_is() {
-        for (_, names) in OPTIONS {
-            for name in *names {
-                assert!(FLAGS.iter().any(|flag| flag.long == *name), "{name}");
-            }
+        for (name, ..) in OPTIONS {
+            assert!(FLAGS.iter().any(|flag| flag.long == *name), "{name}");
         }
         for (ability, name) in CREDENTIALS {
             assert_eq!(of_variable(name), Some(*ability), "{name}");
@@ -175,6 +222,41 @@ mod tests {
         assert_eq!(of_option("--embedded"), Some(Ability::WebRtc));
         assert_eq!(of_option("--port"), None);
         assert_eq!(of_variable("RUST_LOG"), None);
+    }
+
+    /// A build without WebRTC would ignore it in silence otherwise.
+    #[test]
+    fn every_option_of_webrtc_needs_webrtc() {
+        for flag in FLAGS.iter().filter(|flag| flag.group == Group::WebRtc) {
+            assert_eq!(of_option(flag.long), Some(Ability::WebRtc), "{}", flag.long);
+        }
+    }
+
+    /// Each way in which an option is typed is a wish for its ability, but for those that turn it off.
+    #[test]
+    fn every_option_is_asked_for_by_being_typed() {
+        for (long, _, asked) in OPTIONS {
+            let flag = FLAGS.iter().find(|flag| flag.long == *long).expect("an option");
+            let mut typed = Typed::default();
+            assert!(!asked(&typed), "{long}");
+            typed.said.push(flag.long);
+            let value = match *long {
+                "--bot" => "echo",
+                "--tls" => "auto",
+                "--metrics" => "any",
+                "--ws-auth" => "token",
+                "--ice-address" => "192.0.2.1",
+                _ => "7",
+            };
+            match &flag.takes {
+                Takes::Nothing(set) => set(&mut typed),
+                Takes::One(_, set) | Takes::Each(_, set) | Takes::Many(_, set) => {
+                    set(&mut typed, value.to_owned()).expect(long);
+                }
+                Takes::Count(_) | Takes::Help | Takes::Version => panic!("{long} belongs to no ability"),
+            }
+            assert_eq!(asked(&typed), *long != "--no-dialin", "{long}");
+        }
     }
 
     /// The default build lacks nothing, so nothing is refused, marked, or warned of.
@@ -188,11 +270,18 @@ mod tests {
         };
         assert_eq!(check(&typed, Some(Transport::TelephonyA)), Ok(()));
         assert_eq!(check_doctor(), Ok(()));
+        assert_eq!(sockets().as_deref(), Some("/ws and /ws-client"));
+        assert_eq!(guarded(), "/start and /api/offer");
         assert_eq!(marked(Some(Ability::Tls), "text"), "text");
         assert_eq!(what_is_absent(), "");
         let mut warnings = Vec::new();
         let own = CREDENTIALS.iter().map(|(_, name)| ((*name).to_owned(), "x".to_owned()));
         idle_credentials(&Variables::new(own, []), &mut warnings);
+        let typed = Typed {
+            opus_complexity: Some(0),
+            ..Typed::default()
+        };
+        idle_tuning(&typed, &mut warnings);
         assert_eq!(warnings, [""; 0]);
     }
 }

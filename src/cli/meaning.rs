@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
 use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony};
+use crate::abilities::Ability;
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
 use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 use crate::proto::{few, ice};
@@ -48,21 +49,25 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     };
     let allowed_origins = origins(&typed, warnings)?;
     let ice_servers = ice_servers(&typed)?;
-    let telephony = telephony::telephony(&around.variables, !typed.no_verify_webhooks, warnings)?;
-    let videoroom = rooms::videoroom(&typed, &around.variables, warnings)?;
-    let mediaroom = rooms::mediaroom(&around.variables, warnings)?;
-    let start_names = rooms::start_names(&around.variables)?;
+    let variables = &around.variables;
+    let telephony = abilities::where_built(Ability::Telephony, || {
+        telephony::telephony(variables, !typed.no_verify_webhooks, warnings)
+    })?;
+    let videoroom = abilities::where_built(Ability::Videoroom, || rooms::videoroom(&typed, variables, warnings))?;
+    let mediaroom = abilities::where_built(Ability::Mediaroom, || rooms::mediaroom(variables, warnings))?;
+    let start_names = abilities::where_built(Ability::Videoroom, || rooms::start_names(variables))?;
     typed.moq.check(warnings)?;
     in_this_build(&typed, transport)?;
     abilities::check(&typed, transport)?;
-    abilities::idle_credentials(&around.variables, warnings);
+    abilities::idle_credentials(variables, warnings);
+    abilities::idle_tuning(&typed, warnings);
     calls(transport, &allowed_origins, ws_auth, warnings);
-    if api_key.is_some() && ws_auth == WsAuth::None {
-        warnings.push(
-            "the API key guards /start and /api/offer; /ws and /ws-client are open to everybody: `--ws-auth token` makes \
-             them ask for a token of /start"
-                .into(),
-        );
+    if let (true, WsAuth::None, Some(sockets)) = (api_key.is_some(), ws_auth, abilities::sockets()) {
+        let guarded = abilities::guarded();
+        warnings.push(format!(
+            "the API key guards {guarded}, and leaves {sockets} open to everybody: `--ws-auth token` asks there for a token \
+             of /start"
+        ));
     }
     Ok(Config {
         host,
