@@ -210,8 +210,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "--transport",
         Takes::One("T", |typed, text| put(&mut typed.transport, transport(&text)?)),
         Group::Server,
-        "Allow `/start` this transport alone and make it the default: webrtc, videoroom, mediaroom, telephony_a, \
-         telephony_b, telephony_c, telephony_d, websocket, moq [later].",
+        "Allow `/start` this transport alone and make it the default.",
     ),
     flag(
         None,

@@ -2,10 +2,14 @@
 //!
 //! Nothing enters but the table; 100 columns at most leave. A change to the table changes `tests/data/help.txt`.
 
-use super::abilities::{marked, of_option, of_variable, what_is_absent};
+use std::borrow::Cow;
+
+use super::abilities::{ABSENT, marked, of_option, of_variable, what_is_absent};
 use super::flags::{FLAGS, Flag, Group, Takes};
 use super::unsaid;
+use crate::abilities::Ability;
 use crate::aliases::{self, Area};
+use crate::config::Transport;
 
 /// Columns of the whole text.
 const WIDTH: usize = 100;
@@ -15,14 +19,29 @@ const INDENT: usize = 32;
 const HEAD: &str = "\
 Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, by
 telephone, or in a room.
-
-Usage: edge-runner [OPTIONS]                        serve the built-in bot
-       edge-runner [OPTIONS] -- COMMAND [ARGS...]   run this program as the bot of each session
-       edge-runner doctor [OPTIONS]                 say what would keep callers out, and what to do
-       edge-runner cloud <serve|regions|build|...>  the cloud agent service and its client [later]
-
-Options marked [later] are understood and refused: they are not in this build yet.
 ";
+
+/// Ways to call the runner, what each is for, and the ability that it needs.
+const USAGE: &[(&str, &str, Option<Ability>)] = &[
+    ("[OPTIONS]", "serve the built-in bot", Some(Ability::Bots)),
+    (
+        "[OPTIONS] -- COMMAND [ARGS...]",
+        "run this program as the bot of each session",
+        Some(Ability::Process),
+    ),
+    (
+        "doctor [OPTIONS]",
+        "say what would keep callers out, and what to do",
+        Some(Ability::Doctor),
+    ),
+    (
+        "cloud <serve|regions|build|...>",
+        "the cloud agent service and its client [later]",
+        None,
+    ),
+];
+
+const LATER: &str = "\nOptions marked [later] are understood and refused: they are not in this build yet.\n";
 
 /// How options are set by variables.
 const OF_OPTIONS: &str = "Every option has one: RUNNER_MAX_SESSIONS for `--max-sessions`. Lists have commas, options without \
@@ -101,11 +120,21 @@ const EXIT: &[(&str, &str)] = &[
 /// Makes the text.
 pub(super) fn text() -> String {
     let mut text = String::from(HEAD);
+    for (i, (arguments, help, ability)) in USAGE.iter().enumerate() {
+        let before = if i == 0 { "\nUsage:" } else { "      " };
+        // The mark alone: the line has no room for both.
+        let help = match ability.and_then(Ability::absent) {
+            Some(_) => ABSENT,
+            None => help,
+        };
+        text.push_str(&format!("{before} edge-runner {arguments:<32} {help}\n"));
+    }
+    text.push_str(LATER);
     text.push_str(&what_is_absent());
     for (group, title) in Group::ALL {
         text.push_str(&format!("\n{title}:\n"));
         for flag in FLAGS.iter().filter(|flag| flag.group == group) {
-            entry(&mut text, &names(flag), &marked(of_option(flag.long), flag.help));
+            entry(&mut text, &names(flag), &marked(of_option(flag.long), &described(flag)));
         }
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
@@ -114,10 +143,11 @@ pub(super) fn text() -> String {
         let variable = unsaid::variable(flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
         if !others.is_empty() {
+            let help = format!("Also: {}.", others.join(", "));
             entry(
                 &mut text,
                 &format!("  {variable}"),
-                &format!("Also: {}.", others.join(", ")),
+                &marked(of_option(flag.long), &help),
             );
         }
     }
@@ -134,6 +164,19 @@ pub(super) fn text() -> String {
         entry(&mut text, &format!("  {code}"), help);
     }
     text
+}
+
+/// What an option does; the one that chooses between transports lists them, each with its own mark.
+fn described(flag: &Flag) -> Cow<'static, str> {
+    if flag.long != "--transport" {
+        return Cow::Borrowed(flag.help);
+    }
+    let listed = Transport::ALL.map(|transport| match transport.ability() {
+        None => format!("{} [later]", transport.name()),
+        Some(ability) if !ability.in_this_build() => format!("{} {ABSENT}", transport.name()),
+        Some(_) => transport.name().to_owned(),
+    });
+    Cow::Owned(format!("{} One of {}.", flag.help, listed.join(", ")))
 }
 
 fn names(flag: &Flag) -> String {
