@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
 
+use super::abilities::{guarded, sockets};
 use crate::abilities::Ability;
 use crate::config::{Config, Host, Listening, Tls, Transport};
 use crate::proto::mediaroom::missing;
@@ -20,9 +21,19 @@ pub fn text(config: &Config, listening: &Listening) -> String {
         String::new(),
     ];
     let mut row = |name: &str, what: String| lines.push(format!("  {name:<11}{what}"));
-    row("Talk", format!("open {}/", near(config.host, listening.port)));
-    if let Some(far) = far(config, listening) {
-        row("Elsewhere", far);
+    if Way::BUILT != Way::Provider {
+        let note = if Way::BUILT == Way::Client {
+            "; this build has no page"
+        } else {
+            ""
+        };
+        row(
+            "Talk",
+            format!("{}{note}", Way::BUILT.to(&near(config.host, listening.port))),
+        );
+        if let Some(far) = far(config, listening) {
+            row("Elsewhere", far);
+        }
     }
     if let Some(trust) = trust(config, listening) {
         row("Trust", trust);
@@ -57,14 +68,11 @@ pub fn text(config: &Config, listening: &Listening) -> String {
     }
     if config.api_key.is_some() {
         let also = match config.transport {
-            None | Some(Transport::Videoroom) => ", and for /videoroom",
-            Some(_) => "",
+            None | Some(Transport::Videoroom) if Ability::Videoroom.in_this_build() => ", and for /videoroom",
+            _ => "",
         };
-        row(
-            "Key",
-            format!("`Authorization: Bearer KEY` for /start and /api/offer{also}"),
-        );
-        if !config.ws_tokens {
+        row("Key", format!("`Authorization: Bearer KEY` for {}{also}", guarded()));
+        if !config.ws_tokens && sockets().is_some() {
             row("", "WebSockets ask for none; see --ws-auth token".into());
         }
     }
@@ -80,6 +88,35 @@ pub fn text(config: &Config, listening: &Listening) -> String {
     row("Stop", "Ctrl-C".into());
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// How the callers of a build get here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By the page, in a browser.
+    Page,
+    /// By a client or a device that people bring.
+    Client,
+    /// By a provider, and from nowhere else.
+    Provider,
+}
+
+impl Way {
+    const BUILT: Way = if Ability::Page.in_this_build() {
+        Way::Page
+    } else if Ability::WebRtc.in_this_build() || Ability::WebSocket.in_this_build() {
+        Way::Client
+    } else {
+        Way::Provider
+    };
+
+    /// Says what to do with the URL of a server.
+    fn to(self, url: &str) -> String {
+        match self {
+            Way::Page => format!("open {url}/"),
+            Way::Client | Way::Provider => format!("point a client at {url}"),
+        }
+    }
 }
 
 /// What has to be entered at a provider, and what becomes of its calls.
@@ -111,7 +148,8 @@ fn telephone(provider: Provider, config: &Config) -> Vec<(&'static str, String)>
 
 /// Where a talk in a room begins, and what rooms lack.
 fn rooms(config: &Config, listening: &Listening) -> Vec<(&'static str, String)> {
-    let serves = |transport| config.transport.is_none_or(|only| only == transport);
+    let serves =
+        |transport: Transport| transport.in_this_build() && config.transport.is_none_or(|only| only == transport);
     let alone = |transport| config.transport == Some(transport);
     let video = &config.videoroom;
     let mut rows = Vec::new();
@@ -176,8 +214,13 @@ fn near(host: Host, port: u16) -> String {
 /// server `localhost` there too; audio does not go through the tunnel but straight to the UDP port.
 fn far(config: &Config, listening: &Listening) -> Option<String> {
     let port = listening.port;
-    if let (true, Some(address)) = (config.tls != Tls::Off, outside(config, listening)) {
-        return Some(format!("open https://{}/ there", SocketAddr::new(address, port)));
+    let direct = outside(config, listening).map(|address| SocketAddr::new(address, port));
+    // What is no browser opens its microphone without HTTPS too.
+    if let Some(direct) = direct
+        && (config.tls != Tls::Off || Way::BUILT == Way::Client)
+    {
+        let scheme = if config.tls == Tls::Off { "http" } else { "https" };
+        return Some(format!("{} there", Way::BUILT.to(&format!("{scheme}://{direct}"))));
     }
     let (target, address) = match config.host {
         // A microcontroller's only candidate would be this machine itself.
@@ -187,8 +230,8 @@ fn far(config: &Config, listening: &Listening) -> Option<String> {
         _ => ("localhost".into(), preferred(&listening.addresses)?),
     };
     Some(format!(
-        "ssh -L {port}:{target}:{port} {address}, then open {}/ there",
-        Host::Localhost.url(port)
+        "ssh -L {port}:{target}:{port} {address}, then {} there",
+        Way::BUILT.to(&Host::Localhost.url(port))
     ))
 }
 
