@@ -28,7 +28,7 @@ use crate::abilities::Absent;
 use crate::aliases::{self, Area};
 use crate::config::Config;
 use env::Variables;
-use flags::{FLAGS, Flag, Takes, Typed};
+use flags::{FLAGS, Flag, Group, Takes, Typed};
 use unsaid::Taken;
 
 /// What the user asked for.
@@ -116,11 +116,12 @@ impl Misuse {
             }
             Misuse::Combination(text) | Misuse::NotInBuild { what: text, .. } | Misuse::Absent { what: text, .. } => {
                 let spoken_of = |taken: &&Taken| {
-                    let short = taken.flag.short.map(|short| format!("`-{short} "));
-                    [format!("`{}`", taken.flag.long), format!("`{} ", taken.flag.long)]
-                        .iter()
-                        .chain(&short)
-                        .any(|name| text.contains(name))
+                    let long = taken.flag.long;
+                    let mut names = vec![format!("`{long}`"), format!("`{long} ")];
+                    names.extend(taken.flag.short.map(|short| format!("`-{short} ")));
+                    // All of them are spoken of at once.
+                    names.extend((taken.flag.group == Group::Moq).then(|| "`--moq-*`".to_owned()));
+                    names.iter().any(|name| text.contains(name))
                 };
                 let sources: Vec<_> = taken.iter().filter(spoken_of).map(|taken| &*taken.variable).collect();
                 if !sources.is_empty() {

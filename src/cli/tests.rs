@@ -225,6 +225,8 @@ fn what_comes_later_is_refused_by_name() {
             "{message}"
         );
     }
+    let message = refused_with(&[], &[("RUNNER_MOQ_BIND", "[::]:4080"), ("RUNNER_PORT", "80")]);
+    assert!(message.contains("(set by RUNNER_MOQ_BIND)"), "{message}");
     // What asks for nothing new is taken.
     config(&["--tls=off", "--ws-auth=none", "--no-dialin", "--dialin", "--no-dialin"]);
 }
