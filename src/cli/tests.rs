@@ -254,6 +254,13 @@ fn direct_and_dialin_need_a_key_and_direct_needs_its_transport() {
             let message = refused_with(&["-d", "-t", other], &key);
             assert!(message.contains(&format!("not with `-t {other}`")), "{message}");
         }
+        for (arguments, variable) in [
+            (&["--direct"][..], ("RUNNER_TRANSPORT", "webrtc")),
+            (&["-t", "webrtc"], ("RUNNER_DIRECT", "true")),
+        ] {
+            let (config, _) = served(arguments, &[key[0], variable]);
+            assert_eq!(config.direct, arguments == ["--direct"]);
+        }
         for arguments in [
             &["--dialin"][..],
             &["--dialin", "-t", "webrtc"],

@@ -9,6 +9,7 @@ use super::env::Variables;
 use super::flags::{FLAGS, Flag, Takes, Typed};
 use super::{Misuse, distance, help, store};
 use crate::aliases::{self, Area};
+use crate::config::Transport;
 
 /// An option that a variable set.
 pub(super) struct Taken {
@@ -17,7 +18,11 @@ pub(super) struct Taken {
 }
 
 /// Options of which a typed one makes the other's variable count for nothing.
-const RIVALS: &[[&str; 2]] = &[["--api-key", "--api-key-file"], ["--dialin", "--no-dialin"]];
+const RIVALS: &[[&str; 2]] = &[
+    ["--api-key", "--api-key-file"],
+    ["--dialin", "--no-dialin"],
+    ["--direct", "--transport"],
+];
 
 /// Variables that begin like those of options, and belong to others: the service's further arguments, and what a program
 /// that is a bot is told.
@@ -86,7 +91,10 @@ fn overruled(flag: &Flag, typed: &Typed) -> bool {
         long if long == *other => said(one),
         _ => false,
     };
-    said(flag.long) || RIVALS.iter().any(rival) || (flag.long == "--bot" && typed.command.is_some())
+    // `-t videoroom` says nothing against `--direct`, which leads there.
+    let is_rival =
+        RIVALS.iter().any(rival) && (flag.long != "--direct" || typed.transport != Some(Transport::Videoroom));
+    said(flag.long) || is_rival || (flag.long == "--bot" && typed.command.is_some())
 }
 
 /// Every name of an option's variable, its own first.

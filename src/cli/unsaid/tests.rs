@@ -108,10 +108,17 @@ fn a_rival_that_is_typed_silences_the_variable() {
         ("--api-key", file),
         ("--api-key-file", key),
         ("--no-dialin", ("RUNNER_DIALIN", "true")),
+        ("--direct", ("RUNNER_TRANSPORT", "webrtc")),
+        ("--transport", ("RUNNER_DIRECT", "true")),
     ] {
         let (_, taken) = filled(said(&[option]), &[variable]).expect("no misuse");
         assert_eq!(taken, Vec::<String>::new());
     }
+    let room = Typed {
+        transport: Some(Transport::Videoroom),
+        ..said(&["--transport"])
+    };
+    assert!(filled(room, &[("RUNNER_DIRECT", "true")]).expect("no misuse").0.direct);
     let program = Typed {
         command: Some(vec!["bot".into()]),
         ..Typed::default()
