@@ -247,7 +247,8 @@ impl Status {
                 .collect()
         };
         // Sessions that begin, and whose bot stays outside.
-        let without_bot: Vec<&str> = served(config)
+        let without_bot: Vec<&str> = accepted(config)
+            .into_iter()
             .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
             .map(Transport::name)
             .collect();
