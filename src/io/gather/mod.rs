@@ -26,7 +26,6 @@ use crate::io::udp::Port;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
 };
-use crate::proto::few;
 use crate::proto::gather::server::{Server, Service, servers};
 use crate::proto::gather::{Gathered, ServerStatus, Standing};
 
@@ -212,8 +211,9 @@ async fn resolve(server: &Server, serves: impl Fn(IpAddr) -> bool) -> Result<Vec
         Ok(Err(error)) => return Err(format!("cannot look up {}: {error}", server.host)),
         Err(_) => return Err(format!("cannot look up {}: the resolver does not answer", server.host)),
     };
-    let mut found: Vec<SocketAddr> = found.filter(|address| serves(address.ip())).collect();
-    few::sort_by(&mut found, |one, other| one.is_ipv4() && other.is_ipv6());
+    let served = found.filter(|address| serves(address.ip()));
+    let (mut found, ipv6): (Vec<SocketAddr>, Vec<_>) = served.partition(SocketAddr::is_ipv4);
+    found.extend(ipv6);
     found.dedup();
     found.truncate(GATHER_ADDRESSES_MAX);
     Ok(found)
