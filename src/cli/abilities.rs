@@ -177,20 +177,14 @@ pub(super) fn idle_credentials(variables: &Variables, warnings: &mut Vec<String>
     }
 }
 
-/// Returns the sentence with which the help begins in a build that lacks something; nothing in a build that lacks nothing.
-pub(super) fn what_is_absent() -> String {
+/// Returns what this build lacks, for the beginning of the help; nothing in a build that lacks nothing.
+pub(super) fn what_is_absent() -> Option<String> {
     let lacking: Vec<&str> = Ability::ALL
         .iter()
         .filter(|ability| !ability.in_this_build())
         .map(|ability| ability.feature())
         .collect();
-    match lacking.is_empty() {
-        true => String::new(),
-        false => format!(
-            "This build lacks: {}.\nOptions marked {ABSENT} are understood and refused; such variables are left alone.\n",
-            lacking.join(", ")
-        ),
-    }
+    (!lacking.is_empty()).then(|| lacking.join(", "))
 }
 
 /// The mark of the help at what is not in this build.
@@ -273,7 +267,7 @@ mod tests {
         assert_eq!(sockets().as_deref(), Some("/ws and /ws-client"));
         assert_eq!(guarded(), "/start and /api/offer");
         assert_eq!(marked(Some(Ability::Tls), "text"), "text");
-        assert_eq!(what_is_absent(), "");
+        assert_eq!(what_is_absent(), None);
         let mut warnings = Vec::new();
         let own = CREDENTIALS.iter().map(|(_, name)| ((*name).to_owned(), "x".to_owned()));
         idle_credentials(&Variables::new(own, []), &mut warnings);

@@ -130,7 +130,12 @@ pub(super) fn text() -> String {
         text.push_str(&format!("{before} edge-runner {arguments:<32} {help}\n"));
     }
     text.push_str(LATER);
-    text.push_str(&what_is_absent());
+    if let Some(lacking) = what_is_absent() {
+        entry(&mut text, "This build lacks:", &lacking);
+        text.push_str(&format!(
+            "Options marked {ABSENT} are understood and refused; such variables are left alone.\n"
+        ));
+    }
     for (group, title) in Group::ALL {
         text.push_str(&format!("\n{title}:\n"));
         for flag in FLAGS.iter().filter(|flag| flag.group == group) {
