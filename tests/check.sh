@@ -7,7 +7,7 @@
 #       aiortc net pipecat rooms browser                against real peers
 #       arm                                             ARM code, run under an emulator
 #       armv7                                           the same for 32 bits
-#       smallest                                        a runner with the fewest abilities, and a call
+#       smallest telephone                              runners that lack abilities: what they say of them, and a call
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       image                                           builds the image of a virtual board and starts it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
@@ -32,10 +32,10 @@ lane() {
     for stage in "$@"; do
         began=$SECONDS
         if tests/check.sh "$stage" >"$logs/$stage.log" 2>&1; then
+            touch "$logs/$stage.passed"
             printf '%-9s passed  %4d s\n' "$stage" $((SECONDS - began))
             grep -i '^skipped' "$logs/$stage.log" || true
         else
-            touch "$logs/$stage.failed"
             printf '%-9s FAILED  %4d s, the end of %s:\n' "$stage" $((SECONDS - began)) "$logs/$stage.log"
             tail -n 80 "$logs/$stage.log"
         fi
@@ -45,21 +45,35 @@ lane() {
 if [ $# -eq 0 ]; then
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
-    mkdir -p $logs
-    rm -f $logs/*.failed
-    lane fmt
-    # Both compile everything once, with profiles of their own.
-    lane size &
-    lane lint doc
-    wait
     # Callers keep time, so they go first when both want the processor.
-    lane aiortc net pipecat rooms browser &
-    (renice -n 19 $BASHPID >/dev/null && lane test fuzz features)
+    callers='aiortc net pipecat rooms browser'
+    code='test fuzz features'
+    compiled='lint doc smallest telephone'
+    mkdir -p $logs
+    rm -f $logs/*.passed
+    lane fmt
+    # All of them compile everything once, with profiles of their own, and `size` ends with a link that takes one core.
+    lane size &
+    # shellcheck disable=SC2086
+    lane $compiled &
+    wait
+    # shellcheck disable=SC2086
+    lane $callers &
+    # shellcheck disable=SC2086
+    (
+        renice -n 19 $BASHPID >/dev/null || true
+        lane $code
+    ) &
     wait
     # An emulator is slow enough by itself, and callers keep time there too.
     lane arm
-    if compgen -G "$logs/*.failed" >/dev/null; then
-        say "failed: $(cd $logs && echo *.failed | sed 's/\.failed//g')"
+    # A lane that was killed leaves stages behind that neither passed nor failed.
+    missing=
+    for stage in fmt size $compiled $callers $code arm; do
+        [ -e "$logs/$stage.passed" ] || missing="$missing $stage"
+    done
+    if [ -n "$missing" ]; then
+        say "not passed:$missing"
         exit 1
     fi
     say "all checks passed"
@@ -89,12 +103,13 @@ for stage in "$@"; do
             cargo clippy --quiet --lib --bins --no-default-features --features "$feature" -- -D warnings
         done
         ;;
-    smallest)
-        # In a folder of its own: the tests run the binary that has everything.
-        cargo build --quiet --no-default-features --features smallest --target-dir target/features
+    smallest | telephone)
+        # In a folder of its own: the tests run the binary that has everything. One call needs no optimised crates but the codec.
+        CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo build --quiet --no-default-features --features "$stage" \
+            --config 'profile.dev.package."*".opt-level=0' --target-dir target/features
         python=target/venv/bin/python
         [ -x $python ] || python=python3
-        $python tests/peers/features/run.py --binary target/features/debug/edge-runner
+        $python tests/peers/features/run.py --profile "$stage" --binary target/features/debug/edge-runner
         ;;
     sizes) cross/sizes native ;;
     size)
