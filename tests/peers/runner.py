@@ -16,12 +16,13 @@ BINARY = ROOT / "target" / "debug" / "edge-runner"
 
 
 class Runner:
-    def __init__(self, binary, *args, inside=(), port=0, variables=None):
-        """`inside` is the beginning of a command that runs the rest of it elsewhere; `variables` are more than there are."""
+    def __init__(self, binary, *args, inside=(), port=0, variables=None, rtc=True):
+        """`inside` is the beginning of a command that runs the rest of it elsewhere; `variables` are more than there are;
+        without `rtc` it is a runner that has no WebRTC."""
         self.folder = tempfile.TemporaryDirectory()
         self.log = open(pathlib.Path(self.folder.name) / "log", "w+")
         self.process = subprocess.Popen(
-            [*inside, binary, "--port", str(port), "--rtc-port", str(port), *args],
+            [*inside, binary, "--port", str(port), *(["--rtc-port", str(port)] if rtc else []), *args],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, cwd=self.folder.name, text=True,
             env={**os.environ, **(variables or {})})
         for line in self.process.stdout:

@@ -1,15 +1,17 @@
-"""A runner that lacks most abilities: what it says of them, and that it serves what it has. Prints a line per check.
+"""A runner that lacks abilities: what it says of them, and that it serves what it has. Prints a line per check.
 
-    run.py --binary PATH      of a build with the features `webrtc` and `process` alone; exits with 1 when a check failed
+    run.py --profile smallest|telephone --binary PATH      of a build with the features of that name in Cargo.toml;
+                                                           exits with 1 when a check failed
 
-Calls need aiortc and websockets, as requirements.txt of the folder `aiortc` and of the example bots name them; without them
-the check of the call says that it was skipped.
+The call over WebRTC needs aiortc and websockets, as requirements.txt of the folder `aiortc` and of the example bots name them;
+without them its check says that it was skipped.
 """
 
 import argparse
 import asyncio
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import traceback
@@ -20,80 +22,178 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "aiortc"))
 from runner import ROOT, Runner
 
 MARK = "[not in this build]"
+PROFILES = {
+    "smallest": {"webrtc", "process"},
+    "telephone": {"telephony", "process", "bots", "systemd"},
+}
+# Options by the abilities of which they take one, each with a value that asks for it.
+OPTIONS = {
+    ("webrtc",): {
+        "--rtc-port": "0", "--ice-servers": "stun:a", "--ice-address": "192.0.2.1", "--embedded": None, "--opus-complexity": "5",
+    },
+    ("telephony",): {"--no-verify-webhooks": None},
+    ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
+    ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
+    ("metrics",): {"--metrics": "any"},
+    ("websocket", "telephony"): {"--ws-auth": "token"},
+    ("bots",): {"--bot": "echo"},
+}
+TRANSPORTS = {
+    "webrtc": "webrtc", "videoroom": "videoroom", "mediaroom": "mediaroom", "telephony_a": "telephony",
+    "telephony_b": "telephony", "telephony_c": "telephony", "telephony_d": "telephony", "websocket": "websocket",
+}
+# Variables of absent abilities, set to what their owner would refuse, and what of them a warning names.
+NONSENSE = {
+    "TWILIO_AUTH_TOKEN": ("telephony", "hunter 2"), "TELCO_B_PUBLIC_KEY": ("telephony", "hunter2"),
+    "TELCO_A_API_URL": ("telephony", "hunter2"), "VIDEOROOM_API_KEY": ("videoroom", "hunter 2"),
+    "VIDEOROOM_ROOM_URL": ("videoroom", "hunter2"), "RUNNER_START_NAMES": ("videoroom", "hunter2"),
+    "LIVEKIT_API_SECRET": ("mediaroom", "hunter 2"), "MEDIAROOM_URL": ("mediaroom", "hunter2"),
+}
+CREDENTIALS = {"TWILIO_AUTH_TOKEN", "TELCO_B_PUBLIC_KEY", "VIDEOROOM_API_KEY", "LIVEKIT_API_SECRET"}
+ROUTES = [
+    ("/", 404, "page"),
+    ("/client/", 404, "page"),
+    ("/metrics", 404, "metrics"),
+    ("/ca.crt", 404, "tls"),
+    ("/videoroom", 501, "videoroom"),
+    ("/ws-client", 501, "websocket"),
+    ("/ws", 501, "telephony"),
+]
 
 
-def run(binary, *args):
-    """Exit code, stdout and stderr of a command that ends by itself."""
-    done = subprocess.run([binary, *args], capture_output=True, text=True, timeout=20, cwd="/")
-    return done.returncode, done.stdout, done.stderr
+class Build:
+    def __init__(self, binary, profile):
+        self.binary = binary
+        self.has = PROFILES[profile]
+
+    def run(self, *args, **variables):
+        """Exit code, stdout and stderr of a command that ends by itself."""
+        done = subprocess.run(
+            [self.binary, *args], capture_output=True, text=True, timeout=20, cwd="/", env={**os.environ, **variables})
+        return done.returncode, done.stdout, done.stderr
+
+    def serve(self, *args, **more):
+        return Runner(self.binary, *args, rtc="webrtc" in self.has, **more)
+
+    def absent(self, abilities):
+        """The first of them where the build has none of them."""
+        return None if self.has.intersection(abilities) else abilities[0]
 
 
-def marked_help(binary):
+def warnings(runner):
+    """The text of each warning so far."""
+    return [line for line in runner.log_text().splitlines() if " WARN " in line]
+
+
+def banner(runner):
+    """Its rows by their names; those without a name belong to the one before."""
+    rows, name = {}, None
+    for line in runner.process.stdout:
+        if line.startswith("  "):
+            name = line[2:13].strip() or name
+            rows[name] = rows.get(name, "") + line[13:]
+        if name == "Stop":
+            return rows
+    raise AssertionError("the banner has no end")
+
+
+def marked_help(build):
     """the help marks what is absent, and nothing else"""
-    code, text, _ = run(binary, "--help")
-    assert code == 0 and "This build lacks: turn, telephony, websocket" in text, text
-    lines = text.splitlines()
+    code, text, _ = build.run("--help")
+    lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 13, text
+    # A description begins behind the names or on the next line.
+    options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
+    assert len(options) > 35, options
+    marked = {name for name, help in options if help.startswith(MARK)}
+    assert marked == {name for needs, names in OPTIONS.items() if build.absent(needs) for name in names}, marked
+    transports = " ".join(re.search(r"One of\s+(webrtc.*?)\.\n", text, re.S).group(1).split())
+    for name, feature in TRANSPORTS.items():
+        assert (f"{name} {MARK}" in transports) == (feature not in build.has), transports
+    usage = text[text.index("Usage:"):text.index("Options marked")]
+    for words, feature in [("[OPTIONS]  ", "bots"), ("-- COMMAND", "process"), ("doctor", "doctor")]:
+        line = next(line for line in usage.splitlines() if words in line)
+        assert (MARK in line) == (feature not in build.has), line
+    assert all(len(line) <= 100 for line in text.splitlines())
+    line = next(text for text in text.splitlines() if "PIPECAT_ICE_SERVERS" in text)
+    assert (MARK in line) == ("webrtc" not in build.has), line
 
-    def marks(option):
-        at = next(n for n, line in enumerate(lines) if option in line.replace(",", " ").split() and line.lstrip().startswith("-"))
-        return MARK in lines[at] or MARK in lines[at + 1] and not lines[at + 1].lstrip().startswith("--")
 
-    for option in ("--tls", "--state-dir", "--bot", "--metrics", "--no-verify-webhooks", "--direct"):
-        assert marks(option), option
-    for option in ("--port", "--embedded", "--ice-servers", "--api-key"):
-        assert not marks(option), option
-
-
-def refused_options(binary):
-    """an option of an absent ability ends with exit code 2 and the name of its feature"""
-    for feature, args in [
-        ("tls", ["--tls", "auto", "--state-dir", "/tmp"]),
-        ("telephony", ["-t", "telephony_d"]),
-        ("websocket", ["-t", "websocket"]),
-        ("mediaroom", ["-t", "livekit"]),
-        ("metrics", ["--metrics", "any"]),
-        ("doctor", ["doctor"]),
-        ("bots", ["--bot", "echo"]),
-        ("bots", []),
-    ]:
-        code, _, error = run(binary, *args)
-        assert code == 2 and f"the cargo feature `{feature}` brings it" in error, (args, code, error)
+def refused_options(build):
+    """an option of an absent ability ends with exit code 2 and the name of its feature, and a variable of it does"""
+    asked = [(build.absent(needs), [name, *([value] if value else [])])
+             for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
+    asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
+    asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("bots",)), [])]
+    seen = 0
+    for feature, args in asked:
+        if feature:
+            code, _, error = build.run(*args, HOME="/tmp", **({"RUNNER_HOST": "127.0.0.1"} if "--embedded" in args else {}))
+            assert code == 2 and f"the cargo feature `{feature}` brings it" in error, (args, code, error)
+            seen += 1
+    assert seen >= 15, seen
+    code, _, error = build.run(RUNNER_METRICS="any")
+    assert code == 2 and "(set by RUNNER_METRICS)" in error, error
     # What only turns it off is no wish for it.
-    runner = Runner(binary, "--tls", "off", "--metrics", "off", "--", "true")
-    runner.stop()
+    runner = build.serve("--tls", "off", "--metrics", "off", "--no-dialin", "--", "true")
+    try:
+        assert warnings(runner) == [], runner.log_text()
+    finally:
+        runner.stop()
+    return f"{seen} options"
 
 
-def refused_requests(binary):
+def told(build):
+    """what the build lacks is in no row and no warning, but for credentials and for what a board's profile sets"""
+    variables = {name: value for name, (feature, value) in NONSENSE.items() if feature not in build.has}
+    key = {"RUNNER_API_KEY": "0123456789abcdef", "RUNNER_OPUS_COMPLEXITY": "0"}
+    runner = build.serve("--", "true", variables={**variables, **key})
+    try:
+        rows, warned = banner(runner), warnings(runner)
+        assert "hunter" not in runner.log_text()
+    finally:
+        runner.stop()
+    idle, *more = warned
+    names = {name for name in CREDENTIALS if name in idle}
+    assert "not used by this build" in idle and names == CREDENTIALS.intersection(variables), warned
+    if "webrtc" in build.has:
+        assert more == [] and "point a client at http://localhost:" in rows["Talk"] and "WebRTC" in rows, (warned, rows)
+        assert rows["Key"] == "`Authorization: Bearer KEY` for /start and /api/offer\n", rows
+    else:
+        [tuning, sockets] = more
+        assert tuning.endswith("which lacks `webrtc`: RUNNER_OPUS_COMPLEXITY"), warned
+        assert "leaves /ws open to everybody" in sockets, warned
+        assert not {"Talk", "Elsewhere", "WebRTC"}.intersection(rows), rows
+        assert "for /start\n" in rows["Key"] and "--ws-auth token" in rows["Key"], rows
+    assert "Rooms" not in rows, rows
+
+
+def refused_requests(build):
     """absent transports and routes say what they lack; /status lists only what is there"""
-    runner = Runner(binary, "--", "true", variables={"VIDEOROOM_API_KEY": "hunter2", "TWILIO_AUTH_TOKEN": "hunter2"})
+    runner = build.serve("--", "true")
     try:
         status, reply = runner.call("GET", "/status")
-        assert status == 200 and reply["transports"] == ["webrtc"], reply
-        for name, feature in [("telephony_b", "telephony"), ("daily", "videoroom"), ("websocket", "websocket")]:
-            status, reply = runner.call("POST", "/start", {"transport": name})
-            assert status == 400 and f"the cargo feature `{feature}` brings it" in reply["detail"], reply
-        for path, wanted, feature in [
-            ("/", 404, "page"),
-            ("/client/", 404, "page"),
-            ("/metrics", 404, "metrics"),
-            ("/ca.crt", 404, "tls"),
-            ("/videoroom", 501, "videoroom"),
-            ("/ws-client", 501, "websocket"),
-            ("/ws", 501, "telephony"),
-        ]:
-            status, reply = runner.call("GET", path)
-            assert status == wanted and f"`{feature}`" in reply["detail"], (path, status, reply)
+        served = [name for name, feature in TRANSPORTS.items() if feature in build.has]
+        assert status == 200 and reply["transports"] == served and reply["without_bot"] == [], reply
+        for name, feature in TRANSPORTS.items():
+            if feature not in build.has:
+                status, reply = runner.call("POST", "/start", {"transport": name})
+                assert status == 400 and f"the cargo feature `{feature}` brings it" in reply["detail"], reply
+        for path, wanted, feature in ROUTES:
+            if feature not in build.has:
+                status, reply = runner.call("GET", path)
+                assert status == wanted and f"`{feature}`" in reply["detail"], (path, status, reply)
         status, reply = runner.call("POST", "/start", {})
-        assert status == 200 and reply["sessionId"], reply
-        warned = [line for line in runner.log_text().splitlines() if "not used by this build" in line]
-        assert len(warned) == 1 and "VIDEOROOM_API_KEY" in warned[0] and "TWILIO_AUTH_TOKEN" in warned[0], warned
-        assert "hunter2" not in runner.log_text()
+        assert status == 200 and reply["sessionId" if "webrtc" in build.has else "wsUrl"], reply
+        assert warnings(runner) == [], runner.log_text()
     finally:
         runner.stop()
 
 
-def called(binary):
+def called(build):
     """a peer calls, and a program answers: its tone comes back; microcontrollers are offered one address"""
+    if "webrtc" not in build.has:
+        return "SKIPPED: no WebRTC"
     try:
         import websockets.sync.client  # noqa: F401  (the program's own)
         from client import Client, tone_share
@@ -112,7 +212,7 @@ def called(binary):
     said = []
     program = [sys.executable, str(ROOT / "tests" / "examples" / "bots" / "echo.py")]
     for embedded in ((), ("--embedded", "--host", "127.0.0.1")):
-        runner = Runner(binary, *embedded, "--", *program)
+        runner = build.serve(*embedded, "--", *program)
         try:
             said.append(asyncio.run(call()))
         except BaseException:
@@ -123,11 +223,11 @@ def called(binary):
     return ", ".join(said)
 
 
-def main(binary):
+def main(build):
     failed = 0
-    for check in (marked_help, refused_options, refused_requests, called):
+    for check in (marked_help, refused_options, told, refused_requests, called):
         try:
-            said = check(binary)
+            said = check(build)
             print(f"PASS {check.__name__}: {check.__doc__}" + (f" ({said})" if said else ""), flush=True)
         except Exception as error:
             failed += 1
@@ -138,6 +238,8 @@ def main(binary):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", choices=PROFILES, required=True)
     parser.add_argument("--binary", type=pathlib.Path, required=True)
     os.environ.pop("RUST_LOG", None)
-    sys.exit(main(parser.parse_args().binary.resolve()))
+    arguments = parser.parse_args()
+    sys.exit(main(Build(arguments.binary.resolve(), arguments.profile)))
