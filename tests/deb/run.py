@@ -13,6 +13,7 @@ Refuses: kernels before 6.7, whose binfmt_misc is one for the whole machine; exi
 """
 
 import argparse
+import contextlib
 import ctypes
 import http.client
 import json
@@ -380,8 +381,44 @@ def life(chroot, package, older):
     if not chroot.path("/var/lib/edge-runner/kept").exists():
         failed("a removal took the state")
     seen("removed: configuration and state stay")
+    with pretended_systemd(chroot) as told:
+        chroot.apt("install", "--no-install-recommends", "/new.deb")
+        check_told(told, "restart")
+        chroot.apt("install", "--reinstall", "/new.deb")
+        check_told(told, "restart")
+        chroot.apt("remove", "edge-runner")
+        check_told(told, "stop")
+    seen("installed again: systemd is told to start it, and at the removal to stop it")
     chroot.apt("purge", "edge-runner")
     check_gone(chroot, before)
+
+
+@contextlib.contextmanager
+def pretended_systemd(chroot):
+    """A systemd as far as a package asks for one: it knows no service that is active, and writes down what it is told."""
+    systemctl, folder = chroot.path("/usr/bin/systemctl"), chroot.path("/run/systemd/system")
+    if systemctl.exists():
+        failed("this Debian has a systemctl of its own")
+    made = [place for place in (folder, folder.parent) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    systemctl.write_text('#!/bin/sh\ncase "$*" in *is-active*) exit 3 ;; *is-enabled*) echo enabled ;; *) echo "$*" >>/told ;; esac\n')
+    systemctl.chmod(0o755)
+    told = chroot.path("/told")
+    told.touch()
+    try:
+        yield told
+    finally:
+        told.unlink()
+        systemctl.unlink()
+        for place in made:
+            place.rmdir()
+
+
+def check_told(told, word):
+    lines = told.read_text().splitlines()
+    told.write_text("")
+    if not any(line.split()[-2:] == [word, UNIT] for line in lines):
+        failed(f"systemd was not told to {word} {UNIT}, but: {lines}")
 
 
 def check_gone(chroot, before):
