@@ -96,6 +96,13 @@ inspect_tree() {
     # A password field that is a hash would be a default password.
     found=$(cut -d: -f1,2 "$root/etc/shadow" | grep -vE ':[*!]+$' || true)
     [ -z "$found" ] || fail "somebody has a password: ${found%%:*}"
+    # Where the builder's packages came from is theirs alone, and so is a proxy, and a password for either.
+    found=$(grep -rhoE '[a-z+]+:/[^ ]+' "$root/etc/apt/sources.list" "$root/etc/apt/sources.list.d" |
+        grep -vxE 'http://deb\.debian\.org/debian(-security)?' || true)
+    [ -z "$found" ] || fail "the image would fetch packages from somewhere else than deb.debian.org"
+    found=$(grep -rliE '://[^/ ]*@|proxy' "$root/etc/apt" || true)
+    [ -z "$found$(find "$root/etc/apt/auth.conf" "$root/etc/apt/auth.conf.d" -type f 2>/dev/null)" ] ||
+        fail "the image has the builder's proxy, or a password for packages: $found"
     # Certificates of authorities are public; private keys are nobody's.
     found=$(grep -rlI --include='*.pem' --include='*.key' 'PRIVATE KEY' "$root/etc" "$root/var" "$root/usr/share" "$root/usr/lib" 2>/dev/null || true)
     [ -z "$found" ] || fail "private keys: $found"
