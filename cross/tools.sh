@@ -45,7 +45,8 @@ mirror() {
 # lacks breaks no other. Prints the file that APT_CONFIG names.
 apt_of() {
     local arch=$1 home=$tools/apt/$1 keys=/usr/share/keyrings/debian-archive-keyring.gpg
-    if [ ! -e "$home/fresh" ]; then
+    # A day: mirrors remove what an old list names.
+    if [ -z "$(find "$home/fresh" -mmin -1440 2>/dev/null)" ]; then
         [ -e $keys ] || die "$keys is missing: apt-get install debian-archive-keyring"
         rm -rf "$home"
         mkdir -p "$home"/{state/lists/partial,cache/archives/partial,etc/{apt.conf,preferences,trusted.gpg}.d}
@@ -73,15 +74,23 @@ apt_of() {
 
 # Unpacks packages into a folder, whole or not at all. $1: folder, $2: architecture, rest: packages, or name=version.
 unpack() {
-    local folder=$1 config deb
-    config=$(apt_of "$2") || return 1
+    local folder=$1 arch=$2 deb
     shift 2
     say "fetching $*"
-    rm -rf "$folder.new" "$folder.debs"
-    mkdir -p "$folder.new" "$folder.debs"
-    (cd "$folder.debs" && APT_CONFIG=$config apt-get -qq download "$@" >&2) || return 1
+    rm -rf "$folder.new"
+    mkdir -p "$folder.new"
+    # Once more with a new list, should the mirror have changed since it was read.
+    download "$folder.debs" "$arch" "$@" || { rm -f "$tools/apt/$arch/fresh" && download "$folder.debs" "$arch" "$@"; } || return 1
     for deb in "$folder.debs"/*.deb; do dpkg -x "$deb" "$folder.new"; done
     rm -rf "$folder.debs"
+}
+# $1: folder, made anew, $2: architecture, rest: packages.
+download() {
+    local folder=$1 config
+    config=$(apt_of "$2") || return 1
+    shift 2
+    rm -rf "$folder" && mkdir "$folder"
+    (cd "$folder" && APT_CONFIG=$config apt-get -qq download "$@" >&2)
 }
 keep() { mv "$1.new" "$1"; }
 
