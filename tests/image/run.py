@@ -2,7 +2,7 @@
 
     run.py IMAGE [--seed N] [--keep]      as root, in a network namespace of its own: `unshare --net python run.py IMAGE`
 
-Two boards start from the same image. The first has a fixed address, a name, a key and a wrong line in its edge-runner.txt; the second
+Two boards start from the same image. The first has a fixed address, a name, a key and wrong lines in its edge-runner.txt; the second
 has a key alone and asks DHCP. The first one's power is cut while it writes and talks: its disk keeps each write since the last
 flush, or loses it, by a throw of dice. Everything is waited for, with a long limit; the machines are emulated.
 """
@@ -61,7 +61,7 @@ class House:
         self.boards, self.known, self.others = [], {}, []
 
     def board(self, number, settings):
-        board = Board(self.folder, self.image, number, settings.encode(), self.seed * 100)
+        board = Board(self.folder, self.image, number, settings.encode(errors="surrogateescape"), self.seed * 100)
         self.boards.append(board)
         return board
 
@@ -186,7 +186,7 @@ async def first_start(house):
     settings = "\r\n".join([
         "\ufeff# a comment", "HostName = kitchen", "this line is wrong", "address=10.77.1.2/24", "  gateway = 10.77.1.1", "dns = 10.77.1.1",
         f"wifi_passphrase = {BOARD_SECRET}", f"ssh_key = {house.public}", "hostname = not_a_name", "RUNNER_BOT = echo",
-        "runner_max_sessions = 3", ""])
+        "runner_max_sessions = 3", f"RUNNER_PROXY = {BOARD_SECRET}\udcff", ""])
     house.one = house.board(1, settings)
     house.one.start()
     took = await ready(house.one)
@@ -230,14 +230,26 @@ async def names(house):
 async def wrong_lines(house):
     """wrong lines are told by their numbers, in the journal and on the console, without their values, and the others count"""
     journal = await house.inside(house.one, "sudo journalctl --no-pager -u edge-board -o cat")
-    for number in (3, 9):
+    for number in (3, 9, 12):
         assert f"line {number}:" in journal, journal
         assert f"line {number}:" in house.one.console, "not on the console"
     assert "wifi_passphrase is there, and no wifi_ssid" in journal, journal
     everything = await house.inside(house.one, "sudo journalctl --no-pager; cat /run/issue.d/*")
     for text in (journal, everything, house.one.console):
-        assert BOARD_SECRET not in text, "the passphrase was told"
-    return "lines 3 and 9"
+        assert BOARD_SECRET not in text, "the value of a wrong line was told"
+    return "lines 3, 9 and 12"
+
+
+async def unreadable(house):
+    """settings that cannot be read, or are gone, leave the runner to the board alone, and the board its name"""
+    said = await house.inside(
+        house.one, "sudo sh -c 'exec 2>&1; cd /run/edge-board; printf \"\\377\\376R\\0\" >wrong; for file in wrong gone; do /usr/local/lib/edge-board/apply $file;"
+        " echo \"then: $(cat runner.env) $(hostname)\"; done; rm wrong; /usr/local/lib/edge-board/apply; cat runner.env'")
+    then = [line for line in said.splitlines() if line.startswith("then: ")]
+    assert then == ['then: RUNNER_HOST="localhost" kitchen'] * 2 and said.count("the runner answers this board alone") == 2, said
+    again = said.rsplit(then[-1], 1)[1]
+    assert 'RUNNER_BOT="echo"' in again and "RUNNER_HOST" not in again, said
+    return then[0]
 
 
 async def service(house):
@@ -305,7 +317,7 @@ async def kernel_hook(house):
     said = await house.inside(
         house.one, "set -e; version=$(uname -r); sudo mount -o remount,rw /boot/efi; sudo rm -r /boot/efi/edge-runner /boot/efi/loader/entries;"
         " sudo mkdir /boot/efi/loader/entries; sudo env DEB_MAINT_PARAMS=configure /etc/kernel/postinst.d/zz-systemd-boot $version /boot/vmlinuz-$version;"
-        " sudo cat /boot/efi/loader/entries/*.conf; sudo mount -o remount,ro /boot/efi; findmnt -n -o OPTIONS /boot/efi | cut -d, -f1")
+        " sudo sh -c 'cat /boot/efi/loader/entries/*.conf'; sudo mount -o remount,ro /boot/efi; findmnt -n -o OPTIONS /boot/efi | cut -d, -f1")
     entry = dict(line.split(None, 1) for line in said.splitlines() if line.startswith(("linux ", "initrd ", "options ")))
     assert entry["linux"].startswith("/edge-runner/") and entry["initrd"].startswith("/edge-runner/"), said
     assert "root=LABEL=edge-root" in entry["options"] and said.splitlines()[-1] == "ro", said
@@ -424,8 +436,8 @@ async def clean(house):
     return done.stdout.strip().splitlines()[-1].split("/")[-1]
 
 
-STORY = [first_start, https, keys_only, names, wrong_lines, service, doctor, disk_grown, echo, killed, kernel_hook, reboot, twins,
-         first_cut, second_cut, early_cut, clean]
+STORY = [first_start, https, keys_only, names, wrong_lines, unreadable, service, doctor, disk_grown, echo, killed, kernel_hook,
+         reboot, twins, first_cut, second_cut, early_cut, clean]
 
 
 async def main():
