@@ -3,8 +3,9 @@
     run.py IMAGE [--seed N] [--keep]      as root, in a network namespace of its own: `unshare --net python run.py IMAGE`
 
 Two boards start from the same image. The first has a fixed address, a name, a key and wrong lines in its edge-runner.txt; the second
-has a key alone and asks DHCP. The first one's power is cut while it writes and talks: its disk keeps each write since the last
-flush, or loses it, by a throw of dice. Everything is waited for, with a long limit; the machines are emulated.
+has a key alone and asks DHCP. The first one's power is cut in the middle of its first start, and later while it writes and talks: its
+disk keeps each write since the last flush, or loses it, by a throw of dice. Everything is waited for, with a long limit; the machines
+are emulated.
 """
 
 import argparse
@@ -181,13 +182,31 @@ async def call(board, hz):
 # The story. ---------------------------------------------------------------------------------------------------------------------
 
 
-async def first_start(house):
-    """from the image to /status: the board takes the fixed address of edge-runner.txt, with Windows' line ends and a byte-order mark"""
+async def cut_while_starting(board, word, pause_s):
+    """The power goes so long after the console has said the word. What the disk says of its cache."""
+    await until(lambda: asyncio.sleep(0, word in (board.folder / f"console-{board.starts:02}").read_text(errors="replace")),
+                f"{word} on the console", BOOT_LIMIT_S, 0.2)
+    await asyncio.sleep(pause_s)
+    return await asyncio.to_thread(board.cut)
+
+
+async def unfinished(house):
+    """the power is cut in the middle of the first start, where the board makes what is its own; what it has then must do, and stay"""
     settings = "\r\n".join([
         "\ufeff# a comment", "HostName = kitchen", "this line is wrong", "address=10.77.1.2/24", "  gateway = 10.77.1.1", "dns = 10.77.1.1",
         f"wifi_passphrase = {BOARD_SECRET}", f"ssh_key = {house.public}", "hostname = not_a_name", "RUNNER_BOT = echo",
         "runner_max_sessions = 3", f"RUNNER_PROXY = {BOARD_SECRET}\udcff", ""])
     house.one = house.board(1, settings)
+    house.one.start()
+    dice = random.Random(house.seed)
+    # Where it makes its machine-id, the partition and its file system, name and ssh key, the certificate.
+    word = dice.choice(["systemd[1]", "edge-board-grow.service", "edge-board.service", "edge-runner.service"])
+    pause_s = dice.uniform(0, 5)
+    return f"{pause_s:.1f} s after {word}; {await cut_while_starting(house.one, word, pause_s)}"
+
+
+async def first_start(house):
+    """from there to /status: the board takes the fixed address of edge-runner.txt, with Windows' line ends and a byte-order mark"""
     house.one.start()
     took = await ready(house.one)
     return f"/status after {took:.0f} s: {status_of(house.one)}"
@@ -327,6 +346,7 @@ async def kernel_hook(house):
 async def reboot(house):
     """a restart in good order: the same certificate, the same ssh key, the same machine-id"""
     house.host_keys = await asyncio.to_thread(ssh_host_keys, house.one)
+    assert house.host_keys, "no ssh key"
     house.machine_id = await house.inside(house.one, "cat /etc/machine-id")
     assert len(house.machine_id) == 32
     boot = await house.inside(house.one, "cat /proc/sys/kernel/random/boot_id")
@@ -411,11 +431,7 @@ async def early_cut(house):
     """the power is cut in the middle of a start, and the board starts all the same"""
     await asyncio.to_thread(house.one.cut)
     house.one.start()
-    dice = random.Random(house.seed)
-    await until(lambda: asyncio.sleep(0, "systemd" in (house.one.folder / f"console-{house.one.starts:02}").read_text(errors="replace")),
-                "systemd on the console", BOOT_LIMIT_S, 0.2)
-    await asyncio.sleep(dice.uniform(0, 10))
-    cache = await asyncio.to_thread(house.one.cut)
+    cache = await cut_while_starting(house.one, "systemd[1]", random.Random(house.seed).uniform(0, 10))
     house.one.start()
     took = await ready(house.one)
     assert await asyncio.to_thread(certificate, house.one) == house.certificate, "another certificate"
@@ -436,7 +452,7 @@ async def clean(house):
     return done.stdout.strip().splitlines()[-1].split("/")[-1]
 
 
-STORY = [first_start, https, keys_only, names, wrong_lines, unreadable, service, doctor, disk_grown, echo, killed, kernel_hook,
+STORY = [unfinished, first_start, https, keys_only, names, wrong_lines, unreadable, service, doctor, disk_grown, echo, killed, kernel_hook,
          reboot, twins, first_cut, second_cut, early_cut, clean]
 
 
@@ -460,7 +476,7 @@ async def main():
                 print(f"FAIL {check.__name__} ({time.monotonic() - start:.0f} s): {check.__doc__.splitlines()[0]}\n     {error}", flush=True)
                 if not isinstance(error, AssertionError):
                     traceback.print_exc()
-                if check is first_start:
+                if check in (unfinished, first_start):
                     print(house.one.console[-3000:])
                     break
     finally:
