@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # The one list of checks, for people and for the gate.
-#   tests/check.sh            everything that this machine has the tools for, in two lanes side by side: what waits for callers'
-#                             clocks runs beside what needs the processor. Each stage's words go to target/check/STAGE.log.
+#   tests/check.sh            what this machine has the tools for, in lanes side by side: what waits for callers' clocks runs
+#                             beside what needs the processor. Each stage's words go to target/check/STAGE.log.
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal:
 #       fmt lint doc test fuzz size features            of the code, by itself
-#       aiortc net pipecat rooms browser                against real peers
-#       arm                                             ARM code, run under an emulator
-#       armv7                                           the same for 32 bits
 #       smallest telephone                              runners that lack abilities: what they say of them, and a call
+#       aiortc net pipecat rooms browser                against real peers
+#       cross arm                                       ARM code: built, and run under an emulator
+#       armv7                                           the same for 32 bits
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       image                                           builds the image of a virtual board and starts it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       soak (MINUTES=2, or hours of them) churn        figures that must hold
-#   Without a name the first three lines are run.
+#   Without a name the first four lines are run.
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,7 +47,8 @@ if [ $# -eq 0 ]; then
     trap 'trap - INT TERM; kill 0' INT TERM
     # Callers keep time, so they go first when both want the processor.
     callers='aiortc net pipecat rooms browser'
-    code='test fuzz features'
+    code='test features'
+    beside='fuzz cross'
     compiled='lint doc smallest telephone'
     mkdir -p $logs
     rm -f $logs/*.passed
@@ -59,17 +60,20 @@ if [ $# -eq 0 ]; then
     wait
     # shellcheck disable=SC2086
     lane $callers &
+    # The tests wait for clocks too, and leave room meanwhile for what only compiles.
     # shellcheck disable=SC2086
-    (
-        renice -n 19 $BASHPID >/dev/null || true
-        lane $code
-    ) &
+    for stages in "$code" "$beside"; do
+        (
+            renice -n 19 $BASHPID >/dev/null || true
+            lane $stages
+        ) &
+    done
     wait
     # An emulator is slow enough by itself, and callers keep time there too.
     lane arm
     # A lane that was killed leaves stages behind that neither passed nor failed.
     missing=
-    for stage in fmt size $compiled $callers $code arm; do
+    for stage in fmt size $compiled $callers $code $beside arm; do
         [ -e "$logs/$stage.passed" ] || missing="$missing $stage"
     done
     if [ -n "$missing" ]; then
@@ -238,14 +242,16 @@ for stage in "$@"; do
             python3 tests/speed/run.py --write boards/SPEED.md
         fi
         ;;
-    arm | armv7)
+    cross | arm | armv7)
         if [ "$(uname -sm)" != 'Linux x86_64' ] || ! command -v apt-get >/dev/null; then
             # On a board every stage runs ARM code.
             printf 'SKIPPED, AND NOT PROVED HERE: ARM code under an emulator. It takes x86-64 Debian or Ubuntu.\n'
-        elif [ "$stage" = arm ]; then
-            tests/arm.sh aarch64-unknown-linux-gnu
         else
-            tests/arm.sh armv7-unknown-linux-gnueabihf
+            case $stage in
+            cross) cross/build aarch64-unknown-linux-gnu --quiet ;;
+            arm) tests/arm.sh aarch64-unknown-linux-gnu ;;
+            armv7) tests/arm.sh armv7-unknown-linux-gnueabihf ;;
+            esac
         fi
         ;;
     soak | churn)
