@@ -23,8 +23,9 @@ lacks() {
 }
 
 if [ -z "$binary" ]; then
-    cross/build "$target" --quiet
-    binary=target/$target/release/edge-runner
+    # In a folder of its own: a build for another target keeps those for this machine waiting, where it shares theirs.
+    cross/build "$target" --quiet --target-dir target/cross
+    binary=target/cross/$target/release/edge-runner
 fi
 binary=$(realpath "$binary")
 "$qemu" "$binary" --version

@@ -248,7 +248,7 @@ for stage in "$@"; do
             printf 'SKIPPED, AND NOT PROVED HERE: ARM code under an emulator. It takes x86-64 Debian or Ubuntu.\n'
         else
             case $stage in
-            cross) cross/build aarch64-unknown-linux-gnu --quiet ;;
+            cross) cross/build aarch64-unknown-linux-gnu --quiet --target-dir target/cross ;;
             arm) tests/arm.sh aarch64-unknown-linux-gnu ;;
             armv7) tests/arm.sh armv7-unknown-linux-gnueabihf ;;
             esac
