@@ -23,11 +23,12 @@ pub enum Ability {
     Doctor,
     Metrics,
     Systemd,
+    Cloud,
 }
 
 impl Ability {
     /// Every one, in the order of `Cargo.toml`.
-    pub const ALL: [Ability; 13] = [
+    pub const ALL: [Ability; 14] = [
         Ability::WebRtc,
         Ability::Turn,
         Ability::Telephony,
@@ -41,6 +42,7 @@ impl Ability {
         Ability::Doctor,
         Ability::Metrics,
         Ability::Systemd,
+        Ability::Cloud,
     ];
 
     /// Returns the name of its cargo feature.
@@ -59,6 +61,7 @@ impl Ability {
             Ability::Doctor => "doctor",
             Ability::Metrics => "metrics",
             Ability::Systemd => "systemd",
+            Ability::Cloud => "cloud",
         }
     }
 
@@ -78,6 +81,7 @@ impl Ability {
             Ability::Doctor => cfg!(feature = "doctor"),
             Ability::Metrics => cfg!(feature = "metrics"),
             Ability::Systemd => cfg!(feature = "systemd"),
+            Ability::Cloud => cfg!(feature = "cloud"),
         }
     }
 

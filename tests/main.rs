@@ -8,6 +8,7 @@
 
 mod boards;
 mod canary;
+mod cloud;
 mod corpus;
 mod device;
 mod doctor;

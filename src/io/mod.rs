@@ -7,6 +7,8 @@
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
 pub mod addresses;
+#[cfg(feature = "cloud")]
+pub mod cloud;
 #[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
 pub mod direct;
 #[cfg_attr(not(feature = "doctor"), path = "doctor/absent.rs")]

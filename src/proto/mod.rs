@@ -14,11 +14,15 @@
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
 //! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
+//! - The cloud agent service: [`cloud`]
+//! - Everywhere: [`time`] (dates as text), [`uuid`]
 //! - The runner itself: [`stall`] (what stands still), [`few`] (short lists in order)
 
 pub mod audio;
 pub mod body;
 pub mod candidate;
+#[cfg(feature = "cloud")]
+pub mod cloud;
 #[cfg(feature = "webrtc")]
 pub mod crypto;
 pub mod doctor;
@@ -60,9 +64,11 @@ pub mod start;
 pub mod stun;
 pub mod table;
 pub mod telephony;
+pub mod time;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod token;
+pub mod uuid;
 pub mod videoroom;
 pub mod visit;
 pub mod why;

@@ -14,6 +14,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::limits;
+use crate::proto::uuid::Uuid;
 
 /// The registered sessions.
 #[derive(Debug, Default)]
@@ -199,18 +200,8 @@ impl Table {
 }
 
 /// Makes a session's name of 16 random bytes: a UUID of version 4, in lower case.
-pub fn session_id(mut random: [u8; 16]) -> Arc<str> {
-    random[6] = random[6] & 0x0f | 0x40;
-    random[8] = random[8] & 0x3f | 0x80;
-    let digits = format!("{:032x}", u128::from_be_bytes(random));
-    let parts = [
-        &digits[..8],
-        &digits[8..12],
-        &digits[12..16],
-        &digits[16..20],
-        &digits[20..],
-    ];
-    parts.join("-").into()
+pub fn session_id(random: [u8; 16]) -> Arc<str> {
+    Uuid::v4(random).to_string().into()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const DAY_SECONDS: u64 = 86_400;
+use crate::proto::time::{DAY_SECONDS, date};
 
 /// Writes an instant.
 pub fn timestamp(at: SystemTime) -> String {
@@ -20,25 +20,6 @@ pub fn timestamp(at: SystemTime) -> String {
         second % 60,
         since.subsec_millis()
     )
-}
-
-/// Turns days since 1970-01-01 into year, month and day.
-///
-/// Years are counted from March, so that the leap day is the last day of its year and needs no case of its own.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468; // from 0000-03-01 to 1970-01-01
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -1,0 +1,1 @@
+//! What the options of `edge-runner cloud` mean once they are checked.

@@ -1,0 +1,1 @@
+//! Requests to the cloud service and their answers.

@@ -1,0 +1,1 @@
+//! Where archives are kept.

@@ -1,0 +1,1 @@
+//! How much space is left.

@@ -1,0 +1,1 @@
+//! Ends builder commands that outlive the service.

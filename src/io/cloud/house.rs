@@ -1,0 +1,1 @@
+//! All builds: the queue, those that run, and what became of them.

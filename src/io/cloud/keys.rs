@@ -1,0 +1,1 @@
+//! The files of keys and of the signing secret.

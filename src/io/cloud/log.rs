@@ -1,0 +1,1 @@
+//! The log of a build: written line by line, read page by page.

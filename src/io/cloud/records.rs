@@ -1,0 +1,1 @@
+//! Where uploads and builds are recorded.

@@ -1,0 +1,1 @@
+//! Deletes what is due.

@@ -1,0 +1,1 @@
+//! Makes what an archive holds.

@@ -1,0 +1,1 @@
+//! An upload: from the body of a request to an archive.

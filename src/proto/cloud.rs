@@ -1,0 +1,27 @@
+//! The cloud agent service: builds, upload grants, regions; and what its client packs.
+//!
+//! - Requests: [`route`], [`fault`] (every refusal), [`keys`] (whose request), [`regions`], [`range`]
+//! - Grants: [`grant`], [`policy`], [`sign`]; uploads: [`multipart`], [`verify`]
+//! - Builds: [`build`] (states, JSON), [`queue`] (which is next), [`outcome`] (what a command's end means), [`sweep`]
+//! - Archives: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
+
+pub mod build;
+pub mod fault;
+pub mod glob;
+pub mod grant;
+pub mod gzip;
+pub mod keys;
+pub mod multipart;
+pub mod outcome;
+pub mod pack;
+pub mod policy;
+pub mod progress;
+pub mod queue;
+pub mod range;
+pub mod regions;
+pub mod route;
+pub mod sign;
+pub mod sweep;
+pub mod tar;
+pub mod unpack;
+pub mod verify;

@@ -1,0 +1,1 @@
+//! One build: what is recorded of it, how it changes, and its JSON.

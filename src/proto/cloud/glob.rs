@@ -1,0 +1,1 @@
+//! Shell patterns as ignore files have them.

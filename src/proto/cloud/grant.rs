@@ -1,0 +1,1 @@
+//! An upload grant and its security token.

@@ -1,0 +1,4 @@
+//! The gzip format: members, checksums.
+
+pub mod read;
+pub mod write;

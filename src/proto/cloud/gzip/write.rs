@@ -1,0 +1,1 @@
+//! The gzip format: members, checksums, written.

@@ -1,0 +1,1 @@
+//! API keys: their text, the hashes that are kept, and whose a key is.

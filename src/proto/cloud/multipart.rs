@@ -1,0 +1,1 @@
+//! The parts of a `multipart/form-data` body, as they come.

@@ -1,0 +1,1 @@
+//! What of a folder belongs to a build context, and in which order.

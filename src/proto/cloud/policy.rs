@@ -1,0 +1,1 @@
+//! The policy document of an upload grant: what it allows, and what a form lacks of that.

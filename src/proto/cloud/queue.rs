@@ -1,0 +1,1 @@
+//! Which build runs next, and what becomes of builds when the service starts again.

@@ -1,0 +1,1 @@
+//! One range of bytes of an image, as `Range` asks for it.

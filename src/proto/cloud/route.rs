@@ -1,0 +1,1 @@
+//! Method and path of a request to the cloud service become a [`Route`].

@@ -1,0 +1,1 @@
+//! The signature of an upload grant: derivation of keys, signing, verifying.

@@ -1,0 +1,4 @@
+//! Archives of the POSIX tar format.
+
+pub mod read;
+pub mod write;

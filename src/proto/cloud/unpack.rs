@@ -1,0 +1,1 @@
+//! The tree of an archive: which entries may be made.

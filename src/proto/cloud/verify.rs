@@ -1,0 +1,1 @@
+//! The order in which the form of an upload is verified.

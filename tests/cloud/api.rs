@@ -1,0 +1,1 @@
+//! Every operation, and every refusal with its code.

@@ -1,0 +1,1 @@
+//! What a builder command is given, and what its end means.

@@ -1,0 +1,1 @@
+//! Builds: created, listed, cached, queued.

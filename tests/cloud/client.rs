@@ -1,0 +1,1 @@
+//! The client, against the service and against the real one's shape.

@@ -1,0 +1,1 @@
+//! No space, and what goes on without it.

@@ -1,0 +1,1 @@
+//! Upload grants outlive a restart and end in time.

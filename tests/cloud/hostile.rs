@@ -1,0 +1,1 @@
+//! Archives that try to lead out.

@@ -1,0 +1,1 @@
+//! Keys are made, listed, revoked, and belong to an organization.

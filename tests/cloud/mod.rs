@@ -1,0 +1,16 @@
+//! `edge-runner cloud`: the service as its clients meet it, and the client.
+
+mod api;
+mod builder;
+mod builds;
+mod client;
+mod full_disk;
+mod grants;
+mod hostile;
+mod keys;
+mod logs;
+mod recovery;
+mod regions;
+mod serve;
+mod sweep;
+mod uploads;

@@ -1,0 +1,1 @@
+//! Builds outlive a kill and a stop.

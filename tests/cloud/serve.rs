@@ -1,0 +1,1 @@
+//! The service starts, says where it listens, and ends in order.

@@ -1,0 +1,1 @@
+//! What is old goes, and what is needed stays.

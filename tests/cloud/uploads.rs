@@ -1,0 +1,1 @@
+//! Uploads: the order of refusals, and many at once.
