@@ -2,6 +2,7 @@
 //! API, clients of WebSockets and of HTTP, a bot that is a program, and sound.
 
 pub mod client;
+pub mod cloud;
 pub mod device;
 pub mod guest;
 pub mod http;

@@ -21,8 +21,10 @@ use super::http;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How the names of the runner's variables begin.
-const VARIABLES: [&str; 14] = [
+const VARIABLES: [&str; 16] = [
     "RUNNER_",
+    "CLOUD_",
+    "BUILD_",
     "PIPECAT_",
     "TELCO_",
     "TWILIO_",
@@ -73,6 +75,14 @@ impl TestRunner {
         put(&folder, files);
         let mut command = command(&folder);
         command.args(["--port", "0", "--rtc-port", "0"]).args(args);
+        Self::watch(command, folder, variables)
+    }
+
+    /// Starts the binary with these arguments alone, and waits until it listens.
+    pub fn start_bare(args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let folder = folder();
+        let mut command = command(&folder);
+        command.args(args);
         Self::watch(command, folder, variables)
     }
 
@@ -332,7 +342,7 @@ fn put(folder: &Path, files: &[(&str, &str)]) {
 }
 
 /// A fresh, empty folder.
-fn folder() -> PathBuf {
+pub fn folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!(
         "runner-{}-{}",
