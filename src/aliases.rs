@@ -76,6 +76,7 @@ pub const TABLE: &[Row] = &[
     ),
     row(Area::JsonKey, "videoroomRoom", &["dailyRoom"]),
     row(Area::JsonKey, "videoroomToken", &["dailyToken"]),
+    row(Area::JsonKey, "buildfilePath", &["dockerfilePath"]),
     row(Area::JsonKey, "videoroom_api_key", &["daily_api_key"]),
     row(Area::JsonKey, "videoroom_api_url", &["daily_api_url"]),
     row(Area::Path, "/videoroom", &["/daily"]),

@@ -9,6 +9,12 @@ pub const JSON_BYTES_MAX: usize = 64 * 1024;
 
 // ---- records, queue, sweep
 
+/// Bytes of the path of a build file: what file systems allow for one name.
+pub const BUILD_FILE_BYTES_MAX: usize = 255;
+/// Builds on a page of `GET /builds` when the client does not say, and at most, as in the published API.
+pub const BUILDS_PAGE: usize = 20;
+pub const BUILDS_PAGE_MAX: usize = 100;
+
 // ---- builder, unpacking, logs
 
 // ---- client and packing

@@ -1,0 +1,340 @@
+//! Tests of builds: their states, their JSON, and the requests that make and list them.
+
+use super::*;
+
+fn facts() -> Facts {
+    Facts {
+        size: 119,
+        md5: [0x93, 0x3a, 0x11, 0xaa, 0x3b, 0x2a, 0x07, 0xdd, 1, 2, 3, 4, 5, 6, 7, 8],
+        inode: 7,
+        modified_ns: 9,
+    }
+}
+
+fn upload() -> Upload {
+    Upload {
+        id: Uuid::v4([1; 16]),
+        org: Name::parse("org-7").expect("a name"),
+        region: Name::parse("us-west").expect("a name"),
+        expires_ms: 0,
+        sealed: false,
+        facts: Some(facts()),
+    }
+}
+
+/// A build made at 2026-11-21T12:00:00.000Z.
+fn build() -> Build {
+    let base = "http://localhost:7870".to_owned();
+    Build::new(Uuid::v4([2; 16]), &upload(), &facts(), "Dockerfile".into(), base, T0)
+}
+
+const T0: u64 = 1_795_262_400_000;
+
+fn image() -> Image {
+    Image {
+        place: Place::Uri("registry.example.net/bot:1".into()),
+        size: 1234,
+    }
+}
+
+fn members(build: &Build) -> Vec<String> {
+    let Value::Object(json) = build.json(None) else {
+        panic!("a build is an object");
+    };
+    json.into_iter().map(|(name, _)| name).collect()
+}
+
+/// C-053: pending, building, and one of three ends; also an end without a beginning, but no success without one.
+#[test]
+fn a_build_goes_forward_alone() {
+    let pending = build();
+    assert_eq!(
+        pending.change(Change::Succeed(image()), T0),
+        Err(Unfit {
+            status: Status::Pending
+        })
+    );
+    for (end, status) in [
+        (Change::Succeed(image()), Status::Success),
+        (Change::Fail("build: exit status 1".into()), Status::Failed),
+        (Change::TimeOut("build: 1200 s are over".into()), Status::Timeout),
+    ] {
+        let building = pending.change(Change::Start, T0 + 1).expect("it waits");
+        assert_eq!((building.status, building.attempt), (Status::Building, 1));
+        let ended = building.change(end.clone(), T0 + 2).expect("it runs");
+        assert_eq!(ended.status, status);
+        if status != Status::Success {
+            assert_eq!(pending.change(end, T0 + 2).expect("it waits").status, status);
+        }
+        for to in [
+            Change::Start,
+            Change::Succeed(image()),
+            Change::Fail(String::new()),
+            Change::TimeOut(String::new()),
+        ] {
+            assert_eq!(ended.change(to, T0 + 3), Err(Unfit { status }));
+        }
+    }
+}
+
+/// I-19: a build that runs again stays `building`, and began when it first did.
+#[test]
+fn another_attempt_counts_up_and_keeps_the_start() {
+    let first = build().change(Change::Start, T0 + 5).expect("it waits");
+    let second = first.change(Change::Start, T0 + 9).expect("it was cut off");
+    assert_eq!(second.status, Status::Building);
+    assert_eq!((second.attempt, second.started_ms), (2, Some(T0 + 5)));
+    assert_eq!(second.updated_ms, T0 + 9);
+}
+
+/// C-025: a clock that is set back moves no time of a build back, and a duration is never negative.
+#[test]
+fn no_time_goes_back() {
+    let building = build().change(Change::Start, T0 - 60_000).expect("it waits");
+    assert_eq!(building.updated_ms, T0);
+    assert_eq!(building.started_ms, Some(T0));
+    let later = building.change(Change::Start, T0 + 5_000).expect("again");
+    let ended = later.change(Change::Succeed(image()), T0 + 1_000).expect("it runs");
+    assert_eq!(ended.updated_ms, T0 + 5_000);
+    assert_eq!(ended.completed_ms, Some(T0 + 5_000));
+    assert_eq!(ended.json(None)["buildDurationSeconds"], 5);
+}
+
+/// C-010 to C-027, C-046 to C-051: which members a build has in which state, and none is null.
+#[test]
+fn members_come_with_the_state() {
+    let always = [
+        "buildfilePath",
+        "contextHash",
+        "contextSizeBytes",
+        "createdAt",
+        "dockerfilePath",
+        "id",
+        "logsUrl",
+        "organizationId",
+        "region",
+        "status",
+        "updatedAt",
+    ];
+    let with = |more: &[&str]| {
+        let mut names: Vec<String> = always.iter().chain(more).map(|name| (*name).to_owned()).collect();
+        names.sort();
+        names
+    };
+    let pending = build();
+    assert_eq!(members(&pending), with(&[]));
+    let building = pending.change(Change::Start, T0 + 1500).expect("it waits");
+    assert_eq!(members(&building), with(&["startedAt"]));
+    let ended = ["startedAt", "completedAt", "buildDurationSeconds"];
+    let success = building.change(Change::Succeed(image()), T0 + 4499).expect("it runs");
+    assert_eq!(
+        members(&success),
+        with(&[&ended[..], &["imageUri", "imageSizeBytes"]].concat())
+    );
+    for to in [Change::Fail("build: no".into()), Change::TimeOut("build: no".into())] {
+        let failed = building.change(to.clone(), T0 + 4499).expect("it runs");
+        assert_eq!(members(&failed), with(&[&ended[..], &["errorMessage"]].concat()));
+        // One that never began has no start.
+        let early = pending.change(to, T0 + 1).expect("it waits");
+        assert_eq!(
+            members(&early),
+            with(&["completedAt", "buildDurationSeconds", "errorMessage"])
+        );
+        assert_eq!(early.json(None)["buildDurationSeconds"], 0);
+    }
+}
+
+/// C-014, C-017, C-019, C-022 to C-025: the forms of values.
+#[test]
+fn values_have_their_forms() {
+    let building = build().change(Change::Start, T0 + 1500).expect("it waits");
+    let json = building
+        .change(Change::Succeed(image()), T0 + 4499)
+        .expect("it runs")
+        .json(None);
+    assert_eq!(json["id"], "02020202-0202-4202-8202-020202020202");
+    assert_eq!(json["organizationId"], "org-7");
+    assert_eq!(json["status"], "success");
+    assert_eq!(json["region"], "us-west");
+    assert_eq!(json["contextHash"], "933a11aa3b2a07dd");
+    assert_eq!(json["buildfilePath"], "Dockerfile");
+    assert_eq!(json["dockerfilePath"], "Dockerfile");
+    assert_eq!(json["contextSizeBytes"], 119);
+    assert_eq!(json["createdAt"], "2026-11-21T12:00:00.000Z");
+    assert_eq!(json["startedAt"], "2026-11-21T12:00:01.500Z");
+    assert_eq!(json["completedAt"], "2026-11-21T12:00:04.499Z");
+    assert_eq!(json["updatedAt"], "2026-11-21T12:00:04.499Z");
+    assert_eq!(json["buildDurationSeconds"], 2);
+    assert_eq!(json["imageUri"], "registry.example.net/bot:1");
+    assert_eq!(json["imageSizeBytes"], 1234);
+    let logs = "/v1/builds/02020202-0202-4202-8202-020202020202/logs";
+    assert_eq!(json["logsUrl"], format!("http://localhost:7870{logs}"));
+    let public = building.json(Some("https://cloud.example.net"));
+    assert_eq!(public["logsUrl"], format!("https://cloud.example.net{logs}"));
+}
+
+/// I-11: a kept image is found under its build, however its file is called.
+#[test]
+fn a_kept_image_has_a_url() {
+    let kept = Image {
+        place: Place::Kept("my image \u{e9}#1.tar".into()),
+        size: 5,
+    };
+    let building = build().change(Change::Start, T0).expect("it waits");
+    let json = building.change(Change::Succeed(kept), T0).expect("it runs").json(None);
+    assert_eq!(
+        json["imageUri"],
+        "http://localhost:7870/v1/images/02020202-0202-4202-8202-020202020202/my%20image%20%C3%A9%231.tar"
+    );
+}
+
+/// C-080: what a client may ask for; the published client's name of the build file counts, and the canonical one wins.
+#[test]
+fn a_request_for_a_build_is_read() {
+    let upload = Uuid::v4([1; 16]);
+    for (more, file) in [
+        ("", "Dockerfile"),
+        (r#","buildfilePath":"docker/bot.file""#, "docker/bot.file"),
+        (r#","dockerfilePath":"a/Dockerfile""#, "a/Dockerfile"),
+        (r#","dockerfilePath":"a","buildfilePath":"b""#, "b"),
+        (r#","buildfilePath":"..a/b..""#, "..a/b.."),
+        (r#","unknown":[1]"#, "Dockerfile"),
+    ] {
+        let body = format!(r#"{{"uploadId":"{upload}","region":"us-west"{more}}}"#);
+        let wanted = Wanted::read(body.as_bytes()).unwrap_or_else(|fault| panic!("{fault:?}: {body}"));
+        assert_eq!(
+            (wanted.upload, &*wanted.region, &*wanted.file),
+            (upload, "us-west", file)
+        );
+    }
+    let longest = "f".repeat(BUILD_FILE_BYTES_MAX);
+    let body = |file: &str| format!(r#"{{"uploadId":"{upload}","region":"r","buildfilePath":"{file}"}}"#);
+    assert!(Wanted::read(body(&longest).as_bytes()).is_ok());
+    assert!(Wanted::read(body(&format!("{longest}f")).as_bytes()).is_err());
+}
+
+/// The refusals of `cloud.md` §2.3 for a body: each names what is wrong.
+#[test]
+fn what_is_no_request_for_a_build_is_refused() {
+    let id = "00000000-0000-4000-8000-000000000000";
+    for (body, names) in [
+        ("", "JSON"),
+        ("{", "JSON"),
+        ("[]", "JSON object"),
+        ("null", "JSON object"),
+        ("{}", "uploadId"),
+        (&format!(r#"{{"uploadId":"{id}"}}"#), "region"),
+        (r#"{"region":"r"}"#, "uploadId"),
+        (r#"{"uploadId":"7","region":"r"}"#, "uploadId"),
+        (r#"{"uploadId":7,"region":"r"}"#, "uploadId"),
+        (&format!(r#"{{"uploadId":"{id}","region":null}}"#), "region"),
+        (&format!(r#"{{"uploadId":"{id}","region":["r"]}}"#), "region"),
+        (
+            &format!(r#"{{"uploadId":"{id}","region":"r","buildfilePath":1}}"#),
+            "buildfilePath",
+        ),
+        (
+            &format!(r#"{{"uploadId":"{id}","region":"r","dockerfilePath":1}}"#),
+            "dockerfilePath",
+        ),
+        (
+            &format!(r#"{{"uploadId":"{id}","region":"r","buildfilePath":""}}"#),
+            "is empty",
+        ),
+        (
+            &format!(r#"{{"uploadId":"{id}","region":"r","buildfilePath":"/a"}}"#),
+            "is absolute",
+        ),
+        (
+            &format!(r#"{{"uploadId":"{id}","region":"r","buildfilePath":"a/../b"}}"#),
+            "`..`",
+        ),
+        (
+            &format!(r#"{{"uploadId":"{id}","region":"r","buildfilePath":".."}}"#),
+            "`..`",
+        ),
+        (
+            &format!(r#"{{"uploadId":"{id}","region":"r","buildfilePath":"a\u0000"}}"#),
+            "NUL",
+        ),
+    ] {
+        let fault = Wanted::read(body.as_bytes()).expect_err(body);
+        assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"), "{body}");
+        assert!(fault.text.contains(names), "{body}: {}", fault.text);
+    }
+    assert!(Wanted::read(b"\xff\xfe").is_err());
+}
+
+/// `GET /builds`: the filters, and the page that is meant without them.
+#[test]
+fn a_query_for_builds_is_read() {
+    let all = Filter {
+        status: None,
+        region: None,
+        hash: None,
+        limit: 20,
+        offset: 0,
+    };
+    assert_eq!(Filter::read(""), Ok(all.clone()));
+    assert_eq!(Filter::read("unknown=1"), Ok(all.clone()));
+    let some = Filter::read("contextHash=933A11AA3B2A07DD&region=us%2Dwest&status=success&limit=1&offset=40");
+    let wanted = Filter {
+        status: Some(Status::Success),
+        region: Some("us-west".into()),
+        hash: Some("933a11aa3b2a07dd".into()),
+        limit: 1,
+        offset: 40,
+    };
+    assert_eq!(some, Ok(wanted));
+    assert_eq!(Filter::read("limit=100").map(|of| of.limit), Ok(100));
+    for status in Status::ALL {
+        let of = Filter::read(&format!("status={}", status.name())).expect("a status");
+        assert_eq!(of.status, Some(status));
+    }
+}
+
+#[test]
+fn a_query_without_sense_is_refused() {
+    for query in [
+        "status=done",
+        "status=Success",
+        "status=",
+        "limit=0",
+        "limit=101",
+        "limit=-1",
+        "limit=+5",
+        "limit=",
+        "limit=ten",
+        "limit=99999999999999999999999",
+        "offset=-1",
+        "offset=1.5",
+        "offset=",
+        "offset=99999999999999999999999",
+    ] {
+        let fault = Filter::read(query).expect_err(query);
+        assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"), "{query}");
+        let name = query.split('=').next().expect("a name");
+        assert!(fault.text.contains(name), "{query}: {}", fault.text);
+    }
+}
+
+#[test]
+fn names_are_parts_of_paths() {
+    for good in ["a", "7", "org-7", "Us.West_2", &"a".repeat(63)] {
+        assert_eq!(Name::parse(good).map(|name| name.to_string()), Some(good.to_owned()));
+    }
+    for bad in [
+        "",
+        ".",
+        "..",
+        "-a",
+        "_a",
+        "a/b",
+        "a b",
+        "\u{e9}",
+        "a\0",
+        &"a".repeat(64),
+    ] {
+        assert_eq!(Name::parse(bad), None, "{bad}");
+    }
+}
