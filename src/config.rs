@@ -275,6 +275,18 @@ pub enum Tls {
     Files { certificate: PathBuf, key: PathBuf },
 }
 
+/// What HTTPS is made of.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    pub tls: Tls,
+    /// Names under which the server may be addressed, beside those of its addresses.
+    pub host_names: Vec<String>,
+    /// Where a certificate that is made here is kept; `None` when no place is known.
+    pub state_dir: Option<PathBuf>,
+    /// Where people find the certificate of the authority, in words.
+    pub authority_at: String,
+}
+
 /// Who may read `/metrics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MetricsAccess {
@@ -402,6 +414,16 @@ impl Config {
     pub fn default_transport(&self) -> Transport {
         let first = || Transport::ALL.into_iter().find(|transport| transport.in_this_build());
         self.transport.or_else(first).unwrap_or(Transport::WebRtc)
+    }
+
+    /// Returns what HTTPS is made of.
+    pub fn tls_settings(&self) -> TlsSettings {
+        TlsSettings {
+            tls: self.tls.clone(),
+            host_names: self.host_names.clone(),
+            state_dir: self.state_dir.clone(),
+            authority_at: "/ca.crt of this server".into(),
+        }
     }
 
     /// Tells whether the page of anybody, in the browser of somebody who reaches this runner, can make video rooms with

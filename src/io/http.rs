@@ -11,8 +11,11 @@
 
 #[cfg_attr(not(feature = "page"), path = "http/file/absent.rs")]
 mod file;
+pub mod floor;
 mod gate;
 mod note;
+#[cfg_attr(not(feature = "cloud"), path = "http/payload/absent.rs")]
+mod payload;
 mod read;
 mod refusal;
 #[cfg_attr(not(feature = "mediaroom"), path = "http/rooms/absent.rs")]
@@ -27,39 +30,37 @@ mod videoroom;
 #[cfg_attr(not(feature = "telephony"), path = "http/webhook/absent.rs")]
 mod webhook;
 
-use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use self::file::{file, to_page};
+use self::floor::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, unix_time_s, whole};
 use self::gate::{Gate, put};
 use self::note::{caller, log_refusal};
 use self::read::{Takes, read};
 pub use self::refusal::Refusal;
-use self::refusal::json_reply;
 use crate::abilities::Ability;
 use crate::bot::SessionId;
 use crate::config::Config;
 use crate::io::metrics;
 use crate::io::room::{self, Begin};
+use crate::io::server::{Doing, Service};
 use crate::io::sessions::Start;
 use crate::io::socket::{Entry, Upgrade, upgrade};
 use crate::io::tasks::Place;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
-use crate::limits;
 use crate::logging;
 use crate::proto::host;
 use crate::proto::lines::Lines;
@@ -71,8 +72,6 @@ use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
 use crate::proto::token::{Family, Tokens};
 use crate::proto::videoroom::taken::Taken;
-
-type Reply = Response<Full<Bytes>>;
 
 /// The content type of the text format of Prometheus.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -171,56 +170,10 @@ impl Engine for WebRtc {
     }
 }
 
-/// Who sent a request, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    pub address: SocketAddr,
-    /// Whether it came over TLS.
-    pub secure: bool,
-}
-
-impl Peer {
-    fn ip(self) -> IpAddr {
-        self.address.ip()
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address.fmt(f)
-    }
-}
-
-/// The time limits of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    pub first_head: Duration,
-    pub idle: Duration,
-    pub head: Duration,
-    pub body: Duration,
-    pub answer: Duration,
-    pub stall: Duration,
-    pub linger: Duration,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Times {
-            first_head: limits::HTTP_FIRST_HEAD,
-            idle: limits::HTTP_IDLE,
-            head: limits::HTTP_HEAD,
-            body: limits::HTTP_BODY,
-            answer: limits::HTTP_ANSWER,
-            stall: limits::HTTP_STALL,
-            linger: limits::HTTP_LINGER,
-        }
-    }
-}
-
 /// What every request is answered from.
 pub struct App<E = WebRtc> {
     config: Arc<Config>,
-    pub(super) engine: E,
+    engine: E,
     gate: Gate,
     status: Status,
     table: Arc<Mutex<Table>>,
@@ -257,21 +210,32 @@ impl<E: Engine> App<E> {
     }
 }
 
-/// Takes a lock. Whoever panicked while holding it left the value whole: no change to it is made in two steps.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl<E: Engine> Service for App<E> {
+    fn times(&self) -> Times {
+        self.times
+    }
+
+    fn tls(&self) -> Option<&Tls> {
+        self.tls.as_deref()
+    }
+
+    fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send {
+        self.engine.framed(tcp, peer)
+    }
+
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+        _doing: &Arc<Doing>,
+        becomes: &Becomes,
+    ) -> impl Future<Output = Reply> + Send {
+        answer(self, request, peer, becomes)
+    }
 }
 
-/// What the connection becomes once its answer has left, if that changes protocols.
-pub(super) type Becomes = Mutex<Option<Upgrade>>;
-
 /// Answers one request.
-pub(super) async fn answer<E: Engine>(
-    app: &App<E>,
-    request: Request<Incoming>,
-    peer: Peer,
-    becomes: &Becomes,
-) -> Reply {
+async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, peer: Peer, becomes: &Becomes) -> Reply {
     let (head, body) = request.into_parts();
     let standing = app.gate.judge(&head.headers);
     let answered = match app.gate.admit(&head, standing) {
@@ -326,7 +290,8 @@ async fn dispatch<E: Engine>(
         Route::Start => {
             let body = read(app.times, headers, Takes::Json, body).await?;
             still_open(app)?;
-            start(app, &body, asked(app, headers, peer), peer).await
+            let asked = asked(headers, peer, app.config.proxy.is_some());
+            start(app, &body, asked, peer).await
         }
         Route::Webhook => webhook::webhook(app, head, body).await,
         Route::Videoroom => videoroom::visit(app, head, peer).await,
@@ -354,7 +319,7 @@ async fn dispatch<E: Engine>(
 
 /// Tells crawlers to stay away: nothing here is to be found by a search, and one path makes rooms.
 fn robots() -> Reply {
-    let mut reply = Reply::new(Full::from("User-agent: *\nDisallow: /\n"));
+    let mut reply = Reply::new(whole("User-agent: *\nDisallow: /\n"));
     let text = HeaderValue::from_static("text/plain; charset=utf-8");
     reply.headers_mut().insert(header::CONTENT_TYPE, text);
     reply
@@ -420,19 +385,6 @@ fn mint<E: Engine>(app: &App<E>, family: Family, session: Option<&str>) -> Optio
     let tokens = app.tokens.as_ref()?;
     let id = session.map_or_else(fresh_id, SessionId::from);
     Some(lock(tokens).mint(family, &id, Instant::now()))
-}
-
-/// Tells how the client reached the server. What a proxy says of that counts if the proxy is ours: on this machine, or named.
-fn asked<'r, E>(app: &App<E>, headers: &'r HeaderMap, peer: Peer) -> Asked<'r> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let proxied = peer.ip().to_canonical().is_loopback() || app.config.proxy.is_some();
-    Asked {
-        host: text(header::HOST).unwrap_or("localhost"),
-        secure: peer.secure
-            || proxied
-                && text(HeaderName::from_static("x-forwarded-proto"))
-                    .is_some_and(|proto| proto.eq_ignore_ascii_case("https")),
-    }
 }
 
 async fn take_offer<E: Engine>(
@@ -509,7 +461,7 @@ fn metrics_reply<E: Engine>(app: &App<E>, headers: &HeaderMap, peer: Peer) -> Re
         .is_some_and(|host| !host::is_loopback(host.as_bytes()));
     let forwarded = named_otherwise || headers.keys().any(|name| is_forwarding(name.as_str()));
     judge(app.config.metrics, on_this_machine, forwarded).map_err(Refusal::Metrics)?;
-    let mut reply = Reply::new(Full::new(app.engine.metrics_text().into()));
+    let mut reply = Reply::new(whole(app.engine.metrics_text()));
     let put = reply.headers_mut();
     put.insert(header::CONTENT_TYPE, METRICS_TYPE);
     put.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -518,18 +470,6 @@ fn metrics_reply<E: Engine>(app: &App<E>, headers: &HeaderMap, peer: Peer) -> Re
 
 fn fresh_id() -> SessionId {
     table::session_id(random())
-}
-
-fn random<const BYTES: usize>() -> [u8; BYTES] {
-    let mut random = [0; BYTES];
-    getrandom::fill(&mut random).expect("the system has random numbers once it is up");
-    random
-}
-
-fn unix_time_s() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 /// Tells whether a request needs no key, or has it. The name of a session that `/start` made is as good: only who had the key
@@ -546,7 +486,7 @@ fn may_ask<E>(app: &App<E>, route: &Route<'_>, headers: &HeaderMap) -> bool {
 /// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to install it.
 fn authority<E>(app: &App<E>) -> Result<Reply, Refusal> {
     let pem = app.tls.as_ref().and_then(|tls| tls.authority());
-    let mut reply = Reply::new(Full::new(pem.ok_or(Refusal::NoAuthority)?));
+    let mut reply = Reply::new(whole(pem.ok_or(Refusal::NoAuthority)?));
     let headers = reply.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,

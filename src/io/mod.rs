@@ -41,6 +41,8 @@ pub mod sessions;
 pub mod signal;
 #[cfg_attr(not(any(feature = "telephony", feature = "websocket")), path = "socket/absent.rs")]
 pub mod socket;
+#[cfg(any(feature = "tls", feature = "cloud"))]
+pub mod store;
 pub mod stream;
 pub mod tasks;
 #[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
@@ -125,9 +127,9 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let keeper = Keeper::listen().map_err(RunError::Signals)?;
-    let tls = Tls::open(&config).map_err(RunError::Tls)?;
+    let tls = Tls::open(&config.tls_settings()).map_err(RunError::Tls)?;
     webrtc::prepare()?;
-    let listeners = server::bind(&config).await.map_err(RunError::Bind)?;
+    let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(config.sessions_max);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());

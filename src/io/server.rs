@@ -1,6 +1,6 @@
 //! The HTTP server's sockets: listening, accepting, capping and ending connections.
 //!
-//! In: the configuration's host and port, and the [`App`] that answers. Out: [`Listeners`], whose port is known before the
+//! In: a host and a port, and the [`Service`] that answers. Out: [`Listeners`], whose port is known before the
 //! first request, and then a future that serves until the runner stops. A failing accept pauses, a full house sends
 //! away who can be spared (`slots`), and every connection has time limits (`connection`).
 //! Refuses: a port in use, with words that say what to do.
@@ -16,21 +16,26 @@ mod slots;
 mod tests;
 
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use log::{Level, debug, error, log};
 use socket2::{Domain, Socket, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::bot::Shutdown;
-use crate::config::{Config, Host};
-use crate::io::http::{App, Engine};
+use crate::config::Host;
+use crate::io::http::floor::{Becomes, Peer, Reply, Times};
 use crate::io::server::slots::Slots;
+pub use crate::io::server::slots::{Doing, Phase};
 use crate::io::tasks;
+use crate::io::tls::Tls;
 use crate::limits;
 
 /// How often a free port is looked for that both loopback addresses have.
@@ -104,15 +109,15 @@ impl std::error::Error for BindError {
 ///
 /// # Errors
 /// [`BindError`] with the first address that cannot be listened on.
-pub async fn bind(config: &Config) -> Result<Listeners, BindError> {
-    match config.host {
-        Host::Address(ip) => listeners(vec![listen(ip, config.port)?]),
+pub async fn bind(host: Host, port: u16) -> Result<Listeners, BindError> {
+    match host {
+        Host::Address(ip) => listeners(vec![listen(ip, port)?]),
         Host::Localhost => {
             let mut attempt = 1;
             loop {
-                match bind_localhost(config.port) {
+                match bind_localhost(port) {
                     // The port that was free on one address is taken on the other: another one may be free on both.
-                    Err(error) if config.port == 0 && attempt < FREE_PORT_ATTEMPTS => {
+                    Err(error) if port == 0 && attempt < FREE_PORT_ATTEMPTS => {
                         debug!("{error}");
                         attempt += 1;
                     }
@@ -175,14 +180,32 @@ fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
     Ok(Listeners { sockets, addresses })
 }
 
-/// Serves until the runner stops and the requests in progress are answered, or their time is over.
-pub async fn serve<E: Engine>(listeners: Listeners, app: Arc<App<E>>, shutdown: Shutdown) {
+/// What answers requests.
+pub trait Service: Send + Sync + 'static {
+    /// Returns the limits of its connections.
+    fn times(&self) -> Times;
+    /// Returns what takes TLS; nothing when TLS is off.
+    fn tls(&self) -> Option<&Tls>;
+    /// Takes a connection that brings packets of a session instead of requests, once its first packet has come.
+    fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
+    /// Answers one request. Whoever reads a long body notes its phase in `doing`, before the first byte and with each part.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+        doing: &Arc<Doing>,
+        becomes: &Becomes,
+    ) -> impl Future<Output = Reply> + Send;
+}
+
+/// Serves until the service stops and the requests in progress are answered, or their time is over.
+pub async fn serve<S: Service>(listeners: Listeners, service: Arc<S>, shutdown: Shutdown) {
     let slots = Slots::new(limits::HTTP_CONNECTIONS_MAX);
     let mut acceptors = JoinSet::new();
     for socket in listeners.sockets {
         acceptors.spawn(tasks::boxed(accept(
             socket,
-            app.clone(),
+            service.clone(),
             slots.clone(),
             shutdown.clone(),
         )));
@@ -193,7 +216,7 @@ pub async fn serve<E: Engine>(listeners: Listeners, app: Arc<App<E>>, shutdown: 
 }
 
 /// Accepts on one socket, and owns the connections that come of it.
-async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Slots, mut shutdown: Shutdown) {
+async fn accept<S: Service>(socket: TcpListener, service: Arc<S>, slots: Slots, mut shutdown: Shutdown) {
     let mut connections = JoinSet::new();
     let mut pause = limits::ACCEPT_PAUSE_FIRST;
     loop {
@@ -215,13 +238,13 @@ async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Slots, 
                     () = shutdown.wait() => break,
                     slot = slots.enter() => slot,
                 };
-                let (app, shutdown) = (app.clone(), shutdown.clone());
+                let (service, shutdown) = (service.clone(), shutdown.clone());
                 connections.spawn(tasks::boxed(async move {
                     let doing = &slot.doing;
                     tokio::select! {
                         biased;
                         () = doing.evicted() => debug!("{peer}: connection closed: its place is another's"),
-                        () = connection::serve(stream, peer, app, doing, shutdown) => {}
+                        () = connection::serve(stream, peer, service, doing, shutdown) => {}
                     }
                 }));
             }
@@ -249,7 +272,7 @@ async fn accept<E: Engine>(socket: TcpListener, app: Arc<App<E>>, slots: Slots, 
             report(ended);
         }
     };
-    if tokio::time::timeout(limits::HTTP_GRACE, drained).await.is_err() {
+    if tokio::time::timeout(service.times().grace, drained).await.is_err() {
         debug!("{} connections were cut off at the end", connections.len());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! In: `--tls` and the state folder; later SIGHUP, new addresses and the clock. Out: [`Tls`], which turns an accepted
 //! connection into a [`Stream`], and shows devices the authority to trust. `auto` makes the certificate, `pair` reads files,
-//! `store` keeps what was made. Another certificate counts from the next connection on; calls go on with theirs.
+//! `io::store` keeps what was made. Another certificate counts from the next connection on; calls go on with theirs.
 //! Refuses: files that are missing, no PEM, or do not fit each other, before anything listens; later the old one stays.
 //! Source: RFC 8446; ALPN (RFC 7301) knows `http/1.1` alone.
 #![allow(
@@ -13,7 +13,6 @@
 
 pub mod auto;
 pub mod pair;
-pub mod store;
 #[cfg(test)]
 mod tests;
 
@@ -39,8 +38,9 @@ use tokio_rustls::rustls::{self, AlertDescription, ServerConfig};
 use self::auto::Auto;
 use self::pair::{Pair, Wrong};
 use crate::bot::Shutdown;
-use crate::config::{self, Config};
+use crate::config::{self, TlsSettings};
 use crate::io::notify;
+use crate::io::store;
 use crate::io::stream::Stream;
 use crate::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
 
@@ -79,6 +79,7 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     current: Arc<Current>,
     source: Source,
+    authority_at: String,
     told_of_distrust: AtomicBool,
 }
 
@@ -97,17 +98,17 @@ impl Tls {
     ///
     /// # Errors
     /// [`TlsError`] says what is wrong with which file.
-    pub fn open(config: &Config) -> Result<Option<Arc<Tls>>, TlsError> {
+    pub fn open(settings: &TlsSettings) -> Result<Option<Arc<Tls>>, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let (source, first) = match &config.tls {
+        let (source, first) = match &settings.tls {
             config::Tls::Off => return Ok(None),
             config::Tls::Auto => {
                 let (auto, first) =
-                    Auto::open(config, provider.clone(), &addresses(), clock_s()).map_err(TlsError::Make)?;
+                    Auto::open(settings, provider.clone(), &addresses(), clock_s()).map_err(TlsError::Make)?;
                 info!(
-                    "HTTPS with certificates of the authority `{}`; devices trust them once they have installed /ca.crt of \
-                     this server, SHA-256 {}",
+                    "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
                     auto.authority.certificate.subject,
+                    settings.authority_at,
                     auto.authority.fingerprint()
                 );
                 (Source::Auto(Box::new(auto)), first)
@@ -128,6 +129,7 @@ impl Tls {
             config: Arc::new(server_config(provider, current.clone())?),
             current,
             source,
+            authority_at: settings.authority_at.clone(),
             told_of_distrust: AtomicBool::new(false),
         })))
     }
@@ -158,7 +160,8 @@ impl Tls {
             AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::CertificateUnknown
         );
         if distrust && self.authority().is_some() && !self.told_of_distrust.swap(true, Ordering::Relaxed) {
-            info!("a client does not trust the certificate; it does once it has installed /ca.crt of this server");
+            let at = &self.authority_at;
+            info!("a client does not trust the certificate; it does once it has installed {at}");
         }
     }
 

@@ -43,7 +43,7 @@ impl ApiKey {
 }
 
 /// Returns what follows `Bearer`, whose case is free.
-fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+pub fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"bearer ";
     let (scheme, key) = authorization.trim_ascii().split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then(|| key.trim_ascii())

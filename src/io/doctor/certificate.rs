@@ -13,9 +13,9 @@ use tokio_rustls::rustls::crypto::ring;
 use super::Finding;
 use super::machine::unix_time_s;
 use crate::config::{Config, Tls};
+use crate::io::store::read_bounded;
 use crate::io::tls::auto::SERVER;
 use crate::io::tls::pair::Pair;
-use crate::io::tls::store::read_bounded;
 use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
 use crate::proto::tls::wanted;
 

@@ -19,7 +19,7 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
 
 async fn http(config: &Config) -> Finding {
     const WHAT: &str = "http port";
-    match server::bind(config).await {
+    match server::bind(config.host, config.port).await {
         Ok(_) if config.port == 0 => Finding::good(WHAT, "any free one"),
         Ok(_) => Finding::good(WHAT, format!("{} is free", config.port)),
         Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => taken(

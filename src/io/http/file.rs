@@ -3,12 +3,10 @@
 //! In: a name below `/client/` and the request's headers. Out: the file with the headers that guard the page, 304 without
 //! it, or nothing when there is no such file.
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::Reply;
+use super::floor::{Reply, whole};
 use crate::page;
 
 /// Sends a browser on to the page.
@@ -55,9 +53,9 @@ pub(super) fn file(name: &str, headers: &HeaderMap) -> Option<Reply> {
         reply
             .headers_mut()
             .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        Full::new(Bytes::from_static(asset.gzip))
+        whole(asset.gzip)
     } else {
-        Full::new(asset.identity().into())
+        whole(asset.identity())
     };
     Some(reply)
 }

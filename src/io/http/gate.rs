@@ -6,11 +6,12 @@
 //! `Origin` (whatever has one is refused there, listed or not), and `/videoroom` when the browser says that its address was
 //! typed. The key is not asked of the webhook either: its signature is.
 
+use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Version};
 
-use super::{Refusal, Reply};
+use super::Refusal;
+use super::floor::{Reply, has_host};
 use crate::config::Config;
 use crate::proto::host::Hosts;
 use crate::proto::key::ApiKey;
@@ -142,11 +143,6 @@ fn visit(headers: &HeaderMap) -> Visit<'_> {
         accept: value("accept"),
         agent: value("user-agent"),
     }
-}
-
-fn has_host(head: &Parts) -> bool {
-    let hosts = head.headers.get_all(header::HOST).iter().take(2).count();
-    hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
 }
 
 fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {

@@ -4,12 +4,11 @@
 //! the `detail` to people and trip over anything else. Source: checklist R-099.
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use serde_json::json;
 
-use super::Reply;
+use super::floor::{Reply, json_reply};
 use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
 use crate::limits;
@@ -215,14 +214,4 @@ impl Refusal {
         }
         reply
     }
-}
-
-/// Makes an answer in JSON.
-pub(super) fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
-    let mut reply = Reply::new(Full::new(json.into()));
-    *reply.status_mut() = status;
-    reply
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    reply
 }

@@ -5,16 +5,16 @@
 
 use std::time::Instant;
 
-use http_body_util::Full;
 use hyper::Request;
 use hyper::header;
 use hyper::http::request::Parts;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
+use super::floor::{Becomes, Payload, Peer, Reply, lock};
 use super::note::caller;
 use super::webhook::verify_upgrade;
-use super::{App, Becomes, Engine, Lease, Peer, Refusal, Reply, fresh_id, lock};
+use super::{App, Engine, Lease, Refusal, fresh_id};
 use crate::io::sessions::Start;
 use crate::proto::route;
 use crate::proto::token::Family;
@@ -74,5 +74,5 @@ pub(super) fn socket<E: Engine>(
         }
     })?;
     *lock(becomes) = Some(upgrade);
-    Ok(switching.map(|()| Full::default()))
+    Ok(switching.map(|()| Payload::default()))
 }

@@ -2,13 +2,13 @@
 //!
 //! In: their requests. Out: markup, or an address. Refuses: signatures that are not the provider's.
 
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
+use super::floor::{Reply, unix_time_s, whole};
 use super::read::{Takes, read};
-use super::{App, Engine, Refusal, Reply, mint, still_open, unix_time_s};
+use super::{App, Engine, Refusal, mint, still_open};
 use crate::config::Transport;
 use crate::proto::route;
 use crate::proto::telephony::{Provider, signature, webhook};
@@ -45,7 +45,7 @@ pub(super) async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incomin
     signature::verify(provider, &app.config.telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
     let url = webhook::socket_url(host, mint(app, Family::Call, None).as_deref());
     let webhook::Reply { content_type, body } = webhook::reply(provider, &url, &body);
-    let mut reply = Reply::new(Full::new(body.into()));
+    let mut reply = Reply::new(whole(body));
     reply
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

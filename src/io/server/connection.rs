@@ -30,21 +30,22 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::bot::Shutdown;
-use crate::io::http::{self, App, Becomes, Engine, Peer, Times};
-use crate::io::server::slots::{Doing, Phase};
+use crate::io::http::floor::{Becomes, Peer, Times};
+use crate::io::server::{Doing, Phase, Service};
 use crate::io::stream::Stream;
 use crate::limits;
 use crate::proto::opening::Opening;
 
 /// Serves one connection until it ends.
-pub(super) async fn serve<E: Engine>(
+pub(super) async fn serve<S: Service>(
     tcp: TcpStream,
     peer: SocketAddr,
-    app: Arc<App<E>>,
+    server: Arc<S>,
     doing: &Arc<Doing>,
     mut shutdown: Shutdown,
 ) {
     let accepted = Instant::now();
+    let times = server.times();
     // Answers are written whole; waiting for more to send would only delay them.
     if let Err(error) = tcp.set_nodelay(true) {
         debug!("{peer}: {error}");
@@ -52,7 +53,7 @@ pub(super) async fn serve<E: Engine>(
     let opened = tokio::select! {
         biased;
         () = shutdown.wait() => return,
-        opened = timeout_at(accepted + app.times.first_head, open(tcp, peer, &app)) => opened,
+        opened = timeout_at(accepted + times.first_head, open(tcp, peer, &*server)) => opened,
     };
     let stream = match opened {
         Ok(Ok(Some(stream))) => stream,
@@ -70,13 +71,18 @@ pub(super) async fn serve<E: Engine>(
             true => Phase::Answer,
             false => Phase::Body,
         });
-        let (app, becomes) = (&app, &becomes);
+        let (server, becomes) = (&*server, &becomes);
         async move {
             if !has_place {
                 // Another has the place; the end is on its way.
                 pending::<()>().await;
             }
-            Ok::<_, Infallible>(http::answer(app, request, peer, becomes).await)
+            let reply = server.answer(request, peer, doing, becomes).await;
+            // The answer is what ends an upload, not the leave to send it.
+            if is_upload(doing.phase()) {
+                doing.set(Phase::Answer);
+            }
+            Ok::<_, Infallible>(reply)
         }
     });
     let mut connection = http1::Builder::new()
@@ -92,7 +98,7 @@ pub(super) async fn serve<E: Engine>(
             },
             service,
         );
-    let mut patience = Patience::new(app.times, accepted);
+    let mut patience = Patience::new(times, accepted);
     let mut timer = pin!(tokio::time::sleep_until(patience.deadline()));
     let mut stop = pin!(shutdown.wait());
     let mut stopping = false;
@@ -131,14 +137,14 @@ pub(super) async fn serve<E: Engine>(
     let becomes = becomes.lock().unwrap_or_else(PoisonError::into_inner).take();
     match becomes {
         Some(upgrade) => upgrade(stream, parts.read_buf),
-        None if !stopping => linger(stream, app.times).await,
+        None if !stopping => linger(stream, times).await,
         None => {}
     }
 }
 
 /// Finds out what a connection speaks, and does what comes before a request. Nothing comes back of one that brings no request
 /// and is in other hands.
-async fn open<E: Engine>(tcp: TcpStream, peer: SocketAddr, app: &App<E>) -> Result<Option<Stream>, String> {
+async fn open<S: Service>(tcp: TcpStream, peer: SocketAddr, server: &S) -> Result<Option<Stream>, String> {
     let mut first = [0];
     match tcp.peek(&mut first).await {
         Ok(0) => return Err("nothing came".into()),
@@ -148,16 +154,21 @@ async fn open<E: Engine>(tcp: TcpStream, peer: SocketAddr, app: &App<E>) -> Resu
     match Opening::of(first[0]) {
         Opening::Http => Ok(Some(Stream::Plain(tcp))),
         Opening::Framed => {
-            let taken = Box::pin(app.engine.framed(tcp, peer)).await;
+            let taken = Box::pin(server.framed(tcp, peer)).await;
             taken.map(|()| None).map_err(|error| error.to_string())
         }
         Opening::Tls => {
-            let tls = app.tls.as_deref().ok_or("it speaks TLS, which is off; see --tls")?;
+            let tls = server.tls().ok_or("it speaks TLS, which is off; see --tls")?;
             // On the heap: the state of a handshake is a kilobyte, and most connections have none.
             let handshake = Box::pin(tls.accept(tcp)).await;
             handshake.map(Some).map_err(|error| format!("TLS handshake: {error}"))
         }
     }
+}
+
+/// Tells whether a long body is being read.
+fn is_upload(phase: Phase) -> bool {
+    matches!(phase, Phase::Receiving | Phase::Upload)
 }
 
 /// Why a connection ended that neither side wished to end.
@@ -173,7 +184,7 @@ async fn linger(mut stream: Stream, times: Times) {
     let drained = async {
         // An error means that the client is gone, and with it the reason to wait.
         stream.shutdown().await?;
-        let mut left = limits::HTTP_DISCARD_BYTES_MAX;
+        let mut left = times.linger_bytes;
         while left > 0 {
             match poll_fn(|cx| discard(&mut stream, cx)).await? {
                 0 => break,
@@ -231,6 +242,7 @@ impl Patience {
                 Phase::Idle => self.times.idle,
                 Phase::Head => self.times.head,
                 Phase::Body | Phase::Answer => self.times.answer,
+                Phase::Receiving | Phase::Upload => self.times.stall_body,
                 Phase::Stall | Phase::Evicted => self.times.stall,
             }
     }
@@ -243,10 +255,12 @@ struct Watched {
 }
 
 impl Watched {
-    /// A write that goes through ends a request; one that does not waits for the client.
+    /// A write that goes through ends a request; one that does not waits for the client. What is written while an upload is
+    /// under way only gives leave to send it.
     fn note_write<T>(&self, written: &Poll<io::Result<T>>) {
         let next = if written.is_ready() { Phase::Idle } else { Phase::Stall };
-        if self.doing.phase() != next {
+        let phase = self.doing.phase();
+        if phase != next && !is_upload(phase) {
             self.doing.set(next);
         }
     }
@@ -316,6 +330,8 @@ mod tests {
         for (phase, time) in [
             (Phase::Answer, times.answer),
             (Phase::Stall, times.stall),
+            (Phase::Receiving, times.stall_body),
+            (Phase::Upload, times.stall_body),
             (Phase::Idle, times.idle),
             (Phase::Head, times.head),
         ] {

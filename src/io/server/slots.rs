@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub enum Phase {
     /// The end of its first request's head, with all that comes before.
     First,
     /// The first byte of a further request.
@@ -23,6 +23,10 @@ pub(super) enum Phase {
     Head,
     /// Its body, and what is done with it.
     Body,
+    /// A long body of somebody who has not shown yet that it is wanted. Each part of it renews this.
+    Receiving,
+    /// A long body that is wanted. Each part of it renews this, and nobody takes the place.
+    Upload,
     /// The work on a request without a body, and the answer's first byte.
     Answer,
     /// The client, to read the answer.
@@ -32,21 +36,27 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    const ALL: [Phase; 7] = [
+    const ALL: [Phase; 9] = [
         Phase::First,
         Phase::Idle,
         Phase::Head,
         Phase::Body,
+        Phase::Receiving,
+        Phase::Upload,
         Phase::Answer,
         Phase::Stall,
         Phase::Evicted,
     ];
 }
 
+/// Bits of a phase.
+const PHASE_BITS: u32 = 4;
+const PHASE_MASK: u32 = (1 << PHASE_BITS) - 1;
+
 /// The phase of a connection and a count of its changes, so that two changes in one turn do not look like none.
 #[derive(Debug)]
-pub(super) struct Doing {
-    /// The count, above three bits of phase.
+pub struct Doing {
+    /// The count, above [`PHASE_BITS`] of phase.
     word: AtomicU32,
     /// The turn at which it last became idle.
     idle_turn: AtomicU32,
@@ -76,15 +86,15 @@ impl Doing {
     }
 
     /// Notes a phase; tells whether the connection still has its place.
-    pub(super) fn set(&self, phase: Phase) -> bool {
+    pub fn set(&self, phase: Phase) -> bool {
         if phase == Phase::Idle {
             self.idle_turn.store(self.shared.turn.fetch_add(1, SeqCst), SeqCst);
         }
         let changed = self.word.fetch_update(SeqCst, SeqCst, |word| {
-            let next = (word >> 3).wrapping_add(1) << 3 | phase as u32;
+            let next = (word >> PHASE_BITS).wrapping_add(1) << PHASE_BITS | phase as u32;
             (phase_of(word) != Phase::Evicted).then_some(next)
         });
-        let can_be_spared = matches!(phase, Phase::Idle | Phase::Body | Phase::Stall);
+        let can_be_spared = matches!(phase, Phase::Idle | Phase::Body | Phase::Receiving | Phase::Stall);
         if can_be_spared && self.shared.waiting.load(SeqCst) > 0 {
             self.shared.changed.notify_waiters();
         }
@@ -108,7 +118,7 @@ impl Doing {
 
     /// Takes the place away, if the connection is still doing what it was seen doing.
     fn evict(&self, seen: u32) -> bool {
-        let evicted = seen & !7 | Phase::Evicted as u32;
+        let evicted = seen & !PHASE_MASK | Phase::Evicted as u32;
         let taken = self.word.compare_exchange(seen, evicted, SeqCst, SeqCst).is_ok();
         if taken {
             self.evicted.notify_one();
@@ -118,8 +128,8 @@ impl Doing {
 }
 
 fn phase_of(word: u32) -> Phase {
-    // Three bits hold one value more than there are phases; it is never stored.
-    *Phase::ALL.get((word & 7) as usize).unwrap_or(&Phase::Evicted)
+    // The bits hold more values than there are phases; the others are never stored.
+    *Phase::ALL.get((word & PHASE_MASK) as usize).unwrap_or(&Phase::Evicted)
 }
 
 /// The places.
@@ -221,8 +231,8 @@ impl Slots {
                     }
                 }
                 // The numbers grow, so the first is the oldest.
-                Phase::Body | Phase::Stall => slow = slow.or(Some((*number, seen))),
-                Phase::Answer | Phase::Evicted => {}
+                Phase::Body | Phase::Receiving | Phase::Stall => slow = slow.or(Some((*number, seen))),
+                Phase::Upload | Phase::Answer | Phase::Evicted => {}
             }
         }
         idle.map(|(_, number, seen)| (number, seen)).or(slow)
@@ -361,6 +371,32 @@ mod tests {
         assert!(slot.doing.evict(seen));
         assert!(!slot.doing.set(Phase::Answer));
         assert_eq!(slot.doing.phase(), Phase::Evicted);
+    }
+
+    /// I-09: an upload that nobody has let in yet makes room for others, and one that was let in keeps its place.
+    #[test]
+    fn an_upload_that_was_let_in_stays() {
+        let slots = Slots::new(2);
+        let (stranger, known) = (enter(&slots), enter(&slots));
+        assert!(stranger.doing.set(Phase::Receiving) && known.doing.set(Phase::Upload));
+        let newcomer = enter(&slots);
+        assert_eq!(stranger.doing.phase(), Phase::Evicted);
+        assert!(!stranger.doing.set(Phase::Upload), "the place is another's");
+        newcomer.doing.set(Phase::Answer);
+        assert!(slots.try_enter().is_none());
+        assert_eq!(known.doing.phase(), Phase::Upload);
+    }
+
+    /// Every phase is read back as it was noted, whatever the count of changes.
+    #[test]
+    fn a_phase_is_read_as_it_was_set() {
+        let slots = Slots::new(1);
+        let slot = enter(&slots);
+        slot.doing.word.store(u32::MAX & !PHASE_MASK, SeqCst);
+        for phase in Phase::ALL {
+            assert!(slot.doing.set(phase));
+            assert_eq!(slot.doing.phase(), phase);
+        }
     }
 
     /// Whoever holds a body back, or leaves an answer unread, goes last, and before anybody waits.

@@ -20,7 +20,8 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::bot::ShutdownTrigger;
-use crate::io::http::{Refusal, Times};
+use crate::config::Config;
+use crate::io::http::{App, Engine, Refusal};
 use crate::io::mediaroom;
 use crate::io::room::{Begin, Room};
 use crate::io::sessions::Start;
@@ -160,9 +161,9 @@ impl Runner {
 
     async fn with(config: Config, times: Times) -> Runner {
         let engine = Arc::new(Fake::default());
-        let listeners = bind(&config).await.expect("a free port");
+        let listeners = bind(config.host, config.port).await.expect("a free port");
         let address = listeners.addresses()[0];
-        let tls = Tls::open(&config).expect("a certificate");
+        let tls = Tls::open(&config.tls_settings()).expect("a certificate");
         let mut app = App::new(Arc::new(config), engine.clone());
         app.times = times;
         app.tls = tls.clone();
@@ -325,7 +326,7 @@ async fn localhost_is_both_loopback_addresses_on_one_port() {
         host: Host::Localhost,
         ..config()
     };
-    let listeners = bind(&localhost).await.expect("a free port");
+    let listeners = bind(localhost.host, localhost.port).await.expect("a free port");
     let addresses = listeners.addresses();
     assert!(
         addresses
@@ -339,7 +340,7 @@ async fn localhost_is_both_loopback_addresses_on_one_port() {
         port: listeners.port(),
         ..localhost
     };
-    let error = bind(&taken).await.expect_err("the port is taken");
+    let error = bind(taken.host, taken.port).await.expect_err("the port is taken");
     let said = error.to_string();
     assert!(
         said.contains(&format!("127.0.0.1:{}", listeners.port())) && said.contains("--port"),
@@ -350,7 +351,9 @@ async fn localhost_is_both_loopback_addresses_on_one_port() {
         host: Host::Address("192.0.2.1".parse().expect("an address")),
         ..config()
     };
-    let error = bind(&elsewhere).await.expect_err("no interface has that address");
+    let error = bind(elsewhere.host, elsewhere.port)
+        .await
+        .expect_err("no interface has that address");
     assert!(
         error
             .to_string()
@@ -367,12 +370,12 @@ async fn an_address_of_one_family_is_served_on_that_family() {
         ..config()
     };
     // A machine without IPv6 has nothing to prove.
-    if let Ok(listeners) = bind(&all).await {
+    if let Ok(listeners) = bind(all.host, all.port).await {
         let v4 = Config {
             port: listeners.port(),
             ..config()
         };
-        bind(&v4).await.expect("the port is free on IPv4");
+        bind(v4.host, v4.port).await.expect("the port is free on IPv4");
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::bot::Shutdown;
-use crate::config::Config;
+use crate::config::TlsSettings;
 use crate::io::notify;
 use crate::io::stream::Stream;
 
@@ -37,7 +37,7 @@ pub enum Tls {}
 impl Tls {
     /// # Errors
     /// None.
-    pub fn open(_config: &Config) -> Result<Option<Arc<Tls>>, TlsError> {
+    pub fn open(_settings: &TlsSettings) -> Result<Option<Arc<Tls>>, TlsError> {
         Ok(None)
     }
 

@@ -25,8 +25,8 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::pair::Pair;
-use super::store::{Found, Lock, Store};
-use crate::config::Config;
+use crate::config::TlsSettings;
+use crate::io::store::{Found, Lock, Store};
 use crate::proto::tls::known::Certificate;
 use crate::proto::tls::{self, Due, Name, Subtree, Validity, issue};
 
@@ -63,13 +63,13 @@ impl Auto {
     /// # Errors
     /// In words, when not even a certificate for this run can be made.
     pub fn open(
-        config: &Config,
+        settings: &TlsSettings,
         provider: Arc<CryptoProvider>,
         addresses: &[IpAddr],
         clock_s: u64,
     ) -> Result<(Auto, Arc<CertifiedKey>), String> {
-        let names = tls::wanted(&config.host_names, addresses);
-        let (store, lock) = match folder(config) {
+        let names = tls::wanted(&settings.host_names, addresses);
+        let (store, lock) = match folder(settings) {
             Ok((store, lock)) => (Some(store), Some(lock)),
             Err(error) => {
                 cannot_keep(&error);
@@ -79,7 +79,7 @@ impl Auto {
         let found = store
             .as_ref()
             .map_or(Ok(None), |store| Authority::find(store, &provider, clock_s));
-        let make = |store| Authority::make(&config.host_names, &names, &provider, store, clock_s);
+        let make = |store| Authority::make(&settings.host_names, &names, &provider, store, clock_s);
         let authority = match found {
             Ok(Some(authority)) => authority,
             Ok(None) => make(store.as_ref())?,
@@ -91,7 +91,7 @@ impl Auto {
         };
         let auto = Auto {
             provider,
-            host_names: config.host_names.clone(),
+            host_names: settings.host_names.clone(),
             store,
             serving: Mutex::new(authority.certificate.clone()),
             authority,
@@ -357,8 +357,8 @@ impl Authority {
 }
 
 /// The folder of the configuration, for this runner alone.
-fn folder(config: &Config) -> io::Result<(Store, Lock)> {
-    let folder: Option<&PathBuf> = config.state_dir.as_ref();
+fn folder(settings: &TlsSettings) -> io::Result<(Store, Lock)> {
+    let folder: Option<&PathBuf> = settings.state_dir.as_ref();
     let folder =
         folder.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no folder is known; see --state-dir"))?;
     let with_path = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));

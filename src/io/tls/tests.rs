@@ -2,53 +2,27 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::auto::{AUTHORITY, SERVER};
-use super::store::Store;
 use super::*;
+use crate::io::store::tests::Folder;
 use crate::proto::tls::{Due, Name, RELEASED_S};
 
 const DAY_S: u64 = 86_400;
 const NOW_S: u64 = RELEASED_S + 100 * DAY_S;
 
-/// A folder for the time of one test.
-pub(super) struct Folder(PathBuf);
-
 impl Folder {
-    pub(super) fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("edge-runner-tls-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(super) fn store(&self) -> Store {
-        Store::open(&self.0).expect("it is there")
-    }
-
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    fn config(&self) -> Config {
-        Config {
+    fn settings(&self) -> TlsSettings {
+        TlsSettings {
             tls: config::Tls::Auto,
-            state_dir: Some(self.0.clone()),
             host_names: vec!["board".into()],
-            ..Config::default()
+            state_dir: Some(self.0.clone()),
+            authority_at: "a place".into(),
         }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -64,8 +38,8 @@ fn away() -> Vec<IpAddr> {
     vec!["192.168.2.9".parse().expect("an address")]
 }
 
-fn open(config: &Config, addresses: &[IpAddr], clock_s: u64) -> (Auto, Arc<CertifiedKey>) {
-    Auto::open(config, provider(), addresses, clock_s).expect("a certificate can be made")
+fn open(settings: &TlsSettings, addresses: &[IpAddr], clock_s: u64) -> (Auto, Arc<CertifiedKey>) {
+    Auto::open(settings, provider(), addresses, clock_s).expect("a certificate can be made")
 }
 
 fn names(key: &CertifiedKey) -> Vec<Name> {
@@ -79,9 +53,9 @@ fn names(key: &CertifiedKey) -> Vec<Name> {
 #[test]
 fn certificates_are_kept() {
     let folder = Folder::new();
-    let deep = Config {
+    let deep = TlsSettings {
         state_dir: Some(folder.path("state/edge-runner")),
-        ..folder.config()
+        ..folder.settings()
     };
     let (first, shown) = open(&deep, &home(), NOW_S);
     let (second, again) = open(&deep, &home(), NOW_S + DAY_S);
@@ -108,7 +82,7 @@ fn certificates_are_kept() {
 #[test]
 fn a_certificate_is_renewed_under_the_same_authority() {
     let folder = Folder::new();
-    let (auto, first) = open(&folder.config(), &home(), NOW_S);
+    let (auto, first) = open(&folder.settings(), &home(), NOW_S);
     assert_eq!(auto.due(&home(), NOW_S), None);
     let moved = Name::Address(away()[0]);
     assert_eq!(auto.due(&away(), NOW_S), Some(Due::Missing(moved.clone())));
@@ -121,7 +95,7 @@ fn a_certificate_is_renewed_under_the_same_authority() {
     assert_eq!(auto.due(&home(), later_s), Some(Due::Ending));
     let third = auto.renew(&home(), later_s).expect("it can be made");
     assert_eq!(auto.due(&home(), later_s), None);
-    let (after, kept) = open(&folder.config(), &home(), later_s);
+    let (after, kept) = open(&folder.settings(), &home(), later_s);
     assert_eq!(
         (kept.cert.clone(), &after.authority.pem),
         (third.cert.clone(), &auto.authority.pem)
@@ -132,8 +106,8 @@ fn a_certificate_is_renewed_under_the_same_authority() {
 #[test]
 fn a_certificate_of_another_runner_is_taken() {
     let folder = Folder::new();
-    let (one, _) = open(&folder.config(), &home(), NOW_S);
-    let (other, _) = open(&folder.config(), &home(), NOW_S);
+    let (one, _) = open(&folder.settings(), &home(), NOW_S);
+    let (other, _) = open(&folder.settings(), &home(), NOW_S);
     let made = one.renew(&away(), NOW_S).expect("it can be made");
     let found = other.renew(&away(), NOW_S).expect("it can be found");
     assert_eq!(made.cert, found.cert);
@@ -143,8 +117,8 @@ fn a_certificate_of_another_runner_is_taken() {
 #[test]
 fn runners_that_start_at_once_agree() {
     let folder = Folder::new();
-    let config = folder.config();
-    let start = || open(&config, &home(), NOW_S);
+    let settings = folder.settings();
+    let start = || open(&settings, &home(), NOW_S);
     let opened: Vec<_> = std::thread::scope(|scope| {
         let runners: Vec<_> = (0..8).map(|_| scope.spawn(start)).collect();
         runners
@@ -162,14 +136,14 @@ fn runners_that_start_at_once_agree() {
 #[test]
 fn a_board_without_a_clock_is_served() {
     let folder = Folder::new();
-    let (auto, first) = open(&folder.config(), &home(), 17);
+    let (auto, first) = open(&folder.settings(), &home(), 17);
     assert_eq!(auto.due(&home(), 60), None);
     assert_eq!(auto.due(&home(), RELEASED_S + 300 * DAY_S), None);
     let late_s = RELEASED_S + 2000 * DAY_S;
     assert_eq!(auto.due(&home(), late_s), Some(Due::Ending));
     let second = auto.renew(&home(), late_s).expect("it can be made");
     // The next start is in 1970 again.
-    let (next, kept) = open(&folder.config(), &home(), 17);
+    let (next, kept) = open(&folder.settings(), &home(), 17);
     assert_ne!(first.cert, second.cert);
     assert_eq!((&kept.cert, &next.authority.pem), (&second.cert, &auto.authority.pem));
 }
@@ -178,10 +152,10 @@ fn a_board_without_a_clock_is_served() {
 #[test]
 fn a_damaged_certificate_is_replaced() {
     let folder = Folder::new();
-    let (auto, mut last) = open(&folder.config(), &home(), NOW_S);
+    let (auto, mut last) = open(&folder.settings(), &home(), NOW_S);
     let whole = folder.read(SERVER);
     let elsewhere = Folder::new();
-    open(&elsewhere.config(), &home(), NOW_S);
+    open(&elsewhere.settings(), &home(), NOW_S);
     let foreign = elsewhere.read(SERVER);
     let key_at = |text: &str| text.find("-----BEGIN PRIVATE KEY").expect("a key");
     let mixed = format!("{}{}", &whole[..key_at(&whole)], &foreign[key_at(&foreign)..]);
@@ -195,13 +169,13 @@ fn a_damaged_certificate_is_replaced() {
         "\0\0\0",
     ] {
         fs::write(folder.path(SERVER), damaged).expect("written");
-        let (next, key) = open(&folder.config(), &home(), NOW_S);
+        let (next, key) = open(&folder.settings(), &home(), NOW_S);
         assert_eq!(next.authority.pem, auto.authority.pem);
         assert_ne!(key.cert, last.cert, "{damaged}");
         last = key;
     }
     fs::set_permissions(folder.path(SERVER), Permissions::from_mode(0o644)).expect("changed");
-    let (_, key) = open(&folder.config(), &home(), NOW_S);
+    let (_, key) = open(&folder.settings(), &home(), NOW_S);
     assert_ne!(key.cert, last.cert, "others may have read the key");
     let mode = fs::metadata(folder.path(SERVER)).expect("it is there").mode() & 0o777;
     assert_eq!(mode, 0o600);
@@ -211,9 +185,9 @@ fn a_damaged_certificate_is_replaced() {
 #[test]
 fn a_damaged_authority_is_set_aside() {
     let folder = Folder::new();
-    let (auto, _) = open(&folder.config(), &home(), NOW_S);
+    let (auto, _) = open(&folder.settings(), &home(), NOW_S);
     fs::set_permissions(folder.path(AUTHORITY), Permissions::from_mode(0o640)).expect("changed");
-    let (next, _) = open(&folder.config(), &home(), NOW_S);
+    let (next, _) = open(&folder.settings(), &home(), NOW_S);
     assert_eq!(next.authority.pem, auto.authority.pem);
     assert_eq!(
         fs::metadata(folder.path(AUTHORITY)).expect("there").mode() & 0o777,
@@ -229,11 +203,11 @@ fn a_damaged_authority_is_set_aside() {
     {
         fs::write(folder.path(AUTHORITY), damaged).expect("written");
         let clock_s = NOW_S + number as u64;
-        let (next, key) = open(&folder.config(), &home(), clock_s);
+        let (next, key) = open(&folder.settings(), &home(), clock_s);
         assert_ne!(next.authority.pem, last);
         assert_eq!(folder.read(&format!("{AUTHORITY}.damaged-{clock_s}")), damaged);
         // What is served is of the new one.
-        assert_eq!(open(&folder.config(), &home(), NOW_S).1.cert, key.cert);
+        assert_eq!(open(&folder.settings(), &home(), NOW_S).1.cert, key.cert);
         last = next.authority.pem.clone();
     }
 }
@@ -243,16 +217,16 @@ fn a_damaged_authority_is_set_aside() {
 fn a_folder_that_cannot_be_used_stops_nothing() {
     let folder = Folder::new();
     fs::write(folder.path("file"), "in the way").expect("written");
-    let blocked = Config {
+    let blocked = TlsSettings {
         state_dir: Some(folder.path("file")),
-        ..folder.config()
+        ..folder.settings()
     };
-    let nowhere = Config {
+    let nowhere = TlsSettings {
         state_dir: None,
-        ..folder.config()
+        ..folder.settings()
     };
-    for config in [blocked, nowhere] {
-        let (auto, key) = open(&config, &home(), NOW_S);
+    for settings in [blocked, nowhere] {
+        let (auto, key) = open(&settings, &home(), NOW_S);
         assert!(names(&key).contains(&Name::Address(home()[0])));
         let next = auto.renew(&away(), NOW_S).expect("it can be made");
         assert!(names(&next).contains(&Name::Address(away()[0])));
@@ -263,8 +237,8 @@ fn a_folder_that_cannot_be_used_stops_nothing() {
 #[test]
 fn names_beyond_the_authority_are_left_out() {
     let folder = Folder::new();
-    open(&folder.config(), &home(), NOW_S);
-    let mut wider = folder.config();
+    open(&folder.settings(), &home(), NOW_S);
+    let mut wider = folder.settings();
     wider.host_names.push("bot.example.net".into());
     let public = Name::Dns("bot.example.net".into());
     let (auto, key) = open(&wider, &home(), NOW_S);
@@ -279,7 +253,7 @@ fn names_beyond_the_authority_are_left_out() {
 #[test]
 fn files_are_judged() {
     let folder = Folder::new();
-    let (auto, _) = open(&folder.config(), &home(), NOW_S);
+    let (auto, _) = open(&folder.settings(), &home(), NOW_S);
     let text = folder.read(SERVER);
     let (certificate, key) = text.split_at(text.find("-----BEGIN PRIVATE").expect("a key"));
     let (cert_path, key_path) = (folder.path("cert.pem"), folder.path("key.pem"));

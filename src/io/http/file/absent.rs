@@ -2,7 +2,7 @@
 
 use hyper::header::HeaderMap;
 
-use super::Reply;
+use super::floor::Reply;
 
 pub(super) fn to_page() -> Reply {
     Reply::default()

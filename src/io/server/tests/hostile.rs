@@ -329,6 +329,7 @@ fn never() -> Times {
         answer: never,
         stall: never,
         linger: never,
+        ..Times::default()
     }
 }
 

@@ -1,8 +1,10 @@
-//! The folder with what the runner makes for itself: certificates with their keys, one PEM file each.
+//! A folder with small files that this program makes for itself: certificates with their keys, one PEM file each; the keys of
+//! the cloud service.
 //!
 //! A file is written beside its place and moved there, so that nobody ever reads half of one; key and certificate lie in one
-//! file, so that they always fit. Folder and files belong to their owner alone. Two runners with one folder take turns
-//! ([`Store::lock`]). Refuses: files longer than [`KEY_FILE_BYTES_MAX`].
+//! file, so that they always fit. Folder and files belong to their owner alone. Two processes with one folder take turns
+//! ([`Store::lock`]), or one keeps it for its whole life ([`Store::try_lock`]). Refuses: files longer than
+//! [`KEY_FILE_BYTES_MAX`].
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -53,21 +55,41 @@ impl Store {
         self.folder.join(name)
     }
 
-    /// Waits until no other runner writes here. Blocks for up to [`STATE_LOCK_WITHIN`].
+    /// Waits until no other process writes here. Blocks for up to [`STATE_LOCK_WITHIN`].
     ///
     /// # Errors
     /// The system's, and [`io::ErrorKind::TimedOut`].
     pub fn lock(&self) -> io::Result<Lock> {
-        self.lock_within(STATE_LOCK_WITHIN)
+        self.lock_within("lock", STATE_LOCK_WITHIN)
     }
 
-    fn lock_within(&self, time: Duration) -> io::Result<Lock> {
+    /// Waits likewise for a lock of another name.
+    ///
+    /// # Errors
+    /// As of [`Store::lock`].
+    pub fn lock_named(&self, name: &str) -> io::Result<Lock> {
+        self.lock_within(name, STATE_LOCK_WITHIN)
+    }
+
+    /// Takes the folder if nobody has it; `None` when another process does.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn try_lock(&self) -> io::Result<Option<Lock>> {
+        match self.lock_within("lock", Duration::ZERO) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock_within(&self, name: &str, time: Duration) -> io::Result<Lock> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
-            .open(self.path("lock"))?;
+            .open(self.path(name))?;
         let began = Instant::now();
         loop {
             match file.try_lock() {
@@ -156,9 +178,37 @@ pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
-    use crate::io::tls::tests::Folder;
+
+    /// A folder for the time of one test.
+    pub(crate) struct Folder(pub(crate) PathBuf);
+
+    impl Folder {
+        pub(crate) fn new() -> Folder {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("edge-runner-store-{}-{number}", std::process::id()));
+            fs::create_dir_all(&path).expect("the temporary folder is writable");
+            Folder(path)
+        }
+
+        pub(crate) fn path(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+
+        pub(crate) fn store(&self) -> Store {
+            Store::open(&self.0).expect("it is there")
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
 
     /// At the cap a file is read, past it it is refused before it fills the memory.
     #[test]
@@ -182,10 +232,22 @@ mod tests {
         let folder = Folder::new();
         let (one, other) = (folder.store(), folder.store());
         let lock = one.lock().expect("nobody has it");
-        let refused = other.lock_within(Duration::ZERO).expect_err("the first has it");
+        let refused = other.lock_within("lock", Duration::ZERO).expect_err("the first has it");
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         drop(lock);
-        other.lock_within(Duration::ZERO).expect("it is free again");
+        other.lock_within("lock", Duration::ZERO).expect("it is free again");
+    }
+
+    /// Who keeps a folder for good is not waited for; the lock of another name is another lock.
+    #[test]
+    fn a_folder_is_kept_for_good() {
+        let folder = Folder::new();
+        let (one, other) = (folder.store(), folder.store());
+        let kept = one.try_lock().expect("the folder takes locks").expect("nobody has it");
+        assert!(other.try_lock().expect("the folder takes locks").is_none());
+        other.lock_named("other.lock").expect("nobody has that one");
+        drop(kept);
+        assert!(other.try_lock().expect("the folder takes locks").is_some());
     }
 
     /// What a killed runner left half written is neither read nor in the way.

@@ -1,0 +1,221 @@
+//! What every HTTP service of this program stands on, the runner's and the cloud service's: who asks, how long a connection may
+//! take for what, what a connection becomes, bodies within their caps, and answers in JSON.
+//!
+//! In: hyper's heads and bodies, and the caps of the service that reads them. Out: values, and [`Reply`]s with a length.
+//! Refuses, by [`ReadError`]: bodies that are compressed, too large, too slow or broken; the service says it in its own words.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this room is the shell: it stamps the time and draws random numbers"
+)]
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode, Version};
+
+pub use super::payload::{Payload, whole};
+use crate::io::socket::Upgrade;
+use crate::limits;
+use crate::proto::start::Asked;
+
+/// An answer.
+pub type Reply = Response<Payload>;
+
+/// What the connection becomes once its answer has left, if that changes protocols.
+pub type Becomes = Mutex<Option<Upgrade>>;
+
+/// Who sent a request, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    /// Whether it came over TLS.
+    pub secure: bool,
+}
+
+impl Peer {
+    pub fn ip(self) -> IpAddr {
+        self.address.ip()
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+/// The limits of a service's connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub first_head: Duration,
+    pub idle: Duration,
+    pub head: Duration,
+    pub body: Duration,
+    pub answer: Duration,
+    /// How long an upload may bring no byte.
+    pub stall_body: Duration,
+    pub stall: Duration,
+    pub linger: Duration,
+    /// Bytes of a refused body that are read and thrown away within `linger`.
+    pub linger_bytes: usize,
+    /// How long requests in progress may go on once the service is stopping.
+    pub grace: Duration,
+}
+
+impl Default for Times {
+    /// The runner's.
+    fn default() -> Self {
+        Times {
+            first_head: limits::HTTP_FIRST_HEAD,
+            idle: limits::HTTP_IDLE,
+            head: limits::HTTP_HEAD,
+            body: limits::HTTP_BODY,
+            answer: limits::HTTP_ANSWER,
+            stall_body: limits::HTTP_BODY,
+            stall: limits::HTTP_STALL,
+            linger: limits::HTTP_LINGER,
+            linger_bytes: limits::HTTP_DISCARD_BYTES_MAX,
+            grace: limits::HTTP_GRACE,
+        }
+    }
+}
+
+/// Takes a lock. Whoever panicked while holding it left the value whole: no change to it is made in two steps.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Draws random bytes of the system.
+pub fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut random = [0; BYTES];
+    getrandom::fill(&mut random).expect("the system has random numbers once it is up");
+    random
+}
+
+/// Returns the seconds since 1970 by the clock of this machine.
+pub fn unix_time_s() -> u64 {
+    unix_time().as_secs()
+}
+
+/// Returns the milliseconds since 1970 by the clock of this machine.
+pub fn unix_time_ms() -> u64 {
+    u64::try_from(unix_time().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn unix_time() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+}
+
+/// Tells how the client reached the server. What a proxy says of that counts if the proxy is ours: on this machine, or one that
+/// the configuration names.
+pub fn asked(headers: &HeaderMap, peer: Peer, names_proxy: bool) -> Asked<'_> {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let proxied = peer.ip().to_canonical().is_loopback() || names_proxy;
+    Asked {
+        host: text(header::HOST).unwrap_or("localhost"),
+        secure: peer.secure
+            || proxied
+                && text(HeaderName::from_static("x-forwarded-proto"))
+                    .is_some_and(|proto| proto.eq_ignore_ascii_case("https")),
+    }
+}
+
+/// Tells whether a request says for which host it is, once, as HTTP/1.1 wants it.
+pub fn has_host(head: &Parts) -> bool {
+    let hosts = head.headers.get_all(header::HOST).iter().take(2).count();
+    hosts == 1 || hosts == 0 && head.version < Version::HTTP_11
+}
+
+/// Makes an answer in JSON.
+pub fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
+    let mut reply = Reply::new(whole(json));
+    *reply.status_mut() = status;
+    reply
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+/// The caps of a body that is collected.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    pub bytes_max: usize,
+    /// For the whole of it.
+    pub within: Duration,
+}
+
+/// Why a body was not collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    Compressed,
+    /// Past `bytes_max`.
+    TooLarge,
+    TooSlow,
+    /// It ended early, or is badly framed.
+    Broken,
+}
+
+/// Collects a body within its caps of size and time. One above the cap is read on for a while and dropped, so that its sender
+/// gets to read why.
+///
+/// # Errors
+/// [`ReadError`].
+pub async fn collect(caps: Caps, headers: &HeaderMap, body: Incoming) -> Result<Bytes, ReadError> {
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|coding| coding != "identity")
+    {
+        return Err(ReadError::Compressed);
+    }
+    let declared = body.size_hint().exact().unwrap_or(0);
+    if declared > limits::HTTP_DISCARD_BYTES_MAX as u64 {
+        return Err(ReadError::TooLarge);
+    }
+    // A client that waits for leave to send is told before it does.
+    if declared > caps.bytes_max as u64 && headers.contains_key(header::EXPECT) {
+        return Err(ReadError::TooLarge);
+    }
+    match tokio::time::timeout(caps.within, join(caps.bytes_max, body, declared as usize)).await {
+        Ok(result) => result,
+        Err(_) => Err(ReadError::TooSlow),
+    }
+}
+
+/// Puts a body together. What is above the cap is read for a while and dropped.
+async fn join(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<Bytes, ReadError> {
+    let mut whole = BytesMut::new();
+    let mut read_bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() else {
+            continue;
+        };
+        read_bytes += data.len();
+        if read_bytes > limits::HTTP_DISCARD_BYTES_MAX {
+            break;
+        }
+        if read_bytes <= bytes_max {
+            if body.is_end_stream() && whole.is_empty() {
+                return Ok(data);
+            }
+            if whole.is_empty() {
+                whole.reserve(declared.min(bytes_max));
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    if read_bytes > bytes_max {
+        Err(ReadError::TooLarge)
+    } else {
+        Ok(whole.freeze())
+    }
+}

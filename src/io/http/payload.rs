@@ -1,0 +1,126 @@
+//! The bodies of answers: bytes that are there, or a part of a file.
+//!
+//! In: bytes, or an open file with the part of it that is asked for. Out: a body whose length is known before its first byte, so
+//! that it is never chunked. A file is read a piece at a time by a thread that may block, and the next piece is read once the
+//! client took the one before: a slow client holds one piece in memory, whatever the size of the file. A file that turns out
+//! shorter breaks the connection, which is how HTTP says that an answer is not whole.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::task::JoinHandle;
+
+use crate::io::server::{Doing, Phase};
+use crate::limits::cloud::FILE_PIECE_BYTES;
+
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Payload {
+    Whole(Full<Bytes>),
+    Part(Part),
+}
+
+/// Makes a body of bytes that are there.
+pub fn whole(bytes: impl Into<Bytes>) -> Payload {
+    Payload::Whole(Full::new(bytes.into()))
+}
+
+impl Default for Payload {
+    fn default() -> Self {
+        Payload::Whole(Full::default())
+    }
+}
+
+/// A part of a file.
+#[derive(Debug)]
+pub struct Part {
+    file: Arc<File>,
+    /// What is still to come of it.
+    bytes: Range<u64>,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+    /// A download that goes on is no idle connection.
+    doing: Arc<Doing>,
+}
+
+impl Part {
+    /// Takes an open file and which of its bytes are wanted; `doing` is of the connection that asks.
+    pub fn new(file: File, bytes: Range<u64>, doing: Arc<Doing>) -> Self {
+        Part {
+            file: Arc::new(file),
+            bytes,
+            reading: None,
+            doing,
+        }
+    }
+
+    fn left(&self) -> u64 {
+        self.bytes.end.saturating_sub(self.bytes.start)
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.left() == 0 {
+            return Poll::Ready(None);
+        }
+        let (left, at) = (self.left(), self.bytes.start);
+        let reading = self.reading.get_or_insert_with(|| {
+            self.doing.set(Phase::Answer);
+            let file = self.file.clone();
+            tokio::task::spawn_blocking(move || read(&file, at, left))
+        });
+        let read = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        if let Ok(piece) = &read {
+            self.bytes.start += piece.len() as u64;
+        }
+        Poll::Ready(Some(read))
+    }
+}
+
+/// Reads a piece. Blocks.
+fn read(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
+    let mut piece = vec![0; left.min(FILE_PIECE_BYTES as u64) as usize];
+    let read = file.read_at(&mut piece, at)?;
+    if read == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    piece.truncate(read);
+    Ok(piece.into())
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Payload::Whole(full) => Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            Payload::Part(part) => {
+                let piece = ready!(part.poll_piece(cx));
+                Poll::Ready(piece.map(|read| read.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Payload::Whole(full) => full.is_end_stream(),
+            Payload::Part(part) => part.left() == 0,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Payload::Whole(full) => full.size_hint(),
+            Payload::Part(part) => SizeHint::with_exact(part.left()),
+        }
+    }
+}
