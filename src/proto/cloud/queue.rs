@@ -100,13 +100,13 @@ impl Queue {
     }
 
     /// Takes the oldest build that waits, and counts it as running; nothing while as many run as may.
-    pub fn next(&mut self) -> Option<Uuid> {
+    pub fn next(&mut self) -> Option<(Org, Uuid)> {
         if self.running.len() >= self.running_max {
             return None;
         }
         let next = self.waiting.pop_front()?;
         self.running.push(next.id);
-        Some(next.id)
+        Some((next.org, next.id))
     }
 
     /// Counts a build as running no more.
@@ -187,6 +187,10 @@ mod tests {
         Ok(())
     }
 
+    fn next(queue: &mut Queue) -> Option<Uuid> {
+        queue.next().map(|(_, id)| id)
+    }
+
     /// A build that ran so many times and was cut off each time; 0: it waits.
     fn left(n: u8, attempts: u32) -> Build {
         let facts = Facts {
@@ -217,19 +221,19 @@ mod tests {
             admit(&mut queue, if n % 2 == 0 { "a" } else { "b" }, n).expect("there is room");
         }
         assert_eq!(
-            (queue.next(), queue.next(), queue.next()),
+            (next(&mut queue), next(&mut queue), next(&mut queue)),
             (Some(id(1)), Some(id(2)), None)
         );
         assert_eq!((queue.running(), queue.waiting()), (2, 3));
         queue.ended(id(2));
-        assert_eq!((queue.next(), queue.next()), (Some(id(3)), None));
+        assert_eq!((next(&mut queue), next(&mut queue)), (Some(id(3)), None));
         // What does not run does not end twice.
         queue.ended(id(2));
-        assert_eq!(queue.next(), None);
+        assert_eq!(next(&mut queue), None);
         queue.ended(id(1));
         queue.ended(id(3));
         assert_eq!(
-            (queue.next(), queue.next(), queue.next()),
+            (next(&mut queue), next(&mut queue), next(&mut queue)),
             (Some(id(4)), Some(id(5)), None)
         );
     }
@@ -258,7 +262,7 @@ mod tests {
                         queue.ended(runs.swap_remove(at));
                     }
                     _ => {
-                        if let Some(next) = queue.next() {
+                        if let Some(next) = next(&mut queue) {
                             runs.push(next);
                             begun.push(next);
                         }
@@ -275,7 +279,7 @@ mod tests {
     fn an_organization_has_so_many_places() {
         let mut queue = Queue::new(1, 2);
         admit(&mut queue, "a", 1).expect("there is room");
-        assert_eq!(queue.next(), Some(id(1)));
+        assert_eq!(next(&mut queue), Some(id(1)));
         admit(&mut queue, "a", 2).expect("the first runs");
         queue.reserve(&org("a")).expect("one place is left");
         assert_eq!(queue.reserve(&org("a")), Err(Crowded { pending_max: 2 }));
@@ -284,7 +288,7 @@ mod tests {
         admit(&mut queue, "a", 4).expect("the place came back");
         assert!(admit(&mut queue, "a", 5).is_err());
         queue.ended(id(1));
-        assert_eq!(queue.next(), Some(id(2)));
+        assert_eq!(next(&mut queue), Some(id(2)));
         admit(&mut queue, "a", 6).expect("one more has begun");
         assert!(admit(&mut queue, "a", 7).is_err());
     }
@@ -303,7 +307,7 @@ mod tests {
         queue.resume(&plan);
         // Those that run again take no place of those that wait.
         assert!(queue.reserve(&org("o")).is_err());
-        let order: Vec<Uuid> = std::iter::from_fn(|| queue.next()).collect();
+        let order: Vec<Uuid> = std::iter::from_fn(|| next(&mut queue)).collect();
         assert_eq!(order, [id(2), id(5), id(1), id(4)]);
     }
 
