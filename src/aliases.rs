@@ -67,6 +67,9 @@ pub const TABLE: &[Row] = &[
     row(Area::Variable, "TELCO_B_PUBLIC_KEY", &["TELNYX_PUBLIC_KEY"]),
     row(Area::Variable, "TELCO_C_AUTH_ID", &["PLIVO_AUTH_ID"]),
     row(Area::Variable, "TELCO_C_AUTH_TOKEN", &["PLIVO_AUTH_TOKEN"]),
+    row(Area::Variable, "CLOUD_API_URL", &["PIPECAT_API_HOST"]),
+    row(Area::Variable, "CLOUD_API_KEY", &["PIPECAT_CLOUD_API_KEY"]),
+    row(Area::JsonKey, "buildfilePath", &["dockerfilePath"]),
     row(Area::JsonKey, "createVideoroomRoom", &["createDailyRoom"]),
     row(Area::JsonKey, "videoroomRoomProperties", &["dailyRoomProperties"]),
     row(
@@ -76,7 +79,6 @@ pub const TABLE: &[Row] = &[
     ),
     row(Area::JsonKey, "videoroomRoom", &["dailyRoom"]),
     row(Area::JsonKey, "videoroomToken", &["dailyToken"]),
-    row(Area::JsonKey, "buildfilePath", &["dockerfilePath"]),
     row(Area::JsonKey, "videoroom_api_key", &["daily_api_key"]),
     row(Area::JsonKey, "videoroom_api_url", &["daily_api_url"]),
     row(Area::Path, "/videoroom", &["/daily"]),

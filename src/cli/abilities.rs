@@ -129,12 +129,12 @@ pub(super) fn check(typed: &Typed, transport: Option<Transport>) -> Result<(), M
     refuse(wishes.chain(typed.command.as_ref().map(|_| program())))
 }
 
-/// Refuses `edge-runner doctor` where it is not.
+/// Refuses what needs an ability where that is not.
 ///
 /// # Errors
 /// [`Misuse::Absent`].
-pub(super) fn check_doctor() -> Result<(), Misuse> {
-    refuse([("`edge-runner doctor`".to_owned(), Ability::Doctor)].into_iter())
+pub(super) fn need(what: &str, ability: Ability) -> Result<(), Misuse> {
+    refuse([(what.to_owned(), ability)].into_iter())
 }
 
 fn refuse(mut wishes: impl Iterator<Item = (String, Ability)>) -> Result<(), Misuse> {
@@ -263,7 +263,7 @@ mod tests {
             ..Typed::default()
         };
         assert_eq!(check(&typed, Some(Transport::TelephonyA)), Ok(()));
-        assert_eq!(check_doctor(), Ok(()));
+        assert_eq!(need("`edge-runner doctor`", Ability::Doctor), Ok(()));
         assert_eq!(sockets().as_deref(), Some("/ws and /ws-client"));
         assert_eq!(guarded(), "/start and /api/offer");
         assert_eq!(marked(Some(Ability::Tls), "text"), "text");

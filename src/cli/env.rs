@@ -41,6 +41,11 @@ impl Variables {
             .filter(|value| !value.is_empty())
     }
 
+    /// Returns the value of a variable by exactly this name as it is, for who passes it on.
+    pub fn raw(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
     /// The names of all variables, set or empty.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)

@@ -2,11 +2,13 @@
 //!
 //! Texts of values enter through the setters and leave as [`Typed`]: what was typed, each value read by itself. What the
 //! values mean together is for `meaning`. `--help` is made from the same entries. An alias of an option is in `aliases`.
+//! `edge-runner cloud` has tables of its own, in `cloud`, made of the same entries.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::cloud;
 use super::moq::Moq;
 use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
 use crate::limits::{
@@ -41,7 +43,11 @@ pub(super) struct Typed {
     pub metrics: Option<MetricsAccess>,
     pub drain: Option<Duration>,
     pub moq: Moq,
+    /// What belongs to `edge-runner cloud` alone.
+    pub cloud: cloud::Typed,
     pub verbosity: u8,
+    /// The one argument that is no option, where a table takes one.
+    pub argument: Option<OsString>,
     /// What stands after `--`.
     pub command: Option<Vec<OsString>>,
     /// The long names of the options that were typed.
@@ -75,9 +81,18 @@ pub(super) enum Group {
     Providers,
     Moq,
     General,
+    // Those of `edge-runner cloud`.
+    Cloud,
+    Context,
+    Uploads,
+    Builds,
+    Keeping,
+    Waiting,
+    Key,
 }
 
 impl Group {
+    /// Those of the runner.
     pub const ALL: [(Group, &'static str); 7] = [
         (Group::Server, "Server"),
         (Group::WebRtc, "WebRTC"),
@@ -123,7 +138,29 @@ pub(super) struct Flag {
     pub help: &'static str,
 }
 
-const fn flag(short: Option<char>, long: &'static str, takes: Takes, group: Group, help: &'static str) -> Flag {
+/// The options of one command, and what stands beside them.
+pub(super) struct Table {
+    pub flags: &'static [Flag],
+    /// What the names of their variables begin with.
+    pub prefix: &'static str,
+    /// The word for its one argument that is no option.
+    pub argument: Option<&'static str>,
+}
+
+/// The runner's own table.
+pub(super) static RUNNER: Table = Table {
+    flags: FLAGS,
+    prefix: "RUNNER_",
+    argument: None,
+};
+
+pub(super) const fn flag(
+    short: Option<char>,
+    long: &'static str,
+    takes: Takes,
+    group: Group,
+    help: &'static str,
+) -> Flag {
     Flag {
         short,
         long,
@@ -427,17 +464,17 @@ pub(super) const FLAGS: &[Flag] = &[
 // The help spells the default out.
 const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && OPUS_COMPLEXITY_DEFAULT == 3);
 
-fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Wants> {
+pub(super) fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Wants> {
     *slot = Some(value);
     Ok(())
 }
 
-fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Wants> {
+pub(super) fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Wants> {
     list.push(value);
     Ok(())
 }
 
-fn number<T>(text: &str, least: T, most: T) -> Result<T, Wants>
+pub(super) fn number<T>(text: &str, least: T, most: T) -> Result<T, Wants>
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display,
 {
@@ -478,7 +515,7 @@ fn metrics(text: &str) -> Result<MetricsAccess, Wants> {
     }
 }
 
-fn tls(text: &str) -> Result<Tls, Wants> {
+pub(super) fn tls(text: &str) -> Result<Tls, Wants> {
     match text {
         "off" => Ok(Tls::Off),
         "auto" => Ok(Tls::Auto),

@@ -36,8 +36,8 @@ const USAGE: &[(&str, &str, Option<Ability>)] = &[
     ),
     (
         "cloud <serve|regions|build|...>",
-        "the cloud agent service and its client [later]",
-        None,
+        "the cloud agent service and its client",
+        Some(Ability::Cloud),
     ),
 ];
 
@@ -138,9 +138,7 @@ pub(super) fn text() -> String {
     }
     for (group, title) in Group::ALL {
         text.push_str(&format!("\n{title}:\n"));
-        for flag in FLAGS.iter().filter(|flag| flag.group == group) {
-            entry(&mut text, &names(flag), &marked(of_option(flag.long), &described(flag)));
-        }
+        entries(&mut text, FLAGS.iter().filter(|flag| flag.group == group));
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
     entry(&mut text, "  RUNNER_...", OF_OPTIONS);
@@ -169,6 +167,13 @@ pub(super) fn text() -> String {
         entry(&mut text, &format!("  {code}"), help);
     }
     text
+}
+
+/// Adds options with what they do.
+pub(super) fn entries(text: &mut String, flags: impl Iterator<Item = &'static Flag>) {
+    for flag in flags {
+        entry(text, &names(flag), &marked(of_option(flag.long), &described(flag)));
+    }
 }
 
 /// What an option does; the one that chooses between transports lists them, each with its own mark.
@@ -201,15 +206,25 @@ fn names(flag: &Flag) -> String {
 }
 
 /// Adds a name and its description, which begins on the same line where the name leaves room.
-fn entry(text: &mut String, name: &str, help: &str) {
+pub(super) fn entry(text: &mut String, name: &str, help: &str) {
     let mut line = name.to_owned();
     if line.len() + 2 > INDENT {
         text.push_str(&line);
         text.push('\n');
         line.clear();
     }
+    wrapped(text, line, INDENT, help);
+}
+
+/// Adds sentences from the first column on.
+pub(super) fn paragraph(text: &mut String, words: &str) {
+    wrapped(text, String::new(), 0, words);
+}
+
+/// Adds words after what stands in `line`, in lines that begin at a column.
+fn wrapped(text: &mut String, mut line: String, indent: usize, words: &str) {
     let mut bare = true;
-    for word in help.split_whitespace() {
+    for word in words.split_whitespace() {
         if !bare && line.len() + 1 + word.len() > WIDTH {
             text.push_str(&line);
             text.push('\n');
@@ -217,7 +232,7 @@ fn entry(text: &mut String, name: &str, help: &str) {
             bare = true;
         }
         if bare {
-            line.push_str(&" ".repeat(INDENT - line.len()));
+            line.push_str(&" ".repeat(indent - line.len()));
         } else {
             line.push(' ');
         }

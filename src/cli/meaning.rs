@@ -161,7 +161,7 @@ fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warn
 }
 
 /// An address as it is; a name becomes the first of its addresses, IPv4 before IPv6, since most callers have only that.
-fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> {
+pub(super) fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> {
     let Some(text) = typed else {
         return Ok(Host::Localhost);
     };
@@ -265,7 +265,7 @@ fn ice_servers(typed: &Typed) -> Result<Vec<IceServer>, Misuse> {
 }
 
 /// The names of this machine and those of the option, without a port and a dot at the end, in lower case.
-fn host_names(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<String>, Misuse> {
+pub(super) fn host_names(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<String>, Misuse> {
     let mut names = Vec::new();
     let asked = typed.allowed_hosts.iter().flat_map(|text| text.split(','));
     for name in asked.map(str::trim).filter(|name| !name.is_empty()) {

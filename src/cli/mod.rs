@@ -7,6 +7,8 @@
 
 mod abilities;
 pub mod banner;
+#[cfg_attr(not(feature = "cloud"), path = "cloud/absent.rs")]
+pub mod cloud;
 pub mod env;
 mod flags;
 mod help;
@@ -24,11 +26,11 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-use crate::abilities::Absent;
+use crate::abilities::{Ability, Absent};
 use crate::aliases::{self, Area};
 use crate::config::Config;
 use env::Variables;
-use flags::{FLAGS, Flag, Group, Takes, Typed};
+use flags::{Flag, Group, RUNNER, Table, Takes, Typed};
 use unsaid::Taken;
 
 /// What the user asked for.
@@ -38,6 +40,8 @@ pub enum Command {
     Serve { config: Box<Config>, warnings: Vec<String> },
     /// Look for what keeps callers out, say what to do about it, and end.
     Doctor { config: Box<Config>, warnings: Vec<String> },
+    /// What `edge-runner cloud` is asked for.
+    Cloud { task: cloud::Task, warnings: Vec<String> },
     /// Print this text and end.
     Help(String),
     /// Print this text and end.
@@ -65,7 +69,10 @@ pub enum Misuse {
         given: String,
         nearest: &'static str,
     },
-    UnknownShortOption(char),
+    UnknownShortOption {
+        given: char,
+        known: Vec<char>,
+    },
     MissingValue {
         option: String,
         word: &'static str,
@@ -140,22 +147,18 @@ impl fmt::Display for Misuse {
             Misuse::UnknownOption { given, nearest } => {
                 write!(f, "there is no option `{given}`; did you mean `{nearest}`?")
             }
-            Misuse::UnknownShortOption(short) => {
-                let known: Vec<_> = FLAGS
-                    .iter()
-                    .filter_map(|flag| flag.short)
-                    .map(|c| format!("-{c}"))
-                    .collect();
+            Misuse::UnknownShortOption { given, known } => {
+                let known: Vec<_> = known.iter().map(|c| format!("-{c}")).collect();
                 write!(
                     f,
-                    "there is no option `-{short}`; the short ones are {}",
+                    "there is no option `-{given}`; the short ones are {}",
                     known.join(", ")
                 )
             }
             Misuse::MissingValue { option, word } => write!(f, "`{option}` needs a value: {option} {word}"),
             Misuse::UnexpectedValue { option } => write!(f, "`{option}` takes no value"),
             Misuse::UnexpectedArgument(given) => {
-                write!(f, "`{given}` is no option; the command of a bot stands after `--`")
+                write!(f, "`{given}` is no option; a command stands after `--`")
             }
             Misuse::Value {
                 source,
@@ -187,86 +190,97 @@ pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     surroundings: &Surroundings<'_>,
 ) -> Result<Command, Misuse> {
-    match read(arguments)? {
-        Read::Help => Ok(Command::Help(help::text())),
-        Read::Version => Ok(Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))),
-        Read::Run(task, mut typed) => {
-            if matches!(task, Task::Doctor) {
-                abilities::check_doctor()?;
-            }
-            let mut warnings = Vec::new();
-            unsaid::slips(&surroundings.variables, &mut warnings);
-            let taken = unsaid::fill(&mut typed, &surroundings.variables)?;
-            let config =
-                meaning::config(*typed, surroundings, &mut warnings).map_err(|misuse| misuse.traced(&taken))?;
-            let config = Box::new(config);
-            Ok(match task {
-                Task::Serve => Command::Serve { config, warnings },
-                Task::Doctor => Command::Doctor { config, warnings },
-            })
-        }
+    let mut options: Vec<OsString> = arguments.into_iter().collect();
+    let mut command = None;
+    if let Some(at) = options.iter().position(|argument| argument == "--") {
+        command = Some(options.split_off(at).split_off(1));
+    }
+    if options.first().is_some_and(|argument| argument == "cloud") {
+        options.remove(0);
+        return cloud::parse(options, command, surroundings);
+    }
+    let is_doctor = options.first().is_some_and(|argument| argument == "doctor");
+    if is_doctor {
+        options.remove(0);
+    }
+    let mut typed = Box::new(Typed {
+        command,
+        ..Typed::default()
+    });
+    match self::options(&mut typed, &RUNNER, options)? {
+        Some(Asked::Help) => return Ok(Command::Help(help::text())),
+        Some(Asked::Version) => return Ok(version()),
+        None => {}
+    }
+    if is_doctor {
+        abilities::need("`edge-runner doctor`", Ability::Doctor)?;
+    }
+    let mut warnings = Vec::new();
+    unsaid::slips(&surroundings.variables, &mut warnings);
+    let taken = unsaid::fill(&mut typed, &RUNNER, &surroundings.variables)?;
+    let config = meaning::config(*typed, surroundings, &mut warnings).map_err(|misuse| misuse.traced(&taken))?;
+    let config = Box::new(config);
+    Ok(match is_doctor {
+        false => Command::Serve { config, warnings },
+        true => Command::Doctor { config, warnings },
+    })
+}
+
+fn version() -> Command {
+    Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
+}
+
+/// Returns how the help is called that belongs to these arguments.
+pub fn help_of(arguments: &[OsString]) -> String {
+    match arguments.first().is_some_and(|argument| argument == "cloud") {
+        true => cloud::help_of(arguments),
+        false => "edge-runner --help".into(),
     }
 }
 
-enum Read {
+/// What ends the reading of options.
+enum Asked {
     Help,
     Version,
-    Run(Task, Box<Typed>),
 }
 
-/// What is done with a configuration.
-enum Task {
-    Serve,
-    Doctor,
-}
-
-/// The first stage: what was typed.
-fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Read, Misuse> {
-    let mut typed = Box::new(Typed::default());
-    let mut options: Vec<OsString> = arguments.into_iter().collect();
-    if let Some(at) = options.iter().position(|argument| argument == "--") {
-        typed.command = Some(options.split_off(at).split_off(1));
-    }
-    let mut task = Task::Serve;
-    if options.first().is_some_and(|argument| argument == "doctor") {
-        options.remove(0);
-        task = Task::Doctor;
-    }
+/// The first stage: what was typed, by a table.
+fn options(typed: &mut Typed, table: &Table, options: Vec<OsString>) -> Result<Option<Asked>, Misuse> {
     let mut parser = lexopt::Parser::from_args(options);
     while let Some(argument) = parser.next().map_err(from_lexopt)? {
         let (flag, name) = match argument {
-            lexopt::Arg::Short(short) => (
-                by_short(short).ok_or(Misuse::UnknownShortOption(short))?,
-                format!("-{short}"),
-            ),
+            lexopt::Arg::Short(short) => (by_short(table, short)?, format!("-{short}")),
             lexopt::Arg::Long(long) => {
                 let name = format!("--{long}");
-                (by_long(&name).ok_or_else(|| unknown(&name))?, name)
+                (by_long(table, &name).ok_or_else(|| unknown(table, &name))?, name)
             }
-            lexopt::Arg::Value(value) => return Err(stray(value)),
+            lexopt::Arg::Value(value) => {
+                argument_of(typed, table, value)?;
+                continue;
+            }
         };
         typed.said.push(flag.long);
         match flag.takes {
-            Takes::Help => return Ok(Read::Help),
-            Takes::Version => return Ok(Read::Version),
+            Takes::Help => return Ok(Some(Asked::Help)),
+            Takes::Version => return Ok(Some(Asked::Version)),
             // A value attached to it is found by lexopt at the next turn.
-            Takes::Nothing(set) | Takes::Count(set) => set(&mut typed),
+            Takes::Nothing(set) | Takes::Count(set) => set(typed),
             Takes::One(word, set) | Takes::Each(word, set) => {
                 let value = one_value(&mut parser, &name, word)?;
-                store(&mut typed, set, &name, &value.text)?;
+                store(typed, set, &name, &value.text)?;
             }
             Takes::Many(word, set) => {
                 let first = one_value(&mut parser, &name, word)?;
                 let attached = first.attached;
-                store(&mut typed, set, &name, &first.text)?;
+                store(typed, set, &name, &first.text)?;
                 // `--name=value` is one value; after `--name value` more may follow.
                 while !attached && let Some(more) = next_value(&mut parser)? {
-                    store(&mut typed, set, &name, &more.text)?;
+                    store(typed, set, &name, &more.text)?;
                 }
             }
         }
     }
-    Ok(Read::Run(task, typed))
+    Ok(None)
 }
 
 /// The text of one value, and whether it was written as `--name=value`.
@@ -305,17 +319,22 @@ fn store(typed: &mut Typed, set: flags::Set, name: &str, value: &str) -> Result<
     set(typed, value.to_owned()).map_err(|wants| Misuse::value(name, value, wants))
 }
 
-fn by_short(short: char) -> Option<&'static Flag> {
-    FLAGS.iter().find(|flag| flag.short == Some(short))
+fn by_short(table: &Table, short: char) -> Result<&'static Flag, Misuse> {
+    let found = table.flags.iter().find(|flag| flag.short == Some(short));
+    found.ok_or_else(|| Misuse::UnknownShortOption {
+        given: short,
+        known: table.flags.iter().filter_map(|flag| flag.short).collect(),
+    })
 }
 
-fn by_long(name: &str) -> Option<&'static Flag> {
+fn by_long(table: &Table, name: &str) -> Option<&'static Flag> {
     let canonical = aliases::canonical(Area::Option, name);
-    FLAGS.iter().find(|flag| flag.long == canonical)
+    table.flags.iter().find(|flag| flag.long == canonical)
 }
 
-fn unknown(given: &str) -> Misuse {
-    let nearest = FLAGS
+fn unknown(table: &Table, given: &str) -> Misuse {
+    let nearest = table
+        .flags
         .iter()
         .flat_map(|flag| std::iter::once(flag.long).chain(aliases::aliases(Area::Option, flag.long).iter().copied()))
         .min_by_key(|known| distance(given, known))
@@ -341,14 +360,18 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.chars().count()]
 }
 
-fn stray(value: OsString) -> Misuse {
-    match value.to_str() {
-        Some("cloud") => Misuse::NotInBuild {
-            what: "`edge-runner cloud`".into(),
-            meanwhile: "this build serves bots only",
-        },
-        Some(text) => Misuse::UnexpectedArgument(text.to_owned()),
-        None => not_unicode(value),
+/// Takes the argument that is no option, where the table has a word for it.
+fn argument_of(typed: &mut Typed, table: &Table, value: OsString) -> Result<(), Misuse> {
+    match (table.argument, &typed.argument) {
+        (Some(_), None) => {
+            typed.argument = Some(value);
+            Ok(())
+        }
+        (Some(word), Some(_)) => Err(Misuse::Combination(format!(
+            "`{}` is one argument too many: there is one {word}",
+            value.to_string_lossy()
+        ))),
+        (None, _) => Err(Misuse::UnexpectedArgument(value.into_string().map_err(not_unicode)?)),
     }
 }
 

@@ -10,6 +10,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -29,7 +30,7 @@ use crate::io::{RunError, memory};
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 
-const FAILED: u8 = 1;
+pub(super) const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
 
 /// Runs `bot` for every caller until the process is asked to stop. Call it first thing in `main`.
@@ -61,13 +62,14 @@ pub(crate) fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
     }
 }
 
-struct Failure {
-    code: u8,
-    message: String,
+/// Why the process ends otherwise than well.
+pub(super) struct Failure {
+    pub code: u8,
+    pub message: String,
 }
 
 impl Failure {
-    fn of_step(step: &str, error: impl std::fmt::Display) -> Failure {
+    pub fn of_step(step: &str, error: impl std::fmt::Display) -> Failure {
         Failure {
             code: FAILED,
             message: format!("{step}: {error}"),
@@ -88,15 +90,21 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         read: &|path| read_text(File::open(path)?, KEY_FILE_BYTES_MAX),
         resolve: &resolve,
     };
-    let command = super::parse(std::env::args_os().skip(1), &around).map_err(|misuse| Failure {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let help = super::help_of(&arguments);
+    let command = super::parse(arguments, &around).map_err(|misuse| Failure {
         code: MISUSED,
-        message: format!("{misuse}\nSee `edge-runner --help`."),
+        message: format!("{misuse}\nSee `{help}`."),
     })?;
     let (mut config, mut warnings, doctor) = match command {
         Command::Help(text) | Command::Version(text) => {
             // `edge-runner --help | head` closes the pipe early, which is no failure.
             let _ = io::stdout().write_all(text.as_bytes());
             return Ok(());
+        }
+        // It has no bots, and its commands get no variables but their own: the environment stays as it is.
+        Command::Cloud { task, warnings } => {
+            return task.run(&[file.warnings, warnings].concat(), &around.variables);
         }
         Command::Serve { config, warnings } => (config, warnings, false),
         Command::Doctor { config, warnings } => (config, warnings, true),
@@ -139,7 +147,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         log::warn!("ENV=local and .env are not set for bots: threads were started before edge_runner::main");
     }
     let config = Arc::new(*config);
-    let runtime = runtime(&config)?;
+    let runtime = runtime(config.workers)?;
     if doctor {
         return examine(runtime, config);
     }
@@ -157,9 +165,10 @@ fn no_bot() -> Result<(), Failure> {
     }
 }
 
-fn runtime(config: &Config) -> Result<Runtime, Failure> {
+/// Starts the runtime; without a number of workers there is one for each core.
+pub(super) fn runtime(workers: Option<usize>) -> Result<Runtime, Failure> {
     memory::share_heap();
-    let mut builder = match config.workers {
+    let mut builder = match workers {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
         workers => {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -293,7 +302,7 @@ fn machine_names() -> Vec<String> {
         .collect()
 }
 
-fn lossy(text: std::ffi::OsString) -> String {
+fn lossy(text: OsString) -> String {
     text.into_string()
         .unwrap_or_else(|text| text.to_string_lossy().into_owned())
 }

@@ -217,7 +217,11 @@ fn what_comes_later_is_refused_by_name() {
     for (arguments, part) in [
         (&["--moq-serve"][..], "--moq-"),
         (&["--moq-connect=https://r.example.net"], "--moq-"),
-        (&["cloud", "serve"], "cloud"),
+        (&["cloud", "serve", "--data-dir=/d", "--store=s3://b"], "--store"),
+        (
+            &["cloud", "serve", "--data-dir=/d", "--database=postgres://d"],
+            "--database",
+        ),
     ] {
         let message = refused(arguments);
         assert!(
@@ -598,7 +602,7 @@ fn every_specified_option_is_known() {
     ] {
         if let Err(misuse) = parse_with(&[option], &[]) {
             assert!(
-                !matches!(misuse, Misuse::UnknownOption { .. } | Misuse::UnknownShortOption(_)),
+                !matches!(misuse, Misuse::UnknownOption { .. } | Misuse::UnknownShortOption { .. }),
                 "{misuse}"
             );
         }

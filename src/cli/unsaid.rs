@@ -1,4 +1,5 @@
-//! Options that nobody typed, from their variables: `RUNNER_PORT` for `--port`, and so for each of the table.
+//! Options that nobody typed, from their variables: `RUNNER_PORT` for `--port`, and so for each of the table; `CLOUD_PORT` for
+//! that of `edge-runner cloud`.
 //!
 //! [`Typed`] and the variables enter; what variables say of options that were not typed is put into it, and the names leave.
 //! A list has commas, a repeated option too; one without a value takes `true` or `false`, and `-v` a number. What is typed
@@ -6,7 +7,7 @@
 //! under the variable's name.
 
 use super::env::Variables;
-use super::flags::{FLAGS, Flag, Takes, Typed};
+use super::flags::{Flag, RUNNER, Table, Takes, Typed};
 use super::{Misuse, distance, help, store};
 use crate::aliases::{self, Area};
 use crate::config::Transport;
@@ -34,10 +35,13 @@ const SLIP_CHARS_LEAST: usize = 4;
 
 /// Returns the name of an option's variable.
 pub(super) fn variable(long: &str) -> String {
-    format!(
-        "RUNNER_{}",
-        long.trim_start_matches('-').to_ascii_uppercase().replace('-', "_")
-    )
+    with_prefix(RUNNER.prefix, long)
+}
+
+/// Returns the name of an option's variable that begins like this.
+pub(super) fn with_prefix(prefix: &str, long: &str) -> String {
+    let name = long.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
+    format!("{prefix}{name}")
 }
 
 /// Whether an option has a variable.
@@ -49,13 +53,13 @@ pub(super) fn has_variable(flag: &Flag) -> bool {
 ///
 /// # Errors
 /// [`Misuse`] for a value that the option does not take.
-pub(super) fn fill(typed: &mut Typed, variables: &Variables) -> Result<Vec<Taken>, Misuse> {
+pub(super) fn fill(typed: &mut Typed, table: &Table, variables: &Variables) -> Result<Vec<Taken>, Misuse> {
     let mut taken = Vec::new();
-    for flag in FLAGS.iter().filter(|flag| has_variable(flag)) {
+    for flag in table.flags.iter().filter(|flag| has_variable(flag)) {
         if overruled(flag, typed) {
             continue;
         }
-        let names = names(flag);
+        let names = names(flag, table.prefix);
         let Some((variable, text)) = names.iter().find_map(|name| Some((name, variables.literal(name)?))) else {
             continue;
         };
@@ -98,13 +102,15 @@ fn overruled(flag: &Flag, typed: &Typed) -> bool {
 }
 
 /// Every name of an option's variable, its own first.
-fn names(flag: &Flag) -> Vec<String> {
-    let own = variable(flag.long);
+fn names(flag: &Flag, prefix: &str) -> Vec<String> {
+    let own = with_prefix(prefix, flag.long);
     let others = aliases::aliases(Area::Variable, &own)
         .iter()
         .copied()
         .map(str::to_owned);
-    let of_aliases = aliases::aliases(Area::Option, flag.long).iter().copied().map(variable);
+    let of_aliases = aliases::aliases(Area::Option, flag.long)
+        .iter()
+        .map(|alias| with_prefix(prefix, alias));
     let others: Vec<_> = others.chain(of_aliases).collect();
     [vec![own], others].concat()
 }
@@ -121,17 +127,33 @@ fn count(text: &str) -> Option<u8> {
     text.parse().ok().filter(|count| *count <= 3)
 }
 
-/// Warns of variables that are none, and are nearly one.
+/// Warns of variables of the runner that are none, and are nearly one.
 pub(super) fn slips(variables: &Variables, warnings: &mut Vec<String>) {
-    let own = || FLAGS.iter().filter(|flag| has_variable(flag)).flat_map(names);
-    let told = help::ENVIRONMENT.iter().map(|(name, _)| (*name).to_owned());
-    let known: Vec<String> = own()
-        .chain(told)
-        .chain(OF_OTHERS.iter().map(|name| (*name).to_owned()))
+    let told = help::ENVIRONMENT.iter().map(|(name, _)| *name);
+    slips_of(&[&RUNNER], told.chain(OF_OTHERS.iter().copied()), variables, warnings);
+}
+
+/// Warns of variables that begin like those of the tables, are none of them and none of the `others`, and are nearly one.
+pub(super) fn slips_of<'n>(
+    tables: &[&Table],
+    others: impl Iterator<Item = &'n str>,
+    variables: &Variables,
+    warnings: &mut Vec<String>,
+) {
+    let Some(prefix) = tables.first().map(|table| table.prefix) else {
+        return;
+    };
+    let own = tables
+        .iter()
+        .flat_map(|table| table.flags)
+        .filter(|flag| has_variable(flag));
+    let known: Vec<String> = own
+        .flat_map(|flag| names(flag, prefix))
+        .chain(others.map(str::to_owned))
         .collect();
     for name in variables.names() {
         let long_enough = name
-            .strip_prefix("RUNNER_")
+            .strip_prefix(prefix)
             .is_some_and(|rest| rest.len() >= SLIP_CHARS_LEAST);
         if !long_enough || known.iter().any(|other| other == name) {
             continue;

@@ -70,7 +70,8 @@ pub(super) fn url(
     Ok(Some(url))
 }
 
-fn read_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<Url> {
+/// Reads a URL of one of these schemes; `source` is what it is called in warnings.
+pub(super) fn read_url(source: &'static str, text: &str, schemes: &[&str]) -> Option<Url> {
     let (scheme, rest) = text.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();
     let rest = rest.trim_end_matches('/');

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Host, SecretBytes, Tls};
-use crate::proto::cloud::build::Org;
+use super::{Host, Secret, SecretBytes, Tls};
+use crate::proto::cloud::build::{Name, Org};
 use crate::proto::cloud::keys::Kind;
 
 /// What `edge-runner cloud serve` is to do.
@@ -67,7 +67,7 @@ pub struct CloudConfig {
 pub struct VariableKey {
     pub kind: Kind,
     pub org: Org,
-    pub key: super::Secret,
+    pub key: Secret,
 }
 
 /// The pair that signs grants.
@@ -75,4 +75,77 @@ pub struct VariableKey {
 pub struct StoreKey {
     pub id: String,
     pub secret: SecretBytes,
+}
+
+/// What is to be done with the keys of a data directory.
+#[derive(Clone, Debug)]
+pub struct KeysConfig {
+    pub data_dir: PathBuf,
+    pub task: KeysTask,
+    pub verbosity: u8,
+}
+
+/// See [`KeysConfig`].
+#[derive(Clone, Debug)]
+pub enum KeysTask {
+    /// Make one and print it.
+    Create {
+        kind: Kind,
+        org: Org,
+        name: Option<String>,
+    },
+    List {
+        json: bool,
+    },
+    /// Take the one of this id out.
+    Revoke(String),
+}
+
+/// What a service is to be asked for.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Base of its API, with the version, without a slash at its end.
+    pub base: String,
+    pub key: Secret,
+    /// Print what it answers as JSON.
+    pub json: bool,
+    pub task: ClientTask,
+    pub verbosity: u8,
+}
+
+/// See [`ClientConfig`].
+#[derive(Clone, Debug)]
+pub enum ClientTask {
+    Regions,
+    Build(Box<BuildTask>),
+    /// Of the build of this id.
+    Status(String),
+    Logs {
+        id: String,
+        /// Lines at most; nothing: all.
+        limit: Option<u32>,
+    },
+}
+
+/// A folder that is to be built.
+#[derive(Clone, Debug)]
+pub struct BuildTask {
+    pub dir: PathBuf,
+    /// Nothing: the organization's own.
+    pub region: Option<Name>,
+    /// The build file, relative to the folder.
+    pub file: String,
+    /// Patterns of what is left out, beside those that always are.
+    pub exclude: Vec<String>,
+    /// Nothing: not at all.
+    pub wait: Option<Wait>,
+}
+
+/// How to wait for a build.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// From one question to the next.
+    pub poll: Duration,
+    /// In all.
+    pub timeout: Duration,
 }

@@ -44,3 +44,32 @@ pub const CROWDED_RETRY_S: u32 = 30;
 // ---- builder, unpacking, logs
 
 // ---- client and packing
+
+/// Bytes that a size option takes at most: more than any board has, and far from where sums of sizes overflow.
+pub const SIZE_HIGHEST: u64 = 1 << 40;
+/// Seconds of a grant: the key that signs it is one day's, and yesterday's still verifies.
+pub const GRANT_TTL_HIGHEST: Duration = Duration::from_secs(86_400);
+/// Uploads at once: half of the connections, so that polls find one.
+pub const UPLOADS_HIGHEST: usize = 128;
+/// Commands at once.
+pub const BUILDS_HIGHEST: usize = 64;
+/// Waiting builds of one organization; each is a row that is read at start.
+pub const PENDING_HIGHEST: usize = 100_000;
+/// Runs of one build.
+pub const ATTEMPTS_HIGHEST: u32 = 100;
+/// Entries of a context; each is remembered while it is unpacked.
+pub const ENTRIES_HIGHEST: u64 = 10_000_000;
+/// A week: a command that takes longer hangs.
+pub const BUILD_TIMEOUT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
+/// An hour from SIGTERM to SIGKILL.
+pub const BUILD_GRACE_HIGHEST: Duration = Duration::from_secs(3_600);
+/// A century: whoever wants longer says 0, which is for ever.
+pub const KEEP_HIGHEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// A week of waiting for a build.
+pub const WAIT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
+/// Ten questions a second about one build are more than anybody needs.
+pub const POLL_LEAST: Duration = Duration::from_millis(100);
+/// Lines of a log that a client prints.
+pub const LOG_LINES_HIGHEST: u32 = 10_000_000;
+/// Lines of a log in one answer; what the service takes at most.
+pub const LOG_PAGE_LINES: u32 = 10_000;

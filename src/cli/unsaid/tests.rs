@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::cli::flags::WsAuth;
+use crate::cli::flags::{FLAGS, WsAuth};
 
 /// The service's file, as the package installs it.
 const SERVICE: &str = include_str!("../../../boards/common/edge-runner.env");
@@ -15,7 +15,7 @@ fn variables(list: &[(&str, &str)]) -> Variables {
 
 fn filled(typed: Typed, list: &[(&str, &str)]) -> Result<(Typed, Vec<String>), String> {
     let mut typed = typed;
-    let taken = fill(&mut typed, &variables(list)).map_err(|misuse| misuse.to_string())?;
+    let taken = fill(&mut typed, &RUNNER, &variables(list)).map_err(|misuse| misuse.to_string())?;
     Ok((typed, taken.into_iter().map(|taken| taken.variable).collect()))
 }
 

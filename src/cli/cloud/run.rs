@@ -1,0 +1,75 @@
+//! Does what `edge-runner cloud` is asked for: logger and runtime, then the service, the keys or the client.
+//!
+//! A [`Task`] enters; text on stdout and a [`Failure`] leave: 1 for what failed, 3 for a wait whose time has passed.
+
+use std::io::{self, Write};
+
+use super::Task;
+use crate::cli::env::Variables;
+use crate::cli::start::{FAILED, Failure, runtime};
+use crate::config::cloud::{ClientConfig, CloudConfig, KeysConfig};
+use crate::io::cloud::client::{self, End};
+use crate::io::cloud::keys;
+use crate::limits::RUNTIME_END;
+use crate::logging;
+
+/// The exit code of a wait whose time has passed.
+const GOES_ON: u8 = 3;
+
+impl Task {
+    /// Does it, and ends.
+    ///
+    /// # Errors
+    /// [`Failure`] with the exit code.
+    pub(in crate::cli) fn run(self, warnings: &[String], variables: &Variables) -> Result<(), Failure> {
+        let verbosity = match &self {
+            Task::Serve(config) => config.verbosity,
+            Task::Keys(config) => config.verbosity,
+            Task::Client(config) => config.verbosity,
+        };
+        logging::init(verbosity, variables.get("RUST_LOG"), env!("CARGO_CRATE_NAME"));
+        for warning in warnings {
+            log::warn!("{warning}");
+        }
+        match self {
+            Task::Serve(config) => serve(*config),
+            Task::Keys(config) => of_keys(&config),
+            Task::Client(config) => ask(*config),
+        }
+    }
+}
+
+fn serve(config: CloudConfig) -> Result<(), Failure> {
+    let runtime = runtime(None)?;
+    let served = runtime.block_on(crate::io::cloud::run(config, |banner| {
+        let mut out = io::stdout();
+        // A supervisor may have closed stdout; the log has the address too.
+        let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
+    }));
+    runtime.shutdown_timeout(RUNTIME_END);
+    served.map_err(|error| failed(error.to_string()))
+}
+
+fn of_keys(config: &KeysConfig) -> Result<(), Failure> {
+    let text = keys::edit(config).map_err(failed)?;
+    // Unlike a banner, this is what was asked for: a key that nobody saw is of no use.
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::of_step("writing to stdout", error))
+}
+
+fn ask(config: ClientConfig) -> Result<(), Failure> {
+    // One request after the other: no thread beside this one but that which packs.
+    let runtime = runtime(Some(1))?;
+    let asked = runtime.block_on(client::run(config));
+    runtime.shutdown_timeout(RUNTIME_END);
+    asked.map_err(|end| match end {
+        End::Failed(message) => failed(message),
+        End::GoesOn(message) => Failure { code: GOES_ON, message },
+    })
+}
+
+fn failed(message: String) -> Failure {
+    Failure { code: FAILED, message }
+}
