@@ -11,6 +11,7 @@ pub mod keys;
 pub mod log;
 pub mod records;
 pub mod sweep;
+pub mod turns;
 pub mod unpack;
 pub mod upload;
 
