@@ -45,7 +45,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use self::file::{file, to_page};
-use self::floor::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, unix_time_s, whole};
+use self::floor::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, whole};
 use self::gate::{Gate, put};
 use self::note::{caller, log_refusal};
 use self::read::{Takes, read};

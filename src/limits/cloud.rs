@@ -1,11 +1,24 @@
 //! Caps and time limits of the cloud service and its client, each with its unit and its reason.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 // ---- requests and keys
 
 /// Bytes of a request's JSON: the longest sensible one has a few hundred.
 pub const JSON_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an API key, and with it of what a request's bearer is hashed for.
+pub const KEY_BYTES: RangeInclusive<usize> = 16..=256;
+/// Keys in `keys.json`: one for every developer of a company; the file stays below [`super::KEY_FILE_BYTES_MAX`].
+pub const KEYS_MAX: usize = 300;
+/// Characters of a key's name.
+pub const KEY_NAME_CHARS_MAX: usize = 100;
+/// Regions of a service; clouds have dozens.
+pub const REGIONS_MAX: usize = 100;
+/// Characters of a region's name for people.
+pub const REGION_NAME_CHARS_MAX: usize = 100;
+/// Bytes of a request's path in the log: the longest sensible one has 160.
+pub const LOGGED_PATH_BYTES_MAX: usize = 300;
 /// Bytes of a kept image that are read at once; a slow client holds as many in memory.
 pub const FILE_PIECE_BYTES: usize = 64 * 1024;
 /// How long an upload may bring no byte: a mobile network between two masts.

@@ -5,8 +5,9 @@
 
 use serde_json::Value;
 
+use super::floor::{Peer, random, unix_time_s};
 use super::note::caller;
-use super::{App, Engine, Peer, Refusal, fresh_id, random, unix_time_s};
+use super::{App, Engine, Refusal, fresh_id};
 use crate::io::mediaroom;
 use crate::io::room::Room;
 use crate::io::sessions::Start;

@@ -11,9 +11,10 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::floor::{Peer, Reply, json_reply, lock, unix_time_s};
 use super::note::caller;
 use super::read::{Takes, read};
-use super::{App, Engine, Peer, Refusal, Reply, fresh_id, json_reply, lock, methods, still_open, unix_time_s};
+use super::{App, Engine, Refusal, fresh_id, methods, still_open};
 use crate::bot::SessionId;
 use crate::config::Transport;
 use crate::io::room::Room;

@@ -1,0 +1,172 @@
+//! Keys of variables and of the file, with random bytes that the test sets.
+
+use super::*;
+
+const KEY: &str = "0123456789abcdef";
+
+fn org(name: &str) -> Org {
+    Org::parse(name).expect("a name")
+}
+
+fn read(private: &str, public: &str) -> Result<Vec<VariableKey>, String> {
+    from_variables(private, public, &org("default"))
+}
+
+fn kept(random: u8, name: Option<&str>) -> (Secret, Kept) {
+    let key = Kind::Private.mint([random; 32]);
+    let kept = Kept::new(
+        &key,
+        Kind::Private,
+        org("acme"),
+        name.map(str::to_owned),
+        1_795_252_806_429,
+    );
+    (key, kept)
+}
+
+/// I-03: entries with and without an organization, of either kind.
+#[test]
+fn variables_hold_keys() {
+    let keys = read(
+        " 0123456789abcdef , acme=fedcba9876543210,,",
+        "b.o-b_1=!\"#$%&'()*+-./:;<>?@[\\]^_`{|}~",
+    )
+    .expect("usable");
+    let seen: Vec<_> = keys
+        .iter()
+        .map(|key| (key.kind, key.org.as_str(), key.key.expose()))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (Kind::Private, "default", KEY),
+            (Kind::Private, "acme", "fedcba9876543210"),
+            (Kind::Public, "b.o-b_1", "!\"#$%&'()*+-./:;<>?@[\\]^_`{|}~"),
+        ]
+    );
+    assert!(read("", " , ").expect("nothing is no error").is_empty());
+}
+
+/// I-02, I-22: what is wrong is named by its place, and no key is repeated.
+#[test]
+fn unusable_keys_are_misuse() {
+    let long = "x".repeat(257);
+    for (private, public, says) in [
+        (
+            "0123456789abcde",
+            "",
+            "CLOUD_PRIVATE_KEYS, entry 1: a key has 16 to 256 characters",
+        ),
+        (
+            "",
+            long.as_str(),
+            "CLOUD_PUBLIC_KEYS, entry 1: a key has 16 to 256 characters",
+        ),
+        (
+            "0123456789abcdef,0123456789 abcdef",
+            "",
+            "entry 2: a key has visible characters",
+        ),
+        ("0123456789abcd\u{e9}f", "", "entry 1: a key has visible characters"),
+        ("acme=0123456789=abcdef", "", "entry 1: a key has no `=`"),
+        ("=0123456789abcdef", "", "entry 1: an organization is"),
+        ("a/b=0123456789abcdef", "", "entry 1: an organization is"),
+        (KEY, "acme=0123456789abcdef", "CLOUD_PUBLIC_KEYS, entry 1: the same key"),
+        ("0123456789abcdef,acme=0123456789abcdef", "", "entry 2: the same key"),
+    ] {
+        let why = read(private, public).expect_err(says);
+        assert!(why.contains(says), "{why}");
+        assert!(!why.contains("0123") && !why.contains("xxx"), "{why}");
+    }
+    assert!(read(&"x".repeat(256), "").is_ok() && read(KEY, "").is_ok());
+}
+
+/// I-03: 43 characters of base64url behind the kind; what is kept is the hash, by which the key is found.
+#[test]
+fn a_key_is_known_by_its_hash() {
+    let (key, kept) = kept(0xff, None);
+    assert_eq!(key.expose(), format!("sk_{}8", "_".repeat(42)));
+    assert_eq!(Kind::Public.mint([0; 32]).expose(), format!("pk_{}", "A".repeat(43)));
+    let said = read("", "acme=0123456789abcdef").expect("usable");
+    let set = KeySet::new(&said, std::slice::from_ref(&kept));
+    let holder = set.find(key.expose()).expect("it was kept");
+    assert_eq!((holder.kind, holder.org.as_str()), (Kind::Private, "acme"));
+    assert_eq!(holder.tag(), kept.id);
+    let holder = set.find(KEY).expect("the variable has it");
+    assert_eq!((holder.kind, holder.org.as_str()), (Kind::Public, "acme"));
+    // The beginning of SHA-256 of `0123456789abcdef`, by sha256sum.
+    assert_eq!(holder.tag(), "9f9f5111");
+    for other in ["", "0123456789abcdeF", "0123456789abcdef0", &"x".repeat(257), &kept.id] {
+        assert_eq!(set.find(other), None, "{other}");
+    }
+    assert!(KeySet::default().is_empty() && !set.is_empty());
+}
+
+/// I-03, I-22: what is written is read again, and holds no key; people see no hash either.
+#[test]
+fn the_file_is_read_again() {
+    let (key, one) = kept(1, Some("the \"CI\" of J\u{f6}rg"));
+    let (_, two) = kept(2, None);
+    let keys = vec![one.clone(), two];
+    let text = write_file(&keys);
+    assert!(!text.contains(key.expose()));
+    assert_eq!(read_file(text.as_bytes()), Ok(keys));
+    assert_eq!(read_file(br#"{"keys":[]}"#), Ok(Vec::new()));
+    assert_eq!(
+        one.json(),
+        json!({
+            "id": one.id,
+            "type": "private",
+            "org": "acme",
+            "name": "the \"CI\" of J\u{f6}rg",
+            "createdAt": "2026-11-21T09:20:06.429Z",
+        })
+    );
+}
+
+#[test]
+fn a_damaged_file_is_refused_by_its_entry() {
+    let (_, good) = kept(1, None);
+    let text = write_file(&[good]);
+    for (from, to, says) in [
+        ("private", "secret", "key 1 of it: `type`"),
+        ("acme", "a/b", "key 1 of it: `org`"),
+        ("2026-11", "2026-13", "key 1 of it: `createdAt`"),
+        ("\"sha256\": \"", "\"sha256\": \"00", "key 1 of it: `sha256`"),
+        ("\"id\": \"", "\"id\": \"0", "key 1 of it: `id`"),
+        ("\"keys\"", "\"key\"", "`keys` is missing"),
+        ("]", "", "it is to be"),
+    ] {
+        let damaged = text.replacen(from, to, 1);
+        assert_ne!(damaged, text, "{from}");
+        let why = read_file(damaged.as_bytes()).expect_err(says).to_string();
+        assert!(why.contains(says), "{why}");
+    }
+}
+
+/// At the cap a key is refused; one with the id of another is made anew; a revoked one is gone.
+#[test]
+fn keys_come_and_go() {
+    let (_, one) = kept(1, None);
+    let mut keys = Vec::new();
+    assert_eq!(add(&mut keys, one.clone()), Ok(true));
+    assert_eq!(add(&mut keys, one.clone()), Ok(false));
+    assert_eq!(revoke(&mut keys, &one.id), Ok(one.clone()));
+    assert_eq!(revoke(&mut keys, "no\nsuch"), Err(FileError::Unknown("nosuch".into())));
+    let mut full = vec![one.clone(); KEYS_MAX];
+    assert_eq!(add(&mut full, one.clone()), Err(FileError::Full));
+    full.pop();
+    assert_eq!(add(&mut full, kept(2, None).1), Ok(true));
+    assert!(read_file(write_file(&full).as_bytes()).is_ok());
+    full.push(one);
+    assert_eq!(read_file(write_file(&full).as_bytes()), Err(FileError::Full));
+}
+
+#[test]
+fn names_of_keys_are_for_one_line() {
+    assert_eq!(unfit_name("J\u{f6}rg's laptop"), None);
+    assert_eq!(unfit_name(&"\u{f6}".repeat(KEY_NAME_CHARS_MAX)), None);
+    for name in ["", "a\nb", &"x".repeat(KEY_NAME_CHARS_MAX + 1)] {
+        assert!(unfit_name(name).is_some(), "{name}");
+    }
+}
