@@ -1,1 +1,414 @@
 //! The parts of a `multipart/form-data` body, as they come.
+//!
+//! In: pieces of a body, cut anywhere. Out: the fields, whole, then the bytes of the part named `file`, none of which is kept;
+//! however the body was cut, the same comes out. Of a part's header only `Content-Disposition` is read: clients write types and
+//! lengths there that say nothing. Parts behind the file are dropped, but for a second file. Refuses: what is no form of that
+//! kind, and more than [`FIELDS_BYTES_MAX`] of fields or [`FRAME_BYTES_MAX`] of anything that is not the file.
+//! Source: RFC 7578, RFC 2046 section 5.1, and what curl, the Python clients and browsers send.
+
+use std::borrow::Cow;
+
+use crate::limits::cloud::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX};
+
+/// What a body has.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A whole field.
+    Field { name: &'a str, value: &'a [u8] },
+    /// The file begins: every field that counts was there.
+    File,
+    /// Some of the file.
+    Data(&'a [u8]),
+    /// The file is whole.
+    FileEnd,
+    /// The last boundary: the form is whole. Comes once, and after a file.
+    End,
+}
+
+/// Why a body is no form with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// What is wrong with it.
+    Malformed(&'static str),
+    /// Too much came before the file.
+    FieldsTooLong,
+    /// No file, or two.
+    Files(&'static str),
+}
+
+const NO_FILE: Broken = Broken::Files("the form has no part named \"file\"; it is expected behind the fields");
+const TWO_FILES: Broken = Broken::Files("the form has a second part named \"file\"; one is expected");
+
+/// Finds the boundary in the value of `Content-Type`; nothing when that is another type or the boundary is unusable.
+pub fn boundary(content_type: &[u8]) -> Option<String> {
+    let (kind, parameters) = head_and_parameters(content_type);
+    if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
+        return None;
+    }
+    let boundary = parameter(parameters, "boundary").ok()??;
+    let usable = (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len())
+        && boundary.iter().all(|b| (b' '..=b'~').contains(b))
+        && !boundary.ends_with(b" ");
+    usable.then(|| String::from_utf8(boundary.into_owned()).ok()).flatten()
+}
+
+/// Reads a body.
+#[derive(Debug)]
+pub struct Parser {
+    /// A line break, two hyphens, the boundary. Of its bytes only the first is a `\r`, on which the search relies.
+    delimiter: Vec<u8>,
+    /// How much of the delimiter the last bytes were.
+    matched: usize,
+    state: State,
+    /// The header of a part, or the value of a field.
+    buffer: Vec<u8>,
+    name: String,
+    has_file: bool,
+    /// Names and values so far.
+    field_bytes: usize,
+    /// All so far that is not the file.
+    frame_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first delimiter, where nothing counts.
+    Preamble,
+    /// Behind a delimiter.
+    Line(Line),
+    /// In the header of a part.
+    Head,
+    /// In the value of a field.
+    Value,
+    /// In the file.
+    File,
+    /// In a part behind the file.
+    Ignored,
+    /// Behind the last delimiter.
+    Epilogue,
+}
+
+/// What of a delimiter's line was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Start,
+    Padding,
+    Cr,
+    Hyphen,
+}
+
+impl Parser {
+    /// Begins with the boundary that [`boundary`] found.
+    pub fn new(boundary: &str) -> Self {
+        Parser {
+            delimiter: [b"\r\n--", boundary.as_bytes()].concat(),
+            // A body begins as if a line break were before it.
+            matched: 2,
+            state: State::Preamble,
+            buffer: Vec::new(),
+            name: String::new(),
+            has_file: false,
+            field_bytes: 0,
+            frame_bytes: 0,
+        }
+    }
+
+    /// Takes the next bytes of the body and tells what is in them.
+    ///
+    /// # Errors
+    /// See [`Broken`]; or what `on` returns. Nothing may follow an error.
+    pub fn push<E: From<Broken>>(
+        &mut self,
+        mut bytes: &[u8],
+        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(&first) = bytes.first() {
+            let used = match self.state {
+                State::Line(line) => {
+                    self.frame(1)?;
+                    if self.line(line, first)? {
+                        on(Event::End)?;
+                    }
+                    1
+                }
+                State::Head => {
+                    self.frame(1)?;
+                    if self.head(first)? {
+                        on(Event::File)?;
+                    }
+                    1
+                }
+                State::Epilogue => {
+                    self.frame(bytes.len())?;
+                    bytes.len()
+                }
+                State::Preamble | State::Value | State::File | State::Ignored => self.content(bytes, on)?,
+            };
+            bytes = &bytes[used..];
+        }
+        Ok(())
+    }
+
+    /// Tells whether the body may end here.
+    ///
+    /// # Errors
+    /// [`Broken::Malformed`] when its last boundary is missing.
+    pub fn finish(self) -> Result<(), Broken> {
+        match self.state {
+            State::Epilogue => Ok(()),
+            _ => Err(Broken::Malformed("the form ends before its last boundary")),
+        }
+    }
+
+    /// Counts what is not the file.
+    fn frame(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.frame_bytes += bytes;
+        if self.frame_bytes <= FRAME_BYTES_MAX {
+            return Ok(());
+        }
+        Err(match self.has_file {
+            false => Broken::FieldsTooLong,
+            true => Broken::Malformed("too much comes behind the file"),
+        })
+    }
+
+    /// Counts names and values, those before the file.
+    fn field(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.field_bytes += bytes;
+        match self.field_bytes <= FIELDS_BYTES_MAX {
+            true => Ok(()),
+            false => Err(Broken::FieldsTooLong),
+        }
+    }
+
+    /// Takes one byte behind a delimiter; tells whether it was the last delimiter.
+    fn line(&mut self, line: Line, byte: u8) -> Result<bool, Broken> {
+        self.state = match (line, byte) {
+            (Line::Start, b'-') => State::Line(Line::Hyphen),
+            (Line::Start | Line::Padding, b' ' | b'\t') => State::Line(Line::Padding),
+            (Line::Start | Line::Padding, b'\r') => State::Line(Line::Cr),
+            (Line::Cr, b'\n') => {
+                self.buffer.clear();
+                State::Head
+            }
+            (Line::Hyphen, b'-') if !self.has_file => return Err(NO_FILE),
+            (Line::Hyphen, b'-') => {
+                self.state = State::Epilogue;
+                return Ok(true);
+            }
+            _ => return Err(Broken::Malformed("a boundary is not alone in its line")),
+        };
+        Ok(false)
+    }
+
+    /// Takes one byte of a part's header; tells whether it was the last one of the file's.
+    fn head(&mut self, byte: u8) -> Result<bool, Broken> {
+        self.buffer.push(byte);
+        if !self.buffer.ends_with(b"\r\n\r\n") && self.buffer != b"\r\n" {
+            return Ok(false);
+        }
+        let name = name(&self.buffer)?;
+        self.buffer.clear();
+        let is_file = name == "file";
+        self.state = match (is_file, self.has_file) {
+            (true, true) => return Err(TWO_FILES),
+            (true, false) => State::File,
+            (false, true) => State::Ignored,
+            (false, false) => {
+                self.field(name.len())?;
+                State::Value
+            }
+        };
+        self.has_file |= is_file;
+        self.name = name;
+        Ok(is_file)
+    }
+
+    /// Takes what of some bytes is content or may be the delimiter behind it; tells how many bytes that are.
+    fn content<E: From<Broken>>(
+        &mut self,
+        bytes: &[u8],
+        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        if self.matched > 0 {
+            return self.go_on(bytes, on);
+        }
+        let mut from = 0;
+        while let Some(found) = bytes[from..].iter().position(|byte| *byte == b'\r') {
+            let at = from + found;
+            let same = common(&bytes[at..], &self.delimiter);
+            if same == self.delimiter.len() || at + same == bytes.len() {
+                self.piece(&bytes[..at], on)?;
+                self.matched = same;
+                self.settle(on)?;
+                return Ok(at + same);
+            }
+            from = at + 1;
+        }
+        self.piece(bytes, on)?;
+        Ok(bytes.len())
+    }
+
+    /// The same when the bytes before may have been the beginning of a delimiter.
+    fn go_on<E: From<Broken>>(
+        &mut self,
+        bytes: &[u8],
+        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let same = common(bytes, &self.delimiter[self.matched..]);
+        self.matched += same;
+        if self.matched == self.delimiter.len() || same == bytes.len() {
+            self.settle(on)?;
+        } else {
+            // It was content, and so rarely that a copy does no harm. What follows is looked at anew.
+            let held = self.delimiter[..self.matched].to_vec();
+            self.matched = 0;
+            self.piece(&held, on)?;
+        }
+        Ok(same)
+    }
+
+    /// Takes some content.
+    fn piece<E: From<Broken>>(
+        &mut self,
+        piece: &[u8],
+        on: &mut dyn FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.state {
+            State::File if piece.is_empty() => {}
+            State::File => on(Event::Data(piece))?,
+            State::Value => {
+                self.field(piece.len())?;
+                self.frame(piece.len())?;
+                self.buffer.extend_from_slice(piece);
+            }
+            _ => self.frame(piece.len())?,
+        }
+        Ok(())
+    }
+
+    /// Ends the content if the delimiter is whole.
+    fn settle<E: From<Broken>>(&mut self, on: &mut dyn FnMut(Event<'_>) -> Result<(), E>) -> Result<(), E> {
+        if self.matched < self.delimiter.len() {
+            return Ok(());
+        }
+        self.matched = 0;
+        self.frame(self.delimiter.len())?;
+        match self.state {
+            State::Value => on(Event::Field {
+                name: &self.name,
+                value: &self.buffer,
+            })?,
+            State::File => on(Event::FileEnd)?,
+            _ => {}
+        }
+        self.state = State::Line(Line::Start);
+        Ok(())
+    }
+}
+
+/// Counts the bytes that two texts begin with alike.
+fn common(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+/// Finds the name of a part in its header, which ends with an empty line.
+fn name(header: &[u8]) -> Result<String, Broken> {
+    let mut name = None;
+    for line in header.split_inclusive(|byte| *byte == b'\n') {
+        let line = line
+            .strip_suffix(b"\r\n")
+            .filter(|line| !line.contains(&b'\r') && !line.contains(&0))
+            .ok_or(Broken::Malformed("a line in a part's header does not end with CR LF"))?;
+        if line.is_empty() {
+            break;
+        }
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (field, value) = line.split_at(colon.filter(|at| *at > 0 && !line[0].is_ascii_whitespace()).ok_or(
+            Broken::Malformed("a line in a part's header is not like \"name: value\""),
+        )?);
+        if !field.eq_ignore_ascii_case(b"content-disposition") {
+            continue;
+        }
+        let (kind, parameters) = head_and_parameters(&value[1..]);
+        if name.is_some() || !kind.eq_ignore_ascii_case(b"form-data") {
+            return Err(Broken::Malformed(
+                "a part does not have one \"Content-Disposition: form-data\"",
+            ));
+        }
+        name = parameter(parameters, "name")
+            .map_err(|Unreadable| Broken::Malformed("a part's \"Content-Disposition\" cannot be read"))?
+            .map(Cow::into_owned);
+        if name.is_none() {
+            break;
+        }
+    }
+    let name = name.ok_or(Broken::Malformed(
+        "a part has no \"Content-Disposition: form-data\" with a name",
+    ))?;
+    String::from_utf8(name).map_err(|_| Broken::Malformed("the name of a part is not UTF-8"))
+}
+
+/// Divides the value of a header into what comes before its parameters, and those.
+fn head_and_parameters(value: &[u8]) -> (&[u8], &[u8]) {
+    let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
+    (value[..end].trim_ascii(), &value[end..])
+}
+
+/// Parameters are not like `; name=value; name="value"`, or one comes twice.
+#[derive(Debug, PartialEq, Eq)]
+struct Unreadable;
+
+/// Finds one of the parameters in the value of a header. All of them have to be readable.
+fn parameter<'v>(mut rest: &'v [u8], wanted: &str) -> Result<Option<Cow<'v, [u8]>>, Unreadable> {
+    let mut found = None;
+    loop {
+        rest = rest.trim_ascii_start();
+        match rest.split_first() {
+            None => return Ok(found),
+            Some((b';', after)) => {
+                rest = after.trim_ascii_start();
+                // Nothing between two semicolons, or behind the last.
+                if rest.is_empty() || rest[0] == b';' {
+                    continue;
+                }
+            }
+            Some(_) => return Err(Unreadable),
+        }
+        let equals = rest.iter().position(|byte| *byte == b'=').ok_or(Unreadable)?;
+        let (name, after) = (&rest[..equals], rest[equals + 1..].trim_ascii_start());
+        let value;
+        (value, rest) = match after.strip_prefix(b"\"") {
+            Some(quoted) => unquoted(quoted)?,
+            None => {
+                let end = after.iter().position(|byte| *byte == b';').unwrap_or(after.len());
+                (Cow::Borrowed(after[..end].trim_ascii_end()), &after[end..])
+            }
+        };
+        if name.eq_ignore_ascii_case(wanted.as_bytes()) && found.replace(value).is_some() {
+            return Err(Unreadable);
+        }
+    }
+}
+
+/// Reads a value up to its closing quotation mark; gives what follows too. A backslash counts before a quotation mark and before
+/// another one; elsewhere it is part of a name of Windows.
+fn unquoted(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), Unreadable> {
+    let mut value = Vec::new();
+    let mut rest = text;
+    loop {
+        let (first, after) = rest.split_first().ok_or(Unreadable)?;
+        rest = after;
+        match (first, after.first()) {
+            (b'"', _) => return Ok((value.into(), rest)),
+            (b'\\', Some(escaped @ (b'"' | b'\\'))) => {
+                value.push(*escaped);
+                rest = &after[1..];
+            }
+            _ => value.push(*first),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

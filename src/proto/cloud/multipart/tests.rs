@@ -1,0 +1,375 @@
+//! Forms of real clients, cut anywhere, and forms that are none.
+
+use super::*;
+
+/// What a body said, with the pieces of the file joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Heard {
+    fields: Vec<(String, Vec<u8>)>,
+    file: Option<Vec<u8>>,
+    is_whole: bool,
+    ended: bool,
+}
+
+impl Heard {
+    fn take(&mut self, event: Event<'_>) {
+        assert!(!self.ended);
+        match event {
+            Event::Field { name, value } => self.fields.push((name.to_owned(), value.to_vec())),
+            Event::File => assert_eq!(self.file.replace(Vec::new()), None),
+            Event::Data(data) => {
+                assert!(!data.is_empty() && !self.is_whole);
+                self.file.as_mut().expect("a file").extend_from_slice(data);
+            }
+            Event::FileEnd => {
+                assert!(self.file.is_some() && !self.is_whole);
+                self.is_whole = true;
+            }
+            Event::End => {
+                assert!(self.is_whole);
+                self.ended = true;
+            }
+        }
+    }
+}
+
+fn parse<'b>(boundary: &str, pieces: impl IntoIterator<Item = &'b [u8]>) -> (Heard, Result<(), Broken>) {
+    let mut heard = Heard::default();
+    let mut parser = Parser::new(boundary);
+    for piece in pieces {
+        let pushed = parser.push::<Broken>(piece, &mut |event| {
+            heard.take(event);
+            Ok(())
+        });
+        if let Err(broken) = pushed {
+            return (heard, Err(broken));
+        }
+    }
+    let finished = parser.finish();
+    (heard, finished)
+}
+
+/// Parses a body whole, byte by byte, and cut in two at every place; all have to say the same.
+fn parse_cut(boundary: &str, body: &[u8]) -> (Heard, Result<(), Broken>) {
+    let whole = parse(boundary, [body]);
+    assert_eq!(parse(boundary, body.chunks(1)), whole);
+    for at in 0..body.len() {
+        let (one, other) = body.split_at(at);
+        assert_eq!(parse(boundary, [one, other]), whole, "cut at {at}");
+    }
+    whole
+}
+
+fn part(header: &str, value: &[u8]) -> Vec<u8> {
+    [b"--B\r\n", header.as_bytes(), b"\r\n\r\n", value, b"\r\n"].concat()
+}
+
+fn field(name: &str, value: &str) -> Vec<u8> {
+    part(
+        &format!("Content-Disposition: form-data; name=\"{name}\""),
+        value.as_bytes(),
+    )
+}
+
+fn file(content: &[u8]) -> Vec<u8> {
+    part(
+        "Content-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"",
+        content,
+    )
+}
+
+const CLOSE: &[u8] = b"--B--\r\n";
+
+fn pair(name: &str, value: &str) -> (String, Vec<u8>) {
+    (name.to_owned(), value.as_bytes().to_vec())
+}
+
+/// C-067, C-068: the forms of stock clients, as they send them; whatever a part says of its type is no matter.
+#[test]
+fn forms_of_real_clients() {
+    let curl = concat!(
+        "--------------------------d74496d66958873e\r\n",
+        "Content-Disposition: form-data; name=\"key\"\r\n\r\no/u.tar.gz\r\n",
+        "--------------------------d74496d66958873e\r\n",
+        "Content-Disposition: form-data; name=\"Content-Type\"\r\n\r\napplication/gzip\r\n",
+        "--------------------------d74496d66958873e\r\n",
+        "Content-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"\r\n",
+        "Content-Type: application/gzip\r\n\r\nARCHIVE\r\n",
+        "--------------------------d74496d66958873e--\r\n",
+    );
+    let requests = concat!(
+        "--2f4dc0f0b1d6\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\no/u.tar.gz\r\n",
+        "--2f4dc0f0b1d6\r\nContent-Disposition: form-data; name=\"Content-Type\"\r\n\r\napplication/gzip\r\n",
+        "--2f4dc0f0b1d6\r\nContent-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"\r\n\r\nARCHIVE\r\n",
+        "--2f4dc0f0b1d6--\r\n",
+    );
+    let aiohttp = concat!(
+        "--0c1f\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\no/u.tar.gz\r\n",
+        "--0c1f\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Disposition: form-data; name=\"Content-Type\"\r\n\r\n",
+        "application/gzip\r\n",
+        "--0c1f\r\nContent-Type: application/gzip\r\n",
+        "Content-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"\r\n\r\nARCHIVE\r\n--0c1f--\r\n",
+    );
+    let httpx = concat!(
+        "--77aa\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\no/u.tar.gz\r\n",
+        "--77aa\r\nContent-Disposition: form-data; name=\"Content-Type\"\r\n\r\napplication/gzip\r\n",
+        "--77aa\r\nContent-Disposition: form-data; name=\"file\"; filename=\"upload\"\r\n",
+        "Content-Type: application/octet-stream\r\n\r\nARCHIVE\r\n--77aa--\r\n",
+    );
+    let chromium = concat!(
+        "------WebKitFormBoundaryePkpFF7tjBAqx29L\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\no/u.tar.gz\r\n",
+        "------WebKitFormBoundaryePkpFF7tjBAqx29L\r\n",
+        "Content-Disposition: form-data; name=\"Content-Type\"\r\n\r\napplication/gzip\r\n",
+        "------WebKitFormBoundaryePkpFF7tjBAqx29L\r\n",
+        "Content-Disposition: form-data; name=\"file\"; filename=\"a%22b\\c.tar.gz\"\r\nContent-Type: application/gzip\r\n\r\nARCHIVE\r\n",
+        "------WebKitFormBoundaryePkpFF7tjBAqx29L--\r\n",
+    );
+    // A client for the Java platform, which gives lengths and encodings of parts too, and no line break at the end.
+    let java = concat!(
+        "--8721656041911415653955004498\r\ncontent-disposition:form-data;name=key\r\nContent-Length: 10\r\n\r\no/u.tar.gz\r\n",
+        "--8721656041911415653955004498\r\nCONTENT-DISPOSITION: Form-Data ; NAME=\"Content-Type\"\r\n",
+        "Content-Transfer-Encoding: binary\r\n\r\napplication/gzip\r\n",
+        "--8721656041911415653955004498\r\nContent-Disposition: form-data; filename*=utf-8''n%C3%A4me; name=\"file\";\r\n",
+        "Content-Type: application/gzip\r\nContent-Transfer-Encoding: binary\r\n\r\nARCHIVE\r\n",
+        "--8721656041911415653955004498--",
+    );
+    for (kind, body) in [
+        (
+            "multipart/form-data; boundary=------------------------d74496d66958873e",
+            curl,
+        ),
+        ("multipart/form-data; boundary=2f4dc0f0b1d6", requests),
+        ("multipart/form-data; boundary=0c1f", aiohttp),
+        ("multipart/form-data; boundary=77aa", httpx),
+        (
+            "multipart/form-data; boundary=----WebKitFormBoundaryePkpFF7tjBAqx29L",
+            chromium,
+        ),
+        (
+            "Multipart/Form-Data; charset=utf-8; Boundary=\"8721656041911415653955004498\"",
+            java,
+        ),
+    ] {
+        let boundary = boundary(kind.as_bytes()).expect("a boundary");
+        let (heard, outcome) = parse_cut(&boundary, body.as_bytes());
+        assert_eq!(outcome, Ok(()), "{kind}");
+        let fields = vec![pair("key", "o/u.tar.gz"), pair("Content-Type", "application/gzip")];
+        let file = Some(b"ARCHIVE".to_vec());
+        let expected = Heard {
+            fields,
+            file,
+            is_whole: true,
+            ended: true,
+        };
+        assert_eq!(heard, expected, "{kind}");
+    }
+}
+
+/// Whatever looks like a boundary in the file, and is none, is the file's.
+#[test]
+fn content_may_look_like_a_boundary() {
+    for content in [
+        "",
+        "\r",
+        "\r\n",
+        "\n--B",
+        "\r\r\n--A",
+        "\r\n-",
+        "\r\n--",
+        "\r\n--b",
+        "\r\n--\r\n--\r\n",
+        "--B",
+        "--B--",
+        "\r\r\r\n\r\n\n",
+        "\r\n-\r\n--\r\n--A\r\n-B",
+        "\u{1f}\u{8b}\r\n \r\n--C--\r\n",
+    ] {
+        let body = [&field("a", content)[..], &file(content.as_bytes()), CLOSE].concat();
+        let (heard, outcome) = parse_cut("B", &body);
+        assert_eq!(outcome, Ok(()), "{content:?}");
+        assert_eq!(heard.fields, [pair("a", content)]);
+        assert_eq!(heard.file.as_deref(), Some(content.as_bytes()));
+    }
+}
+
+/// Text before the first boundary and behind the last, blanks behind a boundary, parts behind the file: all without meaning.
+#[test]
+fn what_is_around_the_parts_is_dropped() {
+    let late = field("late", "1");
+    let body = [
+        b"To be ignored.\r\n--A\r\n",
+        &field("a", "1")[..],
+        &file(b"x"),
+        &late,
+        CLOSE,
+        b"\r\n--B\r\nBye",
+    ]
+    .concat();
+    let (heard, outcome) = parse_cut("B", &body);
+    assert_eq!((heard.fields, outcome), (vec![pair("a", "1")], Ok(())));
+
+    let padded = b"--B \t \r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--B--  \r\n";
+    let (heard, outcome) = parse_cut("B", padded);
+    assert_eq!((heard.file.as_deref(), outcome), (Some(&b"x"[..]), Ok(())));
+}
+
+#[test]
+fn names_are_read_as_clients_write_them() {
+    for (header, expected) in [
+        ("Content-Disposition: form-data; name=\"a\\\"b\\\\c\\d\"", "a\"b\\c\\d"),
+        ("Content-Disposition: form-data; name=\"a;b=c\"", "a;b=c"),
+        ("Content-Disposition: form-data; name=a", "a"),
+        ("Content-Disposition: form-data; name=a b ; x=y", "a b"),
+        ("Content-Disposition: form-data; name=\"\"", ""),
+        ("Content-Disposition: form-data; name=\"n\u{e4}me\"", "n\u{e4}me"),
+        ("Content-Disposition: form-data;; name=\"a\" ;", "a"),
+        (
+            "X-Before: 1\r\nContent-Disposition: form-data; name=\"a\"\r\nX-After:",
+            "a",
+        ),
+        ("Content-Disposition: form-data; filename=\"; name=x\"; name=\"a\"", "a"),
+    ] {
+        let body = [&part(header, b"1")[..], &file(b""), CLOSE].concat();
+        let (heard, outcome) = parse(&"B", [&body[..]]);
+        assert_eq!(outcome, Ok(()), "{header}");
+        assert_eq!(heard.fields, [pair(expected, "1")], "{header}");
+    }
+}
+
+#[test]
+fn what_is_no_form_is_refused() {
+    for header in [
+        "Content-Type: text/plain",
+        "Content-Disposition",
+        "Content-Disposition: form-data",
+        "Content-Disposition: form-data; filename=\"a\"",
+        "Content-Disposition: attachment; name=\"a\"",
+        "Content-Disposition: form-data; name=\"a",
+        "Content-Disposition: form-data; name=\"a\" b",
+        "Content-Disposition: form-data; name",
+        "Content-Disposition: form-data; name=\"a\"; name=\"b\"",
+        "Content-Disposition: form-data; name=\"a\"\r\nContent-Disposition: form-data; name=\"b\"",
+        "Content-Disposition: form-data;\r\n name=\"a\"",
+        "Content-Disposition: form-data; name=\"a\"\nX: y",
+        "Content-Disposition: form-data; name=\"a\"\rX: y",
+        "Content-Disposition: form-data; name=\"a\0\"",
+        ": form-data; name=\"a\"",
+    ] {
+        let body = [&part(header, b"1")[..], &file(b""), CLOSE].concat();
+        let (_, outcome) = parse_cut("B", &body);
+        assert!(matches!(outcome, Err(Broken::Malformed(_))), "{header}: {outcome:?}");
+    }
+    let not_utf8 = b"--B\r\nContent-Disposition: form-data; name=\"\xff\"\r\n\r\n";
+    let whole = [&field("a", "1")[..], &file(b"x"), CLOSE].concat();
+    let one_hyphen = [&file(b"x")[..], b"--B-\r\n"].concat();
+    let longer = [&file(b"x")[..], b"--BB--\r\n"].concat();
+    let no_header = b"--B\r\n\r\nvalue\r\n--B--";
+    for body in [
+        &b""[..],
+        b"--B\n",
+        b"--Bx",
+        not_utf8,
+        no_header,
+        &one_hyphen,
+        &longer,
+        b"no boundary at all",
+    ] {
+        let (_, outcome) = parse_cut("B", body);
+        assert!(
+            matches!(outcome, Err(Broken::Malformed(_))),
+            "{}: {outcome:?}",
+            body.escape_ascii()
+        );
+    }
+    // Nothing that lacks its end is a form, wherever it was cut; the line break behind the last boundary is no matter.
+    for at in 0..whole.len() - 2 {
+        let (heard, outcome) = parse("B", [&whole[..at]]);
+        assert!(matches!(outcome, Err(Broken::Malformed(_))) && !heard.ended, "{at}");
+    }
+}
+
+/// I-06: no file, and two.
+#[test]
+fn one_file_is_expected() {
+    let (heard, outcome) = parse_cut("B", &[&field("a", "1")[..], &field("File", "1"), CLOSE].concat());
+    assert_eq!((heard.fields.len(), outcome), (2, Err(NO_FILE)));
+    assert_eq!(parse_cut("B", b"--B--\r\n").1, Err(NO_FILE));
+    let (heard, outcome) = parse_cut("B", &[&file(b"x")[..], &field("a", "1"), &file(b"y"), CLOSE].concat());
+    assert_eq!(
+        (heard.file.as_deref(), heard.ended, outcome),
+        (Some(&b"x"[..]), false, Err(TWO_FILES))
+    );
+}
+
+/// I-06, I-07: names and values before the file have a bound, and so has all that is not the file; the file has none here.
+#[test]
+fn only_the_file_may_be_long() {
+    let fields = |bytes: usize| [&field("a", &"x".repeat(bytes - 1))[..], &file(b""), CLOSE].concat();
+    assert_eq!(parse("B", fields(FIELDS_BYTES_MAX).chunks(999)).1, Ok(()));
+    assert_eq!(
+        parse("B", fields(FIELDS_BYTES_MAX + 1).chunks(999)).1,
+        Err(Broken::FieldsTooLong)
+    );
+    let names = [&field(&"n".repeat(FIELDS_BYTES_MAX + 1), "")[..], &file(b""), CLOSE].concat();
+    assert_eq!(parse("B", [&names[..]]).1, Err(Broken::FieldsTooLong));
+
+    let empty = field("", "").repeat(2_000);
+    let header = part(&format!("X: {}", "x".repeat(FRAME_BYTES_MAX)), b"");
+    let preamble = vec![b'x'; FRAME_BYTES_MAX + 1];
+    for body in [&empty, &header, &preamble] {
+        for size in [1, 999, body.len()] {
+            assert_eq!(parse("B", body.chunks(size)).1, Err(Broken::FieldsTooLong));
+        }
+    }
+    let big = vec![b'\r'; 4 * FRAME_BYTES_MAX];
+    let (heard, outcome) = parse("B", [&file(&big)[..], CLOSE].concat().chunks(999));
+    assert_eq!((heard.file.map(|file| file.len()), outcome), (Some(big.len()), Ok(())));
+    for behind in [&field("a", &"x".repeat(FRAME_BYTES_MAX))[..], &[CLOSE, &big].concat()] {
+        let body = [&file(b"x")[..], behind].concat();
+        for size in [1, 999, body.len()] {
+            assert!(matches!(parse("B", body.chunks(size)).1, Err(Broken::Malformed(_))));
+        }
+    }
+}
+
+/// What `on` refuses is the end.
+#[test]
+fn a_refusal_of_an_event_comes_through() {
+    let body = [&field("a", "1")[..], &file(b"x"), CLOSE].concat();
+    let mut parser = Parser::new("B");
+    let refused = parser.push(&body, &mut |event| match event {
+        Event::File => Err(Broken::FieldsTooLong),
+        _ => Ok(()),
+    });
+    assert_eq!(refused, Err(Broken::FieldsTooLong));
+}
+
+#[test]
+fn a_boundary_is_found_in_the_type() {
+    let longest = "x".repeat(BOUNDARY_BYTES_MAX);
+    for (kind, expected) in [
+        ("multipart/form-data; boundary=abc", Some("abc")),
+        ("multipart/form-data;boundary=abc; charset=utf-8", Some("abc")),
+        ("MULTIPART/Form-Data ; charset=utf-8; BOUNDARY = abc", None),
+        ("MULTIPART/Form-Data ; charset=utf-8; BOUNDARY= abc", Some("abc")),
+        ("multipart/form-data; boundary=\"a b;c\\\"\"", Some("a b;c\"")),
+        ("multipart/form-data; boundary=a'()+_,-./:=?", Some("a'()+_,-./:=?")),
+        (&format!("multipart/form-data; boundary={longest}"), Some(&longest)),
+        (&format!("multipart/form-data; boundary={longest}x"), None),
+        ("multipart/form-data; boundary=\"a \"", None),
+        ("multipart/form-data; boundary=\"\"", None),
+        ("multipart/form-data; boundary=", None),
+        ("multipart/form-data; boundary=\"a", None),
+        ("multipart/form-data; boundary=\"a\tb\"", None),
+        ("multipart/form-data; boundary=\u{e4}", None),
+        ("multipart/form-data; boundary=a; boundary=b", None),
+        ("multipart/form-data", None),
+        ("multipart/form-data, boundary=a", None),
+        ("multipart/mixed; boundary=a", None),
+        ("application/x-www-form-urlencoded", None),
+        ("boundary=a", None),
+        ("", None),
+    ] {
+        assert_eq!(boundary(kind.as_bytes()).as_deref(), expected, "{kind}");
+    }
+}
