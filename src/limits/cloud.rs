@@ -66,6 +66,43 @@ pub const CROWDED_RETRY_S: u32 = 30;
 
 // ---- builder, unpacking, logs
 
+/// Bytes of a gzip member's header: real ones have a name; a longer one hides something.
+pub const GZIP_HEADER_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one extension header of a tar archive, which is kept whole: a name and some times.
+pub const TAR_EXTENSION_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes that are unpacked at once, before the tree says what becomes of them.
+pub const UNPACK_BUFFER_BYTES: usize = 32 * 1024;
+/// Bytes of one component of a name: what file systems take.
+pub const UNPACK_COMPONENT_BYTES_MAX: usize = 255;
+/// Bytes of a whole name, and of a link's target: what the system takes.
+pub const UNPACK_PATH_BYTES_MAX: usize = 4095;
+/// Components of a name: each costs a system call for every entry below it; the deepest trees of packages have some fifty.
+pub const UNPACK_DEPTH_MAX: usize = 256;
+/// Bytes of all components and targets of an archive, which are remembered: a hundred thousand files have some three million.
+pub const UNPACK_NAMES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Links that one name may lead through: as many as the system follows.
+pub const UNPACK_LINK_HOPS_MAX: usize = 40;
+/// Components that are looked at for all links of an archive together, a second's work: links of links multiply.
+pub const UNPACK_LINK_STEPS_MAX: u64 = 10_000_000;
+/// Characters of a name in a message.
+pub const UNPACK_SHOWN_CHARS_MAX: usize = 200;
+/// Bytes of what a command writes to `BUILD_RESULT`.
+pub const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an image's URI, which stands in every answer about its build.
+pub const IMAGE_URI_BYTES_MAX: usize = 2048;
+/// Bytes of an image: what JSON's numbers carry without loss.
+pub const IMAGE_SIZE_MAX: u64 = (1 << 53) - 1;
+/// Characters of the end of stderr that a build's error tells.
+pub const ERROR_STDERR_CHARS_MAX: usize = 2000;
+/// Bytes of a line in a build's log.
+pub const BUILD_LINE_BYTES_MAX: usize = 8192;
+/// Bytes of a build's log.
+pub const BUILD_LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
+/// Of these, what commands leave to the service's own lines: one for each step of each attempt.
+pub const BUILD_LOG_OWN_BYTES: u64 = 64 * 1024;
+/// Bytes of one page of a log: three of them hold the longest log, and no request holds more in memory.
+pub const BUILD_LOG_PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 // ---- client and packing
 
 /// Bytes that a size option takes at most: more than any board has, and far from where sums of sizes overflow.

@@ -1,27 +1,55 @@
-//! What a bot's program writes to stdout and stderr, as lines for the log.
+//! What a program writes to stdout and stderr, as lines for a log.
 //!
-//! In: bytes as they come off a pipe, and `now`. Out: lines of at most [`PROCESS_LINE_BYTES_MAX`] bytes, and the word whether
-//! the log takes one more of them: a program that never stops writing must not wear out a memory card. Bytes that are no
-//! UTF-8 are replaced; what no log should show is escaped by the logger.
+//! In: bytes as they come off a pipe, and `now`. Out: lines of at most so many bytes, and the word whether the runner's log takes
+//! one more of them: a program that never stops writing must not wear out a memory card. Bytes that are no UTF-8 are replaced;
+//! what no log should show is escaped by the logger.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{PROCESS_LINE_BYTES_MAX, PROCESS_LOG_BURST_BYTES, PROCESS_LOG_BYTES_PER_S};
 
 /// Cuts a stream of bytes into lines. A carriage return ends one too: a progress bar has no other end.
-#[derive(Default)]
 pub struct Lines {
     partial: Vec<u8>,
     /// The line is longer than the cap; the rest of it is skipped.
     cut: bool,
+    /// The last line was ended by a carriage return, and a line feed belongs to it.
+    after_return: bool,
+    /// Bytes of a line; of what is no UTF-8, before it is replaced.
+    bytes_max: usize,
+    /// Stands after a line that was cut.
+    mark: &'static str,
+    keeps_empty: bool,
+}
+
+impl Default for Lines {
+    /// Lines of a bot for the runner's log: [`PROCESS_LINE_BYTES_MAX`], a word where one was cut, and no empty ones.
+    fn default() -> Lines {
+        Lines::new(PROCESS_LINE_BYTES_MAX, "... (cut)", false)
+    }
 }
 
 impl Lines {
-    /// Takes the next bytes, and hands out each line that they complete. Empty lines are skipped.
+    pub fn new(bytes_max: usize, mark: &'static str, keeps_empty: bool) -> Lines {
+        Lines {
+            partial: Vec::new(),
+            cut: false,
+            after_return: false,
+            bytes_max,
+            mark,
+            keeps_empty,
+        }
+    }
+
+    /// Takes the next bytes, and hands out each line that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&str)) {
         while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            let is_rest_of_end = end == 0 && self.after_return && bytes[0] == b'\n';
             self.extend(&bytes[..end]);
-            self.finish(&mut line);
+            if !is_rest_of_end {
+                self.end(&mut line);
+            }
+            self.after_return = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
         }
         self.extend(bytes);
@@ -30,9 +58,15 @@ impl Lines {
     /// Hands out the last line, which nothing ended.
     pub fn finish(&mut self, mut line: impl FnMut(&str)) {
         if !self.partial.is_empty() {
+            self.end(&mut line);
+        }
+    }
+
+    fn end(&mut self, line: &mut impl FnMut(&str)) {
+        if self.keeps_empty || !self.partial.is_empty() {
             let mut text = String::from_utf8_lossy(&self.partial);
             if self.cut {
-                text.to_mut().push_str("... (cut)");
+                text.to_mut().push_str(self.mark);
             }
             line(&text);
         }
@@ -41,7 +75,10 @@ impl Lines {
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        let room = PROCESS_LINE_BYTES_MAX - self.partial.len();
+        if !bytes.is_empty() {
+            self.after_return = false;
+        }
+        let room = self.bytes_max - self.partial.len();
         self.cut |= bytes.len() > room;
         self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
@@ -123,8 +160,11 @@ mod tests {
     use super::*;
 
     fn lines(pushes: &[&[u8]]) -> Vec<String> {
+        cut_by(Lines::default(), pushes)
+    }
+
+    fn cut_by(mut lines: Lines, pushes: &[&[u8]]) -> Vec<String> {
         let mut found = Vec::new();
-        let mut lines = Lines::default();
         for push in pushes {
             lines.push(push, |line| found.push(line.to_owned()));
         }
@@ -158,6 +198,21 @@ mod tests {
         assert_eq!(found[0].len(), PROCESS_LINE_BYTES_MAX + "... (cut)".len());
         assert!(found[0].ends_with("x... (cut)"));
         assert_eq!(found[1], "next");
+    }
+
+    /// I-14: a log that keeps empty lines has each of them once, whichever way lines end and wherever the bytes are parted.
+    #[test]
+    fn empty_lines_may_be_kept() {
+        let whole = b"\n\none\r\n\r\ntwo\r10%\r\rthree";
+        let expected = ["", "", "one", "", "two", "10%", "", "three"];
+        let new = || Lines::new(8, "", true);
+        assert_eq!(cut_by(new(), &[whole]), expected);
+        let bytes: Vec<&[u8]> = whole.chunks(1).collect();
+        assert_eq!(cut_by(new(), &bytes), expected);
+        assert_eq!(
+            cut_by(new(), &[b"12345678\n123456789\n\n"]),
+            ["12345678", "12345678", ""]
+        );
     }
 
     /// A burst passes, then nothing until half of it has grown again, then the number of those between.

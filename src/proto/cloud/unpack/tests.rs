@@ -1,0 +1,543 @@
+use super::*;
+
+const BOUNDS: Bounds = Bounds {
+    bytes_max: 1 << 20,
+    entries_max: 100,
+};
+
+/// One entry of an archive to be.
+struct Item<'a> {
+    name: &'a [u8],
+    flag: u8,
+    target: &'a [u8],
+    data: &'a [u8],
+    mode: u32,
+}
+
+fn item<'a>(name: &'a str, flag: u8, target: &'a str, data: &'a [u8]) -> Item<'a> {
+    Item {
+        name: name.as_bytes(),
+        flag,
+        target: target.as_bytes(),
+        data,
+        mode: 0o644,
+    }
+}
+
+fn file(name: &str) -> Item<'_> {
+    item(name, b'0', "", b"x")
+}
+
+fn dir(name: &str) -> Item<'_> {
+    item(name, b'5', "", b"")
+}
+
+fn link<'a>(name: &'a str, target: &'a str) -> Item<'a> {
+    item(name, b'2', target, b"")
+}
+
+fn hard<'a>(name: &'a str, target: &'a str) -> Item<'a> {
+    item(name, b'1', target, b"")
+}
+
+/// Writes a tar archive; names and targets that are long, or have a NUL, stand in GNU's headers.
+fn tar(items: &[Item]) -> Vec<u8> {
+    let mut archive = Vec::new();
+    for item in items {
+        for (flag, text) in [(b'L', item.name), (b'K', item.target)] {
+            if text.len() > 100 {
+                put(&mut archive, b"long", flag, b"", text, 0);
+            }
+        }
+        let short = |text: &[u8]| text[..text.len().min(100)].to_vec();
+        put(
+            &mut archive,
+            &short(item.name),
+            item.flag,
+            &short(item.target),
+            item.data,
+            item.mode,
+        );
+    }
+    archive.resize(archive.len() + 1024, 0);
+    archive
+}
+
+fn put(archive: &mut Vec<u8>, name: &[u8], flag: u8, target: &[u8], data: &[u8], mode: u32) {
+    let mut block = [0; 512];
+    block[..name.len()].copy_from_slice(name);
+    block[100..108].copy_from_slice(format!("{mode:07o}\0").as_bytes());
+    block[124..136].copy_from_slice(format!("{:011o}\0", data.len()).as_bytes());
+    block[136..148].copy_from_slice(b"00000000144\0");
+    block[156] = flag;
+    block[157..157 + target.len()].copy_from_slice(target);
+    block[257..265].copy_from_slice(b"ustar  \0");
+    block[148..156].copy_from_slice(b"        ");
+    let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    archive.extend(block);
+    archive.extend(data);
+    archive.resize(archive.len().next_multiple_of(512), 0);
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+    packed.extend(miniz_oxide::deflate::compress_to_vec(data, 1));
+    packed.extend(crc32fast::hash(data).to_le_bytes());
+    packed.extend((data.len() as u32).to_le_bytes());
+    packed
+}
+
+/// Unpacks bytes; what is to be made, with the length of each file's data.
+fn unpack_bytes(packed: &[u8], step: usize, bounds: Bounds, build_file: &str) -> Result<(Vec<Make>, Sum), Refusal> {
+    let (mut unpacker, mut makes, mut owed) = (Unpacker::new(bounds), Vec::new(), 0);
+    for mut piece in packed.chunks(step) {
+        loop {
+            match unpacker.next(&mut piece)? {
+                Step::More => break assert!(piece.is_empty()),
+                Step::Data(data) => {
+                    assert!(!data.is_empty());
+                    owed -= data.len() as u64;
+                }
+                Step::Make(make) => {
+                    assert_eq!(owed, 0, "all of a file comes before the next entry");
+                    if let Make::File { size, .. } = &make {
+                        owed = *size;
+                    }
+                    makes.push(make);
+                }
+            }
+        }
+    }
+    let sum = unpacker.finish(build_file)?;
+    assert_eq!(owed, 0);
+    Ok((makes, sum))
+}
+
+fn unpack(items: &[Item]) -> Result<Vec<Make>, Refusal> {
+    let with_file: Vec<u8> = tar(items);
+    let packed = gzip(&with_file);
+    let build_file = items.iter().find(|item| item.flag == b'0').map_or("none", |item| {
+        std::str::from_utf8(item.name).expect("names of build files are text")
+    });
+    unpack_bytes(&packed, 1000, BOUNDS, build_file).map(|(makes, _)| makes)
+}
+
+/// The refusal of an archive that would be taken without the items in question.
+#[track_caller]
+fn refused(items: &[Item]) -> String {
+    match unpack(items) {
+        Ok(makes) => panic!("taken: {makes:?}"),
+        Err(refusal) => refusal.to_string(),
+    }
+}
+
+fn paths(makes: &[Make]) -> Vec<String> {
+    let path = |make: &Make| match make {
+        Make::Dir { path, .. } => format!("{}/", shown(path)),
+        Make::File { path, .. } => shown(path),
+        Make::Symlink { path, target } => format!("{} -> {}", shown(path), shown(target)),
+        Make::HardLink { path, target, .. } => format!("{} = {}", shown(path), shown(target)),
+    };
+    makes.iter().map(path).collect()
+}
+
+/// I-17: files, folders, and links that stay inside are made; folders that only names tell of come before what is in them;
+/// detours in names are gone.
+#[test]
+fn what_is_inside_is_made() {
+    let makes = unpack(&[
+        file("Dockerfile"),
+        dir("./"),
+        dir("."),
+        dir("src/"),
+        file("./src//lib/./main.py"),
+        link("src/up", "../Dockerfile"),
+        link("src/here", "."),
+        link("later", "not/there/../yet"),
+        hard("again", "./src/lib/main.py"),
+        link("src/lib/deep", "../../src/here/lib/../up"),
+        item("old-folder/", 0, "", b""),
+        file("src/lib/..."),
+        file("caf\u{e9}"),
+    ]);
+    assert_eq!(
+        paths(&makes.expect("it is taken")),
+        [
+            "Dockerfile",
+            "src/",
+            "src/lib/",
+            "src/lib/main.py",
+            "src/up -> ../Dockerfile",
+            "src/here -> .",
+            "later -> not/there/../yet",
+            "again = src/lib/main.py",
+            "src/lib/deep -> ../../src/here/lib/../up",
+            "old-folder/",
+            "src/lib/...",
+            "caf\u{e9}",
+        ]
+    );
+}
+
+/// I-17: bits that give rights of others are dropped, and the owner can always go on.
+#[test]
+fn modes_are_made_harmless() {
+    let with = |flag: u8, mode: u32| {
+        let item = Item {
+            mode,
+            ..item("f", flag, "", b"")
+        };
+        let makes = unpack(&[file("Dockerfile"), item]).expect("it is taken");
+        match makes[1] {
+            Make::Dir { mode, .. } | Make::File { mode, .. } => mode,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(with(b'0', 0o6755), 0o755);
+    assert_eq!(with(b'0', 0), 0o600);
+    assert_eq!(with(b'0', 0o7777), 0o777);
+    assert_eq!(with(b'5', 0o1777), 0o777);
+    assert_eq!(with(b'5', 0o2), 0o702);
+}
+
+/// An archive may name a file twice, as appending to one does: the last one counts. A hard link's other names keep the first.
+#[test]
+fn what_comes_again_replaces_a_file() {
+    let makes = unpack(&[
+        file("a"),
+        hard("b", "a"),
+        file("a"),
+        hard("b", "a"),
+        hard("a", "a"),
+        dir("d"),
+        dir("d"),
+    ]);
+    let exists: Vec<bool> = makes
+        .expect("it is taken")
+        .iter()
+        .map(|make| match make {
+            Make::Dir { exists, .. } | Make::File { exists, .. } | Make::HardLink { exists, .. } => *exists,
+            Make::Symlink { .. } => false,
+        })
+        .collect();
+    assert_eq!(exists, [false, false, true, true, false, true]);
+}
+
+/// I-17: whatever would write outside, or is none of files, folders and links, is refused by its name.
+#[test]
+fn hostile_entries_are_refused_by_name() {
+    let long_component = format!("d/{}", "n".repeat(UNPACK_COMPONENT_BYTES_MAX + 1));
+    let deep = "d/".repeat(UNPACK_DEPTH_MAX) + "f";
+    let long_path = "d/".repeat(UNPACK_PATH_BYTES_MAX / 2 + 1);
+    for (items, expected) in [
+        (
+            vec![file("/etc/cron.d/x")],
+            "the entry `/etc/cron.d/x` is refused: its name is absolute",
+        ),
+        (
+            vec![file("../x")],
+            "the entry `../x` is refused: its name has a `..` component",
+        ),
+        (vec![file("a/../../x")], "`..` component"),
+        (vec![file("a/..")], "`..` component"),
+        (vec![dir("..")], "`..` component"),
+        (vec![file("")], "it has no name"),
+        (vec![file(".")], "it has no name"),
+        (
+            vec![file("a\0b")],
+            "the entry `a\\0b` is refused: its name or its target has a NUL inside",
+        ),
+        (
+            vec![file(&long_component)],
+            "a component of its name has more than 255 bytes",
+        ),
+        (vec![file(&deep)], "it is more than 256 folders deep"),
+        (vec![file(&long_path)], "more than 4095 bytes"),
+        (
+            vec![item("dev", b'3', "", b"")],
+            "the entry `dev` is refused: it is a character device",
+        ),
+        (vec![item("dev", b'4', "", b"")], "a block device"),
+        (
+            vec![item("pipe", b'6', "", b"")],
+            "the entry `pipe` is refused: it is a FIFO",
+        ),
+        (vec![item("s", b'S', "", b"")], "a sparse file"),
+        (vec![item("m", b'M', "", b"")], "of several volumes"),
+        (vec![item("v", b'V', "", b"")], "the label of a volume"),
+        (
+            vec![item("q", b'?', "", b"")],
+            "the entry `q` is refused: its kind, `?`, is not known",
+        ),
+        (
+            vec![link("l", "/etc/passwd")],
+            "the entry `l` is refused: it is a link to `/etc/passwd`, which leads out of the archive",
+        ),
+        (vec![link("l", "..")], "which leads out"),
+        (vec![link("d/l", "../../x")], "which leads out"),
+        (vec![link("l", "d/../../l")], "which leads out"),
+        (vec![link("l", "")], "it is a link to nothing"),
+        (vec![link("l", "a\0b")], "a NUL inside"),
+        (
+            vec![link("d/up", ".."), link("l", "d/up/..")],
+            "the entry `l` is refused: it is a link to `d/up/..`, which leads out",
+        ),
+        (
+            vec![link("l", "."), file("l/f")],
+            "the entry `l/f` is refused: it writes through the link `l`",
+        ),
+        (vec![link("l", "nothing"), dir("l/d")], "it writes through the link `l`"),
+        (
+            vec![link("l", "f"), file("l")],
+            "the entry `l` is refused: a link of this name is there already",
+        ),
+        (vec![link("l", "f"), link("l", "g")], "a link of this name"),
+        (vec![link("l", "f"), dir("l")], "a link of this name"),
+        (vec![dir("d"), file("d")], "a folder of this name"),
+        (vec![dir("d"), link("d", "x")], "a folder of this name"),
+        (vec![file("f"), dir("f")], "a file of this name"),
+        (vec![file("f"), link("f", "x")], "a file of this name"),
+        (
+            vec![file("f"), file("f/g")],
+            "the entry `f/g` is refused: `f` is a file, and no folder",
+        ),
+        (
+            vec![hard("h", "/etc/passwd")],
+            "the entry `h` is refused: it is a link to `/etc/passwd`, which leads out",
+        ),
+        (vec![hard("h", "../x")], "which leads out"),
+        (vec![hard("h", "Dockerfile/../../x")], "which leads out"),
+        (
+            vec![hard("h", "later"), file("later")],
+            "it is a hard link to `later`, and no file before it has that name",
+        ),
+        (vec![dir("d"), hard("h", "d")], "no file before it"),
+        (vec![hard("h", "Dockerfile/x")], "no file before it"),
+        (vec![hard("h", ".")], "no file before it"),
+        (vec![hard("h", "")], "it is a link to nothing"),
+        (vec![hard("h", "x\0y")], "a NUL inside"),
+        (
+            vec![link("l", "Dockerfile"), hard("h", "l")],
+            "it writes through the link `l`",
+        ),
+        (
+            vec![dir("d"), file("d/f"), link("l", "d"), hard("h", "l/f")],
+            "it writes through the link `l`",
+        ),
+    ] {
+        let mut all = vec![file("Dockerfile")];
+        all.extend(items);
+        let refusal = refused(&all);
+        assert!(refusal.contains(expected), "{refusal:?} instead of {expected:?}");
+    }
+}
+
+/// I-17: links are looked at again when the last of them has come: what was inside when it came may be outside then.
+#[test]
+fn a_later_link_can_turn_an_earlier_one_outward() {
+    let refusal = refused(&[file("Dockerfile"), link("a", "d/.."), link("d", ".")]);
+    assert!(
+        refusal.starts_with("the entry `a` is refused: it is a link to `d/..`"),
+        "{refusal}"
+    );
+    let in_folder = refused(&[file("Dockerfile"), link("x/a", "b/../.."), link("x/b", "..")]);
+    assert!(in_folder.starts_with("the entry `x/a`"), "{in_folder}");
+    let stays = unpack(&[file("Dockerfile"), link("a", "d/.."), dir("d"), link("d/e", "..")]);
+    assert!(stays.is_ok());
+}
+
+/// Links to links are followed as far as the system follows them; a ring leads nowhere, and costs no more than that.
+#[test]
+fn chains_of_links_have_an_end() {
+    let chain = |length: usize| {
+        let names: Vec<String> = (0..=length).map(|at| format!("l{at}")).collect();
+        let mut items = vec![file("Dockerfile")];
+        items.extend((0..length).map(|at| link(&names[at], &names[at + 1])));
+        unpack(&items).map(|_| ())
+    };
+    assert_eq!(chain(UNPACK_LINK_HOPS_MAX), Ok(()));
+    let refusal = chain(UNPACK_LINK_HOPS_MAX + 1).expect_err("one too many");
+    assert!(
+        refusal.to_string().ends_with("it leads through more than 40 links"),
+        "{refusal}"
+    );
+    let ring = refused(&[file("Dockerfile"), link("a", "b"), link("b", "a")]);
+    assert!(ring.ends_with("more than 40 links"), "{ring}");
+    assert!(refused(&[file("Dockerfile"), link("a", "a")]).ends_with("more than 40 links"));
+}
+
+/// Many long links through one another would be years of work: all together have so many steps.
+#[test]
+fn links_have_so_many_steps() {
+    let mut tree = Tree::new(1_000_000);
+    let mut due = VecDeque::new();
+    let long = format!("{}l", "./".repeat(2000));
+    let mut enter = |entry: Entry| {
+        due.clear();
+        tree.enter(&entry, &mut due)
+    };
+    let entry = |name: String, target: &str| Entry {
+        name: name.into_bytes(),
+        kind: Kind::Symlink,
+        target: target.as_bytes().to_vec(),
+        size: 0,
+        mode: 0,
+        mtime_s: 0,
+    };
+    for at in 1..UNPACK_LINK_HOPS_MAX {
+        let target = format!("{long}{}", at - 1);
+        assert!(enter(entry(format!("l{at}"), &target)).is_ok());
+    }
+    let last = format!("l{}", UNPACK_LINK_HOPS_MAX - 1);
+    let mut taken = 0;
+    let why = loop {
+        match enter(entry(format!("m{taken}"), &last)) {
+            Ok(()) => taken += 1,
+            Err(Refused::Entry(why)) => break why,
+            Err(Refused::All(refusal)) => panic!("{refusal}"),
+        }
+    };
+    assert_eq!(why, Why::ManySteps);
+    assert!(taken < 200, "{taken}");
+}
+
+/// I-17: the build file has to be there, as a file, by whatever way its name leads inside.
+#[test]
+fn the_build_file_must_be_there() {
+    let packed = gzip(&tar(&[
+        file("Dockerfile"),
+        file("docker/Dockerfile"),
+        link("Containerfile", "docker/Dockerfile"),
+        link("dangling", "nowhere"),
+        dir("dir"),
+    ]));
+    let with = |build_file: &str| unpack_bytes(&packed, 100, BOUNDS, build_file).map(|_| ());
+    for there in ["Dockerfile", "./docker//Dockerfile", "Containerfile"] {
+        assert_eq!(with(there), Ok(()), "{there}");
+    }
+    for absent in ["dockerfile", "dir", "dangling", "dir/Dockerfile", "Dockerfile/x", "."] {
+        let refusal = with(absent).expect_err(absent).to_string();
+        assert_eq!(refusal, format!("the build file `{absent}` is not in the archive"));
+    }
+    let empty = unpack_bytes(&gzip(&[0; 1024]), 100, BOUNDS, "Dockerfile");
+    assert!(matches!(empty, Err(Refusal::NoBuildFile { .. })));
+}
+
+/// I-18: at the bound an archive is taken, one byte beyond it is not; a size that is only stated is refused before its first byte,
+/// and what follows the end counts as well.
+#[test]
+fn bytes_have_a_bound() {
+    let plain = tar(&[file("Dockerfile"), item("big", b'0', "", &[0; 5000])]);
+    let with = |plain: &[u8], bytes_max: u64| {
+        let bounds = Bounds { bytes_max, ..BOUNDS };
+        unpack_bytes(&gzip(plain), 50, bounds, "Dockerfile")
+    };
+    let length = plain.len() as u64;
+    let expected = Sum {
+        entries: 2,
+        bytes: length,
+    };
+    assert_eq!(with(&plain, length).map(|(_, sum)| sum), Ok(expected));
+    let max = length - 1;
+    assert_eq!(with(&plain, max), Err(Refusal::TooManyBytes { max }));
+    let tail = [&plain[..], &[0; 100_000]].concat();
+    assert_eq!(with(&tail, length), Err(Refusal::TooManyBytes { max: length }));
+    let mut stated = tar(&[file("Dockerfile")]);
+    stated.truncate(1024);
+    put(&mut stated, b"huge", b'0', b"", b"", 0o644);
+    stated[1024 + 124..1024 + 136].copy_from_slice(b"77777777777\0");
+    stated[1024 + 148..1024 + 156].copy_from_slice(b"        ");
+    let sum: u64 = stated[1024..].iter().map(|&byte| u64::from(byte)).sum();
+    stated[1024 + 148..1024 + 156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let refusal = with(&stated, 4096).expect_err("it is stated").to_string();
+    assert_eq!(
+        refusal,
+        "the entry `huge` is refused: its 8589934591 bytes are more than may be unpacked, 4096 (`--max-unpacked`)"
+    );
+}
+
+/// I-18: entries have a bound too; folders that only names tell of count, and names are not without end.
+#[test]
+fn entries_have_a_bound() {
+    let names: Vec<String> = (0..BOUNDS.entries_max).map(|at| format!("f{at}")).collect();
+    let mut items: Vec<Item> = names.iter().map(|name| file(name)).collect();
+    assert!(unpack(&items).is_ok());
+    items.push(file("one-more"));
+    assert_eq!(unpack(&items), Err(Refusal::TooManyEntries { max: 100 }));
+    let deep = format!("{}f", "d/".repeat(99));
+    assert!(unpack(&[file(&deep)]).is_ok());
+    assert_eq!(
+        unpack(&[file(&format!("d/{deep}"))]),
+        Err(Refusal::TooManyEntries { max: 100 })
+    );
+    let mut tree = Tree::new(u64::MAX);
+    let mut due = VecDeque::new();
+    let mut entries = 0;
+    let refused = loop {
+        due.clear();
+        let entry = Entry {
+            name: format!("{entries:0255}").into_bytes(),
+            kind: Kind::File,
+            target: Vec::new(),
+            size: 0,
+            mode: 0,
+            mtime_s: 0,
+        };
+        match tree.enter(&entry, &mut due) {
+            Ok(()) => entries += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, Refused::All(Refusal::TooManyNames)));
+    assert_eq!(entries, UNPACK_NAMES_BYTES_MAX / 255);
+}
+
+/// I-17: a damaged archive is refused, and the last entry before the damage is named.
+#[test]
+fn damage_is_told_with_its_place() {
+    let plain = tar(&[file("Dockerfile"), file("src/main.py")]);
+    let mut changed = plain.clone();
+    changed[1024] ^= 1;
+    let refusal = unpack_bytes(&gzip(&changed), 100, BOUNDS, "Dockerfile").expect_err("changed");
+    assert_eq!(
+        refusal.to_string(),
+        "the archive is damaged: a header's checksum is wrong (in or after `Dockerfile`)"
+    );
+    let cut = unpack_bytes(&gzip(&plain[..1536]), 100, BOUNDS, "Dockerfile").expect_err("cut");
+    assert_eq!(
+        cut.to_string(),
+        "the archive is damaged: it ends too early (in or after `src/main.py`)"
+    );
+    let packed = gzip(&plain);
+    let half = unpack_bytes(&packed[..packed.len() / 2], 100, BOUNDS, "Dockerfile").expect_err("cut");
+    assert_eq!(half.to_string(), "the archive is damaged: it ends too early");
+    let no_gzip = unpack_bytes(&plain, 100, BOUNDS, "Dockerfile").expect_err("no gzip");
+    assert_eq!(no_gzip.to_string(), "the archive is damaged: it is no gzip");
+    let no_tar = unpack_bytes(&gzip(&[b'x'; 512]), 100, BOUNDS, "Dockerfile").expect_err("no tar");
+    assert_eq!(
+        no_tar.to_string(),
+        "the archive is damaged: a header's checksum is wrong"
+    );
+}
+
+/// What is shown of a name has no control characters, no bytes that are no text, and an end.
+#[test]
+fn names_are_fit_to_be_shown() {
+    for (name, expected) in [
+        (&b"plain name's"[..], "plain name's"),
+        (b"line\nbreak\x1b[31m", "line\\nbreak\\u{1b}[31m"),
+        (b"caf\xc3\xa9 \xff\xfe", "caf\u{e9} \\xff\\xfe"),
+        ("\u{202e}gpj".as_bytes(), "\\u{202e}gpj"),
+        (b"\\", "\\\\"),
+    ] {
+        assert_eq!(shown(name), expected);
+    }
+    assert_eq!(
+        shown(&[b'x'; UNPACK_SHOWN_CHARS_MAX]),
+        "x".repeat(UNPACK_SHOWN_CHARS_MAX)
+    );
+    let cut = "x".repeat(UNPACK_SHOWN_CHARS_MAX) + "...";
+    assert_eq!(shown(&[b'x'; UNPACK_SHOWN_CHARS_MAX + 1]), cut);
+    assert_eq!(shown(&[b'x'; 100_000]), cut);
+}
