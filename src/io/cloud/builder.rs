@@ -20,6 +20,9 @@ pub struct Job {
     pub limits: Limits,
     /// `PATH`, `LANG` and what `--builder-env` names.
     pub env: Vec<(OsString, OsString)>,
+    /// Called when the command has ended, before what it left is put away: from then on, whoever asks for the build waits for what
+    /// became of it.
+    pub over: Box<dyn FnOnce() + Send>,
 }
 
 /// Bounds of a run.
