@@ -1,1 +1,210 @@
-//! What of a folder belongs to a build context, and in which order.
+//! What of a folder is packed, under which name, and in which order.
+//!
+//! In: the text of an ignore file, further patterns, relative paths as bytes. Out: whether a path is left out, the order of
+//! entries, their modes. An ignore file decides alone, even over what holds secrets; without one the built-in patterns and the
+//! further ones do. There is no negation and no anchor: a pattern is matched with each part of a path, and with the whole.
+//! Refuses nothing: every text is a pattern. Source: `cloud.md` §7; the published client, version 1.4.0.
+
+use std::cmp::Ordering;
+
+use super::glob::{Pattern, points};
+
+/// The file in a folder's root that says what is left out.
+pub const IGNORE_FILE: &str = ".dockerignore";
+
+/// What is left out where no ignore file says.
+const BUILT_IN: [&str; 44] = [
+    // Version control.
+    ".git",
+    ".gitignore",
+    ".gitattributes",
+    // Environment and secrets.
+    ".env",
+    ".env.*",
+    "*.pem",
+    "*.key",
+    // Python, its environments and its tools.
+    "__pycache__",
+    "*.pyc",
+    "*.pyo",
+    "*.pyd",
+    "*.so",
+    ".Python",
+    ".venv",
+    "venv",
+    "ENV",
+    "env",
+    ".pytest_cache",
+    ".coverage",
+    "htmlcov",
+    ".tox",
+    ".nox",
+    ".mypy_cache",
+    ".ruff_cache",
+    // Editors.
+    ".vscode",
+    ".idea",
+    "*.swp",
+    "*.swo",
+    // What builds leave behind.
+    "dist",
+    "build",
+    "*.egg-info",
+    "*.egg",
+    ".eggs",
+    "node_modules",
+    // Services and tools of developers.
+    ".github",
+    ".claude",
+    ".codex",
+    ".cursor",
+    "pcc-deploy.toml",
+    ".ipynb_checkpoints",
+    ".cache",
+    // Systems.
+    ".DS_Store",
+    "Thumbs.db",
+    "*.log",
+];
+
+/// What is left out of one folder.
+pub struct Rules(Vec<Pattern>);
+
+impl Rules {
+    /// Reads the text of the ignore file, if there is one; `further` patterns count only without it.
+    pub fn new(ignore: Option<&str>, further: &[String]) -> Rules {
+        let read: fn(&str) -> Option<Pattern> = |line| {
+            let line = clean(line);
+            (!line.is_empty()).then(|| Pattern::new(line))
+        };
+        Rules(match ignore {
+            Some(text) => {
+                let lines = text.split(['\n', '\r']).map(|line| line.trim_matches(is_space));
+                lines.filter(|line| !line.starts_with('#')).filter_map(read).collect()
+            }
+            None => {
+                let further = further.iter().map(String::as_str).filter_map(read);
+                BUILT_IN.iter().copied().map(Pattern::new).chain(further).collect()
+            }
+        })
+    }
+
+    /// Tells whether a path, relative to the folder, is left out. A directory that is has nothing in it that is not.
+    pub fn leave_out(&self, path: &[u8]) -> bool {
+        let whole: Vec<u32> = points(path).collect();
+        let slash = u32::from('/');
+        self.0.iter().any(|pattern| {
+            whole.split(|&point| point == slash).any(|part| pattern.matches(part)) || pattern.matches(&whole)
+        })
+    }
+}
+
+/// Takes off what patterns of ignore files may have around them, and what means nothing here.
+fn clean(line: &str) -> &str {
+    let line = line.trim_matches(is_space);
+    line.strip_prefix("./").unwrap_or(line).trim_end_matches('/')
+}
+
+/// White space as Python has it: Unicode's, and the four separators of ASCII.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// Puts relative paths in the order of their entries: by whole path, so `a-b` comes before `a/b`.
+pub fn order(one: &[u8], other: &[u8]) -> Ordering {
+    points(one).cmp(points(other))
+}
+
+/// The mode of an entry.
+pub fn mode(is_executable: bool) -> u32 {
+    if is_executable { 0o755 } else { 0o644 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left_out(ignore: Option<&str>, further: &[&str], path: &str) -> bool {
+        let further: Vec<String> = further.iter().map(|&text| text.to_owned()).collect();
+        Rules::new(ignore, &further).leave_out(path.as_bytes())
+    }
+
+    /// C-075
+    #[test]
+    fn without_an_ignore_file_secrets_and_leavings_stay_behind() {
+        for path in [
+            ".git/config",
+            ".env",
+            "deep/down/.env.production",
+            "certs/server.key",
+            "a/__pycache__/b.txt",
+            "x.pyc",
+            "node_modules/x",
+            "build",
+            "server.log",
+        ] {
+            assert!(left_out(None, &[], path), "{path}");
+        }
+        for path in [
+            "Dockerfile",
+            ".dockerignore",
+            "env.py",
+            "builder/x",
+            "src/main.rs",
+            ".envrc",
+        ] {
+            assert!(!left_out(None, &[], path), "{path}");
+        }
+        assert!(left_out(None, &["./data/", "#x"], "data/a") && left_out(None, &["./data/", "#x"], "a/#x"));
+        assert!(!left_out(None, &["", "  ", "./"], "a"));
+    }
+
+    /// C-075: an ignore file decides alone.
+    #[test]
+    fn an_ignore_file_takes_the_place_of_every_other_pattern() {
+        let file = "# a comment\n\n  ./data/  \r\n*.tmp\rdocs/*.md\n!keep.tmp\n/abs\n**/gone\n\u{1f}sp aced\u{a0}\n";
+        for path in [
+            "data",
+            "a/data/b",
+            "x.tmp",
+            "keep.tmp",
+            "docs/a.md",
+            "docs/a/b.md",
+            "a/b/gone",
+            "sp aced",
+        ] {
+            assert!(left_out(Some(file), &[], path), "{path}");
+        }
+        for path in [".env", "a.md", "abs", "x/docs/a.md", "gone", "further"] {
+            assert!(!left_out(Some(file), &["further"], path), "{path}");
+        }
+        assert!(!left_out(Some(""), &["a"], "a") && !left_out(Some("./\n/\n.//\n"), &[], "."));
+        assert!(left_out(Some("././a"), &[], "./a"));
+    }
+
+    #[test]
+    fn entries_are_in_the_order_of_their_characters() {
+        let mut paths: [&[u8]; 7] = [
+            b"a/b",
+            b"a",
+            b"\xff",
+            b"a-b",
+            b"B",
+            "\u{1f600}".as_bytes(),
+            "\u{fb00}".as_bytes(),
+        ];
+        paths.sort_by(|one, other| order(one, other));
+        // A byte that is no UTF-8 counts as U+DCFF, as in Python.
+        let sorted: [&[u8]; 7] = [
+            b"B",
+            b"a",
+            b"a-b",
+            b"a/b",
+            b"\xff",
+            "\u{fb00}".as_bytes(),
+            "\u{1f600}".as_bytes(),
+        ];
+        assert_eq!(paths, sorted);
+        assert_eq!((mode(true), mode(false)), (0o755, 0o644));
+    }
+}

@@ -1,1 +1,148 @@
-//! The line that shows how far an upload is.
+//! What people see of an upload on its way: a bar on a terminal, else a line for each tenth.
+//!
+//! In: bytes done and in all, the time since the beginning, columns. Out: text of at most that many columns.
+
+use std::time::Duration;
+
+/// Columns of the widest bar.
+const BAR: usize = 30;
+/// Columns of the narrowest: below, there is none.
+const BAR_LEAST: usize = 10;
+
+/// Makes the text of a bar: percentage, bar, sizes, rate, remaining time; on a narrow terminal what fits of that.
+pub fn bar(done: u64, total: u64, elapsed: Duration, columns: usize) -> String {
+    let percent = format!("{:>3} %", percent(done, total));
+    let tail = tail(done, total, elapsed);
+    let rest = columns.saturating_sub(percent.len() + tail.len() + 5);
+    let text = match rest {
+        BAR_LEAST.. => {
+            let width = rest.min(BAR);
+            let full = (done.min(total) as u128 * width as u128)
+                .checked_div(total.into())
+                .map_or(width, |full| full as usize);
+            let (full, empty) = ("#".repeat(full), " ".repeat(width - full));
+            format!("{percent} [{full}{empty}] {tail}")
+        }
+        _ => format!("{percent} {tail}"),
+    };
+    text.chars().take(columns).collect()
+}
+
+/// Which tenths were told of already.
+#[derive(Debug, Default)]
+pub struct Tenths(u64);
+
+impl Tenths {
+    /// Returns the line for people when a further tenth is done.
+    pub fn line(&mut self, done: u64, total: u64, elapsed: Duration) -> Option<String> {
+        let tenth = percent(done, total) / 10;
+        if tenth <= self.0 {
+            return None;
+        }
+        self.0 = tenth;
+        Some(format!("{} % {}", tenth * 10, tail(done, total, elapsed)))
+    }
+}
+
+/// Nothing of nothing is all of it.
+fn percent(done: u64, total: u64) -> u64 {
+    let hundred = u128::from(done.min(total)) * 100;
+    hundred.checked_div(total.into()).map_or(100, |percent| percent as u64)
+}
+
+/// Sizes, and rate and remaining time once they can be told.
+fn tail(done: u64, total: u64, elapsed: Duration) -> String {
+    let sizes = format!("{} of {}", size(done), size(total));
+    let seconds = elapsed.as_secs_f64();
+    if done == 0 || seconds <= 0.0 {
+        return sizes;
+    }
+    let rate = done as f64 / seconds;
+    let left = total.saturating_sub(done) as f64 / rate;
+    // A float becomes the nearest integer that there is.
+    let (rate, left) = (size(rate as u64), left.ceil() as u64);
+    match left {
+        0 => format!("{sizes}, {rate}/s"),
+        1..60 => format!("{sizes}, {rate}/s, {left} s left"),
+        60..3600 => format!("{sizes}, {rate}/s, {}:{:02} min left", left / 60, left % 60),
+        _ => format!("{sizes}, {rate}/s, {}:{:02} h left", left / 3600, left / 60 % 60),
+    }
+}
+
+/// Writes a size for people.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 3] = ["KiB", "MiB", "GiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be rounded to 1024.0 is one of the next unit.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// I-27
+    #[test]
+    fn a_bar_tells_percentage_rate_and_remaining_time() {
+        let text = bar(5 << 20, 20 << 20, SECOND * 2, 100);
+        assert_eq!(
+            text,
+            " 25 % [#######                       ] 5.0 MiB of 20.0 MiB, 2.5 MiB/s, 6 s left"
+        );
+        assert_eq!(
+            bar(0, 0, Duration::ZERO, 60),
+            format!("100 % [{}] 0 B of 0 B", "#".repeat(30))
+        );
+        for columns in 0..120 {
+            for (done, total) in [(0, 1), (1, 1), (u64::MAX, u64::MAX), (1, u64::MAX), (7, 3)] {
+                let text = bar(done, total, SECOND / 3, columns);
+                assert!(text.chars().count() <= columns, "{text}");
+            }
+        }
+        assert_eq!(bar(1, 2, SECOND, 30), " 50 % 1 B of 2 B, 1 B/s, 1 s l");
+    }
+
+    /// I-27
+    #[test]
+    fn each_tenth_is_told_once() {
+        let mut tenths = Tenths::default();
+        let told: Vec<String> = (0..=1000)
+            .filter_map(|done| tenths.line(done, 1000, SECOND * 65))
+            .collect();
+        assert_eq!(told.len(), 10);
+        assert_eq!(told[0], "10 % 100 B of 1000 B, 1 B/s, 9:45 min left");
+        assert_eq!(told[9], "100 % 1000 B of 1000 B, 15 B/s");
+        let mut tenths = Tenths::default();
+        assert_eq!(tenths.line(9, 100, SECOND), None);
+        assert!(
+            tenths
+                .line(59, 100, SECOND)
+                .is_some_and(|line| line.starts_with("50 % "))
+        );
+        assert_eq!(tenths.line(59, 100, SECOND), None);
+        assert!(
+            tenths
+                .line(100, 100, SECOND * 4000)
+                .is_some_and(|line| line.starts_with("100 % "))
+        );
+    }
+
+    #[test]
+    fn sizes_have_units_of_1024() {
+        let expected = ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB", "500.0 MiB", "3.0 GiB"];
+        assert_eq!(
+            [0, 1023, 1024, 1536, 1_048_575, 524_288_000, 3 << 30].map(size),
+            expected
+        );
+    }
+}
