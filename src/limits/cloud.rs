@@ -42,6 +42,18 @@ pub const FIELDS_BYTES_MAX: usize = 20_000;
 /// declares more than this above the greatest file is refused before the file.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes of an upload that are written at once. Each upload has two such pieces in memory: one that fills, one that is written.
+pub const UPLOAD_PIECE_BYTES: usize = 256 * 1024;
+
+/// Bytes of an upload that may be in the system's memory and not on disk.
+pub const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Bytes of an archive that are hashed at once.
+pub const HASH_PIECE_BYTES: usize = 64 * 1024;
+
+/// How long the connection of an upload may stand still while the disk works on what has come, before its deadline is renewed.
+pub const UPLOAD_RENEWED_EVERY: Duration = Duration::from_secs(10);
+
 // ---- records, queue, sweep
 
 /// Bytes of the path of a build file: what file systems allow for one name.

@@ -42,7 +42,8 @@ fn invalid_argument(why: impl Into<String>) -> Fault {
     Fault::new(400, "InvalidArgument", why.into())
 }
 
-fn denied(why: impl Into<String>) -> Fault {
+/// The form, or who sent it, may not do that.
+pub fn denied(why: impl Into<String>) -> Fault {
     Fault::new(403, "AccessDenied", why.into())
 }
 
