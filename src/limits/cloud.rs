@@ -73,8 +73,6 @@ pub const SWEEP_STEP: usize = 256;
 pub const RECONCILE_WITHIN: Duration = Duration::from_secs(2);
 /// Between two tries to record what became of a build, while there is no space for it.
 pub const RECORD_AGAIN: Duration = Duration::from_secs(1);
-/// Seconds after which a client whose build found no place should come again: most builds take longer.
-pub const CROWDED_RETRY_S: u32 = 30;
 
 // ---- builder, unpacking, logs
 

@@ -44,3 +44,9 @@ pub enum Ran {
     /// The service stops.
     Interrupted,
 }
+
+/// Runs.
+pub async fn run(job: Job, log: super::log::Log, stop: crate::bot::Shutdown) -> Ran {
+    let _ = (job, log, stop);
+    Ran::Interrupted
+}

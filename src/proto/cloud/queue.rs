@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// Takes the oldest build that waits, and counts it as running; nothing while as many run as may.
-    pub fn next(&mut self) -> Option<(Org, Uuid)> {
+    pub fn begin(&mut self) -> Option<(Org, Uuid)> {
         if self.running.len() >= self.running_max {
             return None;
         }
@@ -163,9 +163,9 @@ pub fn spent(attempts: u32) -> String {
     format!("build: interrupted {attempts} {times} by stops of the service; no attempts are left")
 }
 
-/// The line of the log that parts two attempts.
+/// The service's line in the log that parts two attempts.
 pub fn interrupted(attempt: u32, attempts_max: u32) -> String {
-    format!("[service] interrupted, attempt {attempt} of {attempts_max}")
+    format!("interrupted, attempt {attempt} of {attempts_max}")
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn next(queue: &mut Queue) -> Option<Uuid> {
-        queue.next().map(|(_, id)| id)
+        queue.begin().map(|(_, id)| id)
     }
 
     /// A build that ran so many times and was cut off each time; 0: it waits.
@@ -314,7 +314,7 @@ mod tests {
     /// I-19: the words.
     #[test]
     fn interruptions_have_their_words() {
-        assert_eq!(interrupted(2, 3), "[service] interrupted, attempt 2 of 3");
+        assert_eq!(interrupted(2, 3), "interrupted, attempt 2 of 3");
         assert!(spent(3).starts_with("build: interrupted 3 times"));
         assert!(spent(1).starts_with("build: interrupted 1 time by"));
     }

@@ -76,7 +76,7 @@ impl Sqlite {
 
     /// Asks or tells the connection that writes; returns the number that it answers.
     #[cfg(test)]
-    pub(super) fn ask(&self, sql: &str) -> i64 {
+    pub(in crate::io::cloud) fn ask(&self, sql: &str) -> i64 {
         held(&self.writer)
             .query_row(sql, [], |row| row.get(0))
             .optional()
@@ -233,7 +233,7 @@ impl Records for Sqlite {
     }
 
     fn insert(&self, build: &Build) -> Result<(), RecordError> {
-        let sealed = self.write(|tx| {
+        self.write(|tx| {
             tx.execute(
                 &format!("INSERT INTO build ({BUILD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
                 rusqlite::params_from_iter(values(build)),
@@ -243,8 +243,7 @@ impl Records for Sqlite {
                     1 => Ok(()),
                     _ => Err(rusqlite::Error::StatementChangedRows(sealed)),
                 })
-        });
-        sealed
+        })
     }
 
     fn fetch(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError> {
