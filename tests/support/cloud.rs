@@ -1,13 +1,17 @@
 //! [`TestCloud`]: the cloud service of the real binary on a free port, with a data directory that outlives it.
 //!
-//! In: options, and the builder command. Out: replies. Its key is made for the test and known here alone.
+//! In: options, and the builder command. Out: replies. Its key is made for the test and known here alone. An upload and a build
+//! are each one call ([`TestCloud::upload`], [`TestCloud::build`]); [`archive`] makes what is uploaded.
 
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use edge_runner::proto::cloud::{gzip, tar};
+use serde_json::{Value, json};
 
 use super::http::{self, Reply};
-use super::runner::{TestRunner, folder};
+use super::runner::{PATIENCE, TestRunner, folder};
 
 /// The private key of organization `default`.
 pub const KEY: &str = "sk_test_0123456789abcdef";
@@ -75,4 +79,121 @@ impl TestCloud {
         let headers = [&*key, "Content-Type: application/json"];
         http::request(self.runner.addr, method, target, &headers, body).expect("the service answers")
     }
+
+    /// Asks for a grant.
+    pub fn grant(&self) -> Value {
+        let reply = self.post("/v1/builds/upload-url", &json!({}));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()
+    }
+
+    /// Sends an archive with a grant.
+    pub fn send(&self, grant: &Value, archive: &[u8]) -> Reply {
+        let (kind, body) = form(grant, archive);
+        let target = grant["uploadUrl"].as_str().expect("a URL");
+        // Scheme and host are those of the request for the grant.
+        let path = target.splitn(4, '/').nth(3).expect("a path");
+        http::request(self.runner.addr, "POST", &format!("/{path}"), &[&kind], &body).expect("the service answers")
+    }
+
+    /// Uploads an archive, and returns the upload's identifier.
+    pub fn upload(&self, archive: &[u8]) -> String {
+        let grant = self.grant();
+        let reply = self.send(&grant, archive);
+        assert_eq!(reply.status, 204, "{}", reply.text());
+        grant["uploadId"].as_str().expect("an identifier").to_owned()
+    }
+
+    /// Asks for a build of an upload with the build file `Dockerfile`.
+    pub fn create(&self, upload: &str) -> Reply {
+        self.post("/v1/builds", &json!({"uploadId": upload, "region": "local"}))
+    }
+
+    /// Uploads an archive and makes a build of it; returns its identifier.
+    pub fn build(&self, archive: &[u8]) -> String {
+        let reply = self.create(&self.upload(archive));
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()["build"]["id"].as_str().expect("an identifier").to_owned()
+    }
+
+    /// Asks for a build.
+    pub fn status(&self, id: &str) -> Value {
+        let reply = self.get(&format!("/v1/builds/{id}"));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()["build"].clone()
+    }
+
+    /// Waits until a build has this status, and returns it; one that ends otherwise fails the test.
+    pub fn wait_for(&self, id: &str, status: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let build = self.status(id);
+            let now = build["status"].as_str().expect("a status");
+            if now == status {
+                return build;
+            }
+            let goes_on = matches!(now, "pending" | "building");
+            assert!(goes_on && began.elapsed() < PATIENCE, "{status} was to come: {build:#}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until a build has ended, however, and returns it.
+    pub fn ended(&self, id: &str) -> Value {
+        let began = Instant::now();
+        loop {
+            let build = self.status(id);
+            if build.get("completedAt").is_some() {
+                return build;
+            }
+            assert!(began.elapsed() < PATIENCE, "it was to end: {build:#}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Every line of a build's log so far.
+    pub fn log(&self, id: &str) -> Vec<String> {
+        let reply = self.get(&format!("/v1/builds/{id}/logs?limit=10000"));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let lines = reply.json()["logs"].as_array().expect("lines").clone();
+        lines
+            .iter()
+            .map(|line| line.as_str().expect("text").to_owned())
+            .collect()
+    }
+}
+
+/// A gzipped tar of files, each a name and a text.
+pub fn archive(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    for (name, text) in files {
+        plain.extend(tar::write::header(name.as_bytes(), text.len() as u64, 0o644));
+        plain.extend(text.as_bytes());
+        plain.resize(plain.len().next_multiple_of(512), 0);
+    }
+    plain.resize((plain.len() + 1024).next_multiple_of(10_240), 0);
+    let mut packed = Vec::new();
+    let mut writer = gzip::write::Writer::new();
+    writer.push(&plain, &mut packed);
+    writer.finish(&mut packed);
+    packed
+}
+
+/// The header and the body of an upload, the fields in the order of the grant.
+pub fn form(grant: &Value, archive: &[u8]) -> (String, Vec<u8>) {
+    let boundary = "----of-a-test-0123456789";
+    let mut body = Vec::new();
+    for (name, value) in grant["uploadFields"].as_object().expect("fields") {
+        let value = value.as_str().expect("text");
+        let part = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+        body.extend(part.as_bytes());
+    }
+    let last = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"\r\nContent-Type: \
+         application/gzip\r\n\r\n"
+    );
+    body.extend(last.as_bytes());
+    body.extend(archive);
+    body.extend(format!("\r\n--{boundary}--\r\n").as_bytes());
+    (format!("Content-Type: multipart/form-data; boundary={boundary}"), body)
 }
