@@ -81,3 +81,13 @@ fn messages_of_a_media_room() {
 fn data_of_a_media_room() {
     replay("corpus/mediaroom_data", entries::mediaroom_data);
 }
+
+#[test]
+fn forms_of_uploads() {
+    replay("corpus/multipart", entries::multipart);
+}
+
+#[test]
+fn policies_of_grants() {
+    replay("corpus/policy", entries::policy);
+}

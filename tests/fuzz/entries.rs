@@ -8,8 +8,16 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use data_encoding::BASE64;
 use edge_runner::limits;
 use edge_runner::proto::candidate::{RemotePolicy, parse_remote};
+use edge_runner::proto::cloud::build::Name;
+use edge_runner::proto::cloud::fault::Fault;
+use edge_runner::proto::cloud::grant::{self, Terms};
+use edge_runner::proto::cloud::multipart::{self, Broken, Event, Parser};
+use edge_runner::proto::cloud::policy::{Policy, Unmet};
+use edge_runner::proto::cloud::sign::{Pair, STORE, Signing};
+use edge_runner::proto::cloud::verify::Form;
 use edge_runner::proto::crypto;
 use edge_runner::proto::frames::{self, Frame};
 use edge_runner::proto::mediaroom::signal::{Output, Signal};
@@ -18,6 +26,7 @@ use edge_runner::proto::offer::{Candidates, Offer};
 use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use edge_runner::proto::telephony::{self, Call, Heard, Provider};
 use edge_runner::proto::token::{Family, Refusal, Tokens};
+use edge_runner::proto::uuid::Uuid;
 use prost::Message as _;
 use serde_json::Value;
 use str0m::change::SdpOffer;
@@ -351,4 +360,157 @@ pub fn mediaroom_data(bytes: &[u8]) {
     if let Ok(packet) = DataPacket::decode(bytes) {
         assert_eq!(DataPacket::decode(&*packet.encode_to_vec()), Ok(packet));
     }
+}
+
+/// However a body is cut, it says the same; nothing comes out that was not in it; and a form that is taken is the same form once
+/// it is written again. The boundary is `B`; the bytes are tried as the value of a `Content-Type` too.
+pub fn multipart(bytes: &[u8]) {
+    if let Some(boundary) = multipart::boundary(bytes) {
+        assert!((1..=limits::cloud::BOUNDARY_BYTES_MAX).contains(&boundary.len()) && !boundary.contains('\r'));
+    }
+    let whole = Posted::read([bytes]);
+    assert_eq!(Posted::read(bytes.chunks(1)), whole);
+    for size in [2, 3, 5, 64, 1_000] {
+        assert_eq!(Posted::read(bytes.chunks(size)), whole);
+    }
+    let field_bytes: usize = whole.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+    assert!(field_bytes <= limits::cloud::FIELDS_BYTES_MAX);
+    let file = whole.file.as_deref().unwrap_or_default();
+    assert!(field_bytes + file.len() <= bytes.len());
+    assert!(file.is_empty() || bytes.windows(file.len()).any(|window| window == file));
+    assert!(bytes.len() - file.len() <= limits::cloud::FRAME_BYTES_MAX || whole.outcome.is_err());
+    if whole.outcome.is_ok() {
+        assert!(whole.ended && whole.file.is_some());
+        let again = whole.written();
+        if again.len() - file.len() <= limits::cloud::FRAME_BYTES_MAX {
+            assert_eq!(Posted::read([&again[..]]), whole);
+        }
+    }
+}
+
+/// What a form said.
+#[derive(Debug, PartialEq, Eq)]
+struct Posted {
+    fields: Vec<(String, Vec<u8>)>,
+    file: Option<Vec<u8>>,
+    ended: bool,
+    outcome: Result<(), Broken>,
+}
+
+impl Posted {
+    fn read<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Posted {
+        let mut posted = Posted {
+            fields: Vec::new(),
+            file: None,
+            ended: false,
+            outcome: Ok(()),
+        };
+        let mut parser = Parser::new("B");
+        for piece in pieces {
+            posted.outcome = parser.push(piece, &mut |event| {
+                assert!(!posted.ended);
+                match event {
+                    Event::Field { name, value } => {
+                        assert!(posted.file.is_none() && name != "file");
+                        posted.fields.push((name.to_owned(), value.to_vec()));
+                    }
+                    Event::File => assert_eq!(posted.file.replace(Vec::new()), None),
+                    Event::Data(data) => posted.file.as_mut().expect("it began").extend_from_slice(data),
+                    Event::FileEnd => assert!(posted.file.is_some()),
+                    Event::End => posted.ended = true,
+                }
+                Ok(())
+            });
+            if posted.outcome.is_err() {
+                return posted;
+            }
+        }
+        posted.outcome = parser.finish();
+        posted
+    }
+
+    fn written(&self) -> Vec<u8> {
+        let file = ("file".to_owned(), self.file.clone().expect("a whole form has one"));
+        let mut body = Vec::new();
+        for (name, value) in self.fields.iter().chain([&file]) {
+            let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+            let head = format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+            body.extend([head.as_bytes(), value, b"\r\n"].concat());
+        }
+        body.extend(b"--B--");
+        body
+    }
+}
+
+/// A document that is a policy is met by the form that it describes, by no form with less, and by none with more; whoever did not
+/// sign it gets nowhere with it. The bytes are the document, and as they are the text that it is written in.
+pub fn policy(bytes: &[u8]) {
+    let _ = Policy::parse(bytes);
+    let text = BASE64.encode(bytes);
+    let read = Policy::parse(text.as_bytes());
+    let signing = Signing::Fixed(Pair {
+        id: "SK1".into(),
+        secret: b"secret".to_vec(),
+    });
+    assert_eq!(sent(&signing, &text, "0").code, "SignatureDoesNotMatch");
+    let signature = STORE.sign(b"secret", "19700101", "us-west", text.as_bytes());
+    let refused = sent(&signing, &text, &signature);
+    assert_eq!(refused.code == "InvalidPolicyDocument", read.is_err());
+    let Ok(policy) = read else {
+        return;
+    };
+    let document: Value = serde_json::from_slice(bytes).expect("it was read");
+    let mut form: Vec<(String, String)> = Vec::new();
+    for condition in document["conditions"].as_array().expect("it was read") {
+        let (field, value) = match condition {
+            Value::Object(exact) => exact
+                .iter()
+                .next()
+                .map(|(field, value)| (field.clone(), value))
+                .expect("one"),
+            range if range[0] == "content-length-range" => continue,
+            other => (other[1].as_str().expect("text")[1..].to_owned(), &other[2]),
+        };
+        form.push((field, value.as_str().expect("text").to_owned()));
+    }
+    let names: BTreeSet<&String> = form.iter().map(|(name, _)| name).collect();
+    if names.len() < form.len() {
+        return;
+    }
+    let size = policy.check(&form).expect("the form that it describes");
+    assert!(size.0 <= size.1);
+    for at in 0..form.len() {
+        let mut less = form.clone();
+        let (field, _) = less.remove(at);
+        assert!(matches!(policy.check(&less), Err(Unmet::Condition { field: unmet, .. }) if unmet == field));
+    }
+    let mut extra = "extra".to_owned();
+    while names.contains(&extra) {
+        extra.push('x');
+    }
+    let more = [&form[..], &[(extra.clone(), String::new())]].concat();
+    assert_eq!(policy.check(&more), Err(Unmet::Extra(extra)));
+}
+
+/// Sends the form of a grant with another policy, when its token is expired, so that none is ever taken.
+fn sent(signing: &Signing, policy: &str, signature: &str) -> Fault {
+    let name = Name::parse("us-west").expect("a name");
+    let terms = Terms {
+        org: &name,
+        upload: Uuid::v4([7; 16]),
+        region: &name,
+        url: "",
+        size_max: 1,
+        expires_ms: 1,
+    };
+    let mut fields = grant::issue(signing, &terms, 0).upload_fields;
+    fields.policy = policy.into();
+    fields.signature = signature.into();
+    let mut form = Form::default();
+    let fields = serde_json::to_value(&fields).expect("JSON");
+    for (name, value) in fields.as_object().expect("an object") {
+        let value = value.as_str().expect("text");
+        form.add(name, value.as_bytes()).expect("no field is there twice");
+    }
+    form.verify(signing, 1).expect_err("the token is expired")
 }
