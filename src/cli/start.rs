@@ -31,7 +31,7 @@ use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 
 pub(super) const FAILED: u8 = 1;
-const MISUSED: u8 = 2;
+pub(super) const MISUSED: u8 = 2;
 
 /// Runs `bot` for every caller until the process is asked to stop. Call it first thing in `main`.
 pub fn main<F, Fut>(bot: F) -> ExitCode

@@ -1,7 +1,8 @@
 //! Calls of providers' REST APIs: one connection per request, over TLS or, for tests and gateways of one's own, plain.
 //!
-//! In: a [`Request`] as `proto` planned it. Out: status and body of the answer, at most [`REST_BODY_BYTES_MAX`], within
-//! [`REST_TIMEOUT`]. Redirects are not followed, and neither credentials nor URLs reach an error or the log.
+//! In: a [`Request`] as `proto` planned it, or a body that is read while it is sent. Out: status and body of the answer, at most
+//! [`REST_BODY_BYTES_MAX`] within [`REST_TIMEOUT`], or what the caller asks for. Redirects are not followed, and neither
+//! credentials nor URLs reach an error or the log.
 //! The certificates that the system trusts are read when the first `https` request is made, and kept: a runner that calls
 //! nobody has none in memory.
 //! Refuses: other schemes, servers whose certificate does not hold, answers that are too long. Source: RFC 9112.
@@ -11,19 +12,21 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::client::conn::http1;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper_util::rt::TokioIo;
 use rustls_native_certs::CertificateResult;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
@@ -77,10 +80,14 @@ pub enum RestError {
     },
     TooLong {
         host: String,
+        bytes_max: usize,
     },
     Timeout {
         host: String,
+        within: Duration,
     },
+    /// What was to be sent could not be read.
+    Body(io::Error),
 }
 
 impl RestError {
@@ -88,7 +95,10 @@ impl RestError {
     pub fn is_passing(&self) -> bool {
         !matches!(
             self,
-            RestError::Request(_) | RestError::NoCertificates { .. } | RestError::Certificate { .. }
+            RestError::Request(_)
+                | RestError::NoCertificates { .. }
+                | RestError::Certificate { .. }
+                | RestError::Body(_)
         )
     }
 }
@@ -117,24 +127,153 @@ impl fmt::Display for RestError {
             }
             RestError::Tls { host, source } => write!(f, "TLS with {host}: {source}"),
             RestError::Exchange { host, source } => write!(f, "{host} gave no proper answer: {source}"),
-            RestError::TooLong { host } => {
-                write!(f, "the answer of {host} is longer than {REST_BODY_BYTES_MAX} bytes")
+            RestError::TooLong { host, bytes_max } => {
+                write!(f, "the answer of {host} is longer than {bytes_max} bytes")
             }
-            RestError::Timeout { host } => {
-                write!(f, "{host} did not answer within {} s", REST_TIMEOUT.as_secs())
+            RestError::Timeout { host, within } => {
+                write!(f, "{host} did not answer within {} s", within.as_secs())
             }
+            RestError::Body(source) => write!(f, "reading what is to be sent: {source}"),
         }
     }
 }
 
 impl std::error::Error for RestError {}
 
+/// How long an answer may take, and how long it may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Within {
+    /// From looking the server's name up to the last byte of the answer; of an upload from the last piece that it took.
+    pub timeout: Duration,
+    pub body_bytes_max: usize,
+}
+
+/// What providers get.
+const STANDARD: Within = Within {
+    timeout: REST_TIMEOUT,
+    body_bytes_max: REST_BODY_BYTES_MAX,
+};
+
 /// Sends one request and reads its answer, whatever its status.
 ///
 /// # Errors
 /// [`RestError`] when no whole answer came in time.
 pub async fn send(request: &Request) -> Result<Answer, RestError> {
-    send_trusting(None, request).await
+    send_trusting(None, request, STANDARD).await
+}
+
+/// The same, for servers whose answers are longer or take longer than those of providers.
+///
+/// # Errors
+/// As [`send`].
+pub async fn send_within(request: &Request, within: Within) -> Result<Answer, RestError> {
+    send_trusting(None, request, within).await
+}
+
+/// A body that is read while it is sent.
+pub struct Upload {
+    pub content_type: String,
+    /// Bytes of all pieces.
+    pub size: u64,
+    /// Returns the next piece; one without bytes is a mistake. It may block for as long as a file does.
+    pub next: Box<dyn FnMut() -> io::Result<Bytes> + Send>,
+}
+
+/// Posts a body to a URL that needs no credential. An answer may come before the body has been sent.
+///
+/// # Errors
+/// [`RestError`] when nothing moved for as long as the caller waits, or no whole answer came.
+pub async fn upload(url: &str, upload: Upload, within: Within) -> Result<Answer, RestError> {
+    let target = Target::of(url)?;
+    let mut message = bare_message(hyper::Method::POST, &target)?;
+    let content_type = HeaderValue::try_from(upload.content_type)
+        .map_err(|_| RestError::Request("no header can hold the type of its body"))?;
+    message.headers_mut().insert(CONTENT_TYPE, content_type);
+    let moved = Arc::new(Mutex::new(Instant::now()));
+    *message.body_mut() = Outgoing {
+        left: upload.size,
+        source: Source::Pieces {
+            next: upload.next,
+            moved: moved.clone(),
+        },
+    };
+    let mut whole = pin!(async {
+        let stream = open(&target, None).await?;
+        exchange(stream, message, &target.host, within.body_bytes_max).await
+    });
+    loop {
+        let deadline = *moved.lock().unwrap_or_else(PoisonError::into_inner) + within.timeout;
+        tokio::select! {
+            biased;
+            outcome = &mut whole => return outcome,
+            () = sleep_until(deadline) => {}
+        }
+        if Instant::now() >= *moved.lock().unwrap_or_else(PoisonError::into_inner) + within.timeout {
+            return Err(RestError::Timeout {
+                host: target.host.clone(),
+                within: within.timeout,
+            });
+        }
+    }
+}
+
+/// What is sent. One type for both kinds, so that HTTP is compiled for one.
+struct Outgoing {
+    /// Bytes that are still to come.
+    left: u64,
+    source: Source,
+}
+
+enum Source {
+    Whole(Bytes),
+    Pieces {
+        next: Box<dyn FnMut() -> io::Result<Bytes> + Send>,
+        moved: Arc<Mutex<Instant>>,
+    },
+}
+
+impl Outgoing {
+    fn whole(bytes: Bytes) -> Outgoing {
+        Outgoing {
+            left: bytes.len() as u64,
+            source: Source::Whole(bytes),
+        }
+    }
+
+    fn next(&mut self) -> io::Result<Bytes> {
+        let piece = match &mut self.source {
+            Source::Whole(bytes) => std::mem::take(bytes),
+            Source::Pieces { next, moved } => {
+                let piece = next()?;
+                *moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                piece
+            }
+        };
+        // What was promised in the head is what has to come.
+        let left = self.left.checked_sub(piece.len() as u64).filter(|_| !piece.is_empty());
+        self.left = left.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(piece)
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Poll::Ready(match self.left {
+            0 => None,
+            _ => Some(self.next().map(Frame::data)),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
 }
 
 /// Hangs a call up: up to three tries, one line in the log, never an error. Takes a little over half a minute at most.
@@ -222,14 +361,10 @@ impl Target {
     }
 }
 
-fn message(request: &Request, target: &Target) -> Result<hyper::Request<Full<Bytes>>, RestError> {
-    let body = request.body.as_ref();
-    let mut message = hyper::Request::new(Full::from(body.map(|body| body.bytes.clone()).unwrap_or_default()));
-    *message.method_mut() = match request.method {
-        Method::Get => hyper::Method::GET,
-        Method::Post => hyper::Method::POST,
-        Method::Delete => hyper::Method::DELETE,
-    };
+/// What every request has.
+fn bare_message(method: hyper::Method, target: &Target) -> Result<hyper::Request<Outgoing>, RestError> {
+    let mut message = hyper::Request::new(Outgoing::whole(Bytes::new()));
+    *message.method_mut() = method;
     *message.uri_mut() = target.path.clone();
     let headers = message.headers_mut();
     let host =
@@ -237,29 +372,44 @@ fn message(request: &Request, target: &Target) -> Result<hyper::Request<Full<Byt
     headers.insert(HOST, host);
     headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_NAME));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    Ok(message)
+}
+
+fn message(request: &Request, target: &Target) -> Result<hyper::Request<Outgoing>, RestError> {
+    let method = match request.method {
+        Method::Get => hyper::Method::GET,
+        Method::Post => hyper::Method::POST,
+        Method::Delete => hyper::Method::DELETE,
+    };
+    let mut message = bare_message(method, target)?;
+    let headers = message.headers_mut();
     if let Some(secret) = &request.authorization {
         let mut value = HeaderValue::try_from(secret.expose())
             .map_err(|_| RestError::Request("no header can hold its credential; is there a line break in it?"))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    if let Some(body) = body {
+    if let Some(body) = &request.body {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(body.content_type));
+        *message.body_mut() = Outgoing::whole(body.bytes.clone().into());
     }
     Ok(message)
 }
 
 /// `trust` replaces what the system trusts.
-async fn send_trusting(trust: Option<TlsConnector>, request: &Request) -> Result<Answer, RestError> {
+async fn send_trusting(trust: Option<TlsConnector>, request: &Request, within: Within) -> Result<Answer, RestError> {
     let target = Target::of(&request.url)?;
     let message = message(request, &target)?;
     let whole = async {
         let stream = open(&target, trust).await?;
-        exchange(stream, message, &target.host).await
+        exchange(stream, message, &target.host, within.body_bytes_max).await
     };
-    match timeout(REST_TIMEOUT, whole).await {
+    match timeout(within.timeout, whole).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(RestError::Timeout { host: target.host }),
+        Err(_) => Err(RestError::Timeout {
+            host: target.host,
+            within: within.timeout,
+        }),
     }
 }
 
@@ -332,10 +482,18 @@ pub(super) async fn secure(
     })
 }
 
-async fn exchange(stream: Stream, message: hyper::Request<Full<Bytes>>, host: &str) -> Result<Answer, RestError> {
-    let broken = |source| RestError::Exchange {
-        host: host.to_owned(),
-        source,
+async fn exchange(
+    stream: Stream,
+    message: hyper::Request<Outgoing>,
+    host: &str,
+    bytes_max: usize,
+) -> Result<Answer, RestError> {
+    let broken = |source: hyper::Error| match of_body(&source) {
+        Some(error) => RestError::Body(error),
+        None => RestError::Exchange {
+            host: host.to_owned(),
+            source,
+        },
     };
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(REST_HEAD_BYTES_MAX)
@@ -344,10 +502,13 @@ async fn exchange(stream: Stream, message: hyper::Request<Full<Bytes>>, host: &s
         .map_err(broken)?;
     let answer = async {
         let (head, body) = sender.send_request(message).await.map_err(broken)?.into_parts();
-        let body = Limited::new(body, REST_BODY_BYTES_MAX).collect().await;
+        let body = Limited::new(body, bytes_max).collect().await;
         let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
             Ok(source) => broken(*source),
-            Err(_) => RestError::TooLong { host: host.to_owned() },
+            Err(_) => RestError::TooLong {
+                host: host.to_owned(),
+                bytes_max,
+            },
         })?;
         Ok(Answer {
             status: head.status.as_u16(),
@@ -362,6 +523,14 @@ async fn exchange(stream: Stream, message: hyper::Request<Full<Bytes>>, host: &s
         _ = connection => {}
     }
     answer.await
+}
+
+/// Returns why the body of a request could not be read, if that is what went wrong.
+fn of_body(error: &hyper::Error) -> Option<io::Error> {
+    let source = std::error::Error::source(error)?.downcast_ref::<io::Error>()?;
+    error
+        .is_user()
+        .then(|| io::Error::new(source.kind(), source.to_string()))
 }
 
 /// Returns what checks a server's certificate against those that the system trusts.

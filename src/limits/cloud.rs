@@ -141,5 +141,23 @@ pub const WAIT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
 pub const POLL_LEAST: Duration = Duration::from_millis(100);
 /// Lines of a log that a client prints.
 pub const LOG_LINES_HIGHEST: u32 = 10_000_000;
-/// Lines of a log in one answer; what the service takes at most.
-pub const LOG_PAGE_LINES: u32 = 10_000;
+/// Lines of a log in one answer, where a client reads all of them.
+pub const LOG_PAGE_LINES: u32 = 1_000;
+/// The same, where it prints the answer as it is; the most that a service gives.
+pub const LOG_PAGE_LINES_HIGHEST: u32 = 10_000;
+/// Bytes of the files of a context before compression, and of the archive: what the real service takes.
+pub const CONTEXT_BYTES_MAX: u64 = 500 * 1024 * 1024;
+/// Files of a context; more of them are a home directory, and each costs a path in memory.
+pub const CONTEXT_FILES_MAX: usize = 500_000;
+/// Bytes of an ignore file: thousands of patterns.
+pub const IGNORE_BYTES_MAX: u64 = 256 * 1024;
+/// One request of the client but an upload: a service that reconciles, or whose disk is slow, needs some seconds.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// An upload of which nothing moves; at its end the service writes to its disk what it had only taken.
+pub const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
+/// Bytes of an answer to the client: a page of the longest lines.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Between the tries of a request that may succeed a moment later.
+pub const CLIENT_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+/// From one drawing of a bar to the next.
+pub const BAR_EVERY: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use super::Task;
 use crate::cli::env::Variables;
-use crate::cli::start::{FAILED, Failure, runtime};
+use crate::cli::start::{FAILED, Failure, MISUSED, runtime};
 use crate::config::cloud::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::cloud::client::{self, End};
 use crate::io::cloud::keys;
@@ -66,6 +66,7 @@ fn ask(config: ClientConfig) -> Result<(), Failure> {
     runtime.shutdown_timeout(RUNTIME_END);
     asked.map_err(|end| match end {
         End::Failed(message) => failed(message),
+        End::Misused(message) => Failure { code: MISUSED, message },
         End::GoesOn(message) => Failure { code: GOES_ON, message },
     })
 }

@@ -477,7 +477,7 @@ impl Authority {
 }
 
 async fn send_to(fake: &Fake, trust: Option<TlsConnector>) -> Result<Answer, RestError> {
-    send_trusting(trust, &get(format!("https://{}/v1", fake.address))).await
+    send_trusting(trust, &get(format!("https://{}/v1", fake.address)), STANDARD).await
 }
 
 #[tokio::test]
@@ -552,6 +552,7 @@ async fn a_provider_without_tls_is_not_mistaken_for_one_with() {
     let error = send_trusting(
         Some(Authority::new("other").trusted()),
         &get(format!("https://{address}/")),
+        STANDARD,
     )
     .await;
     let error = error.expect_err("no TLS there");
@@ -560,4 +561,111 @@ async fn a_provider_without_tls_is_not_mistaken_for_one_with() {
         "{error:?}"
     );
     server.await.expect("the server ends");
+}
+
+/// Pieces of a body, and an error where one is `None`.
+fn upload_of(pieces: &[Option<&'static [u8]>], size: u64) -> Upload {
+    let mut pieces = pieces.to_vec().into_iter();
+    Upload {
+        content_type: "multipart/form-data; boundary=b".into(),
+        size,
+        next: Box::new(move || match pieces.next() {
+            Some(Some(piece)) => Ok(Bytes::from_static(piece)),
+            Some(None) => Err(io::Error::other("the disk is gone")),
+            None => Ok(Bytes::new()),
+        }),
+    }
+}
+
+const SHORT: Within = Within {
+    timeout: Duration::from_secs(30),
+    body_bytes_max: 8,
+};
+
+/// I-27: a body is sent in pieces, with its length and without a credential; the caller's caps hold for the answer.
+#[tokio::test]
+async fn a_body_is_sent_piece_by_piece() {
+    let fake = Fake::new(vec![
+        answer("204 No Content", ""),
+        answer("403 Forbidden", "too long a body"),
+    ])
+    .await;
+    let sent = upload(
+        &fake.url("/form?a=b"),
+        upload_of(&[Some(b"one,"), Some(b"two")], 7),
+        SHORT,
+    )
+    .await;
+    assert_eq!(sent.expect("an answer").status, 204);
+    let error = upload(&fake.url("/form"), upload_of(&[Some(b"x")], 1), SHORT).await;
+    assert_eq!(
+        error.expect_err("a cap").to_string(),
+        "the answer of 127.0.0.1 is longer than 8 bytes"
+    );
+    let (version, host) = (env!("CARGO_PKG_VERSION"), fake.address);
+    assert_eq!(
+        fake.requests()[0],
+        format!(
+            "POST /form?a=b HTTP/1.1\r\nhost: {host}\r\nuser-agent: edge-runner/{version}\r\naccept: application/json\r\n\
+             content-type: multipart/form-data; boundary=b\r\ncontent-length: 7\r\n\r\none,two"
+        )
+    );
+}
+
+/// A file that cannot be read, or is shorter than it was, is no fault of the server's: there is no second try.
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_told_apart() {
+    for (pieces, size, why) in [
+        (&[Some(&b"one"[..]), None][..], 10, "the disk is gone"),
+        (&[Some(b"one")], 10, "unexpected end of file"),
+        (&[Some(b"longer")], 3, "unexpected end of file"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let error = upload(&url, upload_of(pieces, size), SHORT).await.expect_err("no body");
+        assert!(!error.is_passing(), "{error}");
+        assert_eq!(error.to_string(), format!("reading what is to be sent: {why}"));
+    }
+}
+
+/// The time runs from the last piece that moved.
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_stands_still_has_an_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}/", listener.local_addr().expect("bound"));
+    let start = tokio::time::Instant::now();
+    let error = upload(&url, upload_of(&[Some(b"x")], 1), SHORT)
+        .await
+        .expect_err("silence");
+    assert_eq!(error.to_string(), "127.0.0.1 did not answer within 30 s");
+    assert!(
+        start.elapsed().abs_diff(SHORT.timeout) < Duration::from_millis(10),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+/// A refusal reaches whoever is still sending.
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_body_counts() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}/", listener.local_addr().expect("bound"));
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut some = [0; 1024];
+        let _ = stream.read(&mut some).await.expect("a request");
+        stream
+            .write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno")
+            .await
+            .expect("an answer");
+        // Whoever is refused goes on for a while, and must not be reset before the answer is read.
+        while stream.read(&mut some).await.is_ok_and(|count| count > 0) {}
+    });
+    const PIECE: &[u8] = &[b'x'; 4096];
+    let pieces = vec![Some(PIECE); 100_000];
+    let sent = upload(&url, upload_of(&pieces, 4096 * 100_000), SHORT)
+        .await
+        .expect("an answer");
+    assert_eq!((sent.status, &sent.body[..]), (403, &b"no"[..]));
+    server.await.expect("no panic");
 }
