@@ -33,6 +33,18 @@ pub fn whole(bytes: impl Into<Bytes>) -> Payload {
     Payload::Whole(Full::new(bytes.into()))
 }
 
+impl Payload {
+    /// Makes a body of a part of an open file; `doing` is of the connection that asks.
+    pub fn part(file: File, bytes: Range<u64>, doing: Arc<Doing>) -> Self {
+        Payload::Part(Part {
+            file: Arc::new(file),
+            bytes,
+            reading: None,
+            doing,
+        })
+    }
+}
+
 impl Default for Payload {
     fn default() -> Self {
         Payload::Whole(Full::default())
@@ -51,16 +63,6 @@ pub struct Part {
 }
 
 impl Part {
-    /// Takes an open file and which of its bytes are wanted; `doing` is of the connection that asks.
-    pub fn new(file: File, bytes: Range<u64>, doing: Arc<Doing>) -> Self {
-        Part {
-            file: Arc::new(file),
-            bytes,
-            reading: None,
-            doing,
-        }
-    }
-
     fn left(&self) -> u64 {
         self.bytes.end.saturating_sub(self.bytes.start)
     }
@@ -122,5 +124,53 @@ impl Body for Payload {
             Payload::Whole(full) => full.size_hint(),
             Payload::Part(part) => SizeHint::with_exact(part.left()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::io::store::tests::Folder;
+
+    fn part(folder: &Folder, bytes: Range<u64>) -> Payload {
+        let file = File::open(folder.path("image")).expect("it is there");
+        Payload::part(file, bytes, Doing::alone())
+    }
+
+    /// I-11: a file of several pieces, and any part of it, whole and with its length known before.
+    #[tokio::test]
+    async fn a_part_of_a_file_is_sent_whole() {
+        let folder = Folder::new();
+        let text: Vec<u8> = (0..FILE_PIECE_BYTES * 2 + 5).map(|at| (at % 251) as u8).collect();
+        fs::write(folder.path("image"), &text).expect("written");
+        let piece = FILE_PIECE_BYTES as u64;
+        for bytes in [
+            0..text.len() as u64,
+            0..0,
+            3..4,
+            piece - 1..piece + 1,
+            piece..text.len() as u64,
+        ] {
+            let part = part(&folder, bytes.clone());
+            assert_eq!(part.size_hint().exact(), Some(bytes.end - bytes.start));
+            let sent = part.collect().await.expect("readable").to_bytes();
+            assert_eq!(sent, &text[bytes.start as usize..bytes.end as usize], "{bytes:?}");
+        }
+    }
+
+    /// A file that is shorter than its length was breaks the connection; nothing is made up.
+    #[tokio::test]
+    async fn a_file_that_shrank_is_no_answer() {
+        let folder = Folder::new();
+        fs::write(folder.path("image"), "short").expect("written");
+        let mut part = part(&folder, 0..10);
+        let frame = part.frame().await.expect("a piece").expect("readable");
+        assert_eq!(frame.into_data().ok().as_deref(), Some(&b"short"[..]));
+        let error = part.frame().await.expect("an end").expect_err("there is no more");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

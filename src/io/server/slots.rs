@@ -85,6 +85,12 @@ impl Doing {
         }
     }
 
+    /// Of a connection that has a house to itself.
+    #[cfg(test)]
+    pub fn alone() -> Arc<Self> {
+        Arc::new(Doing::new(Slots::new(1).shared))
+    }
+
     /// Notes a phase; tells whether the connection still has its place.
     pub fn set(&self, phase: Phase) -> bool {
         if phase == Phase::Idle {

@@ -7,6 +7,7 @@ mod hostile;
 mod requests;
 mod rooms;
 mod sockets;
+mod uploads;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};

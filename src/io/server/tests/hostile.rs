@@ -319,7 +319,7 @@ async fn a_half_closed_connection_is_answered() {
     assert_alive(&runner).await;
 }
 
-fn never() -> Times {
+pub(super) fn never() -> Times {
     let never = Duration::from_secs(3600);
     Times {
         first_head: never,
@@ -329,6 +329,7 @@ fn never() -> Times {
         answer: never,
         stall: never,
         linger: never,
+        stall_body: never,
         ..Times::default()
     }
 }

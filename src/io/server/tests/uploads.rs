@@ -1,0 +1,126 @@
+//! Long bodies: a service that takes them, and one that refuses them before they have come.
+
+use http_body_util::BodyExt as _;
+
+use super::hostile::never;
+use super::*;
+use crate::io::http::floor::{self, json_reply};
+use hyper::StatusCode;
+
+/// Takes bodies as an upload is taken, or refuses them unread; answers with how many bytes came.
+struct Taker {
+    times: Times,
+    refuses: bool,
+}
+
+impl Service for Taker {
+    fn times(&self) -> Times {
+        self.times
+    }
+
+    fn tls(&self) -> Option<&Tls> {
+        None
+    }
+
+    async fn framed(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn answer(&self, request: Request<Incoming>, _: Peer, doing: &Arc<Doing>, _: &Becomes) -> floor::Reply {
+        if self.refuses {
+            return json_reply(StatusCode::FORBIDDEN, "refused");
+        }
+        let mut body = request.into_body();
+        let (mut bytes, mut phase) = (0, Phase::Receiving);
+        loop {
+            assert!(doing.set(phase), "nobody else wants the place");
+            match body.frame().await {
+                Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |data| data.len()),
+                Some(Err(_)) => return json_reply(StatusCode::BAD_REQUEST, "broken"),
+                None => return json_reply(StatusCode::OK, bytes.to_string()),
+            }
+            phase = Phase::Upload;
+        }
+    }
+}
+
+/// Starts it, and connects to it.
+async fn client(times: Times, refuses: bool) -> (Client, ShutdownTrigger) {
+    let listeners = bind(config().host, 0).await.expect("a free port");
+    let address = listeners.addresses()[0];
+    let (stop, shutdown) = Shutdown::channel();
+    tokio::spawn(serve(listeners, Arc::new(Taker { times, refuses }), shutdown));
+    let stream = TcpStream::connect(address).await.expect("it listens");
+    let read = Vec::new();
+    (Client { stream, read }, stop)
+}
+
+/// I-07: an upload has no end but that of its bytes: the time for an answer is not its time.
+#[tokio::test]
+async fn an_upload_may_take_longer_than_an_answer() {
+    let times = Times {
+        answer: Duration::ZERO,
+        body: Duration::ZERO,
+        ..never()
+    };
+    let (mut client, _stop) = client(times, false).await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        .await;
+    client.send("4\r\ndefg\r\n0\r\n\r\n").await;
+    let reply = client.reply().await;
+    assert_eq!((reply.status, &*reply.body), (200, &b"7"[..]));
+}
+
+/// I-07: one that brings no byte for too long is cut off, whoever it is of.
+#[tokio::test]
+async fn an_upload_that_stands_still_is_cut_off() {
+    let times = Times {
+        stall_body: Duration::ZERO,
+        ..never()
+    };
+    let (mut client, _stop) = client(times, false).await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
+        .await;
+    assert_eq!(client.rest().await, b"");
+}
+
+/// I-07: a client that asks for leave to send gets it, and what it sends then is an upload still, not an idle connection.
+#[tokio::test]
+async fn the_leave_to_send_ends_no_upload() {
+    let times = Times {
+        idle: Duration::ZERO,
+        head: Duration::ZERO,
+        answer: Duration::ZERO,
+        ..never()
+    };
+    let (mut client, _stop) = client(times, false).await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n")
+        .await;
+    assert_eq!(client.head().await.status, 100);
+    client.send("12345").await;
+    let reply = client.reply().await;
+    assert_eq!((reply.status, &*reply.body), (200, &b"5"[..]));
+}
+
+/// I-06: what is refused before it has come is read to its end, so that its sender gets to read why: more than the system would
+/// hold of it by itself.
+#[tokio::test]
+async fn a_refusal_is_heard_by_those_who_still_send() {
+    const BYTES: usize = 32 * 1024 * 1024;
+    let times = Times {
+        linger_bytes: 2 * BYTES,
+        ..never()
+    };
+    let (mut client, _stop) = client(times, true).await;
+    client
+        .send(format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {BYTES}\r\n\r\n"))
+        .await;
+    for _ in 0..BYTES / 65_536 {
+        client.send([0; 65_536]).await;
+    }
+    let reply = client.reply().await;
+    assert_eq!((reply.status, &*reply.body), (403, &b"refused"[..]));
+}
