@@ -1,4 +1,9 @@
 //! The cloud agent service: its parts, from start to end; and its client.
+//!
+//! [`run`] takes the data directory for itself, looks whether what it was given is of use, puts the parts together, takes up the
+//! builds that an earlier run left, and answers until a signal. Then there are no new connections, uploads have
+//! [`UPLOADS_GRACE`], commands are stopped, and what they were about to build stays for the next start. One more signal ends it at
+//! once. Refuses: a directory that another service has, and files in it that are damaged, by their names.
 
 pub mod app;
 pub mod archives;
@@ -10,19 +15,217 @@ pub mod house;
 pub mod keys;
 pub mod log;
 pub mod records;
+pub mod reread;
 pub mod sweep;
 pub mod turns;
 pub mod unpack;
 pub mod upload;
 
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::log::{info, warn};
+use tokio::time::sleep;
+
+use self::app::App;
+use self::archives::Folder;
+use self::house::House;
+use self::keys::Keys;
+use self::records::Sqlite;
+use self::reread::Reread;
+use self::sweep::Sweep;
+use self::turns::Turns;
+use self::upload::Uploads;
+use crate::bot::Shutdown;
 use crate::config::cloud::CloudConfig;
-use crate::io::RunError;
+use crate::config::{self, TlsSettings};
+use crate::io::signal::Signals;
+use crate::io::store::{Lock, Store};
+use crate::io::tls::{Keeper, Tls};
+use crate::io::watch::Watch;
+use crate::io::{RunError, server, tasks};
+use crate::limits::RUNTIME_END;
+use crate::limits::cloud::{STOP_MARGIN, UPLOADS_GRACE};
+use crate::proto::cloud::regions::Regions;
+use crate::proto::cloud::sign::{Pair, Signing};
+use crate::proto::cloud::sweep::Keeps;
+
+/// The certificate of the authority that this service made, alone, for those who are to trust it.
+const AUTHORITY: &str = "ca.crt";
 
 /// Serves until a signal, and ends in good order. `announce` gets the banner for stdout once, when requests are answered.
 ///
 /// # Errors
 /// [`RunError`] when it cannot serve.
 pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(), RunError> {
-    let _ = (config, announce);
-    Err(RunError::Command("`cloud serve` is not in this build yet".into()))
+    let config = Arc::new(config);
+    let mut signals = Signals::listen().map_err(RunError::Signals)?;
+    let keeper = Keeper::listen().map_err(RunError::Signals)?;
+    let regions = regions(&config)?;
+    let _lock = take(&config.data_dir)?;
+    let keys = Keys::new(&config.data_dir, config.keys.clone());
+    let first = keys
+        .make_first(&config.data_dir, &config.org)
+        .map_err(RunError::Command)?;
+    let signing = signing(&config).map_err(RunError::Command)?;
+    let records = Sqlite::open(&config.data_dir).map_err(|error| RunError::Command(error.to_string()))?;
+    let (records, turns) = (Arc::new(records), Arc::new(Turns::default()));
+    let archives = Arc::new(Folder::open(&config.data_dir).map_err(of(&config.data_dir))?);
+    let (tls, authority) = tls(&config)?;
+    let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
+    let port = listeners.port();
+    let (stop, shutdown) = Shutdown::channel();
+    let house = House::new(
+        &config,
+        records.clone(),
+        archives.clone(),
+        turns.clone(),
+        shutdown.clone(),
+    );
+    let sweep = Sweep {
+        records: records.clone(),
+        archives: archives.clone(),
+        turns: turns.clone(),
+        data_dir: config.data_dir.clone(),
+        keeps: Keeps {
+            archives: config.keep_archives,
+            builds: config.keep_builds,
+        },
+    };
+    let uploads = Uploads::new(&config, signing, archives, records, turns);
+    house
+        .recover()
+        .await
+        .map_err(|error| RunError::Command(error.to_string()))?;
+    let watch = Watch::default();
+    watch.start(None).map_err(RunError::Watch)?;
+    let app = App {
+        config: config.clone(),
+        keys,
+        regions,
+        uploads: Arc::new(uploads),
+        house: house.clone(),
+        tls: tls.clone(),
+    };
+    let mut server = tasks::spawn(server::serve(listeners, Arc::new(app), shutdown.clone()));
+    tasks::spawn(keeper.run(tls, shutdown.clone()));
+    tasks::spawn(sweep.run(shutdown));
+    info!("listening on {}", config.host.url(port));
+    announce(&banner(&config, port, first.as_deref(), authority.as_deref()));
+    watch.ready();
+
+    let name = signals.next().await;
+    info!("{name}: stopping");
+    let within = UPLOADS_GRACE.max(config.build_grace) + STOP_MARGIN;
+    let supervisor_told = watch.stopping(within + RUNTIME_END);
+    stop.set();
+    let ended = async {
+        // An error here is a panic that the server has logged.
+        let _ = (&mut server).await;
+        house.idle().await;
+        supervisor_told.await;
+    };
+    tokio::select! {
+        () = ended => Ok(()),
+        () = sleep(within) => {
+            warn!("not everything ended within {} s", within.as_secs());
+            Ok(())
+        }
+        _ = signals.next() => Err(RunError::Forced),
+    }
+}
+
+fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> RunError {
+    move |error| RunError::Command(format!("--data-dir {}: {error}", path.display()))
+}
+
+/// Takes the data directory for this process alone, until it ends.
+fn take(folder: &Path) -> Result<Lock, RunError> {
+    let store = Store::open(folder).map_err(of(folder))?;
+    // One that was there before is closed to others too.
+    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(of(folder))?;
+    let lock = store.try_lock().map_err(of(folder))?;
+    lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
+}
+
+/// Names the file of regions, and looks whether it is of use.
+fn regions(config: &CloudConfig) -> Result<Option<Reread<Regions>>, RunError> {
+    let Some(path) = &config.regions else {
+        return Ok(None);
+    };
+    let regions = Reread::new(path.clone(), |text| match text {
+        Some(text) => Regions::read(text),
+        None => Err("there is no such file".into()),
+    });
+    match regions.look() {
+        Ok(_) => Ok(Some(regions)),
+        Err(why) => Err(RunError::Misuse(format!("--regions {why}"))),
+    }
+}
+
+fn signing(config: &CloudConfig) -> Result<Signing, String> {
+    match &config.store_key {
+        Some(key) => Ok(Signing::Fixed(Pair {
+            id: key.id.clone(),
+            secret: key.secret.expose().to_vec(),
+        })),
+        None => keys::store_secret(&config.data_dir).map(Signing::Daily),
+    }
+}
+
+/// Opens HTTPS, and puts the certificate that clients are to trust where they find it.
+fn tls(config: &CloudConfig) -> Result<(Option<Arc<Tls>>, Option<PathBuf>), RunError> {
+    let folder = config.data_dir.join("tls");
+    let authority = folder.join(AUTHORITY);
+    if config.tls == config::Tls::Auto {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(of(&config.data_dir))?;
+    }
+    let tls = Tls::open(&TlsSettings {
+        tls: config.tls.clone(),
+        host_names: config.host_names.clone(),
+        state_dir: Some(folder.clone()),
+        authority_at: authority.display().to_string(),
+    });
+    let tls = tls.map_err(RunError::Tls)?;
+    let Some(pem) = tls.as_ref().and_then(|tls| tls.authority()) else {
+        return Ok((tls, None));
+    };
+    let written = Store::open(&folder).and_then(|store| store.write(AUTHORITY, &pem));
+    written.map_err(of(&config.data_dir))?;
+    Ok((tls, Some(authority)))
+}
+
+/// Makes the text for stdout, with a line break at its end. It names files, and no key.
+fn banner(config: &CloudConfig, port: u16, first: Option<&Path>, authority: Option<&Path>) -> String {
+    let mut text = format!(
+        "edge-runner cloud {}\nlistening on {}\n\n",
+        env!("CARGO_PKG_VERSION"),
+        config.host.url(port)
+    );
+    let mut row = |name: &str, what: String| text.push_str(&format!("  {name:<11}{what}\n"));
+    row("Data", config.data_dir.display().to_string());
+    if let Some(first) = first {
+        row(
+            "Keys",
+            format!("the first two were made, and are in {}", first.display()),
+        );
+    }
+    if let Some(url) = &config.public_url {
+        row("Clients", format!("see {url}"));
+    }
+    if let Some(authority) = authority {
+        row(
+            "Trust",
+            format!("HTTPS with the certificate authority in {}", authority.display()),
+        );
+    }
+    match config.command.as_ref().and_then(|command| command.first()) {
+        // Its arguments may hold secrets.
+        Some(program) => row("Builder", program.to_string_lossy().into_owned()),
+        None => row("Builder", "none, so no region has builds; name one behind `--`".into()),
+    }
+    text
 }

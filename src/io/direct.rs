@@ -32,7 +32,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(1);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown);
-    sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
+    sessions.watch().start(Some(live.clone())).map_err(RunError::Watch)?;
     let wanted = Wanted::default();
     let prepared = tokio::select! {
         prepared = prepare(&config.videoroom, Asked::Client(&wanted), sessions.hang_ups().enter()) => {

@@ -74,7 +74,9 @@ use crate::proto::videoroom::Failure;
 /// Why a runner could not serve.
 #[derive(Debug)]
 pub enum RunError {
-    /// The program that is to be the bot cannot be run.
+    /// What it was told makes no sense.
+    Misuse(String),
+    /// The program that is to be the bot cannot be run, or the cloud service has not what it needs.
     Command(String),
     Bind(BindError),
     /// The UDP port of the sessions.
@@ -99,7 +101,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::Command(why) => f.write_str(why),
+            RunError::Misuse(why) | RunError::Command(why) => f.write_str(why),
             RunError::Bind(error) => error.fmt(f),
             RunError::BindRtc { port, source } => write!(
                 f,
@@ -140,7 +142,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
         rtc_port: opened.port(),
         addresses: addresses::local_addresses(&config),
     };
-    sessions.watch().start(live.clone()).map_err(RunError::Watch)?;
+    sessions.watch().start(Some(live.clone())).map_err(RunError::Watch)?;
     let drain = config.drain;
     let mut app = App::new(config, opened.engine.clone());
     app.tls = tls.clone();

@@ -82,16 +82,17 @@ pub struct Stalls {
 }
 
 impl Watch {
-    /// Starts the thread. Call it within the runtime that is to be watched.
+    /// Starts the thread. Call it within the runtime that is to be watched. The supervisor is told how many sessions are `live`,
+    /// where there are any.
     ///
     /// # Errors
     /// The operating system's, when there is no thread to be had.
-    pub fn start(&self, live: Live) -> io::Result<()> {
+    pub fn start(&self, live: Option<Live>) -> io::Result<()> {
         let (sender, orders) = mpsc::channel();
         let board = self.board.clone();
         thread::Builder::new()
             .name("watch".into())
-            .spawn(move || watch(&board, &orders, &live))?;
+            .spawn(move || watch(&board, &orders, live.as_ref()))?;
         let board = self.board.clone();
         tasks::spawn(async move {
             loop {
@@ -201,7 +202,7 @@ impl Drop for Entry {
 }
 
 /// The thread: looks, tells and sleeps until nobody is left to give it orders.
-fn watch(board: &Board, orders: &Receiver<Order>, live: &Live) {
+fn watch(board: &Board, orders: &Receiver<Order>, live: Option<&Live>) {
     let mut supervisor = Supervisor::find();
     let mut heartbeat = Heartbeat::new(Instant::now());
     let mut next = Instant::now();
@@ -228,7 +229,7 @@ fn watch(board: &Board, orders: &Receiver<Order>, live: &Live) {
                 if !heartbeat.is_stalled() {
                     supervisor.alive();
                 }
-                if ready {
+                if let Some(live) = live.filter(|_| ready) {
                     supervisor.sessions(live.count(), stopping, now);
                 }
             }

@@ -17,6 +17,19 @@ pub const KEY_NAME_CHARS_MAX: usize = 100;
 pub const REGIONS_MAX: usize = 100;
 /// Characters of a region's name for people.
 pub const REGION_NAME_CHARS_MAX: usize = 100;
+/// Lines of a page of a log when the client does not say, and at most, as in the published API.
+pub const LOG_PAGE: usize = 500;
+pub const LOG_PAGE_MAX: usize = 10_000;
+/// From the end of a request's head to the last byte of its answer: an archive may have to be hashed anew from a slow card.
+pub const CLOUD_ANSWER: Duration = Duration::from_secs(120);
+/// How much longer than [`UPLOAD_STALL`] a connection waits for a byte, so that its client is told why it ends.
+pub const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
+/// Characters of a request's `Host`, which becomes a part of URLs.
+pub const HOST_BYTES_MAX: usize = 255;
+/// How much longer than uploads and commands the end of the service may take: what became of them has to be recorded.
+pub const STOP_MARGIN: Duration = Duration::from_secs(5);
+/// How long after its change a small file is read at every look: clocks of file systems go by seconds at worst.
+pub const REREAD_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of a request's path in the log: the longest sensible one has 160.
 pub const LOGGED_PATH_BYTES_MAX: usize = 300;
 /// Bytes of a kept image that are read at once; a slow client holds as many in memory.

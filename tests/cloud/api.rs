@@ -1,1 +1,358 @@
 //! Every operation, and every refusal with its code.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::support::cloud::{DataDir, KEY, OTHER, PUBLIC, TestCloud};
+use crate::support::http::{self, Reply};
+use crate::support::runner::PATIENCE;
+
+const ID: &str = "7a2c9e10-1111-4222-8333-444455556666";
+const JSON_BYTES_MAX: usize = 64 * 1024;
+
+/// Asserts a refusal: its status, its code, and that it is an `ErrorResponse` and no more (C-088).
+fn is_refused(reply: &Reply, status: u16, code: &str) {
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (status, Some("application/json")),
+        "{}",
+        reply.text()
+    );
+    let json = reply.json();
+    assert_eq!(json["code"], code, "{json}");
+    assert!(json["error"].as_str().is_some_and(|error| !error.is_empty()), "{json}");
+    assert_eq!(json.as_object().expect("an object").len(), 2, "{json}");
+}
+
+/// Writes bytes and reads to the end.
+fn exchange(cloud: &TestCloud, bytes: &[u8]) -> Reply {
+    http::exchange(cloud.runner.addr, bytes).expect("an answer")
+}
+
+/// C-088, I-24: each row of the table of refusals, below both prefixes.
+#[test]
+fn each_refusal_has_its_code() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
+    let upload = json!({"uploadId": ID, "region": "local"}).to_string();
+    let create = |body: &str| ("POST", "/builds", body.to_owned());
+    let read = |path: &'static str| ("GET", path, String::new());
+    for (request, status, code) in [
+        (read("/builds/x"), 400, "GENERIC_BAD_REQUEST"),
+        (
+            read("/builds/7a2c9e10-1111-1222-8333-444455556666"),
+            400,
+            "GENERIC_BAD_REQUEST",
+        ),
+        (read("/builds/x/logs"), 400, "GENERIC_BAD_REQUEST"),
+        (read("/builds/7a2c9e10-1111-4222-8333-444455556666"), 404, "NOT_FOUND"),
+        (
+            read("/builds/7a2c9e10-1111-4222-8333-444455556666/logs"),
+            404,
+            "NOT_FOUND",
+        ),
+        (
+            read("/builds/7a2c9e10-1111-4222-8333-444455556666/logs?limit=0"),
+            400,
+            "GENERIC_BAD_REQUEST",
+        ),
+        (
+            read("/images/7a2c9e10-1111-4222-8333-444455556666/image.tar"),
+            404,
+            "NOT_FOUND",
+        ),
+        (read("/builds?status=done"), 400, "GENERIC_BAD_REQUEST"),
+        (read("/builds?limit=0"), 400, "GENERIC_BAD_REQUEST"),
+        (read("/builds?limit=101"), 400, "GENERIC_BAD_REQUEST"),
+        (read("/builds?offset=-1"), 400, "GENERIC_BAD_REQUEST"),
+        (create(""), 400, "GENERIC_BAD_REQUEST"),
+        (create("[]"), 400, "GENERIC_BAD_REQUEST"),
+        (create(r#"{"region":"local"}"#), 400, "GENERIC_BAD_REQUEST"),
+        (
+            create(r#"{"uploadId":"x","region":"local"}"#),
+            400,
+            "GENERIC_BAD_REQUEST",
+        ),
+        (create(&upload.replace("local", "nowhere")), 400, "GENERIC_BAD_REQUEST"),
+        (create(&upload), 400, "GENERIC_BAD_REQUEST"),
+        (read("/nothing"), 404, "NOT_FOUND"),
+        (read("/builds/x/y/z"), 404, "NOT_FOUND"),
+        (("PATCH", "/properties", "{}".to_owned()), 501, "NOT_IMPLEMENTED"),
+        (read("/properties/schema"), 501, "NOT_IMPLEMENTED"),
+        (read("/agents"), 501, "NOT_IMPLEMENTED"),
+        (("POST", "/services", "{}".to_owned()), 501, "NOT_IMPLEMENTED"),
+        (read("/services/bot/sessions/1"), 501, "NOT_IMPLEMENTED"),
+        (("PUT", "/secrets/set", "{}".to_owned()), 501, "NOT_IMPLEMENTED"),
+        (("POST", "/apiKeys", "{}".to_owned()), 501, "NOT_IMPLEMENTED"),
+    ] {
+        let (method, path, body) = request;
+        for prefix in ["/v1", "/v1/organizations/default"] {
+            let target = format!("{prefix}{path}");
+            is_refused(&cloud.request(method, &target, KEY, body.as_bytes()), status, code);
+        }
+    }
+    for path in ["/", "/v1x", "/v2/builds", "/index.html"] {
+        is_refused(&http::get(cloud.runner.addr, path), 404, "NOT_FOUND");
+    }
+}
+
+/// I-24: a wrong method is told which would do.
+#[test]
+fn a_wrong_method_is_told_the_right_ones() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    for (method, target, allowed) in [
+        ("POST", "/healthz", "GET, HEAD"),
+        ("GET", "/build-contexts", "POST"),
+        ("DELETE", "/v1/builds", "GET, HEAD, POST"),
+        ("GET", "/v1/builds/upload-url", "POST"),
+        ("PUT", &format!("/v1/builds/{ID}"), "GET, HEAD"),
+        ("OPTIONS", "/v1/regions", "GET, HEAD"),
+    ] {
+        let reply = cloud.request(method, target, KEY, b"");
+        is_refused(&reply, 405, "METHOD_NOT_ALLOWED");
+        assert_eq!(reply.header("allow"), Some(allowed), "{method} {target}");
+    }
+}
+
+/// C-001, C-003, C-078, C-082, C-084, I-04: without the right key every path is the same 401, in the codes of its surface;
+/// another organization is 403, whether there is one or not.
+#[test]
+fn surfaces() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    let addr = cloud.runner.addr;
+    let is_unauthorized = |reply: Reply, code: &str| {
+        assert_eq!((reply.status, reply.header("www-authenticate")), (401, Some("Bearer")));
+        assert_eq!(reply.json(), json!({"error": "Unauthorized", "code": code}));
+    };
+    for path in [
+        "/v1",
+        "/v1/",
+        "/v1/regions",
+        "/v1/builds/x",
+        "/v1/nothing",
+        "/v1/agents",
+        "/v1/organizations/other/regions",
+    ] {
+        for method in ["GET", "POST", "DELETE"] {
+            for header in [
+                "X-Nothing: x",
+                "Authorization: Bearer sk_wrong_0123456789abcde",
+                "Authorization: Bearer",
+                "Authorization: Basic c2tfdGVzdF8wMTIzNDU2Nzg5YWJjZGVm",
+                &format!("Authorization: {KEY}"),
+                &format!("Authorization: Bearer {PUBLIC}"),
+                &format!("Authorization: Bearer {KEY}\r\nAuthorization: Bearer {KEY}"),
+            ] {
+                let reply = http::request(addr, method, path, &[header], b"").expect("an answer");
+                is_unauthorized(reply, "UNAUTHORIZED");
+            }
+        }
+    }
+    for path in ["/v1/public", "/v1/public/agent/start", "/v1/%70ublic/x"] {
+        is_unauthorized(http::get(addr, path), "401");
+        is_unauthorized(cloud.request("POST", path, KEY, b"{}"), "401");
+        is_refused(&cloud.request("POST", path, PUBLIC, b"{}"), 501, "501");
+    }
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        let header = format!("Authorization: {scheme} {KEY}");
+        let reply = http::request(addr, "GET", "/v1/regions", &[&header], b"").expect("an answer");
+        assert_eq!(reply.status, 200, "{scheme}");
+    }
+    for org in ["other", "nobody", "DEFAULT", "%64efault2"] {
+        for path in ["regions", "builds", "nothing"] {
+            is_refused(&cloud.get(&format!("/v1/organizations/{org}/{path}")), 403, "FORBIDDEN");
+        }
+    }
+    assert_eq!(cloud.get("/v1/organizations/%64efault/regions").status, 200);
+    assert_eq!(
+        cloud
+            .request("GET", "/v1/organizations/other/regions", OTHER, b"")
+            .status,
+        200
+    );
+}
+
+/// I-25: what the published client asks before anything else.
+#[test]
+fn a_key_knows_its_organization() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    for (key, name) in [(KEY, "default"), (OTHER, "other")] {
+        let reply = cloud.request("GET", "/v1/organizations", key, b"");
+        let wanted = json!({"organizations": [{"name": name, "verboseName": name}]});
+        assert_eq!((reply.status, reply.json()), (200, wanted));
+    }
+}
+
+/// I-24: JSON of 64 KiB is read, one byte more is 413, declared or not; a body that is no JSON is 400.
+#[test]
+fn bodies_have_a_cap() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
+    let body = |bytes: usize| format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8)).into_bytes();
+    let grant = |body: &[u8]| cloud.request("POST", "/v1/builds/upload-url", KEY, body);
+    assert_eq!(grant(&body(JSON_BYTES_MAX)).status, 200);
+    is_refused(&grant(&body(JSON_BYTES_MAX + 1)), 413, "PAYLOAD_TOO_LARGE");
+    is_refused(&grant(&vec![b'x'; 3 * 1024 * 1024]), 413, "PAYLOAD_TOO_LARGE");
+    let text = String::from_utf8(body(JSON_BYTES_MAX + 1)).expect("ASCII");
+    let chunked = format!(
+        "POST /v1/builds/upload-url HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\
+         Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\n\r\n",
+        text.len()
+    );
+    is_refused(&exchange(&cloud, chunked.as_bytes()), 413, "PAYLOAD_TOO_LARGE");
+    let zipped = format!(
+        "POST /v1/builds/upload-url HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\
+         Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{{}}"
+    );
+    is_refused(&exchange(&cloud, zipped.as_bytes()), 400, "GENERIC_BAD_REQUEST");
+}
+
+/// C-029: URLs are those of the request, or of `--public-url`; a `Host` that no URL could have is refused.
+#[test]
+fn urls_are_what_clients_see() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
+    let grant = |more: &str| {
+        let request = format!(
+            "POST /v1/builds/upload-url HTTP/1.1\r\n{more}Authorization: Bearer {KEY}\r\nConnection: close\r\n\
+             Content-Length: 0\r\n\r\n"
+        );
+        exchange(&cloud, request.as_bytes())
+    };
+    for (head, url) in [
+        ("Host: board.local:7870\r\n", "http://board.local:7870/build-contexts"),
+        ("Host: [::1]:80\r\n", "http://[::1]:80/build-contexts"),
+        (
+            "Host: board\r\nX-Forwarded-Proto: https\r\n",
+            "https://board/build-contexts",
+        ),
+    ] {
+        let reply = grant(head);
+        assert_eq!(
+            (reply.status, &reply.json()["uploadUrl"]),
+            (200, &json!(url)),
+            "{}",
+            reply.text()
+        );
+    }
+    for head in [
+        "",
+        "Host: a\r\nHost: b\r\n",
+        "Host: a/b\r\n",
+        "Host: a@b\r\n",
+        "Host: a\"b\r\n",
+    ] {
+        is_refused(&grant(head), 400, "GENERIC_BAD_REQUEST");
+    }
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &["--public-url", "https://cloud.example.net", "--", "/bin/true"]);
+    let reply = cloud.post("/v1/builds/upload-url", &json!({}));
+    assert_eq!(reply.json()["uploadUrl"], "https://cloud.example.net/build-contexts");
+}
+
+/// I-22: one line per request, with what it was and whose; no key is in the log, at no level, wherever a client put it.
+#[test]
+fn the_log_has_a_line_and_no_key() {
+    let data = DataDir::new();
+    let mut cloud = TestCloud::start_with(&data, &["--", "/bin/true"], &[("RUST_LOG", "trace")]);
+    let addr = cloud.runner.addr;
+    cloud.get("/v1/regions?token=in-the-query");
+    let line = cloud.runner.wait_for_log("GET /v1/regions 200");
+    let words: Vec<&str> = line.rsplit(' ').take(4).collect();
+    // From its end: the key's hash, the organization, the unit, the time.
+    assert_eq!((words[0].len(), words[1], words[2]), (8, "default", "ms"), "{line}");
+    assert!(
+        words[0].bytes().all(|b| b.is_ascii_hexdigit()) && words[3].parse::<u64>().is_ok(),
+        "{line}"
+    );
+    http::get(addr, "/v1/regions");
+    assert!(cloud.runner.wait_for_log("GET /v1/regions 401").ends_with(" ms - -"));
+
+    cloud.get(&format!("/v1/builds/{KEY}"));
+    cloud.runner.wait_for_log("GET /v1/builds/... 400");
+    cloud.request("GET", &format!("/{PUBLIC}/x"), OTHER, b"");
+    cloud.runner.wait_for_log("GET /.../x 404");
+    let odd = format!("{KEY} /v1/odd HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert_eq!(exchange(&cloud, odd.as_bytes()).status, 401);
+    cloud.runner.wait_for_log("- /v1/odd 401");
+    cloud.get(&format!("/v1/{}", "long".repeat(1000)));
+    assert!(cloud.runner.wait_for_log("/v1/longlong").len() < 500);
+
+    let grant = cloud.post("/v1/builds/upload-url", &json!({})).json();
+    let fields = grant["uploadFields"].as_object().expect("fields").clone();
+    let mut form = String::new();
+    for (name, value) in &fields {
+        let value = value.as_str().expect("text");
+        form.push_str(&format!(
+            "--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+        ));
+    }
+    form.push_str("--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nno gzip\r\n--b--\r\n");
+    let kind = "Content-Type: multipart/form-data; boundary=b";
+    let reply = http::request(addr, "POST", "/build-contexts", &[kind], form.as_bytes()).expect("an answer");
+    assert_eq!(reply.status, 400, "{}", reply.text());
+    cloud.runner.wait_for_log("POST /build-contexts 400");
+
+    cloud.runner.signal("TERM");
+    cloud.runner.wait();
+    let (stdout, stderr) = cloud.runner.last_words();
+    let said = stdout + &stderr;
+    let secret = std::fs::read_to_string(data.path().join("store.secret")).expect("ours");
+    let field = |name: &str| fields[name].as_str().expect("text").to_owned();
+    for hidden in [
+        KEY.to_owned(),
+        OTHER.to_owned(),
+        PUBLIC.to_owned(),
+        secret.trim().to_owned(),
+        field("Policy"),
+        field("X-Store-Signature"),
+        field("X-Store-Security-Token"),
+        "in-the-query".to_owned(),
+    ] {
+        assert!(!said.contains(&hidden), "{hidden} is in the log");
+    }
+}
+
+/// A client that goes away leaves a line too.
+#[test]
+fn a_request_that_nobody_waits_for_has_its_line() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
+    let mut stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let head = format!(
+        "POST /v1/builds HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("it reads");
+    stream.read_exact(&mut [0; 25]).expect("its leave to send");
+    drop(stream);
+    let line = cloud.runner.wait_for_log("POST /v1/builds ");
+    assert!(
+        line.contains("POST /v1/builds gone ") || line.contains("POST /v1/builds 400 "),
+        "{line}"
+    );
+}
+
+/// C-076, C-088: HEAD goes wherever GET goes, and answers in JSON say how long they are.
+#[test]
+fn answers_have_a_length() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    for target in ["/healthz", "/v1/regions", "/v1/builds", "/v1/properties", "/v1/nothing"] {
+        let (get, head) = (cloud.get(target), cloud.request("HEAD", target, KEY, b""));
+        assert_eq!((get.status, head.body.len()), (head.status, 0), "{target}");
+        assert_eq!(
+            get.header("content-length"),
+            Some(&*get.body.len().to_string()),
+            "{target}"
+        );
+        assert_eq!(head.header("content-length"), get.header("content-length"), "{target}");
+        assert_eq!(get.header("transfer-encoding"), None);
+        let _: Value = get.json();
+    }
+}

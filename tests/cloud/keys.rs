@@ -1,1 +1,226 @@
 //! Keys are made, listed, revoked, and belong to an organization.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::cloud::{DataDir, KEY, OTHER, PUBLIC, TestCloud};
+use crate::support::http;
+use crate::support::runner::{Ended, TestRunner};
+
+/// Runs `cloud keys` on a data directory.
+fn keys(data: &DataDir, args: &[&str]) -> Ended {
+    let mut all = vec!["cloud", "keys"];
+    all.extend(args);
+    all.extend(["--data-dir", data.path().to_str().expect("UTF-8")]);
+    TestRunner::run(&all)
+}
+
+/// Makes a key; it stands alone on stdout.
+fn create(data: &DataDir, args: &[&str]) -> String {
+    let mut all = vec!["create"];
+    all.extend(args);
+    let ended = keys(data, &all);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let key = ended.stdout.strip_suffix('\n').expect("a line").to_owned();
+    assert!(!key.contains('\n') && !ended.stderr.contains(&key), "{ended:?}");
+    key
+}
+
+fn list(data: &DataDir) -> Vec<Value> {
+    let ended = keys(data, &["list", "--json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let json: Value = serde_json::from_str(&ended.stdout).expect("one object");
+    json["keys"].as_array().expect("a list").clone()
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).expect("there").flatten();
+    entries
+        .flat_map(|entry| match entry.file_type().expect("known").is_dir() {
+            true => files(&entry.path()),
+            false => vec![entry.path()],
+        })
+        .collect()
+}
+
+/// I-03: a key that is made while the service runs opens from the next request on, and one that is revoked no longer does.
+#[test]
+fn a_running_service_sees_changes() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    let key = create(&data, &["--type", "private", "--org", "acme", "--name", "the CI"]);
+    let (prefix, random) = key.split_at(3);
+    assert_eq!((prefix, random.len()), ("sk_", 43));
+    assert!(
+        random.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)),
+        "{random}"
+    );
+    let organizations = json!({"organizations": [{"name": "acme", "verboseName": "acme"}]});
+    let reply = cloud.request("GET", "/v1/organizations", &key, b"");
+    assert_eq!((reply.status, reply.json()), (200, organizations));
+
+    let listed = list(&data);
+    assert_eq!(listed.len(), 1);
+    let mut members: Vec<_> = listed[0].as_object().expect("an object").keys().cloned().collect();
+    members.sort();
+    assert_eq!(members, ["createdAt", "id", "name", "org", "type"]);
+    assert_eq!(
+        (&listed[0]["type"], &listed[0]["org"], &listed[0]["name"]),
+        (&json!("private"), &json!("acme"), &json!("the CI"))
+    );
+    let id = listed[0]["id"].as_str().expect("text");
+    // The log knows the key by the same digits.
+    cloud.runner.wait_for_log(&format!("acme {id}"));
+
+    let ended = keys(&data, &["revoke", id]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(cloud.request("GET", "/v1/organizations", &key, b"").status, 401);
+    assert!(list(&data).is_empty());
+    let again = keys(&data, &["revoke", id]);
+    assert!(again.code == Some(1) && again.stderr.contains(id), "{}", again.stderr);
+    // The keys of variables were never concerned.
+    assert_eq!(cloud.get("/v1/organizations").status, 200);
+}
+
+/// I-03: only hashes are kept; C-086: public keys are made the same way.
+#[test]
+fn no_file_has_a_key() {
+    let data = DataDir::new();
+    let private = create(&data, &["--type", "private"]);
+    let public = create(&data, &["--type", "public", "--org", "acme"]);
+    assert!(public.starts_with("pk_"), "{public}");
+    let cloud = TestCloud::start(&data, &[]);
+    assert_eq!(cloud.request("GET", "/v1/regions", &private, b"").status, 200);
+    assert_eq!(cloud.request("GET", "/v1/public/x", &public, b"").status, 501);
+    for file in files(data.path()) {
+        let text = fs::read(&file).expect("readable");
+        for key in [&private, &public, KEY, OTHER, PUBLIC] {
+            let random = &key.as_bytes()[3..];
+            let found = text.windows(random.len()).any(|part| part == random);
+            assert!(!found, "a key in {}", file.display());
+        }
+    }
+    assert_eq!(
+        fs::metadata(data.path().join("keys.json")).expect("there").mode() & 0o777,
+        0o600
+    );
+}
+
+/// I-03: nobody has a key: one of each type is made, once, and the banner names the file that has them, not the keys.
+#[test]
+fn the_first_keys_are_in_a_file() {
+    let data = DataDir::new();
+    let path = data.path().to_str().expect("UTF-8");
+    let args = ["cloud", "serve", "--port", "0", "--data-dir", path, "--org", "acme"];
+    let mut service = TestRunner::start_bare(&args, &[]);
+    let file = data.path().join("first-keys.json");
+    assert_eq!(fs::metadata(&file).expect("made").mode() & 0o777, 0o600);
+    let first: Value = serde_json::from_slice(&fs::read(&file).expect("ours")).expect("JSON");
+    assert_eq!(first.as_object().expect("an object").len(), 2);
+    let key = |kind: &str| first[kind].as_str().expect("a key").to_owned();
+    let ask = |service: &TestRunner, target: &str, key: &str| {
+        let header = format!("Authorization: Bearer {key}");
+        http::request(service.addr, "GET", target, &[&header], b"")
+            .expect("an answer")
+            .status
+    };
+    assert_eq!(ask(&service, "/v1/organizations/acme/regions", &key("private")), 200);
+    assert_eq!(ask(&service, "/v1/public/x", &key("public")), 501);
+    service.signal("TERM");
+    service.wait();
+    let (stdout, stderr) = service.last_words();
+    assert!(stdout.contains(file.to_str().expect("UTF-8")), "{stdout}");
+    for kind in ["private", "public"] {
+        assert!(!stdout.contains(&key(kind)) && !stderr.contains(&key(kind)));
+    }
+
+    let mut service = TestRunner::start_bare(&args, &[]);
+    let same: Value = serde_json::from_slice(&fs::read(&file).expect("ours")).expect("JSON");
+    assert_eq!(first, same);
+    assert_eq!(ask(&service, "/v1/regions", &key("private")), 200);
+    service.signal("TERM");
+    service.wait();
+    let (stdout, _) = service.last_words();
+    assert!(
+        !stdout.contains("first-keys.json"),
+        "nothing was made this time: {stdout}"
+    );
+}
+
+/// I-03: a key is of one organization, by whatever variable or command it came.
+#[test]
+fn variables_name_organizations() {
+    let data = DataDir::new();
+    let variables = [
+        (
+            "CLOUD_PRIVATE_KEYS",
+            "sk_test_0123456789abcdef,other=sk_other_0123456789abcdef",
+        ),
+        ("CLOUD_PUBLIC_KEYS", "other=pk_other_0123456789abcdef"),
+    ];
+    let cloud = TestCloud::start_with(&data, &["--org", "house"], &variables);
+    let org = |key: &str| {
+        let reply = cloud.request("GET", "/v1/organizations", key, b"");
+        reply.json()["organizations"][0]["name"]
+            .as_str()
+            .expect("text")
+            .to_owned()
+    };
+    assert_eq!((org(KEY), org(OTHER)), ("house".into(), "other".into()));
+    assert_eq!(
+        cloud
+            .request("GET", "/v1/public/x", "pk_other_0123456789abcdef", b"")
+            .status,
+        501
+    );
+    assert!(!data.path().join("first-keys.json").exists(), "there are keys");
+}
+
+/// Misuse of `keys` says what would be right; a directory that is not there is not made by a look at it.
+#[test]
+fn keys_refuse_what_makes_no_sense() {
+    let data = DataDir::new();
+    for (args, code, says) in [
+        (&["create"][..], 2, "--type"),
+        (&["create", "--type", "secret"], 2, "--type"),
+        (&["create", "--type", "private", "--org", "a/b"], 2, "--org"),
+        (&["revoke"], 2, "ID"),
+        (&["revoke", "00000000"], 1, "00000000"),
+    ] {
+        let ended = keys(&data, args);
+        assert!(
+            ended.code == Some(code) && ended.stderr.contains(says),
+            "{args:?}: {ended:?}"
+        );
+        assert!(ended.stdout.is_empty(), "{ended:?}");
+    }
+    let nowhere = data.path().join("nowhere");
+    let ended = TestRunner::run(&["cloud", "keys", "list", "--data-dir", nowhere.to_str().expect("UTF-8")]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("nowhere"), "{ended:?}");
+    assert!(!nowhere.exists());
+}
+
+/// A file that is damaged under a running service is the service's failure, not everybody's 401, and the log names it.
+#[test]
+fn a_damaged_file_is_the_services_failure() {
+    let data = DataDir::new();
+    let key = create(&data, &["--type", "private"]);
+    let cloud = TestCloud::start(&data, &[]);
+    fs::write(data.path().join("keys.json"), "{").expect("ours");
+    let reply = cloud.request("GET", "/v1/regions", &key, b"");
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (500, &json!("INTERNAL_SERVER_ERROR"))
+    );
+    cloud.runner.wait_for_log("keys.json");
+    assert_eq!(cloud.get("/v1/regions").status, 200, "a variable has this one");
+    assert_eq!(
+        http::get(cloud.runner.addr, "/v1/regions").status,
+        401,
+        "no key is no key"
+    );
+}

@@ -1,1 +1,169 @@
 //! The file of regions.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::cloud::{DataDir, KEY, TestCloud};
+use crate::support::runner::TestRunner;
+
+const TWO: &str = r#"{"default":"us-west","regions":[
+    {"code":"eu-central","display_name":"EU (Frankfurt)","builds":false},
+    {"code":"us-west","display_name":"US West"}]}"#;
+
+/// C-042, C-043, C-076, C-077: all regions, with and without builds, codes and names alone; the default is a property.
+#[test]
+fn all_regions_are_listed() {
+    let data = DataDir::new();
+    let file = data.path().join("regions.json");
+    fs::write(&file, TWO).expect("written");
+    let cloud = TestCloud::start(&data, &["--regions", file.to_str().expect("UTF-8"), "--", "/bin/true"]);
+    let listed = json!({"regions": [
+        {"code": "eu-central", "display_name": "EU (Frankfurt)"},
+        {"code": "us-west", "display_name": "US West"},
+    ]});
+    for path in ["/v1/regions", "/v1/organizations/default/regions"] {
+        let reply = cloud.get(path);
+        assert_eq!((reply.status, reply.json()), (200, listed.clone()), "{path}");
+    }
+    for path in ["/v1/properties", "/v1/organizations/default/properties"] {
+        let reply = cloud.get(path);
+        assert_eq!(
+            (reply.status, reply.json()),
+            (200, json!({"properties": {"defaultRegion": "us-west"}}))
+        );
+    }
+}
+
+/// C-030, C-090: a grant is for a region that has builds; one that names none gets the default one.
+#[test]
+fn grants_are_for_regions_with_builds() {
+    let data = DataDir::new();
+    let file = data.path().join("regions.json");
+    fs::write(&file, TWO).expect("written");
+    let cloud = TestCloud::start(&data, &["--regions", file.to_str().expect("UTF-8"), "--", "/bin/true"]);
+    let grant = |body: &[u8]| cloud.request("POST", "/v1/builds/upload-url", KEY, body);
+    for body in [&b""[..], b"{}", br#"{"region":"us-west"}"#] {
+        let reply = grant(body);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let credential = reply.json()["uploadFields"]["X-Store-Credential"].to_string();
+        assert!(credential.contains("/us-west/"), "{credential}");
+    }
+    for (body, says) in [
+        (&br#"{"region":"eu-central"}"#[..], "has no builds"),
+        (br#"{"region":"US-WEST"}"#, "no such `region`"),
+        (br#"{"region":""}"#, "no such `region`"),
+        (br#"{"region":7}"#, "`region` is to be a string"),
+        (br#"{"region":null}"#, "`region` is to be a string"),
+        (b"[]", "a JSON object"),
+        (b"region=us-west", "a JSON object"),
+    ] {
+        let reply = grant(body);
+        assert_eq!(
+            (reply.status, &reply.json()["code"]),
+            (400, &json!("GENERIC_BAD_REQUEST"))
+        );
+        assert!(reply.text().contains(says), "{}", reply.text());
+    }
+    let create = json!({"uploadId": "7a2c9e10-1111-4222-8333-444455556666", "region": "eu-central"});
+    let reply = cloud.post("/v1/builds", &create);
+    assert!(
+        reply.status == 400 && reply.text().contains("has no builds"),
+        "{}",
+        reply.text()
+    );
+}
+
+/// Without a command no region has builds; without a file there is one region.
+#[test]
+fn without_a_command_nothing_is_built() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    let listed = json!({"regions": [{"code": "local", "display_name": "Local"}]});
+    assert_eq!(cloud.get("/v1/regions").json(), listed);
+    let reply = cloud.post("/v1/builds/upload-url", &json!({"region": "local"}));
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (400, &json!("GENERIC_BAD_REQUEST"))
+    );
+}
+
+/// I-02, C-079: the file counts from the next request on; while it is of no use the answer is 500 with a number that the log has
+/// too, and never an old list.
+#[test]
+fn the_file_is_read_again() {
+    let data = DataDir::new();
+    let file = data.path().join("regions.json");
+    fs::write(&file, TWO).expect("written");
+    let cloud = TestCloud::start(&data, &["--regions", file.to_str().expect("UTF-8"), "--", "/bin/true"]);
+    let codes = || {
+        let list = cloud.get("/v1/regions").json();
+        let list = list["regions"].as_array().expect("a list").clone();
+        list.iter()
+            .map(|region| region["code"].as_str().expect("text").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(codes(), ["eu-central", "us-west"]);
+    fs::write(&file, r#"{"regions":[{"code":"a"}]}"#).expect("written");
+    assert_eq!(codes(), ["a"]);
+    fs::write(&file, r#"{"regions":[{"code":"b"}]}"#).expect("written");
+    assert_eq!(codes(), ["b"]);
+
+    let unusable = |says: &str| {
+        for (method, path) in [
+            ("GET", "/v1/regions"),
+            ("GET", "/v1/properties"),
+            ("POST", "/v1/builds/upload-url"),
+        ] {
+            let reply = cloud.request(method, path, KEY, b"");
+            assert_eq!(
+                (reply.status, &reply.json()["code"]),
+                (500, &json!("INTERNAL_SERVER_ERROR")),
+                "{path}"
+            );
+            let error = reply.json()["error"].as_str().expect("text").to_owned();
+            let number = error
+                .strip_prefix("Internal server error (request ")
+                .and_then(|rest| rest.strip_suffix(')'))
+                .unwrap_or_else(|| panic!("no number in {error}"));
+            let line = cloud.runner.wait_for_log(&format!("request {number}:"));
+            assert!(line.contains(says) && line.contains("regions.json"), "{line}");
+        }
+        // What needs no region goes on.
+        assert_eq!(cloud.get("/v1/builds").status, 200);
+    };
+    fs::write(&file, "{").expect("written");
+    unusable("EOF");
+    fs::remove_file(&file).expect("there");
+    unusable("there is no such file");
+    fs::write(data.path().join("next"), TWO).expect("written");
+    fs::rename(data.path().join("next"), &file).expect("renamed");
+    assert_eq!(codes(), ["eu-central", "us-west"]);
+}
+
+/// I-02: at the start an unusable file is misuse, and says what would be right.
+#[test]
+fn an_unusable_file_is_misuse() {
+    let data = DataDir::new();
+    let file = data.path().join("regions.json");
+    let (dir, path) = (data.path().to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
+    let start = |says: &str| {
+        let ended = TestRunner::run(&["cloud", "serve", "--port", "0", "--data-dir", dir, "--regions", path]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains(path) && ended.stderr.contains(says),
+            "{}",
+            ended.stderr
+        );
+    };
+    start("there is no such file");
+    for (text, says) in [
+        ("us-west", "it is to be JSON such as"),
+        (r#"{"regions":[]}"#, "1 to"),
+        (r#"{"regions":[{"code":"a"},{"code":"a"}]}"#, "is another's already"),
+        (r#"{"default":"b","regions":[{"code":"a"}]}"#, "`default`"),
+    ] {
+        fs::write(&file, text).expect("written");
+        start(says);
+    }
+}

@@ -1,1 +1,241 @@
 //! The service starts, says where it listens, and ends in order.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixDatagram;
+
+use serde_json::json;
+
+use crate::support::cloud::{DataDir, KEY, TestCloud};
+use crate::support::http;
+use crate::support::runner::{PATIENCE, TestRunner};
+
+/// Runs `cloud serve` with these arguments until it ends by itself.
+fn refused(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut all = vec!["cloud", "serve", "--port", "0"];
+    all.extend(args);
+    let ended = TestRunner::run_with(&all, variables);
+    assert!(!ended.stdout.contains("listening"), "{ended:?}");
+    (ended.code, ended.stderr)
+}
+
+fn mode(path: impl AsRef<std::path::Path>) -> u32 {
+    fs::metadata(path).expect("it is there").mode() & 0o777
+}
+
+/// I-01, C-002, C-095: stdout says where it listens; health needs no key, and the log has a line for it.
+#[test]
+fn banner_and_health() {
+    let data = DataDir::new();
+    let mut cloud = TestCloud::start(&data, &[]);
+    let reply = http::get(cloud.runner.addr, "/healthz");
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (200, Some("application/json"))
+    );
+    assert_eq!(
+        reply.json(),
+        json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")})
+    );
+    let head = http::request(cloud.runner.addr, "HEAD", "/healthz", &[], b"").expect("an answer");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(head.header("content-length"), reply.header("content-length"));
+    assert!(cloud.runner.wait_for_log("GET /healthz 200").contains("INFO"));
+    let port = cloud.runner.addr.port();
+    cloud.runner.signal("TERM");
+    assert_eq!(cloud.runner.wait().code(), Some(0));
+    let (stdout, stderr) = cloud.runner.last_words();
+    assert!(
+        stdout
+            .lines()
+            .any(|line| line == format!("listening on http://localhost:{port}")),
+        "{stdout}"
+    );
+    assert!(
+        !stderr.contains("listening on http://") || stderr.contains("INFO"),
+        "{stderr}"
+    );
+}
+
+/// The data directory is its owner's alone, and one service's at a time.
+#[test]
+fn one_service_has_a_data_directory() {
+    let data = DataDir::new();
+    fs::set_permissions(data.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let cloud = TestCloud::start(&data, &[]);
+    assert_eq!(mode(data.path()), 0o700);
+    for name in ["lock", "builds.db", "store.secret"] {
+        assert_eq!(mode(data.path().join(name)), 0o600, "{name}");
+    }
+    let path = data.path().to_str().expect("UTF-8");
+    let (code, stderr) = refused(&["--data-dir", path], &[("CLOUD_PRIVATE_KEYS", KEY)]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("another service has it") && stderr.contains(path),
+        "{stderr}"
+    );
+    assert_eq!(http::get(cloud.runner.addr, "/healthz").status, 200);
+    drop(cloud);
+    TestCloud::start(&data, &[]);
+}
+
+/// I-02: misuse ends with 2, before anything listens, and says what would be right; no key is repeated.
+#[test]
+fn misuse_ends_the_start() {
+    let data = DataDir::new();
+    let path = data.path().to_str().expect("UTF-8");
+    let (code, stderr) = refused(&[], &[]);
+    assert!(code == Some(2) && stderr.contains("--data-dir"), "{stderr}");
+    for (variable, keys) in [
+        ("CLOUD_PRIVATE_KEYS", "tooshort"),
+        ("CLOUD_PUBLIC_KEYS", "acme=0123456789 abcdef"),
+        ("CLOUD_PRIVATE_KEYS", "a/b=0123456789abcdef"),
+    ] {
+        let (code, stderr) = refused(&["--data-dir", path], &[(variable, keys)]);
+        assert!(code == Some(2) && stderr.contains(variable), "{stderr}");
+        assert!(
+            !stderr.contains("tooshort") && !stderr.contains("0123456789"),
+            "{stderr}"
+        );
+    }
+    for option in ["--store", "--database"] {
+        let (code, stderr) = refused(&["--data-dir", path, option, "s3://bucket"], &[]);
+        assert!(code == Some(2) && stderr.contains(option), "{stderr}");
+    }
+    assert_eq!(
+        fs::read_dir(data.path()).expect("there").count(),
+        0,
+        "misuse makes nothing"
+    );
+}
+
+/// A data directory that cannot be used is a failure that names it, not a panic.
+#[test]
+fn an_unusable_data_directory_is_named() {
+    let data = DataDir::new();
+    let file = data.path().join("file");
+    fs::write(&file, "in the way").expect("written");
+    let path = file.to_str().expect("UTF-8");
+    let (code, stderr) = refused(&["--data-dir", path], &[]);
+    assert!(code == Some(1) && stderr.contains(path), "{stderr}");
+    for name in ["keys.json", "store.secret", "builds.db"] {
+        let data = DataDir::new();
+        fs::write(data.path().join(name), "this is none of it").expect("written");
+        let path = data.path().to_str().expect("UTF-8");
+        let (code, stderr) = refused(&["--data-dir", path], &[]);
+        assert!(code == Some(1) && stderr.contains(name), "{name}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        let left = fs::read_to_string(data.path().join(name)).expect("there");
+        assert_eq!(left, "this is none of it", "what is damaged stays as it is");
+    }
+}
+
+/// I-29: after a signal there are no new connections, an upload that is under way may end, and the exit code is 0.
+#[test]
+fn an_upload_ends_before_the_service() {
+    let data = DataDir::new();
+    let mut cloud = TestCloud::start(&data, &["--", "/bin/true"]);
+    let grant = cloud.post("/v1/builds/upload-url", &json!({})).json();
+    let mut form = Vec::new();
+    for (name, value) in grant["uploadFields"].as_object().expect("fields") {
+        let value = value.as_str().expect("text");
+        form.extend(format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").into_bytes());
+    }
+    form.extend(b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"\r\n\r\n");
+    form.extend(b"\x1f\x8b and more of it");
+    let end = b"\r\n--b--\r\n";
+    let head = format!(
+        "POST /build-contexts HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Type: multipart/form-data; boundary=b\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        form.len() + end.len()
+    );
+    let mut stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    stream.write_all(head.as_bytes()).expect("it reads");
+    // Its leave to send shows that the service has begun to read this upload.
+    let mut leave = [0; 25];
+    stream.read_exact(&mut leave).expect("an answer");
+    assert_eq!(&leave, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(&form).expect("it reads");
+    cloud.runner.signal("TERM");
+    cloud.runner.wait_for_log("SIGTERM: stopping");
+    stream.write_all(end).expect("it still reads");
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).expect("an answer");
+    let reply = http::parse(&reply).expect("a reply");
+    assert_eq!(reply.status, 204, "{}", reply.text());
+    assert_eq!(cloud.runner.wait().code(), Some(0));
+    assert!(TcpStream::connect(cloud.runner.addr).is_err(), "nothing listens");
+}
+
+/// I-29: one more signal ends it at once, though an upload is under way.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let data = DataDir::new();
+    let mut cloud = TestCloud::start(&data, &[]);
+    let mut stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
+    let head = "POST /build-contexts HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Type: multipart/form-data; \
+                boundary=b\r\nContent-Length: 1000\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("it reads");
+    stream.read_exact(&mut [0; 25]).expect("its leave to send");
+    cloud.runner.signal("INT");
+    cloud.runner.wait_for_log("SIGINT: stopping");
+    cloud.runner.signal("INT");
+    assert_eq!(cloud.runner.wait().code(), Some(1));
+    assert!(
+        cloud.runner.log().contains("stopped at once by a further signal"),
+        "{}",
+        cloud.runner.log()
+    );
+}
+
+/// A supervisor hears when the service is ready, that it is alive, and that it stops; of sessions it hears nothing.
+#[test]
+fn a_supervisor_is_told() {
+    // A socket's path has room for about a hundred bytes, which the build's folder may exceed.
+    let path = std::env::temp_dir().join(format!("edge-runner-cloud-{}", std::process::id()));
+    let _ = fs::remove_file(&path);
+    let socket = UnixDatagram::bind(&path).expect("the folder for such things is writable");
+    socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
+    let name = path.to_str().expect("UTF-8");
+    let data = DataDir::new();
+    let mut cloud = TestCloud::start_with(&data, &[], &[("NOTIFY_SOCKET", name), ("WATCHDOG_USEC", "1000000")]);
+    let until = |word: &str| {
+        let mut seen = String::new();
+        while !seen.contains(word) {
+            let mut buffer = [0; 4096];
+            let bytes = socket.recv(&mut buffer).expect("the service tells something");
+            seen.push_str(&String::from_utf8_lossy(&buffer[..bytes]));
+        }
+        seen
+    };
+    let ready = until("READY=1");
+    let alive = until("WATCHDOG=1");
+    cloud.runner.signal("TERM");
+    let stopping = until("STOPPING=1");
+    assert!(stopping.contains("EXTEND_TIMEOUT_USEC="), "{stopping}");
+    assert!(!format!("{ready}{alive}{stopping}").contains("STATUS="));
+    assert_eq!(cloud.runner.wait().code(), Some(0));
+    fs::remove_file(&path).expect("it is this test's");
+}
+
+/// `--tls auto`: HTTPS beside HTTP, and the certificate to trust, without its key, where the banner says.
+#[test]
+fn https_has_its_authority_in_the_data_directory() {
+    let data = DataDir::new();
+    let mut cloud = TestCloud::start(&data, &["--tls", "auto"]);
+    let authority = data.path().join("tls/ca.crt");
+    let pem = fs::read_to_string(&authority).expect("it is there");
+    assert!(
+        pem.starts_with("-----BEGIN CERTIFICATE-----") && !pem.contains("KEY"),
+        "{pem}"
+    );
+    assert_eq!(http::get(cloud.runner.addr, "/healthz").status, 200);
+    cloud.runner.wait_for_log(authority.to_str().expect("UTF-8"));
+    cloud.runner.signal("TERM");
+    cloud.runner.wait();
+    let (stdout, _) = cloud.runner.last_words();
+    assert!(stdout.contains(authority.to_str().expect("UTF-8")), "{stdout}");
+}

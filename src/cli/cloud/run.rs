@@ -8,6 +8,7 @@ use super::Task;
 use crate::cli::env::Variables;
 use crate::cli::start::{FAILED, Failure, MISUSED, runtime};
 use crate::config::cloud::{ClientConfig, CloudConfig, KeysConfig};
+use crate::io::RunError;
 use crate::io::cloud::client::{self, End};
 use crate::io::cloud::keys;
 use crate::limits::RUNTIME_END;
@@ -47,7 +48,15 @@ fn serve(config: CloudConfig) -> Result<(), Failure> {
         let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
     }));
     runtime.shutdown_timeout(RUNTIME_END);
-    served.map_err(|error| failed(error.to_string()))
+    served.map_err(|error| Failure {
+        // Some of what the options name is looked at by the service alone.
+        code: if matches!(error, RunError::Misuse(_)) {
+            MISUSED
+        } else {
+            FAILED
+        },
+        message: error.to_string(),
+    })
 }
 
 fn of_keys(config: &KeysConfig) -> Result<(), Failure> {

@@ -32,4 +32,19 @@ impl Log {
         use std::io::Write as _;
         let _ = writeln!(self.0, "[service] {line}");
     }
+
+    /// Reads a page.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn page(path: &std::path::Path, _token: Option<&str>, limit: usize) -> std::io::Result<Page> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read?,
+        };
+        Ok(Page {
+            lines: text.lines().take(limit).map(str::to_owned).collect(),
+            next: None,
+        })
+    }
 }

@@ -1,6 +1,6 @@
 //! API keys: their text, the hashes that are kept, and whose a key is.
 //!
-//! In: the variables with keys, the text of `keys.json`, random bytes. Out: a [`KeySet`] that knows a key by its SHA-256 alone,
+//! In: the keys of variables, the text of `keys.json`, random bytes. Out: a [`KeySet`] that knows a key by its SHA-256 alone,
 //! and the next text of the file. A key's text is looked at once, in the request that carries it, and is never kept: looking it up
 //! takes a time that tells of a hash, which is of no use. Source: I-03.
 
@@ -112,55 +112,6 @@ impl KeySet {
     pub fn is_empty(&self) -> bool {
         self.by_hash.is_empty()
     }
-}
-
-/// Says what makes a text unfit to be a key.
-fn unfit(key: &str) -> Option<&'static str> {
-    if !KEY_BYTES.contains(&key.len()) {
-        Some("a key has 16 to 256 characters")
-    } else if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        Some("a key has visible characters of ASCII alone")
-    } else if key.contains(['=', ',']) {
-        Some("a key has no `=` and no `,`, which stand between keys")
-    } else {
-        None
-    }
-}
-
-/// Reads the keys of both variables: `KEY` or `ORG=KEY`, with commas between them.
-///
-/// # Errors
-/// In words that name the variable and the place in it, and no key.
-pub fn from_variables(private: &str, public: &str, default: &Org) -> Result<Vec<VariableKey>, String> {
-    let mut keys: Vec<VariableKey> = Vec::new();
-    for (kind, variable, text) in [
-        (Kind::Private, "CLOUD_PRIVATE_KEYS", private),
-        (Kind::Public, "CLOUD_PUBLIC_KEYS", public),
-    ] {
-        let entries = text.split(',').map(str::trim).enumerate();
-        for (at, entry) in entries.filter(|(_, entry)| !entry.is_empty()) {
-            let wrong = |why: &str| format!("{variable}, entry {}: {why}; an entry is KEY or ORG=KEY", at + 1);
-            let (org, key) = match entry.split_once('=') {
-                None => (default.clone(), entry),
-                Some((org, key)) => {
-                    let name =
-                        "an organization is 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or a digit";
-                    (Org::parse(org.trim()).ok_or_else(|| wrong(name))?, key.trim())
-                }
-            };
-            if let Some(why) = unfit(key) {
-                return Err(wrong(why));
-            }
-            if keys.iter().any(|other| other.key.expose() == key) {
-                return Err(wrong(
-                    "the same key stands there twice, and a key is of one kind and one organization",
-                ));
-            }
-            let key = Secret::new(key);
-            keys.push(VariableKey { kind, org, key });
-        }
-    }
-    Ok(keys)
 }
 
 /// A key of `keys.json`.

@@ -1,9 +1,44 @@
-//! Which part of a file a client wants: the `Range` header.
+//! Which part of an image or of a log a client wants.
 //!
-//! In: the header, and the length of the file. Out: the whole, one part, or that there is no such part. What is no range of bytes,
-//! or several at once, asks for the whole, as RFC 9110 section 14.2 lets a server take it.
+//! In: the `Range` header and the length of the file. Out: the whole, one part, or that there is no such part. What is no range of
+//! bytes, or several at once, asks for the whole, as RFC 9110 section 14.2 lets a server take it. In: the query of a log. Out:
+//! [`Lines`]. Refuses: numbers that are none.
 
 use std::ops::Range;
+
+use crate::limits::cloud::{LOG_PAGE, LOG_PAGE_MAX};
+use crate::proto::cloud::fault::Fault;
+use crate::proto::form;
+
+/// Which lines of a log are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// At most.
+    pub limit: usize,
+    /// Where they begin, as the page before said it; nothing: with the first.
+    pub token: Option<String>,
+}
+
+impl Lines {
+    /// Reads the query of a request: what stands behind the `?`.
+    ///
+    /// # Errors
+    /// 400 of `limit`.
+    pub fn read(query: &str) -> Result<Lines, Fault> {
+        let pairs = form::pairs(query.as_bytes());
+        let limit = match form::value(&pairs, "limit") {
+            None => LOG_PAGE,
+            Some(text) => number(text)
+                .and_then(|limit| usize::try_from(limit).ok())
+                .filter(|limit| (1..=LOG_PAGE_MAX).contains(limit))
+                .ok_or_else(|| Fault::bad_request(format!("`limit` is to be a number from 1 to {LOG_PAGE_MAX}")))?,
+        };
+        Ok(Lines {
+            limit,
+            token: form::value(&pairs, "nextToken").map(str::to_owned),
+        })
+    }
+}
 
 /// What of a file is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +134,18 @@ mod tests {
             "bytes=1 -2",
         ] {
             assert_eq!(part(Some(header), 10), Part::Whole, "{header}");
+        }
+    }
+
+    /// I-14: 500 lines unless the client says otherwise, and from 1 to 10 000 if it does.
+    #[test]
+    fn lines_are_asked_for_by_the_page() {
+        let read = |query| Lines::read(query).map(|lines| (lines.limit, lines.token));
+        assert_eq!(read(""), Ok((500, None)));
+        assert_eq!(read("limit=1&nextToken=a%20b"), Ok((1, Some("a b".into()))));
+        assert_eq!(read("limit=10000"), Ok((10_000, None)));
+        for query in ["limit=0", "limit=10001", "limit=", "limit=x", "limit=-1", "limit=%2B1"] {
+            assert_eq!(read(query).expect_err(query).status, 400);
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::cloud::{REGION_NAME_CHARS_MAX, REGIONS_MAX};
 use crate::proto::cloud::build::Name;
+use crate::proto::cloud::fault::Fault;
 
 /// One region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +103,25 @@ impl Regions {
     }
 }
 
+/// Reads which region a client wants a grant for; nothing: the default one. No body is as good as an empty object.
+///
+/// # Errors
+/// 400, naming what is wrong.
+pub fn wanted(body: &[u8]) -> Result<Option<String>, Fault> {
+    if body.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(mut body)) => match body.remove("region") {
+            None => Ok(None),
+            Some(Value::String(code)) => Ok(Some(code)),
+            Some(_) => Err(Fault::bad_request("`region` is to be a string")),
+        },
+        Ok(_) => Err(Fault::bad_request("the body is to be a JSON object")),
+        Err(error) => Err(Fault::bad_request(format!("the body is to be a JSON object: {error}"))),
+    }
+}
+
 fn region(entry: &Value) -> Result<Region, String> {
     let Value::Object(entry) = entry else {
         return Err(r#"it is to be an object such as {"code":"us-west","display_name":"US West"}"#.into());
@@ -193,6 +213,25 @@ mod tests {
             local.json(),
             json!({"regions": [{"code": "local", "display_name": "Local"}]})
         );
+    }
+
+    /// C-029, C-030: a grant names its region, or none; anything else is 400.
+    #[test]
+    fn a_grant_may_name_no_region() {
+        for body in ["", " \n", "{}", r#"{"other":1}"#] {
+            assert_eq!(wanted(body.as_bytes()), Ok(None), "{body}");
+        }
+        assert_eq!(wanted(br#"{"region":"us-west"}"#), Ok(Some("us-west".into())));
+        for body in [
+            "[]",
+            "null",
+            "{",
+            r#"{"region":7}"#,
+            r#"{"region":null}"#,
+            "region=us-west",
+        ] {
+            assert_eq!(wanted(body.as_bytes()).expect_err(body).status, 400);
+        }
     }
 
     /// I-02: what is wrong, and what would be right.
