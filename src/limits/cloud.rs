@@ -171,6 +171,6 @@ pub const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
 /// Bytes of an answer to the client: a page of the longest lines.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Between the tries of a request that may succeed a moment later.
-pub const CLIENT_PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+pub const CLIENT_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 /// From one drawing of a bar to the next.
 pub const BAR_EVERY: Duration = Duration::from_millis(100);

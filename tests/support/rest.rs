@@ -21,7 +21,9 @@ pub struct Asked {
     pub target: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
+    /// As text, with U+FFFD for what is none.
     pub body: String,
+    pub bytes: Vec<u8>,
 }
 
 impl Asked {
@@ -141,7 +143,8 @@ fn read(stream: &TcpStream) -> Option<Asked> {
         method,
         target,
         headers,
-        body: String::from_utf8(body).ok()?,
+        body: String::from_utf8_lossy(&body).into_owned(),
+        bytes: body,
     })
 }
 
