@@ -18,6 +18,8 @@ pub mod drain;
 #[cfg(feature = "webrtc")]
 #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
 pub mod gather;
+#[cfg(any(feature = "process", feature = "cloud"))]
+pub mod group;
 pub mod http;
 #[cfg(feature = "webrtc")]
 pub mod ice_tcp;

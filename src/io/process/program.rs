@@ -2,10 +2,9 @@
 //!
 //! In: a command, the arguments for its environment, signals. Out: its exit status, and whether any of its group is left.
 //! However it is let go of, no process of the group and no zombie stays behind.
-//! Source: `kill(2)`, `setpgid(2)`, `waitpid(2)`, `proc_pid_stat(5)`.
+//! The group itself is [`crate::io::group`].
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -16,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::output;
 use crate::bot::SessionId;
+use crate::io::group::Group;
 use crate::io::tasks;
 use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
 use crate::logging;
@@ -62,11 +62,7 @@ impl Program {
             )));
         }
         Ok(Program {
-            group: Group {
-                id: id as libc::pid_t,
-                is_led: true,
-                is_gone: false,
-            },
+            group: Group::led_by(id),
             child,
             output,
         })
@@ -78,7 +74,7 @@ impl Program {
     /// The system's, when somebody else took the exit status.
     pub async fn exited(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
-        self.group.is_led = false;
+        self.group.leader_ended();
         status
     }
 
@@ -113,61 +109,4 @@ impl Program {
 /// Tells whether a program ended as SIGTERM ends programs: by the signal, with 0, or as shells report the signal.
 pub fn is_of_sigterm(status: ExitStatus) -> bool {
     status.signal() == Some(libc::SIGTERM) || matches!(status.code(), Some(0 | 143))
-}
-
-/// A process group, by the number of its leader.
-struct Group {
-    id: libc::pid_t,
-    /// The leader was not reaped yet, so that its number is nobody else's.
-    is_led: bool,
-    is_gone: bool,
-}
-
-impl Group {
-    fn signal(&mut self, signal: libc::c_int) {
-        // Without a leader the number lives as long as any member does, and not longer.
-        if self.is_led || !self.is_gone() {
-            // SAFETY: two numbers, no memory.
-            unsafe { libc::kill(-self.id, signal) };
-        }
-    }
-
-    /// Tells whether the group has no member any more; it is asked until it says so, and never after.
-    fn is_gone(&mut self) -> bool {
-        if self.is_led || self.is_gone {
-            return self.is_gone;
-        }
-        // Where the runner is the first process of a container, orphans become its children: nobody else reaps them.
-        // SAFETY: a null pointer says that the status is not wanted.
-        while unsafe { libc::waitpid(-self.id, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
-        // SAFETY: two numbers, no memory. Signal 0 only asks.
-        self.is_gone = unsafe { libc::kill(-self.id, 0) } != 0 || !runs(self.id);
-        self.is_gone
-    }
-}
-
-/// Tells whether a member of a group runs. A zombie does not, and whoever has to reap it may take its time, or never do it: the
-/// first process of a container often does not.
-fn runs(group: libc::pid_t) -> bool {
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return true;
-    };
-    processes
-        .flatten()
-        // What is no process has no such file.
-        .filter_map(|process| fs::read_to_string(process.path().join("stat")).ok())
-        // Its number, its name in parentheses, which may hold anything, its state, its parent's number, its group's.
-        .filter_map(|stat| {
-            let (_, rest) = stat.rsplit_once(')')?;
-            let mut fields = rest.split_ascii_whitespace();
-            let (state, group) = (fields.next()?, fields.nth(1)?);
-            (!matches!(state, "Z" | "X")).then(|| group.parse().ok())?
-        })
-        .any(|of: libc::pid_t| of == group)
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(libc::SIGKILL);
-    }
 }
