@@ -318,6 +318,25 @@ fn the_log_has_a_line_and_no_key() {
     }
 }
 
+/// I-30: refused uploads are told in XML to those who name it, and in JSON to everybody else; other refusals are JSON always.
+#[test]
+fn stores_clients_hear_xml() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[]);
+    let ask = |target: &str, accept: &str| {
+        let headers = [&*format!("Accept: {accept}"), "Content-Type: text/plain"];
+        http::request(cloud.runner.addr, "POST", target, &headers, b"no form").expect("an answer")
+    };
+    for accept in ["application/xml", "text/html, text/xml;q=0.5"] {
+        let reply = ask("/build-contexts", accept);
+        assert_eq!((reply.status, reply.header("content-type")), (412, Some("application/xml")));
+        let text = reply.text();
+        assert!(text.contains("<Error><Code>PreconditionFailed</Code><Message>"), "{text}");
+    }
+    is_refused(&ask("/build-contexts", "*/*"), 412, "PreconditionFailed");
+    is_refused(&ask("/v1/builds", "application/xml"), 401, "UNAUTHORIZED");
+}
+
 /// A client that goes away leaves a line too.
 #[test]
 fn a_request_that_nobody_waits_for_has_its_line() {

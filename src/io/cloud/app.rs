@@ -95,7 +95,7 @@ impl Service for App {
         doing: &Arc<Doing>,
         _becomes: &Becomes,
     ) -> impl Future<Output = Reply> + Send {
-        // On the heap: the runner's connections, which are of the same type but for this, stay as small as they are.
+        // On the heap: a connection that is idle has no room for the longest of requests.
         Box::pin(answer(self, request, peer, doing))
     }
 }
@@ -486,7 +486,7 @@ fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
         opened => opened?,
     };
     let about = file.metadata()?;
-    Ok(about.is_file().then(|| (file, about.len())))
+    Ok(about.is_file().then_some((file, about.len())))
 }
 
 /// Does what waits for the disk on a thread that may.

@@ -17,6 +17,7 @@ use crate::config::Secret;
 use crate::config::cloud::{KeysConfig, KeysTask, VariableKey};
 use crate::io::http::floor::{random, unix_time_ms};
 use crate::io::store::{Found, Store};
+use crate::limits::cloud::KEY_BYTES;
 use crate::proto::cloud::build::Org;
 use crate::proto::cloud::keys::{self, Holder, Kept, KeySet, Kind};
 
@@ -54,6 +55,10 @@ impl Keys {
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.
     pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
+        // What is no key by its length is worth no look at the file.
+        if !KEY_BYTES.contains(&key.len()) {
+            return Ok(None);
+        }
         match self.file.look() {
             Ok(set) => Ok(set.find(key).cloned()),
             Err(why) => self.variables.find(key).cloned().map(Some).ok_or(why),
