@@ -6,6 +6,7 @@
 #       fmt lint doc test fuzz size features            of the code, by itself
 #       smallest telephone                              runners that lack abilities: what they say of them, and a call
 #       aiortc net pipecat rooms browser                against real peers
+#       cloud                                           the cloud service and its packer against the published client
 #       cross arm                                       ARM code: built, and run under an emulator
 #       armv7                                           the same for 32 bits
 #       deb (ARCH=arm64)                                the package in a Debian of its own
@@ -143,6 +144,18 @@ for stage in "$@"; do
             $python tests/peers/net/run.py --binary $binary
         else
             lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
+        fi
+        ;;
+    cloud)
+        python=target/venv/bin/python
+        [ -x $python ] || python=python3
+        if ! command -v curl >/dev/null; then
+            lacks "curl is not installed: apt-get install curl"
+        elif $python -c 'import pipecatcloud, requests' 2>/dev/null; then
+            release
+            $python tests/peers/cloud/run.py --binary $binary
+        else
+            lacks "the published client is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/cloud/requirements.txt"
         fi
         ;;
     pipecat)
