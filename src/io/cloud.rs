@@ -10,12 +10,15 @@ pub mod archives;
 pub mod builder;
 pub mod client;
 pub mod disk;
+pub mod folder;
 pub mod guard;
 pub mod house;
 pub mod keys;
 pub mod log;
 pub mod records;
 pub mod reread;
+#[cfg(test)]
+pub mod scratch;
 pub mod sweep;
 pub mod turns;
 pub mod unpack;

@@ -109,6 +109,12 @@ pub const UNPACK_LINK_HOPS_MAX: usize = 40;
 pub const UNPACK_LINK_STEPS_MAX: u64 = 10_000_000;
 /// Characters of a name in a message.
 pub const UNPACK_SHOWN_CHARS_MAX: usize = 200;
+/// Bytes that are read of an archive at once.
+pub const UNPACK_READ_BYTES: usize = 64 * 1024;
+/// Folders that are open at once while a tree is removed: commands may make deeper ones than archives.
+pub const REMOVE_DEPTH_MAX: usize = 64;
+/// Names of a folder that are remembered at once while it is removed.
+pub const REMOVE_NAMES_MAX: usize = 1024;
 /// Bytes of what a command writes to `BUILD_RESULT`.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of an image's URI, which stands in every answer about its build.
@@ -117,6 +123,10 @@ pub const IMAGE_URI_BYTES_MAX: usize = 2048;
 pub const IMAGE_SIZE_MAX: u64 = (1 << 53) - 1;
 /// Characters of the end of stderr that a build's error tells.
 pub const ERROR_STDERR_CHARS_MAX: usize = 2000;
+/// Bytes of a pipe of a command that are read at once.
+pub const BUILD_PIPE_BYTES: usize = 16 * 1024;
+/// How long a command may take to be gone after SIGKILL, before its folder is removed in spite of it: it waits for a disk or a driver.
+pub const BUILD_KILL_REST: Duration = Duration::from_secs(5);
 /// Bytes of a line in a build's log.
 pub const BUILD_LINE_BYTES_MAX: usize = 8192;
 /// Bytes of a build's log.

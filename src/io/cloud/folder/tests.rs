@@ -1,0 +1,97 @@
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::PathBuf;
+
+use super::*;
+use crate::io::cloud::scratch::Scratch;
+
+fn cstr(text: &str) -> CString {
+    name(text.as_bytes()).expect("no NUL")
+}
+
+/// Nothing is opened or made through a link, and nothing that is there is written over.
+#[test]
+fn links_are_not_followed() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.path().join("real")).expect("a folder");
+    fs::write(scratch.path().join("file"), "kept").expect("a file");
+    symlink("real", scratch.path().join("link")).expect("a link");
+    symlink("file", scratch.path().join("to-file")).expect("a link");
+    let folder = Folder::open(scratch.path()).expect("it is there");
+    assert!(Folder::open(&scratch.path().join("link")).is_err());
+    assert!(folder.folder(&cstr("link")).is_err());
+    assert!(folder.folder(&cstr("real")).is_ok());
+    assert!(folder.file(&cstr("to-file")).is_err());
+    for taken in ["link", "to-file", "file", "real"] {
+        assert!(folder.create(&cstr(taken)).is_err());
+        assert!(folder.make(&cstr(taken)).is_err());
+    }
+    folder
+        .link(&cstr("again"), &folder, &cstr("to-file"))
+        .expect("a link to the link");
+    let again = fs::symlink_metadata(scratch.path().join("again")).expect("it is there");
+    assert!(again.is_symlink(), "the link itself got one more name");
+    assert_eq!(fs::read(scratch.path().join("file")).expect("a file"), b"kept");
+    assert!(name(b"a\0b").is_err());
+}
+
+/// A FIFO, which would make a reader wait for ever, is no regular file.
+#[test]
+fn only_regular_files_are_read() {
+    let scratch = Scratch::new();
+    let fifo = cstr(scratch.path().join("fifo").to_str().expect("UTF-8"));
+    // SAFETY: the path is a C string that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    let folder = Folder::open(scratch.path()).expect("it is there");
+    assert!(folder.file(&cstr("fifo")).is_err());
+    assert!(folder.file(&cstr(".")).is_err());
+}
+
+/// Makes a chain of folders, which is deeper than any path may be long.
+fn deep(at: &Path, name: &str, depth: usize) {
+    let name = cstr(name);
+    let mut folder = Folder::open(at).expect("it is there");
+    for _ in 0..depth {
+        folder.make(&name).expect("a folder");
+        folder = folder.folder(&name).expect("the folder");
+        drop(folder.create(&cstr("file")).expect("a file"));
+    }
+}
+
+/// I-12: a tree is removed however deep it is, whatever rights its folders have, and without what its links lead to.
+#[test]
+fn trees_of_all_kinds_are_removed() {
+    let scratch = Scratch::new();
+    let outside = scratch.path().join("outside");
+    fs::create_dir(&outside).expect("a folder");
+    fs::write(outside.join("file"), "kept").expect("a file");
+    let tree = scratch.path().join("tree");
+    fs::create_dir_all(tree.join("a/b")).expect("folders");
+    symlink(&outside, tree.join("a/link")).expect("a link");
+    symlink("/", tree.join("root")).expect("a link");
+    fs::hard_link(outside.join("file"), tree.join("a/b/hard")).expect("a link");
+    for at in 0..3 * REMOVE_NAMES_MAX {
+        fs::write(tree.join(format!("a/{at}")), "").expect("a file");
+    }
+    deep(&tree, "d", 10 * REMOVE_DEPTH_MAX);
+    deep(&tree, &"n".repeat(200), 3 * REMOVE_DEPTH_MAX);
+    // Names that are used for what is moved.
+    fs::create_dir_all(tree.join(".moved-0/full")).expect("a folder");
+    fs::write(tree.join(".moved-1"), "").expect("a file");
+    for path in ["a/b", "a", ".moved-0"] {
+        fs::set_permissions(tree.join(path), Permissions::from_mode(0)).expect("its owner may");
+    }
+    remove(&tree).expect("it is removed");
+    assert!(!tree.exists());
+    assert_eq!(fs::read(outside.join("file")).expect("it stays"), b"kept");
+    assert_eq!(fs::metadata(outside.join("file")).expect("it stays").nlink(), 1);
+    let names: Vec<PathBuf> = fs::read_dir(scratch.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    assert_eq!(names, [outside.clone()]);
+    remove(&tree).expect("what is not there is removed already");
+    remove(&scratch.path().join("no/such")).expect("nor is this");
+    symlink(&outside, &tree).expect("a link");
+    remove(&tree).expect("the link is removed");
+    assert!(outside.join("file").exists());
+}

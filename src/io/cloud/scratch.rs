@@ -1,0 +1,27 @@
+//! A folder for one test, removed when it is dropped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).expect("the system has random numbers");
+        let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a folder of a name that nobody has");
+        Scratch(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = super::folder::remove(&self.0);
+    }
+}
