@@ -3,7 +3,7 @@
 //! In: an open folder and names in it. Out: what was made, or nothing left of a tree, however deep it is and whatever rights its
 //! folders have been given. Source: `openat(2)`, `mkdirat(2)`, `linkat(2)`, `symlinkat(2)`, `unlinkat(2)`, `fdopendir(3)`.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -129,6 +129,45 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Returns the names in it, at most `max` of them, and of how many bytes each is if it is a regular file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn list(&self, max: usize) -> io::Result<Vec<(Vec<u8>, Option<u64>)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.path())?.take(max) {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            let size = metadata.is_file().then_some(metadata.len());
+            found.push((entry.file_name().as_bytes().to_vec(), size));
+        }
+        Ok(found)
+    }
+
+    /// Moves a file in this one to another folder of the same file system, under its name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn move_to(&self, name: &CStr, to: &Folder) -> io::Result<()> {
+        let (from, to) = (self.0.as_raw_fd(), to.0.as_raw_fd());
+        // SAFETY: the name is a C string that outlives the call.
+        done(unsafe { libc::renameat(from, name.as_ptr(), to, name.as_ptr()) })
+    }
+
+    /// Waits until the names in it are on the disk.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sync(&self) -> io::Result<()> {
+        // SAFETY: one number, no memory.
+        done(unsafe { libc::fsync(self.0.as_raw_fd()) })
+    }
+
+    /// A path by which it can be read as long as it is open.
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+
     /// Moves a folder in this one to another place, under a name that is free there.
     fn move_up(&self, name: &CStr, top: &Folder, moved: &mut u64) -> io::Result<()> {
         loop {
@@ -150,8 +189,7 @@ impl Folder {
 
     /// Some of the names in it; none when there are none.
     fn names(&self) -> io::Result<Vec<CString>> {
-        let path = format!("/proc/self/fd/{}", self.0.as_raw_fd());
-        fs::read_dir(path)?
+        fs::read_dir(self.path())?
             .take(REMOVE_NAMES_MAX)
             .map(|entry| name(entry?.file_name().as_bytes()))
             .collect()
@@ -236,21 +274,6 @@ fn clear(top: &Folder, folder: &Folder, depth: usize, moved: &mut u64) -> io::Re
 
 fn is_no_folder(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP))
-}
-
-/// Returns the names in a folder, at most `max` of them, and whether each is a regular file of how many bytes.
-///
-/// # Errors
-/// The system's.
-pub fn list(path: &Path, max: usize) -> io::Result<Vec<(Vec<u8>, Option<u64>)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(path)?.take(max) {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        let size = metadata.is_file().then(|| metadata.len());
-        found.push((AsRef::<OsStr>::as_ref(&entry.file_name()).as_bytes().to_vec(), size));
-    }
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn trees_of_all_kinds_are_removed() {
     fs::create_dir_all(tree.join(".moved-0/full")).expect("a folder");
     fs::write(tree.join(".moved-1"), "").expect("a file");
     for path in ["a/b", "a", ".moved-0"] {
-        fs::set_permissions(tree.join(path), Permissions::from_mode(0)).expect("its owner may");
+        fs::set_permissions(tree.join(path), Permissions::from_mode(0o0)).expect("its owner may");
     }
     remove(&tree).expect("it is removed");
     assert!(!tree.exists());
