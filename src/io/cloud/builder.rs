@@ -252,7 +252,9 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
             let _ = timeout(job.limits.grace, gone(&mut child, &mut group)).await;
         }
     }
-    std::mem::replace(&mut job.over, Box::new(|| ()))();
+    if !matches!(first, First::Stopped) {
+        std::mem::replace(&mut job.over, Box::new(|| ()))();
+    }
     group.signal(libc::SIGKILL);
     if timeout(BUILD_KILL_REST, gone(&mut child, &mut group)).await.is_err() {
         log::warn!("process group {} does not end on SIGKILL", group.id());
