@@ -263,7 +263,7 @@ fn set_variables(variables: BTreeMap<String, String>) -> bool {
 }
 
 /// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be called first.
-fn single_thread() -> bool {
+pub(super) fn single_thread() -> bool {
     std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
 }
 

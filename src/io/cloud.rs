@@ -67,7 +67,11 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let keeper = Keeper::listen().map_err(RunError::Signals)?;
     let regions = regions(&config)?;
+    if let Some(command) = &config.command {
+        builder::check(command, &config.path).map_err(RunError::Command)?;
+    }
     let _lock = take(&config.data_dir)?;
+    clear(&config.data_dir)?;
     let keys = Keys::new(&config.data_dir, config.keys.clone());
     let first = keys
         .make_first(&config.data_dir, &config.org)
@@ -151,6 +155,16 @@ fn take(folder: &Path) -> Result<Lock, RunError> {
     fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(of(folder))?;
     let lock = store.try_lock().map_err(of(folder))?;
     lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
+}
+
+/// Ends what is left of an earlier service's commands, and removes what they worked in.
+fn clear(data_dir: &Path) -> Result<(), RunError> {
+    let left = guard::end_leftovers(data_dir);
+    if left > 0 {
+        warn!("{left} processes of builder commands were left by an earlier run, and are killed");
+    }
+    let scratch = data_dir.join("scratch");
+    folder::remove(&scratch).map_err(of(&scratch))
 }
 
 /// Names the file of regions, and looks whether it is of use.

@@ -329,9 +329,15 @@ fn stores_clients_hear_xml() {
     };
     for accept in ["application/xml", "text/html, text/xml;q=0.5"] {
         let reply = ask("/build-contexts", accept);
-        assert_eq!((reply.status, reply.header("content-type")), (412, Some("application/xml")));
+        assert_eq!(
+            (reply.status, reply.header("content-type")),
+            (412, Some("application/xml"))
+        );
         let text = reply.text();
-        assert!(text.contains("<Error><Code>PreconditionFailed</Code><Message>"), "{text}");
+        assert!(
+            text.contains("<Error><Code>PreconditionFailed</Code><Message>"),
+            "{text}"
+        );
     }
     is_refused(&ask("/build-contexts", "*/*"), 412, "PreconditionFailed");
     is_refused(&ask("/v1/builds", "application/xml"), 401, "UNAUTHORIZED");

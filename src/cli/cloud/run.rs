@@ -6,11 +6,11 @@ use std::io::{self, Write};
 
 use super::Task;
 use crate::cli::env::Variables;
-use crate::cli::start::{FAILED, Failure, MISUSED, runtime};
+use crate::cli::start::{FAILED, Failure, MISUSED, runtime, single_thread};
 use crate::config::cloud::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::RunError;
 use crate::io::cloud::client::{self, End};
-use crate::io::cloud::keys;
+use crate::io::cloud::{guard, keys};
 use crate::limits::RUNTIME_END;
 use crate::logging;
 
@@ -41,6 +41,9 @@ impl Task {
 }
 
 fn serve(config: CloudConfig) -> Result<(), Failure> {
+    if config.command.is_some() {
+        guarded(&config);
+    }
     let runtime = runtime(None)?;
     let served = runtime.block_on(crate::io::cloud::run(config, |banner| {
         let mut out = io::stdout();
@@ -57,6 +60,19 @@ fn serve(config: CloudConfig) -> Result<(), Failure> {
         },
         message: error.to_string(),
     })
+}
+
+/// Makes the guard of the builder commands, before there are threads. Without it the service goes on: the next start ends what
+/// this one leaves.
+fn guarded(config: &CloudConfig) {
+    if !single_thread() {
+        log::warn!("builder commands may outlive the service: threads were started before edge_runner::main");
+        return;
+    }
+    // SAFETY: the kernel has just counted one thread.
+    if let Err(error) = unsafe { guard::start(&config.data_dir) } {
+        log::warn!("builder commands may outlive the service: making their guard: {error}");
+    }
 }
 
 fn of_keys(config: &KeysConfig) -> Result<(), Failure> {
