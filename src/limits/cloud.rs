@@ -138,8 +138,9 @@ pub const BUILD_LOG_PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 // ---- client and packing
 
-/// Bytes that a size option takes at most: more than any board has, and far from where sums of sizes overflow.
-pub const SIZE_HIGHEST: u64 = 1 << 40;
+/// Bytes that a size option takes at most: more than any disk has, so that `--min-free` can be above what is free, and far from
+/// where sums of sizes overflow.
+pub const SIZE_HIGHEST: u64 = 1 << 50;
 /// Seconds of a grant: the key that signs it is one day's, and yesterday's still verifies.
 pub const GRANT_TTL_HIGHEST: Duration = Duration::from_secs(86_400);
 /// Uploads at once: half of the connections, so that polls find one.

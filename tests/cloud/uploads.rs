@@ -1,1 +1,530 @@
-//! Uploads: the order of refusals, and many at once.
+//! Uploads: the order of refusals, what a large one costs, many at once, and those that are cut off.
+//!
+//! Every byte is the test's own, as stock HTTP clients write it; the service is the real binary.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use data_encoding::BASE64;
+use edge_runner::proto::cloud::sign::STORE;
+use edge_runner::proto::time;
+use serde_json::{Value, json};
+
+use crate::support::cloud::{DataDir, TestCloud, archive};
+use crate::support::http::{self, Reply};
+use crate::support::runner::PATIENCE;
+
+/// A command, so that regions have builds.
+const COMMAND: [&str; 2] = ["--", "true"];
+const SIGNING: [(&str, &str); 2] = [
+    ("CLOUD_STORE_KEY_ID", "SKEXAMPLE01"),
+    ("CLOUD_STORE_SECRET", "store-secret-for-tests"),
+];
+
+/// Bytes that begin like a gzip file, no two lines of which are alike.
+fn file(bytes: usize, seed: u32) -> Vec<u8> {
+    let mut file = vec![0x1f, 0x8b];
+    let mut state = seed;
+    file.resize_with(bytes, || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    });
+    file
+}
+
+/// A form, to be changed.
+#[derive(Clone)]
+struct Form {
+    kind: String,
+    fields: Vec<(String, String)>,
+    /// Name and content, behind the fields.
+    files: Vec<(&'static str, Vec<u8>)>,
+    end: &'static str,
+}
+
+impl Form {
+    fn new(grant: &Value, content: Vec<u8>) -> Form {
+        let fields = grant["uploadFields"].as_object().expect("fields");
+        Form {
+            kind: "multipart/form-data; boundary=B".into(),
+            fields: fields
+                .iter()
+                .map(|(name, value)| (name.clone(), value.as_str().expect("text").to_owned()))
+                .collect(),
+            files: vec![("file", content)],
+            end: "--B--\r\n",
+        }
+    }
+
+    fn value(&mut self, name: &str) -> &mut String {
+        let field = self.fields.iter_mut().find(|(field, _)| field == name);
+        &mut field.expect("a field of the grant").1
+    }
+
+    /// Changes the policy and signs it as [`SIGNING`] does.
+    fn policy(&mut self, change: impl Fn(&str) -> String) {
+        let document = BASE64.decode(self.value("Policy").as_bytes()).expect("base64");
+        let policy = BASE64.encode(change(&String::from_utf8(document).expect("UTF-8")).as_bytes());
+        let scope: Vec<String> = self.value("X-Store-Credential").split('/').map(str::to_owned).collect();
+        let secret = SIGNING[1].1.as_bytes();
+        *self.value("X-Store-Signature") = STORE.sign(secret, &scope[1], &scope[2], policy.as_bytes());
+        *self.value("Policy") = policy;
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        let mut part = |name: &str, content: &[u8]| {
+            let head = format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+            body.extend([head.as_bytes(), content, b"\r\n"].concat());
+        };
+        for (name, value) in &self.fields {
+            part(name, value.as_bytes());
+        }
+        for (name, content) in &self.files {
+            part(name, content);
+        }
+        body.extend(self.end.as_bytes());
+        body
+    }
+
+    fn send(&self, cloud: &TestCloud, headers: &[&str]) -> Reply {
+        let mut sending = Sending::begin(cloud, &self.kind, headers, self.body().len());
+        sending.write(&self.body());
+        sending.reply()
+    }
+}
+
+/// A request on its way.
+struct Sending(TcpStream);
+
+impl Sending {
+    fn begin(cloud: &TestCloud, kind: &str, headers: &[&str], bytes: usize) -> Sending {
+        let length = format!("Content-Length: {bytes}");
+        Sending::open(cloud, kind, &[headers, &[&length]].concat())
+    }
+
+    fn open(cloud: &TestCloud, kind: &str, headers: &[&str]) -> Sending {
+        let stream = TcpStream::connect(cloud.runner.addr).expect("the service listens");
+        for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+            set(&stream, Some(PATIENCE)).expect("a time");
+        }
+        let mut sending = Sending(stream);
+        let headers = headers.join("\r\n");
+        sending.write(
+            format!(
+                "POST /build-contexts HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\n{headers}\r\n\r\n",
+                cloud.runner.addr
+            )
+            .as_bytes(),
+        );
+        sending
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("the service reads");
+    }
+
+    /// Sends no more, and reads the answer.
+    fn reply(mut self) -> Reply {
+        self.0.shutdown(Shutdown::Write).expect("it is open");
+        let mut raw = Vec::new();
+        self.0.read_to_end(&mut raw).expect("the service answers");
+        http::parse(&raw).unwrap_or_else(|| panic!("no reply: {}", raw.escape_ascii()))
+    }
+
+    /// Reads the leave to go on.
+    fn wait_for_continue(&mut self) {
+        const LEAVE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let mut read = [0; LEAVE.len()];
+        self.0.read_exact(&mut read).expect("the service answers");
+        assert_eq!(read.escape_ascii().to_string(), LEAVE.escape_ascii().to_string());
+    }
+}
+
+/// Where the archive of a grant lies.
+fn place(data: &DataDir, grant: &Value) -> PathBuf {
+    let key = grant["uploadFields"]["key"].as_str().expect("a key");
+    data.path().join("archives").join(key)
+}
+
+fn parts(data: &DataDir) -> usize {
+    fs::read_dir(data.path().join("tmp")).expect("a folder").count()
+}
+
+/// Waits until so many uploads are being written.
+fn wait_for_parts(data: &DataDir, wanted: usize) {
+    let began = Instant::now();
+    while parts(data) != wanted {
+        assert!(began.elapsed() < PATIENCE, "{} parts, {wanted} wanted", parts(data));
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// I-06, I-30, C-044, C-045, C-065 to C-072, C-085, C-088: over the network, one row for each code, in JSON and in XML; none of them
+/// leaves anything behind. The rows of one code are told apart in `proto::cloud::verify`.
+#[test]
+fn the_table() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start_with(&data, &[&["--max-context", "1k"], &COMMAND[..]].concat(), &SIGNING);
+    type Row = (u16, &'static str, fn(&mut Form));
+    let rows: &[Row] = &[
+        (204, "", |_| {}),
+        (204, "", |form| form.files[0].1 = file(1024, 1)),
+        (412, "PreconditionFailed", |form| {
+            form.kind = "application/octet-stream".into()
+        }),
+        (400, "MalformedPOSTRequest", |form| form.end = ""),
+        (400, "MaxPostPreDataLengthExceeded", |form| {
+            form.fields.push(("x-ignore-me".into(), "x".repeat(20_001)));
+        }),
+        (400, "InvalidArgument", |form| {
+            form.fields.push(("key".into(), "again".into()))
+        }),
+        (400, "IncorrectNumberOfFilesInPostRequest", |form| form.files.clear()),
+        (400, "IncorrectNumberOfFilesInPostRequest", |form| {
+            form.files.push(("file", file(10, 1)));
+        }),
+        // C-072: a name in another case.
+        (403, "AccessDenied", |form| {
+            let policy = form.fields.iter_mut().find(|(name, _)| name == "Policy");
+            policy.expect("a policy").0 = "policy".into();
+        }),
+        (400, "InvalidArgument", |form| {
+            *form.value("X-Store-Algorithm") = "STORE4-HMAC-SHA1".into()
+        }),
+        (403, "InvalidAccessKeyId", |form| {
+            let other = form.value("X-Store-Credential").replace("SKEXAMPLE01", "SKEXAMPLE02");
+            *form.value("X-Store-Credential") = other;
+        }),
+        (403, "SignatureDoesNotMatch", |form| {
+            *form.value("X-Store-Signature") = "0".repeat(64)
+        }),
+        (400, "InvalidPolicyDocument", |form| form.policy(|_| "{".into())),
+        (403, "AccessDenied", |form| {
+            form.policy(|text| {
+                let year = "{\"expiration\":\"".len();
+                format!("{}2004{}", &text[..year], &text[year + 4..])
+            });
+        }),
+        // C-070: another type of content.
+        (403, "AccessDenied", |form| {
+            *form.value("Content-Type") = "text/plain".into()
+        }),
+        (403, "AccessDenied", |form| {
+            form.fields.push(("success_action_status".into(), "201".into()))
+        }),
+        // C-071: the size.
+        (400, "EntityTooLarge", |form| form.files[0].1 = file(1025, 1)),
+        (400, "EntityTooLarge", |form| form.files[0].1 = file(1024 + 70_000, 1)),
+        (400, "EntityTooSmall", |form| form.files[0].1.clear()),
+        (400, "InvalidArgument", |form| form.files[0].1 = b"PK\x03\x04".to_vec()),
+    ];
+    for (row, (status, code, change)) in rows.iter().enumerate() {
+        let grant = cloud.grant();
+        let mut form = Form::new(&grant, file(100, 1));
+        change(&mut form);
+        for accept in [
+            "Accept: */*",
+            "Accept: application/xml",
+            "Accept: text/html, text/xml;q=0.9",
+        ] {
+            let reply = form.send(&cloud, &[accept, "Authorization: Bearer none"]);
+            assert_eq!(reply.status, *status, "row {row}: {}", reply.text());
+            if *status == 204 {
+                assert_eq!(fs::read(place(&data, &grant)).expect("it is there"), form.files[0].1);
+                assert_eq!(reply.body, b"");
+                continue;
+            }
+            let kind = reply.header("content-type").expect("a type");
+            if accept.contains("xml") {
+                assert!(kind.starts_with("application/xml"), "{kind}");
+                let text = reply.text();
+                assert!(
+                    text.contains(&format!("<Error><Code>{code}</Code><Message>")),
+                    "row {row}: {text}"
+                );
+                assert!(text.ends_with("</Message></Error>"), "{text}");
+            } else {
+                assert_eq!(kind, "application/json");
+                let json = reply.json();
+                assert_eq!(json["code"], *code, "row {row}: {json}");
+                assert!(json["error"].as_str().is_some_and(|text| !text.is_empty()));
+                assert_eq!(json.as_object().map(serde_json::Map::len), Some(2));
+            }
+            assert!(!place(&data, &grant).exists(), "row {row}");
+        }
+    }
+    wait_for_parts(&data, 0);
+}
+
+/// C-066, I-08, I-16: the answer to an upload names what is stored; the archive may be replaced until a build is made of it.
+#[test]
+fn an_archive_is_replaced_until_a_build_is_made_of_it() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &COMMAND);
+    let grant = cloud.grant();
+    let packed = archive(&[("Dockerfile", "FROM scratch\n")]);
+    for content in [file(100, 1), packed.clone()] {
+        let reply = Form::new(&grant, content.clone()).send(&cloud, &[]);
+        assert_eq!(reply.status, 204, "{}", reply.text());
+        let etag = reply.header("etag").expect("an ETag").to_owned();
+        assert!(
+            etag.len() == 34 && etag.starts_with('"') && etag.ends_with('"'),
+            "{etag}"
+        );
+        let url = grant["uploadUrl"].as_str().expect("a URL");
+        let key = grant["uploadFields"]["key"].as_str().expect("a key");
+        assert_eq!(reply.header("location"), Some(&*format!("{url}/{key}")));
+        assert_eq!(fs::read(place(&data, &grant)).expect("it is there"), content);
+        if content == packed {
+            let created = cloud.create(grant["uploadId"].as_str().expect("an identifier"));
+            assert_eq!(created.status, 201, "{}", created.text());
+            assert_eq!(created.json()["contextHash"], etag[1..17]);
+        }
+    }
+    let late = Form::new(&grant, file(100, 2)).send(&cloud, &[]);
+    assert_eq!((late.status, &late.json()["code"]), (409, &json!("CONFLICT")));
+    assert_eq!(fs::read(place(&data, &grant)).expect("it is there"), packed);
+}
+
+/// I-06: a client that sends all of its body before it listens still reads why it is refused.
+#[test]
+fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &COMMAND);
+    let mut form = Form::new(&cloud.grant(), file(32 * 1024 * 1024, 1));
+    *form.value("X-Store-Signature") = "0".repeat(64);
+    let reply = form.send(&cloud, &[]);
+    assert_eq!(
+        (reply.status, &reply.json()["code"]),
+        (403, &json!("SignatureDoesNotMatch"))
+    );
+    assert_eq!(parts(&data), 0);
+}
+
+/// I-07, C-092: half a gigabyte, to the last byte that is allowed, with leave asked for and in chunks, as clients send what they
+/// pack on the way; the service holds little of it at any time. One byte more is refused.
+#[test]
+fn a_large_upload_takes_little_memory() {
+    const MAX: usize = 524_288_000;
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &COMMAND);
+    cloud.upload(&file(1_000, 1));
+    let idle_kib = cloud.runner.peak_kib();
+    let block = file(1024 * 1024, 1);
+    for more in [0, 1] {
+        let grant = cloud.grant();
+        let form = Form::new(&grant, Vec::new()).body();
+        let end = form.len() - "\r\n--B--\r\n".len();
+        let headers = ["Transfer-Encoding: chunked", "Expect: 100-continue"];
+        let mut sending = Sending::open(&cloud, "multipart/form-data; boundary=B", &headers);
+        sending.wait_for_continue();
+        let mut chunk = |bytes: &[u8]| {
+            sending.write(format!("{:x}\r\n", bytes.len()).as_bytes());
+            sending.write(bytes);
+            sending.write(b"\r\n");
+        };
+        chunk(&form[..end]);
+        let mut left = MAX + more;
+        while left > 0 {
+            let piece = &block[..left.min(block.len())];
+            chunk(piece);
+            left -= piece.len();
+        }
+        chunk(&form[end..]);
+        sending.write(b"0\r\n\r\n");
+        let reply = sending.reply();
+        let peak_kib = cloud.runner.peak_kib();
+        assert!(
+            peak_kib - idle_kib < 64 * 1024,
+            "{idle_kib} KiB before, {peak_kib} KiB at most"
+        );
+        if more == 0 {
+            assert_eq!(reply.status, 204, "{}", reply.text());
+            let stored = fs::metadata(place(&data, &grant)).expect("it is there");
+            assert_eq!(stored.len(), MAX as u64);
+            fs::remove_file(place(&data, &grant)).expect("the folder is the test's");
+        } else {
+            assert_eq!((reply.status, &reply.json()["code"]), (400, &json!("EntityTooLarge")));
+        }
+    }
+    wait_for_parts(&data, 0);
+}
+
+/// I-07: whoever asks for leave gets it, with a length too, and a form may come in chunks of any size.
+#[test]
+fn forms_come_in_many_ways() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &COMMAND);
+    let grant = cloud.grant();
+    let form = Form::new(&grant, file(1_000, 7));
+    let body = form.body();
+    let mut sending = Sending::begin(&cloud, &form.kind, &["Expect: 100-continue"], body.len());
+    sending.wait_for_continue();
+    sending.write(&body);
+    assert_eq!(sending.reply().status, 204);
+    for size in [1, 7, 1_000] {
+        let mut sending = Sending::open(&cloud, &form.kind, &["Transfer-Encoding: chunked"]);
+        let mut chunked = Vec::new();
+        for piece in body.chunks(size) {
+            chunked.extend([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+        }
+        chunked.extend(b"0\r\n\r\n");
+        sending.write(&chunked);
+        let reply = sending.reply();
+        assert_eq!(reply.status, 204, "chunks of {size}: {}", reply.text());
+        assert!(fs::read(place(&data, &grant)).expect("it is there") == form.files[0].1);
+    }
+}
+
+/// I-08: whoever breaks off, and a service that is killed in the middle, leave what was there before; what was begun is gone after
+/// the next start, and the grant is good again.
+#[test]
+fn what_is_cut_off_leaves_what_was_there() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &COMMAND);
+    let grant = cloud.grant();
+    let (old, new) = (file(1_000, 1), file(2_000_000, 2));
+    assert_eq!(Form::new(&grant, old.clone()).send(&cloud, &[]).status, 204);
+    let form = Form::new(&grant, new.clone());
+    let half = &form.body()[..1_500_000];
+
+    let mut broken = Sending::begin(&cloud, &form.kind, &[], form.body().len());
+    broken.write(half);
+    wait_for_parts(&data, 1);
+    drop(broken);
+    wait_for_parts(&data, 0);
+    assert!(fs::read(place(&data, &grant)).expect("it is there") == old);
+
+    let mut killed = Sending::begin(&cloud, &form.kind, &[], form.body().len());
+    killed.write(half);
+    wait_for_parts(&data, 1);
+    drop(cloud);
+    assert_eq!(parts(&data), 1, "nobody could delete it");
+    let cloud = TestCloud::start(&data, &COMMAND);
+    assert_eq!(parts(&data), 0);
+    assert!(fs::read(place(&data, &grant)).expect("it is there") == old);
+    assert_eq!(form.send(&cloud, &[]).status, 204);
+    assert!(fs::read(place(&data, &grant)).expect("it is there") == new);
+}
+
+/// I-09: twenty at once, each with a grant of its own, all in their places and none mixed with another.
+#[test]
+fn twenty_at_once() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &COMMAND);
+    let grants: Vec<Value> = (0..20).map(|_| cloud.grant()).collect();
+    thread::scope(|scope| {
+        for (seed, grant) in (0..).zip(&grants) {
+            let cloud = &cloud;
+            scope.spawn(move || {
+                let reply = Form::new(grant, file(1_500_000 + seed as usize, seed)).send(cloud, &[]);
+                assert_eq!(reply.status, 204, "{}", reply.text());
+            });
+        }
+    });
+    for (seed, grant) in (0..).zip(&grants) {
+        let stored = fs::read(place(&data, grant)).expect("it is there");
+        assert!(stored == file(1_500_000 + seed as usize, seed), "upload {seed}");
+    }
+    assert_eq!(parts(&data), 0);
+}
+
+/// I-09: of two with one grant the one that ends last has its archive there, whole.
+#[test]
+fn two_with_one_grant() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &COMMAND);
+    let grant = cloud.grant();
+    let forms = [1, 2].map(|seed| Form::new(&grant, file(1_000_000, seed)));
+    for (first, last) in [(0, 1), (1, 0)] {
+        let mut sendings = forms.each_ref().map(|form| {
+            let mut sending = Sending::begin(&cloud, &form.kind, &[], form.body().len());
+            sending.write(&form.body()[..500_000]);
+            Some(sending)
+        });
+        for at in [first, last] {
+            let mut sending = sendings[at].take().expect("each ends once");
+            sending.write(&forms[at].body()[500_000..]);
+            assert_eq!(sending.reply().status, 204);
+            assert!(fs::read(place(&data, &grant)).expect("it is there") == forms[at].files[0].1);
+        }
+    }
+    wait_for_parts(&data, 0);
+}
+
+/// I-09: past `--max-uploads` the next one is told to come again, and is welcome once a place is free.
+#[test]
+fn too_many_uploads_are_sent_away() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[&["--max-uploads", "1"], &COMMAND[..]].concat());
+    let form = Form::new(&cloud.grant(), file(1_000_000, 1));
+    let mut first = Sending::begin(&cloud, &form.kind, &[], form.body().len());
+    first.write(&form.body()[..600_000]);
+    wait_for_parts(&data, 1);
+    let other = Form::new(&cloud.grant(), file(1_000, 2));
+    let refused = other.send(&cloud, &[]);
+    assert_eq!((refused.status, &refused.json()["code"]), (503, &json!("SlowDown")));
+    let after: u32 = refused.header("retry-after").expect("a time").parse().expect("seconds");
+    assert!(after > 0);
+    first.write(&form.body()[600_000..]);
+    assert_eq!(first.reply().status, 204);
+    assert_eq!(other.send(&cloud, &[]).status, 204);
+}
+
+/// C-031, C-073, C-093, I-06: an upload that begins in time and ends too late is refused, and so is one that begins too late.
+#[test]
+fn an_upload_ends_before_its_grant() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[&["--grant-ttl", "2.5"], &COMMAND[..]].concat());
+    let grant = cloud.grant();
+    let ends_ms = time::parse_iso(grant["expiresAt"].as_str().expect("a date")).expect("a date");
+    let form = Form::new(&grant, file(1_000_000, 1));
+    let mut late = Sending::begin(&cloud, &form.kind, &[], form.body().len());
+    late.write(&form.body()[..600_000]);
+    wait_for_parts(&data, 1);
+    let now_ms = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .expect("a clock")
+            .as_millis() as u64
+    };
+    while now_ms() < ends_ms {
+        thread::sleep(Duration::from_millis(ends_ms - now_ms().min(ends_ms)));
+    }
+    late.write(&form.body()[600_000..]);
+    for reply in [late.reply(), form.send(&cloud, &[])] {
+        let json = reply.json();
+        assert_eq!((reply.status, &json["code"]), (403, &json!("AccessDenied")));
+        assert!(
+            json["error"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("Policy expired")),
+            "{json}"
+        );
+    }
+    assert!(!place(&data, &grant).exists());
+    wait_for_parts(&data, 0);
+}
+
+/// I-21: without space an upload is refused as such and nothing is left of it; what fits is taken, before and after.
+#[test]
+fn an_upload_without_space_leaves_nothing() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start_small(&data, &COMMAND, 8 * 1024);
+    for (bytes, status) in [(1_000, 204), (20_000_000, 507), (1_000_000, 204)] {
+        let grant = cloud.grant();
+        let reply = Form::new(&grant, file(bytes, 1)).send(&cloud, &[]);
+        assert_eq!(reply.status, status, "{}", reply.text());
+        assert_eq!(place(&data, &grant).exists(), status == 204);
+        if status == 507 {
+            assert_eq!(reply.json()["code"], "InsufficientStorage");
+        }
+        wait_for_parts(&data, 0);
+        assert_eq!(cloud.get("/v1/builds").status, 200);
+    }
+}

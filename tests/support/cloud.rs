@@ -63,6 +63,16 @@ impl TestCloud {
         }
     }
 
+    /// The same with files of at most so many blocks of 512 bytes: a disk that is full for whatever is larger.
+    pub fn start_small(data: &DataDir, args: &[&str], blocks: u32) -> TestCloud {
+        let path = data.path().to_str().expect("folders of tests are UTF-8");
+        let mut all = vec!["cloud", "serve", "--port", "0", "--data-dir", path, "--min-free", "0"];
+        all.extend(args);
+        TestCloud {
+            runner: TestRunner::start_small(&all, &[("CLOUD_PRIVATE_KEYS", KEY)], blocks),
+        }
+    }
+
     /// `GET` with the private key.
     pub fn get(&self, target: &str) -> Reply {
         self.request("GET", target, KEY, b"")

@@ -86,6 +86,21 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
+    /// The same with files of at most so many blocks of 512 bytes; a write past that fails as one on a full disk does.
+    pub fn start_small(args: &[&str], variables: &[(&str, &str)], blocks: u32) -> Self {
+        let folder = folder();
+        let inner = command(&folder);
+        let mut command = clean("sh", &folder);
+        // Without the first word the signal of that would end it.
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        command
+            .args(["-c", &script])
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .args(args);
+        Self::watch(command, folder, variables)
+    }
+
     /// Starts a runner with a bot of its own: the test of this name in this binary, which is no test but calls the library.
     pub fn start_own(test: &str, variables: &[(&str, &str)]) -> Self {
         let folder = folder();

@@ -230,7 +230,7 @@ fn names_are_read_as_clients_write_them() {
         ("Content-Disposition: form-data; filename=\"; name=x\"; name=\"a\"", "a"),
     ] {
         let body = [&part(header, b"1")[..], &file(b""), CLOSE].concat();
-        let (heard, outcome) = parse(&"B", [&body[..]]);
+        let (heard, outcome) = parse("B", [&body[..]]);
         assert_eq!(outcome, Ok(()), "{header}");
         assert_eq!(heard.fields, [pair(expected, "1")], "{header}");
     }
