@@ -283,18 +283,8 @@ fn the_log_has_a_line_and_no_key() {
     cloud.get(&format!("/v1/{}", "long".repeat(1000)));
     assert!(cloud.runner.wait_for_log("/v1/longlong").len() < 500);
 
-    let grant = cloud.post("/v1/builds/upload-url", &json!({})).json();
-    let fields = grant["uploadFields"].as_object().expect("fields").clone();
-    let mut form = String::new();
-    for (name, value) in &fields {
-        let value = value.as_str().expect("text");
-        form.push_str(&format!(
-            "--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
-        ));
-    }
-    form.push_str("--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nno gzip\r\n--b--\r\n");
-    let kind = "Content-Type: multipart/form-data; boundary=b";
-    let reply = http::request(addr, "POST", "/build-contexts", &[kind], form.as_bytes()).expect("an answer");
+    let grant = cloud.grant();
+    let reply = cloud.send(&grant, b"no gzip");
     assert_eq!(reply.status, 400, "{}", reply.text());
     cloud.runner.wait_for_log("POST /build-contexts 400");
 
@@ -303,7 +293,7 @@ fn the_log_has_a_line_and_no_key() {
     let (stdout, stderr) = cloud.runner.last_words();
     let said = stdout + &stderr;
     let secret = std::fs::read_to_string(data.path().join("store.secret")).expect("ours");
-    let field = |name: &str| fields[name].as_str().expect("text").to_owned();
+    let field = |name: &str| grant["uploadFields"][name].as_str().expect("text").to_owned();
     for hidden in [
         KEY.to_owned(),
         OTHER.to_owned(),

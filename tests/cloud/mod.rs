@@ -7,6 +7,7 @@ mod client;
 mod full_disk;
 mod grants;
 mod hostile;
+mod images;
 mod keys;
 mod logs;
 mod recovery;

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 
 use serde_json::json;
 
-use crate::support::cloud::{DataDir, KEY, TestCloud};
+use crate::support::cloud::{DataDir, KEY, TestCloud, form};
 use crate::support::http;
 use crate::support::runner::{PATIENCE, TestRunner};
 
@@ -137,19 +137,12 @@ fn an_unusable_data_directory_is_named() {
 fn an_upload_ends_before_the_service() {
     let data = DataDir::new();
     let mut cloud = TestCloud::start(&data, &["--", "/bin/true"]);
-    let grant = cloud.post("/v1/builds/upload-url", &json!({})).json();
-    let mut form = Vec::new();
-    for (name, value) in grant["uploadFields"].as_object().expect("fields") {
-        let value = value.as_str().expect("text");
-        form.extend(format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n").into_bytes());
-    }
-    form.extend(b"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"\r\n\r\n");
-    form.extend(b"\x1f\x8b and more of it");
-    let end = b"\r\n--b--\r\n";
+    let (kind, form) = form(&cloud.grant(), b"\x1f\x8b and more of it");
+    let (most, end) = form.split_at(form.len() - 4);
     let head = format!(
-        "POST /build-contexts HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Type: multipart/form-data; boundary=b\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        form.len() + end.len()
+        "POST /build-contexts HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n{kind}\r\nContent-Length: {}\r\nConnection: \
+         close\r\n\r\n",
+        form.len()
     );
     let mut stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("not zero");
@@ -158,7 +151,7 @@ fn an_upload_ends_before_the_service() {
     let mut leave = [0; 25];
     stream.read_exact(&mut leave).expect("an answer");
     assert_eq!(&leave, b"HTTP/1.1 100 Continue\r\n\r\n");
-    stream.write_all(&form).expect("it reads");
+    stream.write_all(most).expect("it reads");
     cloud.runner.signal("TERM");
     cloud.runner.wait_for_log("SIGTERM: stopping");
     stream.write_all(end).expect("it still reads");
