@@ -157,8 +157,13 @@ fn take(folder: &Path) -> Result<Lock, RunError> {
     lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
 }
 
-/// Ends what is left of an earlier service's commands, and removes what they worked in.
+/// Waits for the guard of an earlier service, ends what is left of its commands all the same, and removes what they worked in.
 fn clear(data_dir: &Path) -> Result<(), RunError> {
+    let guard = Store::open(data_dir).and_then(|store| store.lock_named(guard::LOCK));
+    if let Err(error) = guard {
+        // Without locks, or with a guard that does not come to its end, the rest is done all the same.
+        warn!("{}: {error}", data_dir.join(guard::LOCK).display());
+    }
     let left = guard::end_leftovers(data_dir);
     if left > 0 {
         warn!("{left} processes of builder commands were left by an earlier run, and are killed");

@@ -13,12 +13,16 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The service's end of the way to its guard.
 static GUARD: OnceLock<OwnedFd> = OnceLock::new();
+
+/// The name of the lock that a guard holds from its first command to its end.
+pub const LOCK: &str = "guard.lock";
 
 const BEGINS: u8 = b'+';
 const ENDS: u8 = b'-';
@@ -126,6 +130,9 @@ fn watch(socket: RawFd, data_dir: &Path) -> ! {
         }
     }
     let mut groups: Vec<(u32, i32)> = Vec::new();
+    // Held while this guard has anything to end: the next service waits for it, so that what it begins is not ended by this one. A
+    // service that began no command may be one that was refused the directory: what runs there is another's.
+    let mut held = None;
     loop {
         let mut message = [0_u8; MESSAGE_BYTES];
         // SAFETY: the call writes to the message alone, and no more than it holds.
@@ -133,7 +140,10 @@ fn watch(socket: RawFd, data_dir: &Path) -> ! {
         let [what, a, b, c, d, rest @ ..] = message;
         let (entry, group) = (u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes(rest));
         match (length, what) {
-            (9, BEGINS) => groups.push((entry, group)),
+            (9, BEGINS) => {
+                groups.push((entry, group));
+                held = held.or_else(|| hold(data_dir));
+            }
             (9, ENDS) => groups.retain(|&(known, _)| known != entry),
             (-1, _) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             _ => break,
@@ -143,9 +153,24 @@ fn watch(socket: RawFd, data_dir: &Path) -> ! {
         // SAFETY: two numbers, no memory.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
-    end_leftovers(data_dir);
+    if held.is_some() {
+        end_leftovers(data_dir);
+    }
     // SAFETY: it ends this process without what the service would do at its end.
     unsafe { libc::_exit(0) }
+}
+
+/// Takes the lock of a data directory's guard, once the guard before is gone. Some network file systems know no locks; there the
+/// file alone has to do.
+fn hold(data_dir: &Path) -> Option<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    let opened = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(data_dir.join(LOCK));
+    opened.ok().inspect(|file| drop(file.lock()))
 }
 
 /// Kills every process that was started as a command of a data directory, or by one, and their groups. Returns how many there were.
