@@ -578,7 +578,9 @@ fn the_client_and_the_service_understand_each_other() {
     assert!(ended.stderr.contains("answers 404: NOT_FOUND"), "{}", ended.stderr);
     assert!(!cloud.runner.log().contains(KEY));
 
-    let failing = TestCloud::start(&DataDir::new(), &["--", "sh", "-c", "echo the reason >&2; exit 3"]);
+    // It outlives the service, or there would be no place for uploads.
+    let elsewhere = DataDir::new();
+    let failing = TestCloud::start(&elsewhere, &["--", "sh", "-c", "echo the reason >&2; exit 3"]);
     let url = format!("http://{}", failing.runner.addr);
     let ended = client_among(&CONTEXT, &url, &["build", ".", "--wait", "--poll=0.1"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
