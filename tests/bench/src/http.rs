@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Connection {
     stream: TcpStream,
     addr: SocketAddr,
+    /// Further lines of each request's head, each with its end.
+    pub headers: String,
     buffer: Vec<u8>,
 }
 
@@ -26,6 +28,7 @@ impl Connection {
         Ok(Connection {
             stream,
             addr,
+            headers: String::new(),
             buffer: Vec::new(),
         })
     }
@@ -36,13 +39,27 @@ impl Connection {
     }
 
     fn send(&mut self, method: &str, path: &str, body: &[u8]) -> Result<()> {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.addr);
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{}", self.addr, self.headers);
         if method != "GET" {
             request += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
         }
         request += "\r\n";
         self.stream.write_all(&[request.as_bytes(), body].concat())?;
         Ok(())
+    }
+
+    /// Posts a form whose body is these pieces; `kind` is its content type.
+    pub fn post_pieces(&mut self, path: &str, kind: &str, pieces: &[&[u8]]) -> Result<(u16, Vec<u8>)> {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n",
+            self.addr
+        );
+        self.stream.write_all(head.as_bytes())?;
+        for piece in pieces {
+            self.stream.write_all(piece)?;
+        }
+        self.receive()
     }
 
     fn receive(&mut self) -> Result<(u16, Vec<u8>)> {
@@ -62,9 +79,13 @@ impl Connection {
             let length = text
                 .lines()
                 .filter_map(|line| line.split_once(':'))
-                .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-                .ok_or("no content-length")?;
-            let length: usize = length.1.trim().parse()?;
+                .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+            let length: usize = match length {
+                Some((_, length)) => length.trim().parse()?,
+                // It has no body, and no word of one.
+                None if status == 204 => 0,
+                None => return Err("no content-length".into()),
+            };
             if self.buffer.len() >= head + 4 + length {
                 return Ok((status, self.buffer[head + 4..].to_vec()));
             }
@@ -76,13 +97,26 @@ impl Connection {
 ///
 /// A thread sends on all its connections and then reads from all: two system calls a request and no waiting for events, so
 /// that most of the machine is left to the runner. No connection has more than one request under way.
-pub fn load(addr: SocketAddr, path: &str, threads: usize, connections: usize, time: Duration) -> Result<u64> {
+/// `headers` are further lines of each request's head.
+pub fn load(
+    addr: SocketAddr,
+    path: &str,
+    headers: &str,
+    threads: usize,
+    connections: usize,
+    time: Duration,
+) -> Result<u64> {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(move || -> Result<u64> {
                     let mut connections = (0..connections)
-                        .map(|_| Connection::open(addr))
+                        .map(|_| {
+                            Connection::open(addr).map(|connection| Connection {
+                                headers: headers.to_owned(),
+                                ..connection
+                            })
+                        })
                         .collect::<Result<Vec<_>>>()?;
                     let end = Instant::now() + time;
                     let mut answers = 0;

@@ -13,6 +13,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod call;
+mod cloud;
 mod growth;
 mod guests;
 mod http;
@@ -35,7 +36,7 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls rooms delay growth junk, or of the proofs, which
+  --only ROWS     some of: start size idle status offer cpu calls rooms delay growth junk cloud, or of the proofs, which
                   run only when they are named and end with exit code 1 when they fail: soak churn
   --quick         fewer and shorter; the figures say less
   --minutes N     how long `soak` takes [default: 10]
@@ -65,7 +66,7 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it keeps it.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 11] = [
+const ROWS: [(&str, Row); 12] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
@@ -77,6 +78,7 @@ const ROWS: [(&str, Row); 11] = [
     ("delay", rows::delay),
     ("growth", growth::growth),
     ("junk", junk::junk),
+    ("cloud", cloud::cloud),
 ];
 
 const PROOFS: [(&str, Proof); 2] = [("soak", soak::soak), ("churn", growth::churn)];

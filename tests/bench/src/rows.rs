@@ -76,9 +76,9 @@ pub fn idle(bench: &Bench) -> Result<Lines> {
 pub fn status(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
     let time = Duration::from_secs(bench.amount(10, 2).into());
-    http::load(runner.addr, "/status", 2, 8, time / 10)?;
+    http::load(runner.addr, "/status", "", 2, 8, time / 10)?;
     let before = runner.cpu_s()?;
-    let answers = http::load(runner.addr, "/status", 2, 8, time)? as f64;
+    let answers = http::load(runner.addr, "/status", "", 2, 8, time)? as f64;
     let cpu_s = runner.cpu_s()? - before;
     let rate = answers / time.as_secs_f64();
     Ok(vec![
@@ -422,7 +422,7 @@ async fn floor(count: u32) -> Result<Vec<Duration>> {
     Ok(delays)
 }
 
-fn at(sorted: &[Duration], percent: usize) -> Duration {
+pub fn at(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() * percent).div_ceil(100).clamp(1, sorted.len()) - 1]
 }
 

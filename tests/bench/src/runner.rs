@@ -37,6 +37,18 @@ impl Runner {
 
     /// The same with variables.
     pub fn start_with(binary: &Path, environment: &[(&str, &str)]) -> Result<Runner> {
+        let args = "--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo --max-sessions 128";
+        Self::launch(binary, args, environment)
+    }
+
+    /// Starts the cloud service with this private key and a builder that makes an image of nothing.
+    pub fn start_cloud(binary: &Path, key: &str) -> Result<Runner> {
+        let args = "cloud serve --host 127.0.0.1 --port 0 --data-dir data --min-free 0 -- touch {out}/image";
+        Self::launch(binary, args, &[("CLOUD_PRIVATE_KEYS", key), ("RUST_LOG", "warn")])
+    }
+
+    /// `args` has spaces between the words.
+    fn launch(binary: &Path, args: &str, environment: &[(&str, &str)]) -> Result<Runner> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "edge-runner-bench-{}-{}",
@@ -48,15 +60,17 @@ impl Runner {
         let mut command = Command::new(binary);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("RUNNER_") || text.starts_with("PIPECAT_") {
+            if ["RUNNER_", "PIPECAT_", "CLOUD_"]
+                .iter()
+                .any(|prefix| text.starts_with(prefix))
+            {
                 command.env_remove(&name);
             }
         }
         let log = File::create(folder.join("log"))?;
         let spawned = Instant::now();
         let mut child = command
-            .args(["--host", "127.0.0.1", "--port", "0", "--rtc-port", "0", "--bot", "echo"])
-            .args(["--max-sessions", "128"])
+            .args(args.split(' '))
             .envs(environment.iter().copied())
             .current_dir(&folder)
             .stdin(Stdio::null())
@@ -161,6 +175,11 @@ impl Runner {
         self.wait_until_idle()?;
         thread::sleep(Duration::from_secs(3));
         Ok(())
+    }
+
+    /// The folder that it was started in, which is deleted with it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Returns everything that it logged.
