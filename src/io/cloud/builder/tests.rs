@@ -1,3 +1,5 @@
+//! Commands that end in every way, run by the shell of the machine, in folders of the tests' own.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

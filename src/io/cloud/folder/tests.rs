@@ -1,3 +1,5 @@
+//! Folders as commands leave them: deep, closed, full of links.
+
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::PathBuf;
 

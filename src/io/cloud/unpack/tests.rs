@@ -1,3 +1,5 @@
+//! Archives on a real disk: what is made, and what is outside and stays as it was.
+
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 

@@ -1,3 +1,5 @@
+//! Entries by their names alone: which may be made, and which are refused.
+
 use super::*;
 
 const BOUNDS: Bounds = Bounds {

@@ -1,3 +1,5 @@
+//! Archives that the tests write, block by block, and cut in every way.
+
 use super::*;
 
 /// Writes a header: name, kind, size, magic; the checksum is right.
