@@ -1,1 +1,342 @@
 //! What a builder command is given, and what its end means.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::cloud::{DataDir, KEY, OTHER, TestCloud, archive};
+use crate::support::runner::PATIENCE;
+
+fn context() -> Vec<u8> {
+    archive(&[("Dockerfile", "FROM scratch\n"), ("src/main.py", "print()\n")])
+}
+
+/// Builds with a script of the shell until it has ended; the build and the lines of its log that are the command's.
+fn built(options: &[&str], script: &str) -> (DataDir, TestCloud, Value, Vec<String>) {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &[options, &["--", "sh", "-c", script]].concat());
+    let id = cloud.build(&context());
+    let build = cloud.ended(&id);
+    let mut lines = cloud.log(&id);
+    lines.retain(|line| !line.starts_with("[service] "));
+    (data, cloud, build, lines)
+}
+
+fn text<'a>(build: &'a Value, member: &str) -> &'a str {
+    build[member]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {member}: {build:#}"))
+}
+
+/// I-10, I-22: the environment of a command is what is promised and nothing else: no key of the service, no variable of its own.
+#[test]
+fn the_environment_is_exact() {
+    let data = DataDir::new();
+    let given = [
+        ("HANDED", "over"),
+        ("KEPT", "back"),
+        ("CLOUD_STORE_KEY_ID", "SKTEST"),
+        ("CLOUD_STORE_SECRET", "secret-of-the-store"),
+        ("LANG", "C.UTF-8"),
+    ];
+    // `env` adds nothing of its own, as a shell would.
+    let options = ["--builder-env", "HANDED", "--builder-env", "ABSENT", "--", "env"];
+    let cloud = TestCloud::start_with(&data, &options, &given);
+    let id = cloud.build(&context());
+    let build = cloud.ended(&id);
+    let mut lines = cloud.log(&id);
+    lines.retain(|line| !line.starts_with("[service] "));
+    lines.sort();
+    let scratch = data
+        .path()
+        .canonicalize()
+        .expect("it is there")
+        .join("scratch")
+        .join(format!("{id}-1"));
+    let scratch = scratch.display();
+    let path = std::env::var("PATH").expect("tests have one");
+    let mut expected = [
+        format!("PATH={path}"),
+        "LANG=C.UTF-8".into(),
+        format!("HOME={scratch}/home"),
+        format!("TMPDIR={scratch}/tmp"),
+        "HANDED=over".into(),
+        format!("BUILD_ID={id}"),
+        "BUILD_ORG=default".into(),
+        "BUILD_REGION=local".into(),
+        "BUILD_FILE=Dockerfile".into(),
+        format!("BUILD_CONTEXT={scratch}/context"),
+        format!("BUILD_CONTEXT_HASH={}", text(&build, "contextHash")),
+        format!("BUILD_OUT={scratch}/out"),
+        format!("BUILD_RESULT={scratch}/result"),
+        "BUILD_ATTEMPT=1".into(),
+    ];
+    expected.sort();
+    assert_eq!(lines, expected);
+    assert!(text(&build, "errorMessage").starts_with("image: "));
+    let log = fs::read_to_string(data.path().join(format!("logs/{id}.log"))).expect("a log");
+    for secret in [KEY, OTHER, "secret-of-the-store"] {
+        assert!(!log.contains(secret) && !cloud.runner.log().contains(secret));
+    }
+}
+
+/// I-10: no shell, words of the run in arguments, the context as the folder, nothing on stdin, a process group of its own.
+#[test]
+fn arguments_and_surroundings_are_as_promised() {
+    let data = DataDir::new();
+    let script = "pwd; cat; ls; echo \"$@\"; read pid name state parent group rest < /proc/$$/stat; [ $group = $$ ] && echo leads";
+    let options = [
+        "--",
+        "sh",
+        "-c",
+        script,
+        "{id}",
+        "{region}/{org}:{hash}",
+        "{{id}",
+        "${HOME}",
+        "a  b; exit",
+        "{buildfile}",
+    ];
+    let cloud = TestCloud::start(&data, &options);
+    let id = cloud.build(&context());
+    let build = cloud.ended(&id);
+    let mut lines = cloud.log(&id);
+    lines.retain(|line| !line.starts_with("[service] "));
+    let folder = format!("/scratch/{id}-1/context");
+    assert!(lines[0].ends_with(&folder), "{lines:?}");
+    assert_eq!(lines[1..3], ["Dockerfile", "src"]);
+    let hash = text(&build, "contextHash");
+    // `sh -c` takes the first argument for its own name.
+    assert_eq!(
+        lines[3],
+        format!("local/default:{hash} {{id}} ${{HOME}} a  b; exit Dockerfile")
+    );
+    assert_eq!(lines[4], "leads");
+    assert!(
+        !data.path().join("scratch").join(format!("{id}-1")).exists(),
+        "I-12: scratch is removed"
+    );
+}
+
+/// I-11, C-016, C-017: an image that the command named is told as it was; one that it left in `BUILD_OUT` is kept and served.
+#[test]
+fn images_are_named_or_kept() {
+    let (_data, _cloud, build, _) = built(
+        &[],
+        r#"printf '{"imageUri":"registry.example/a@sha256:0","imageSizeBytes":12345}' > "$BUILD_RESULT"; echo done"#,
+    );
+    assert_eq!(build["status"], "success");
+    assert_eq!(text(&build, "imageUri"), "registry.example/a@sha256:0");
+    assert_eq!(build["imageSizeBytes"], 12_345);
+    let (_data, _cloud, build, _) = built(&[], r#"echo building; echo '{"imageUri":"b:1","imageSizeBytes":0}'"#);
+    assert_eq!((text(&build, "imageUri"), &build["imageSizeBytes"]), ("b:1", &json!(0)));
+    let (data, cloud, build, _) = built(
+        &["--public-url", "https://cloud.example"],
+        r#"printf 0123456789 > "$BUILD_OUT/im age?.tar""#,
+    );
+    assert_eq!(build["imageSizeBytes"], 10);
+    let id = text(&build, "id");
+    assert_eq!(
+        text(&build, "imageUri"),
+        format!("https://cloud.example/v1/images/{id}/im%20age%3F.tar")
+    );
+    let path = format!("/v1/images/{id}/im%20age%3F.tar");
+    let image = cloud.get(&path);
+    assert_eq!((image.status, &*image.body), (200, &b"0123456789"[..]));
+    assert_eq!(cloud.request("GET", &path, OTHER, b"").status, 404);
+    assert_eq!(cloud.get(&format!("/v1/images/{id}/other")).status, 404);
+    assert!(data.path().join("images").join(id).join("im age?.tar").exists());
+}
+
+/// I-11: a command that ends well and tells of no image, or of one that is unusable, fails with `image:`.
+#[test]
+fn no_image_is_a_failure() {
+    for (script, expected) in [
+        ("echo done", "image: the command tells of no image"),
+        (
+            r#"echo '{"imageUri":"a"}'"#,
+            "image: the last line of stdout is unusable: `imageSizeBytes` is missing",
+        ),
+        (
+            "echo a > $BUILD_OUT/a; echo b > $BUILD_OUT/b",
+            "image: BUILD_OUT holds more than one file",
+        ),
+    ] {
+        let (_data, _cloud, build, _) = built(&[], script);
+        assert_eq!(build["status"], "failed");
+        let error = text(&build, "errorMessage");
+        assert!(
+            error.starts_with(expected) && error.ends_with("; passed: unpack, build"),
+            "{error}"
+        );
+        assert!(build.get("imageUri").is_none() && build.get("imageSizeBytes").is_none());
+    }
+}
+
+/// I-12, I-13, C-018: another status or a signal is `failed`, the time limit `timeout`; the error names the phases, and has the end
+/// of stderr.
+#[test]
+fn bad_ends_are_told_with_their_phase() {
+    let (_data, _cloud, build, lines) = built(&[], "echo out; echo no such base image >&2; exit 17");
+    assert_eq!(build["status"], "failed");
+    assert_eq!(
+        text(&build, "errorMessage"),
+        "build: exit status 17; passed: unpack; stderr ends: no such base image"
+    );
+    let mut sorted = lines;
+    sorted.sort();
+    assert_eq!(sorted, ["no such base image", "out"], "two streams have no order");
+    let (_data, _cloud, build, _) = built(&[], "kill -SEGV $$");
+    assert_eq!(
+        text(&build, "errorMessage"),
+        "build: signal 11 (SIGSEGV); passed: unpack"
+    );
+    let stubborn = "trap '' TERM; echo stuck >&2; while :; do sleep 1000; done";
+    let (_data, _cloud, build, _) = built(&["--build-timeout", "1.5", "--build-grace", "0.01"], stubborn);
+    assert_eq!(build["status"], "timeout");
+    let error = text(&build, "errorMessage");
+    let expected =
+        "build: no end within 1.5 seconds (`--build-timeout`), so it was stopped; passed: unpack; stderr ends: stuck";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(
+        build["buildDurationSeconds"]
+            .as_u64()
+            .is_some_and(|seconds| seconds >= 1)
+    );
+}
+
+/// The numbers of processes that run with this word in their environment; those that are gone but not reaped have none.
+fn with_word(word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").expect("it is Linux").flatten() {
+        let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+        if environment.windows(word.len()).any(|window| window == word.as_bytes()) {
+            found.push(process.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found
+}
+
+fn gone(word: &str) {
+    let began = Instant::now();
+    while !with_word(word).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "they still run: {:?}", with_word(word));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn wait_for(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < PATIENCE, "{} never came", path.display());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// I-12: children that the command leaves behind are gone when the build has ended, in its group or in one of their own.
+#[test]
+fn nothing_of_a_command_is_left() {
+    let script = "trap '' HUP; sleep 1000 & setsid sleep 1000 & echo '{\"imageUri\":\"a\",\"imageSizeBytes\":1}'";
+    let (_data, _cloud, build, _) = built(&[], script);
+    assert_eq!(build["status"], "success");
+    assert_eq!(
+        with_word(&format!("BUILD_ID={}", text(&build, "id"))),
+        Vec::<String>::new()
+    );
+}
+
+/// I-19: a service that is killed takes its commands with it, those that left their group too, without anybody starting it again.
+#[test]
+fn commands_die_with_the_service() {
+    let data = DataDir::new();
+    let up = data.path().join("up");
+    let script = format!(
+        "trap '' TERM HUP; sleep 1000 & setsid sleep 1000 & touch {}; while :; do sleep 1000; done",
+        up.display()
+    );
+    let mut cloud = TestCloud::start(&data, &["--", "sh", "-c", &script]);
+    let id = cloud.build(&context());
+    wait_for(&up);
+    let word = format!("BUILD_ID={id}");
+    assert!(with_word(&word).len() >= 3);
+    cloud.runner.signal("KILL");
+    cloud.runner.wait();
+    gone(&word);
+}
+
+/// I-19: where the guard was killed as well, the next start ends what is left, before it builds again.
+#[test]
+fn leftovers_are_ended_at_start() {
+    let data = DataDir::new();
+    let up = data.path().join("up");
+    let script = format!("touch {}; while :; do sleep 1000; done", up.display());
+    let mut cloud = TestCloud::start(&data, &["--", "sh", "-c", &script]);
+    let id = cloud.build(&context());
+    wait_for(&up);
+    let service = with_word(&format!("CLOUD_PRIVATE_KEYS={KEY}"));
+    let guards: Vec<&String> = service
+        .iter()
+        .filter(|id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "cloud-guard"))
+        .filter(|id| of_data(id, data.path()))
+        .collect();
+    let [guard] = guards[..] else {
+        panic!("one guard was to be found: {guards:?}");
+    };
+    let killed = std::process::Command::new("sh")
+        .args(["-c", &format!("kill -KILL {guard}")])
+        .status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    cloud.runner.signal("KILL");
+    cloud.runner.wait();
+    let word = format!("BUILD_ID={id}");
+    assert!(!with_word(&word).is_empty(), "nobody has ended them yet");
+    let again = TestCloud::start(
+        &data,
+        &["--", "sh", "-c", "echo '{\"imageUri\":\"a\",\"imageSizeBytes\":1}'"],
+    );
+    assert!(
+        again
+            .runner
+            .log()
+            .contains("were left by an earlier run, and are killed")
+    );
+    let build = again.wait_for(&id, "success");
+    assert_eq!(text(&build, "imageUri"), "a");
+    assert_eq!(with_word(&word), Vec::<String>::new());
+}
+
+/// Tells whether a process was started on a data directory, by its arguments.
+fn of_data(id: &str, data: &Path) -> bool {
+    let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+    let wanted = data.to_str().expect("folders of tests are UTF-8").as_bytes();
+    arguments.split(|&byte| byte == 0).any(|argument| argument == wanted)
+}
+
+/// A command that cannot be run is refused at start, and not with the first build.
+#[test]
+fn a_command_that_cannot_be_run_is_refused_at_start() {
+    let data = DataDir::new();
+    let path = data.path().to_str().expect("UTF-8");
+    let args = [
+        "cloud",
+        "serve",
+        "--port",
+        "0",
+        "--data-dir",
+        path,
+        "--",
+        "no-such-builder",
+    ];
+    let ended = crate::support::runner::TestRunner::run_with(&args, &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended
+            .stderr
+            .contains("the builder command `no-such-builder` cannot be run"),
+        "{}",
+        ended.stderr
+    );
+}
