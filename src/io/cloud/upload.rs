@@ -175,6 +175,9 @@ impl Uploads {
                 Some(Err(_)) => return Err(verify::malformed("the body broke off")),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
+            if let Some((_, intake, _)) = &taking.file {
+                intake.handle_time(unix_time_ms())?;
+            }
             parser.push(&data, &mut |event| taking.handle(event))?;
             // Another part of the body as long as this one might not fit.
             if !taking.piece.is_empty() && taking.piece.len() + data.len() > UPLOAD_PIECE_BYTES {

@@ -3,12 +3,13 @@
 //! In: pieces of a body, cut anywhere. Out: the fields, whole, then the bytes of the part named `file`, none of which is kept;
 //! however the body was cut, the same comes out. Of a part's header only `Content-Disposition` is read: clients write types and
 //! lengths there that say nothing. Parts behind the file are dropped, but for a second file. Refuses: what is no form of that
-//! kind, and more than [`FIELDS_BYTES_MAX`] of fields or [`FRAME_BYTES_MAX`] of anything that is not the file.
+//! kind, and more than [`FIELDS_BYTES_MAX`] of fields, [`PART_HEAD_BYTES_MAX`] of a part's header or
+//! [`FRAME_BYTES_MAX`] of anything that is not the file.
 //! Source: RFC 7578, RFC 2046 section 5.1, and what curl, the Python clients and browsers send.
 
 use std::borrow::Cow;
 
-use crate::limits::cloud::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX};
+use crate::limits::cloud::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX, PART_HEAD_BYTES_MAX};
 
 /// What a body has.
 #[derive(Debug, PartialEq, Eq)]
@@ -203,6 +204,9 @@ impl Parser {
 
     /// Takes one byte of a part's header; tells whether it was the last one of the file's.
     fn head(&mut self, byte: u8) -> Result<bool, Broken> {
+        if self.buffer.len() == PART_HEAD_BYTES_MAX {
+            return Err(Broken::Malformed("the header of a part is too long"));
+        }
         self.buffer.push(byte);
         if !self.buffer.ends_with(b"\r\n\r\n") && self.buffer != b"\r\n" {
             return Ok(false);

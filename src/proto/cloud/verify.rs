@@ -272,6 +272,17 @@ impl Intake {
         if self.bytes >= 2 { self.check_magic() } else { Ok(()) }
     }
 
+    /// Looks whether there is time left; whoever sends slowly is told as soon as it is over.
+    ///
+    /// # Errors
+    /// 403 when it is over.
+    pub fn handle_time(&self, now_ms: u64) -> Result<(), Fault> {
+        match self.expires_ms <= now_ms {
+            true => Err(expired()),
+            false => Ok(()),
+        }
+    }
+
     /// Takes the end of the whole form; gives the size of the file in bytes.
     ///
     /// # Errors
@@ -286,10 +297,8 @@ impl Intake {
             ));
         }
         self.check_magic()?;
-        match self.expires_ms <= now_ms {
-            true => Err(expired()),
-            false => Ok(self.bytes),
-        }
+        self.handle_time(now_ms)?;
+        Ok(self.bytes)
     }
 
     fn check_magic(&self) -> Result<(), Fault> {

@@ -310,15 +310,22 @@ fn only_the_file_may_be_long() {
         parse("B", fields(FIELDS_BYTES_MAX + 1).chunks(999)).1,
         Err(Broken::FieldsTooLong)
     );
-    let names = [&field(&"n".repeat(FIELDS_BYTES_MAX + 1), "")[..], &file(b""), CLOSE].concat();
+    let names = [&field(&"n".repeat(4_001), "").repeat(5)[..], &file(b""), CLOSE].concat();
     assert_eq!(parse("B", [&names[..]]).1, Err(Broken::FieldsTooLong));
 
     let empty = field("", "").repeat(2_000);
-    let header = part(&format!("X: {}", "x".repeat(FRAME_BYTES_MAX)), b"");
     let preamble = vec![b'x'; FRAME_BYTES_MAX + 1];
-    for body in [&empty, &header, &preamble] {
+    for body in [&empty, &preamble] {
         for size in [1, 999, body.len()] {
             assert_eq!(parse("B", body.chunks(size)).1, Err(Broken::FieldsTooLong));
+        }
+    }
+    for (bytes, fits) in [(PART_HEAD_BYTES_MAX, true), (PART_HEAD_BYTES_MAX + 1, false)] {
+        let before = "Content-Disposition: form-data; name=\"a\"\r\nX: ";
+        let long = format!("{before}{}", "x".repeat(bytes - before.len() - 4));
+        let body = [&part(&long, b"")[..], &file(b""), CLOSE].concat();
+        for size in [1, 999, body.len()] {
+            assert_eq!(parse("B", body.chunks(size)).1.is_ok(), fits, "{bytes}");
         }
     }
     let big = vec![b'\r'; 4 * FRAME_BYTES_MAX];

@@ -543,6 +543,16 @@ fn a_file_is_told_by_its_first_two_bytes() {
     );
 }
 
+/// C-073: the time of an upload is over while it comes, not only at its end.
+#[test]
+fn time_runs_out_on_the_way() {
+    let allowed = Case::new().run().expect("it is taken").0;
+    let intake = Intake::new(&allowed, u64::MAX);
+    assert_eq!(intake.handle_time(ENDS_MS - 1), Ok(()));
+    let late = intake.handle_time(ENDS_MS).expect_err("it is over");
+    assert_eq!((late.status, late.code), (403, "AccessDenied"));
+}
+
 /// I-05: a grant that is made a second before midnight is good after it, and the key of a day is not known two days later.
 #[test]
 fn grants_outlive_midnight() {
