@@ -1,1 +1,183 @@
 //! Builds outlive a kill and a stop.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::builds::shell;
+use crate::support::cloud::{DataDir, TestCloud, archive};
+
+/// Says who it is, then waits on the first attempts, and ends well on later ones; `$0/until` has the number of the first that
+/// does not wait.
+const STUBBORN: &str = r#"echo "attempt $BUILD_ATTEMPT"; sleep 1000 & echo $$ $! > "$0/$BUILD_ID.$BUILD_ATTEMPT.new"
+    mv "$0/$BUILD_ID.$BUILD_ATTEMPT.new" "$0/$BUILD_ID.$BUILD_ATTEMPT"
+    if [ "$BUILD_ATTEMPT" -lt "$(cat "$0/until")" ]; then wait; fi
+    echo image > "$BUILD_OUT/i""#;
+
+fn context(text: &str) -> Vec<u8> {
+    archive(&[("Dockerfile", "FROM scratch\n"), ("bot.py", text)])
+}
+
+fn until(gate: &DataDir, attempt: u32) {
+    fs::write(gate.path().join("until"), attempt.to_string()).expect("the folder is writable");
+}
+
+/// Waits until an attempt has begun, and returns the processes of it.
+fn processes(cloud: &TestCloud, gate: &DataDir, id: &str, attempt: u32) -> Vec<String> {
+    let path = gate.path().join(format!("{id}.{attempt}"));
+    loop {
+        if let Ok(pids) = fs::read_to_string(&path) {
+            return pids.split_whitespace().map(str::to_owned).collect();
+        }
+        // Fails the test when the build ends without it.
+        let build = cloud.status(id);
+        assert!(build.get("completedAt").is_none(), "{build:#}");
+    }
+}
+
+/// Tells whether a process runs; a zombie does not.
+fn runs(pid: &str) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_some_and(|state| state != "Z" && state != "X")
+}
+
+fn time<'v>(build: &'v Value, name: &str) -> &'v str {
+    build[name].as_str().unwrap_or_else(|| panic!("no {name} in {build}"))
+}
+
+/// I-19: after a kill the build that ran runs again, with the same start and a line in its log, the one that waited waits, and the
+/// command of before is gone with all it started.
+#[test]
+fn builds_outlive_a_kill() {
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    until(&gate, 2);
+    let args = shell(&["--max-builds", "1"], STUBBORN, gate.path());
+    let cloud = TestCloud::start(&data, &args);
+    let first = cloud.build(&context("1"));
+    let before = processes(&cloud, &gate, &first, 1);
+    let second = cloud.build(&context("2"));
+    let building = cloud.status(&first);
+    assert_eq!(building["status"], "building");
+    let pending = cloud.status(&second);
+    assert_eq!(pending["status"], "pending");
+    drop(cloud);
+
+    let cloud = TestCloud::start(&data, &args);
+    let after = processes(&cloud, &gate, &first, 2);
+    for pid in &before {
+        assert!(!runs(pid), "process {pid} of the first attempt runs");
+    }
+    let done = cloud.wait_for(&first, "success");
+    assert_eq!(done["startedAt"], building["startedAt"]);
+    assert_eq!(done["createdAt"], building["createdAt"]);
+    assert!(time(&done, "updatedAt") >= time(&building, "updatedAt"));
+    let log = cloud.log(&first);
+    let place = |words: &str| log.iter().position(|line| line == words);
+    let lines = [
+        place("attempt 1"),
+        place("[service] interrupted, attempt 2 of 3"),
+        place("attempt 2"),
+    ];
+    assert!(lines.iter().all(Option::is_some) && lines.is_sorted(), "{log:?}");
+    // The one that waited is on its first attempt, which waits; a kill makes it the second.
+    let waits = processes(&cloud, &gate, &second, 1);
+    assert_eq!(cloud.status(&second)["status"], "building");
+    drop(cloud);
+    let cloud = TestCloud::start(&data, &args);
+    cloud.wait_for(&second, "success");
+    assert_eq!(cloud.status(&first), done, "what has ended never changes");
+    for pid in after.iter().chain(&waits) {
+        assert!(!runs(pid), "process {pid} runs");
+    }
+    let left: Vec<_> = fs::read_dir(data.path().join("scratch")).expect("its folder").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// I-19: attempts that were cut off count; after the last one the build has failed, without another run.
+#[test]
+fn attempts_are_used_up() {
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    until(&gate, 100);
+    let args = shell(&["--max-attempts", "2"], STUBBORN, gate.path());
+    let cloud = TestCloud::start(&data, &args);
+    let id = cloud.build(&context("1"));
+    processes(&cloud, &gate, &id, 1);
+    drop(cloud);
+    let cloud = TestCloud::start(&data, &args);
+    processes(&cloud, &gate, &id, 2);
+    assert_eq!(cloud.status(&id)["status"], "building");
+    drop(cloud);
+    let cloud = TestCloud::start(&data, &args);
+    let failed = cloud.wait_for(&id, "failed");
+    let error = time(&failed, "errorMessage");
+    assert!(error.starts_with("build: interrupted 2 times"), "{error}");
+    assert!(!gate.path().join(format!("{id}.3")).exists());
+    assert!(cloud.log(&id).iter().any(|line| line.starts_with("[service] interrupted, no attempts")));
+}
+
+/// I-29: a stop in order ends commands, counts them as interrupted, and exits with 0; the next start goes on.
+#[test]
+fn builds_outlive_a_stop() {
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    until(&gate, 3);
+    let args = shell(&[], STUBBORN, gate.path());
+    let id = {
+        let mut cloud = TestCloud::start(&data, &args);
+        let id = cloud.build(&context("1"));
+        let pids = processes(&cloud, &gate, &id, 1);
+        cloud.runner.signal("TERM");
+        assert_eq!(cloud.runner.wait().code(), Some(0));
+        assert!(pids.iter().all(|pid| !runs(pid)), "its command is gone");
+        id
+    };
+    {
+        let mut cloud = TestCloud::start(&data, &args);
+        assert_eq!(cloud.status(&id)["status"], "building");
+        processes(&cloud, &gate, &id, 2);
+        cloud.runner.signal("INT");
+        assert_eq!(cloud.runner.wait().code(), Some(0));
+    }
+    let cloud = TestCloud::start(&data, &args);
+    cloud.wait_for(&id, "success");
+    let log = cloud.log(&id);
+    assert!(log.contains(&"[service] interrupted, attempt 3 of 3".to_owned()), "{log:?}");
+}
+
+/// I-19: what waited runs in the order in which it came, although the service was killed in between.
+#[test]
+fn the_queue_outlives_a_kill() {
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    let script = r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; cat bot.py >> "$0/order"; echo image > "$BUILD_OUT/i""#;
+    let args = shell(&["--max-builds", "1"], script, gate.path());
+    let cloud = TestCloud::start(&data, &args);
+    let ids: Vec<String> = (0..5).map(|n| cloud.build(&context(&n.to_string()))).collect();
+    cloud.wait_for(&ids[0], "building");
+    drop(cloud);
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    let cloud = TestCloud::start(&data, &args);
+    for id in &ids {
+        cloud.wait_for(id, "success");
+    }
+    assert_eq!(fs::read_to_string(gate.path().join("order")).expect("they ran"), "01234");
+}
+
+/// A database that is damaged is named, not made anew; nothing is lost of it.
+#[test]
+fn damaged_records_end_the_start() {
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    let args = shell(&[], "exit 0", gate.path());
+    drop(TestCloud::start(&data, &args));
+    let path = data.path().join("builds.db");
+    for name in ["builds.db-wal", "builds.db-shm"] {
+        let _ = fs::remove_file(data.path().join(name));
+    }
+    fs::write(&path, "this is no database, whatever its name says".repeat(100)).expect("the folder is writable");
+    let before = fs::read(&path).expect("the file");
+    let folder = data.path().to_str().expect("folders of tests are UTF-8");
+    let ended = crate::support::runner::TestRunner::run(&["cloud", "serve", "--port", "0", "--data-dir", folder]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("builds.db") && ended.stderr.contains("damaged"), "{}", ended.stderr);
+    assert_eq!(fs::read(&path).expect("the file"), before);
+}
