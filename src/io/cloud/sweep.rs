@@ -235,3 +235,6 @@ fn written_ms(entry: &DirEntry) -> u64 {
     let since = written.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
