@@ -43,7 +43,13 @@ fn a_build_goes_from_pending_to_success() {
     assert_eq!(created["contextHash"], created["build"]["contextHash"]);
     let pending = &created["build"];
     assert_eq!(pending["status"], "pending");
-    for absent in ["startedAt", "completedAt", "imageUri", "errorMessage", "buildDurationSeconds"] {
+    for absent in [
+        "startedAt",
+        "completedAt",
+        "imageUri",
+        "errorMessage",
+        "buildDurationSeconds",
+    ] {
         assert!(pending.get(absent).is_none(), "{pending}");
     }
     let second = pending["id"].as_str().expect("an identifier");
@@ -87,11 +93,17 @@ fn a_failure_is_no_error_of_http() {
     let late = cloud.build(&context("late"));
     let failed = cloud.wait_for(&failed, "failed");
     let error = failed["errorMessage"].as_str().expect("a reason");
-    assert!(error.starts_with("build: ") && error.contains("no such package"), "{error}");
+    assert!(
+        error.starts_with("build: ") && error.contains("no such package"),
+        "{error}"
+    );
     let late = cloud.wait_for(&late, "timeout");
     assert!(late["errorMessage"].as_str().expect("a reason").starts_with("build: "));
     for build in [failed, late] {
-        assert!(build["completedAt"].is_string() && build.get("imageUri").is_none(), "{build}");
+        assert!(
+            build["completedAt"].is_string() && build.get("imageUri").is_none(),
+            "{build}"
+        );
     }
 }
 
@@ -123,7 +135,10 @@ fn a_success_is_built_once() {
     assert_eq!(other.status, 201);
     assert_eq!(other.json()["build"]["buildfilePath"], "other/file");
     cloud.wait_for(other.json()["build"]["id"].as_str().expect("an identifier"), "success");
-    assert_eq!(fs::read_to_string(gate.path().join("runs")).expect("they ran"), "x\nx\n");
+    assert_eq!(
+        fs::read_to_string(gate.path().join("runs")).expect("they ran"),
+        "x\nx\n"
+    );
 
     let fails = archive(&[("Dockerfile", "a"), ("bot.py", "fail")]);
     for _ in 0..2 {
@@ -183,14 +198,20 @@ fn a_build_is_found_by_its_organization_alone() {
     let bad = (400, Some("GENERIC_BAD_REQUEST".to_owned()));
     let none = (404, Some("NOT_FOUND".to_owned()));
     assert_eq!(status(&format!("/v1/builds/{id}"), KEY), (200, None));
-    assert_eq!(status(&format!("/v1/organizations/default/builds/{id}"), KEY), (200, None));
+    assert_eq!(
+        status(&format!("/v1/organizations/default/builds/{id}"), KEY),
+        (200, None)
+    );
     assert_eq!(status(&format!("/v1/builds/{}", id.to_uppercase()), KEY), (200, None));
     assert_eq!(status(&format!("/v1/builds/{id}"), OTHER), none);
     assert_eq!(status("/v1/builds/7a2c0000-0000-4000-8000-000000000000", KEY), none);
     assert_eq!(status("/v1/builds/7a2c0000-0000-1000-8000-000000000000", KEY), bad);
     assert_eq!(status("/v1/builds/7", KEY), bad);
     let theirs = cloud.request("GET", "/v1/builds", OTHER, b"").json();
-    assert_eq!((theirs["total"].clone(), theirs["builds"].clone()), (json!(0), json!([])));
+    assert_eq!(
+        (theirs["total"].clone(), theirs["builds"].clone()),
+        (json!(0), json!([]))
+    );
 }
 
 /// `GET /builds`: newest first, page by page, by status, region and hash; what makes no sense is refused.
@@ -213,24 +234,46 @@ fn builds_are_listed() {
     };
     let of = |page: &Value| -> Vec<String> {
         let builds = page["builds"].as_array().expect("a page");
-        builds.iter().map(|build| build["id"].as_str().expect("an identifier").to_owned()).collect()
+        builds
+            .iter()
+            .map(|build| build["id"].as_str().expect("an identifier").to_owned())
+            .collect()
     };
     let all = list("");
     assert_eq!(of(&all), ids);
-    assert_eq!((&all["total"], &all["limit"], &all["offset"]), (&json!(5), &json!(20), &json!(0)));
+    assert_eq!(
+        (&all["total"], &all["limit"], &all["offset"]),
+        (&json!(5), &json!(20), &json!(0))
+    );
     assert_eq!(all["builds"][0], cloud.status(&ids[0]));
     let page = list("?limit=2&offset=1");
     assert_eq!(of(&page), ids[1..3]);
-    assert_eq!((&page["total"], &page["limit"], &page["offset"]), (&json!(5), &json!(2), &json!(1)));
+    assert_eq!(
+        (&page["total"], &page["limit"], &page["offset"]),
+        (&json!(5), &json!(2), &json!(1))
+    );
     assert_eq!(of(&list("?offset=9")), Vec::<String>::new());
     assert_eq!(of(&list("?status=failed")), [ids[1].clone()]);
     assert_eq!(list("?status=success")["total"], 4);
     assert_eq!(list("?status=timeout")["total"], 0);
     assert_eq!(list("?region=local")["total"], 5);
-    assert_eq!(list("?region=nowhere"), json!({"builds": [], "total": 0, "limit": 20, "offset": 0}));
-    assert_eq!(of(&list(&format!("?contextHash={}", hash(&context("0"))))), [ids[4].clone()]);
+    assert_eq!(
+        list("?region=nowhere"),
+        json!({"builds": [], "total": 0, "limit": 20, "offset": 0})
+    );
+    assert_eq!(
+        of(&list(&format!("?contextHash={}", hash(&context("0"))))),
+        [ids[4].clone()]
+    );
     assert_eq!(list("?contextHash=no-hash")["total"], 0);
-    for query in ["status=done", "limit=0", "limit=101", "limit=x", "offset=-1", "offset=x"] {
+    for query in [
+        "status=done",
+        "limit=0",
+        "limit=101",
+        "limit=x",
+        "offset=-1",
+        "offset=x",
+    ] {
         let refusal = refused(&cloud.get(&format!("/v1/builds?{query}")));
         assert_eq!(refusal, (400, "GENERIC_BAD_REQUEST".into()), "{query}");
     }
@@ -284,7 +327,10 @@ fn an_organization_has_so_many_places() {
     let grant = cloud.request("POST", "/v1/builds/upload-url", OTHER, b"{}").json();
     assert_eq!(cloud.send(&grant, &context("4")).status, 204);
     let wanted = json!({"uploadId": grant["uploadId"], "region": "local"}).to_string();
-    assert_eq!(cloud.request("POST", "/v1/builds", OTHER, wanted.as_bytes()).status, 201);
+    assert_eq!(
+        cloud.request("POST", "/v1/builds", OTHER, wanted.as_bytes()).status,
+        201
+    );
 
     fs::write(gate.path().join("go"), "").expect("the folder is writable");
     for id in waiting {

@@ -62,7 +62,9 @@ impl Drop for Small<'_> {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("the folder").flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 /// A context that does not compress.
@@ -120,7 +122,9 @@ fn a_full_disk_refuses_and_recovers() {
     assert!(said.starts_with("Internal server error (request "), "{said}");
 
     // Reads: all that was answered with 201 is there, and no more.
-    let total = cloud.get("/v1/builds?limit=1").json()["total"].as_u64().expect("a number");
+    let total = cloud.get("/v1/builds?limit=1").json()["total"]
+        .as_u64()
+        .expect("a number");
     assert_eq!(total, 1 + made.len() as u64);
     for build in made.iter().rev().take(3) {
         assert_eq!(cloud.status(build["id"].as_str().expect("an identifier")), *build);
@@ -147,7 +151,9 @@ fn a_full_disk_refuses_and_recovers() {
     let id = again.json()["build"]["id"].as_str().expect("an identifier").to_owned();
     let done = cloud.wait_for(&id, "success");
     assert_eq!(done["imageSizeBytes"], 300_000);
-    let total = cloud.get("/v1/builds?limit=1").json()["total"].as_u64().expect("a number");
+    let total = cloud.get("/v1/builds?limit=1").json()["total"]
+        .as_u64()
+        .expect("a number");
     assert_eq!(total, 2 + made.len() as u64);
     assert!(cloud.runner.log().contains("no space"), "the log says why");
 }
@@ -164,12 +170,18 @@ fn little_space_ends_grants_alone() {
     let grant = cloud.grant();
     fs::write(small.filler(), vec![7; 8 << 20]).expect("there is space");
     let reply = cloud.post("/v1/builds/upload-url", &json!({}));
-    assert_eq!((reply.status, reply.json()["code"].clone()), (503, json!("STORAGE_FULL")));
+    assert_eq!(
+        (reply.status, reply.json()["code"].clone()),
+        (503, json!("STORAGE_FULL"))
+    );
     let seconds: u32 = reply.header("retry-after").expect("a time").parse().expect("seconds");
     assert!(seconds > 0);
     assert_eq!(cloud.send(&grant, &noise(1, 1000)).status, 204);
     let created = cloud.create(grant["uploadId"].as_str().expect("an identifier"));
-    let id = created.json()["build"]["id"].as_str().expect("an identifier").to_owned();
+    let id = created.json()["build"]["id"]
+        .as_str()
+        .expect("an identifier")
+        .to_owned();
     cloud.wait_for(&id, "success");
     small.empty();
     cloud.grant();

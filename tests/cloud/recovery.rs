@@ -39,7 +39,9 @@ fn processes(cloud: &TestCloud, gate: &DataDir, id: &str, attempt: u32) -> Vec<S
 /// Tells whether a process runs; a zombie does not.
 fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().next());
     state.is_some_and(|state| state != "Z" && state != "X")
 }
 
@@ -91,7 +93,10 @@ fn builds_outlive_a_kill() {
     for pid in after.iter().chain(&waits) {
         assert!(!runs(pid), "process {pid} runs");
     }
-    let left: Vec<_> = fs::read_dir(data.path().join("scratch")).expect("its folder").flatten().collect();
+    let left: Vec<_> = fs::read_dir(data.path().join("scratch"))
+        .expect("its folder")
+        .flatten()
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -114,7 +119,12 @@ fn attempts_are_used_up() {
     let error = time(&failed, "errorMessage");
     assert!(error.starts_with("build: interrupted 2 times"), "{error}");
     assert!(!gate.path().join(format!("{id}.3")).exists());
-    assert!(cloud.log(&id).iter().any(|line| line.starts_with("[service] interrupted, no attempts")));
+    assert!(
+        cloud
+            .log(&id)
+            .iter()
+            .any(|line| line.starts_with("[service] interrupted, no attempts"))
+    );
 }
 
 /// I-29: a stop in order ends commands, counts them as interrupted, and exits with 0; the next start goes on.
@@ -142,14 +152,18 @@ fn builds_outlive_a_stop() {
     let cloud = TestCloud::start(&data, &args);
     cloud.wait_for(&id, "success");
     let log = cloud.log(&id);
-    assert!(log.contains(&"[service] interrupted, attempt 3 of 3".to_owned()), "{log:?}");
+    assert!(
+        log.contains(&"[service] interrupted, attempt 3 of 3".to_owned()),
+        "{log:?}"
+    );
 }
 
 /// I-19: what waited runs in the order in which it came, although the service was killed in between.
 #[test]
 fn the_queue_outlives_a_kill() {
     let (data, gate) = (DataDir::new(), DataDir::new());
-    let script = r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; cat bot.py >> "$0/order"; echo image > "$BUILD_OUT/i""#;
+    let script =
+        r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; cat bot.py >> "$0/order"; echo image > "$BUILD_OUT/i""#;
     let args = shell(&["--max-builds", "1"], script, gate.path());
     let cloud = TestCloud::start(&data, &args);
     let ids: Vec<String> = (0..5).map(|n| cloud.build(&context(&n.to_string()))).collect();
@@ -160,7 +174,10 @@ fn the_queue_outlives_a_kill() {
     for id in &ids {
         cloud.wait_for(id, "success");
     }
-    assert_eq!(fs::read_to_string(gate.path().join("order")).expect("they ran"), "01234");
+    assert_eq!(
+        fs::read_to_string(gate.path().join("order")).expect("they ran"),
+        "01234"
+    );
 }
 
 /// A database that is damaged is named, not made anew; nothing is lost of it.
@@ -178,6 +195,10 @@ fn damaged_records_end_the_start() {
     let folder = data.path().to_str().expect("folders of tests are UTF-8");
     let ended = crate::support::runner::TestRunner::run(&["cloud", "serve", "--port", "0", "--data-dir", folder]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("builds.db") && ended.stderr.contains("damaged"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("builds.db") && ended.stderr.contains("damaged"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(fs::read(&path).expect("the file"), before);
 }

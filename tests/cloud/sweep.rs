@@ -78,7 +78,10 @@ fn builds_go_with_their_logs_and_images() {
         cloud.wait_for(&id, "success");
         id
     };
-    let (log, image) = (data.path().join(format!("logs/{id}.log")), data.path().join(format!("images/{id}")));
+    let (log, image) = (
+        data.path().join(format!("logs/{id}.log")),
+        data.path().join(format!("images/{id}")),
+    );
     assert!(log.exists() && image.exists());
     let cloud = TestCloud::start(&data, &shell(&["--keep-builds", "0.1"], GATED, gate.path()));
     wait_until_gone(&log);
@@ -128,7 +131,10 @@ fn files_without_a_record_go_at_the_start() {
     let foreign = data.path().join("logs/notes.txt");
     fs::write(&foreign, "of the operator").expect("the folder is writable");
     age(&foreign);
-    let kept = [data.path().join(format!("logs/{id}.log")), data.path().join(format!("images/{id}"))];
+    let kept = [
+        data.path().join(format!("logs/{id}.log")),
+        data.path().join(format!("images/{id}")),
+    ];
     kept.iter().for_each(|path| age(path));
 
     let options = ["--keep-builds", "3600", "--keep-archives", "3600"];

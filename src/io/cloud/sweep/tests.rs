@@ -61,7 +61,12 @@ impl Stand {
         if came {
             fs::create_dir_all(self.folder.join("archives/o")).expect("the folder is writable");
             fs::write(self.archive(upload.id), "archive").expect("the folder is writable");
-            let facts = self.sweep.archives.head(&upload).expect("it is there").expect("it is there");
+            let facts = self
+                .sweep
+                .archives
+                .head(&upload)
+                .expect("it is there")
+                .expect("it is there");
             self.sweep.records.stored(upload.id, &facts).expect("there is space");
             upload.facts = Some(facts);
         }
@@ -71,7 +76,14 @@ impl Stand {
     /// Keeps a build of it with a log and an image.
     fn build(&self, of: &Upload) -> Build {
         let facts = of.facts.expect("it came");
-        let build = Build::new(Uuid::v4(random()), of, &facts, "f".into(), "http://h".into(), T0 - 60_000);
+        let build = Build::new(
+            Uuid::v4(random()),
+            of,
+            &facts,
+            "f".into(),
+            "http://h".into(),
+            T0 - 60_000,
+        );
         self.sweep.records.insert(&build).expect("there is space");
         let (log, images) = (self.sweep.log(build.id), self.sweep.images(build.id));
         fs::create_dir_all(self.folder.join("logs")).expect("the folder is writable");
@@ -83,7 +95,12 @@ impl Stand {
 
     fn end(&self, build: &Build, at_ms: u64) {
         let ended = build.change(Change::Fail("build: no".into()), at_ms).expect("it waits");
-        assert!(self.sweep.records.change(Status::Pending, &ended).expect("there is space"));
+        assert!(
+            self.sweep
+                .records
+                .change(Status::Pending, &ended)
+                .expect("there is space")
+        );
     }
 
     fn sweep(&self, now_ms: u64) -> (usize, usize, usize) {
