@@ -346,7 +346,7 @@ fn an_organization_has_so_many_places() {
 fn a_command_that_is_gone_does_not_build() {
     let (data, gate) = (DataDir::new(), DataDir::new());
     // Its scratch folder takes a while to remove.
-    let script = r#"i=0; while [ $i -lt 300 ]; do mkdir -p d/$i; echo > d/$i/f; i=$((i+1)); done; echo i > "$BUILD_OUT/i"
+    let script = r#"i=0; while [ $i -lt 50 ]; do mkdir -p d/$i; echo > d/$i/f; i=$((i+1)); done; echo i > "$BUILD_OUT/i"
         echo $$ > "$0/$BUILD_ID.new"; mv "$0/$BUILD_ID.new" "$0/$BUILD_ID""#;
     let cloud = TestCloud::start(&data, &shell(&["--max-builds", "1"], script, gate.path()));
     for n in 0..5 {

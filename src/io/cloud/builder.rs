@@ -50,6 +50,9 @@ pub struct Job {
     /// Called when the command has ended, before what it left is put away: from then on, whoever asks for the build waits for what
     /// became of it.
     pub over: Box<dyn FnOnce() + Send>,
+    /// Called with what became of it, before its scratch folder is removed, which takes a while where that is large: so the result
+    /// is recorded meanwhile.
+    pub known: Box<dyn FnOnce(Ran) + Send>,
 }
 
 /// Bounds of a run.
@@ -63,7 +66,7 @@ pub struct Limits {
 }
 
 /// How a run ended. Its scratch folder and its process group are gone by then.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ran {
     Success(Image),
     Failed(String),
@@ -107,10 +110,12 @@ fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
 }
 
 /// Runs a build to its end. `log` is open, and continued.
-pub async fn run(job: Job, log: Log, mut stop: Shutdown) -> Ran {
+pub async fn run(mut job: Job, log: Log, mut stop: Shutdown) -> Ran {
     let places = Places::of(&job.scratch);
     let heard = Heard::new(log);
+    let known = std::mem::replace(&mut job.known, Box::new(drop));
     let ran = attempt(job, &places, &heard, &mut stop).await;
+    known(ran.clone());
     let scratch = places.scratch;
     if let Some(Err(error)) = blocking(move || folder::remove(&scratch)).await {
         log::warn!("a build's scratch folder cannot be removed: {error}");

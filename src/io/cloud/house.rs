@@ -204,31 +204,31 @@ impl House {
         Ok(Created { build, cached: false })
     }
 
-    /// Returns a build as it stands: one whose command has ended is waited for until the result is recorded, for a while.
+    /// Returns a build as it stands. One whose command has ended is waited for, for a while: until the result is recorded, and what
+    /// the command left is gone.
     ///
     /// # Errors
     /// 404 or 500.
     pub async fn get(&self, org: &Org, id: Uuid) -> Result<Build, Fault> {
         let unknown = || Fault::not_found("there is no build with this identifier");
-        let fetch = || self.records.fetch(org, id).map_err(broken);
-        let build = fetch()?.ok_or_else(unknown)?;
-        if build.status != Status::Building {
+        let fetch = || self.records.fetch(org, id).map_err(broken)?.ok_or_else(unknown);
+        let build = fetch()?;
+        if build.status == Status::Pending {
             return Ok(build);
         }
         let stage = lock(&self.stages).get(&id).cloned();
         let Some(mut stage) = stage else {
-            // It is about to run again, or its end was recorded a moment ago.
-            return fetch()?.ok_or_else(unknown);
+            return match build.status.is_final() {
+                true => Ok(build),
+                // It is about to run again, or its end was recorded a moment ago.
+                false => fetch(),
+            };
         };
         if matches!(*stage.borrow(), Stage::Runs) {
             return Ok(build);
         }
-        // The other end is dropped only after the record.
-        let _ = timeout(
-            RECONCILE_WITHIN,
-            stage.wait_for(|stage| matches!(stage, Stage::Recorded)),
-        )
-        .await;
+        // The other end is dropped when the result is recorded and the scratch folder is gone.
+        let _ = timeout(RECONCILE_WITHIN, async { while stage.changed().await.is_ok() {} }).await;
         let became = match &*stage.borrow() {
             Stage::Known(build) => Some(build.clone()),
             Stage::Runs | Stage::Over | Stage::Recorded => None,
@@ -236,7 +236,7 @@ impl House {
         match became {
             // There is no space for the record, but it is known what it will say.
             Some(became) => Ok(*became),
-            None => fetch()?.ok_or_else(unknown),
+            None => fetch(),
         }
     }
 

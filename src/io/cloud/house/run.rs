@@ -7,7 +7,8 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{House, blocking, lock};
@@ -39,7 +40,14 @@ pub enum Stage {
     Over,
     /// What became of it is known, and not recorded yet.
     Known(Box<Build>),
+    /// It is recorded, and what it left is being put away.
     Recorded,
+}
+
+/// Waits for a run, whose scratch folder is gone then.
+async fn ended(run: &mut JoinHandle<Ran>) -> Ran {
+    let failed = |_| Ran::Failed("build: the service failed while it ran; its log says why".into());
+    run.await.unwrap_or_else(failed)
 }
 
 /// One of the places of builds that run; given back when it is dropped.
@@ -90,14 +98,41 @@ impl House {
             build.attempt,
             self.attempts_max
         );
-        let Some(to) = self.attempt(&build, &tells).await else {
-            log::info!("build {id} of {org}: interrupted");
-            return;
+        let (knows, known) = oneshot::channel();
+        let (house, of, says) = (self.clone(), build.clone(), tells.clone());
+        let mut run = None;
+        let ran = match blocking(move || house.job(of, says, knows)).await {
+            // A task of its own: a panic in there fails this build alone.
+            Ok((job, log)) => {
+                let mut task = tokio::spawn((self.runner)(job, log, self.stop.clone()));
+                tokio::select! {
+                    biased;
+                    Ok(ran) = known => {
+                        run = Some(task);
+                        ran
+                    }
+                    ran = ended(&mut task) => ran,
+                }
+            }
+            Err(why) => Ran::Failed(why),
         };
-        if let Ok(ended) = build.change(to, unix_time_ms()) {
-            tells.send_replace(Stage::Known(Box::new(ended.clone())));
-            self.record(&build, ended).await;
-            tells.send_replace(Stage::Recorded);
+        let to = match ran {
+            Ran::Success(image) => Some(Change::Succeed(image)),
+            Ran::Failed(why) => Some(Change::Fail(why)),
+            Ran::TimedOut(why) => Some(Change::TimeOut(why)),
+            Ran::Interrupted => None,
+        };
+        match to.and_then(|to| build.change(to, unix_time_ms()).ok()) {
+            Some(ended) => {
+                tells.send_replace(Stage::Known(Box::new(ended.clone())));
+                self.record(&build, ended).await;
+                tells.send_replace(Stage::Recorded);
+            }
+            None => log::info!("build {id} of {org}: interrupted"),
+        }
+        // The place is free when the scratch folder is gone.
+        if let Some(mut run) = run {
+            ended(&mut run).await;
         }
     }
 
@@ -131,26 +166,13 @@ impl House {
         }
     }
 
-    /// Runs the command of a build; returns what became of it, or nothing when the service stops.
-    async fn attempt(self: &Arc<Self>, build: &Build, tells: &watch::Sender<Stage>) -> Option<Change> {
-        let (house, of, tells) = (self.clone(), build.clone(), tells.clone());
-        let ran = match blocking(move || house.job(of, tells)).await {
-            // A task of its own: a panic in there fails this build alone.
-            Ok((job, log)) => tokio::spawn((self.runner)(job, log, self.stop.clone()))
-                .await
-                .unwrap_or_else(|_| Ran::Failed("build: the service failed while it ran; its log says why".into())),
-            Err(why) => Ran::Failed(why),
-        };
-        match ran {
-            Ran::Success(image) => Some(Change::Succeed(image)),
-            Ran::Failed(why) => Some(Change::Fail(why)),
-            Ran::TimedOut(why) => Some(Change::TimeOut(why)),
-            Ran::Interrupted => None,
-        }
-    }
-
     /// Opens what a run needs.
-    fn job(&self, build: Build, tells: watch::Sender<Stage>) -> Result<(Job, Log), String> {
+    fn job(
+        &self,
+        build: Build,
+        tells: watch::Sender<Stage>,
+        knows: oneshot::Sender<Ran>,
+    ) -> Result<(Job, Log), String> {
         let mut log =
             Log::open(&self.log_path(build.id)).map_err(|error| format!("build: opening its log: {error}"))?;
         if build.attempt > 1 {
@@ -174,6 +196,9 @@ impl House {
             env: self.env.clone(),
             over: Box::new(move || {
                 tells.send_replace(Stage::Over);
+            }),
+            known: Box::new(move |ran| {
+                let _ = knows.send(ran);
             }),
             build,
         };

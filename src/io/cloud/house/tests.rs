@@ -60,6 +60,12 @@ struct Run {
 }
 
 impl Run {
+    /// The command ends so, and what it left is still being put away.
+    fn know(&mut self, ran: Ran) {
+        std::mem::replace(&mut self.job.over, Box::new(|| ()))();
+        std::mem::replace(&mut self.job.known, Box::new(drop))(ran);
+    }
+
     /// The command ends so.
     fn end(self, ran: Ran) {
         (self.job.over)();
@@ -444,6 +450,27 @@ async fn whoever_asks_waits_for_the_record() {
     end.send(success()).expect("the house waits for it");
     let told = asks.await.expect("no panic").expect("it is recorded");
     assert_eq!(told.status, Status::Success);
+}
+
+/// The result is told while the scratch folder is removed, if that takes long; the place is given on after it.
+#[tokio::test(start_paused = true)]
+async fn a_large_scratch_folder_holds_no_result_up() {
+    let folder = Folder::new();
+    let mut stand = stand(&folder).await;
+    let id = stand.new_build("o", 1).await;
+    let mut run = stand.run().await;
+    run.know(success());
+    let began = tasks::now();
+    let build = stand.get(id).await;
+    assert_eq!(build.status, Status::Success);
+    assert_eq!(tasks::now() - began, RECONCILE_WITHIN);
+    assert_eq!(stand.records.fetch(&name("o"), id).expect("read"), Some(build.clone()));
+    assert_eq!(lock(&stand.house.queue).running(), 1);
+    run.end
+        .send(Ran::Failed("it does not count".into()))
+        .expect("the house waits for it");
+    stand.house.idle().await;
+    assert_eq!(stand.get(id).await, build);
 }
 
 /// I-21: where there is no space for the record of an end, the end is told all the same, and recorded once there is.
