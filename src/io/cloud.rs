@@ -24,8 +24,8 @@ pub mod turns;
 pub mod unpack;
 pub mod upload;
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ use self::turns::Turns;
 use self::upload::Uploads;
 use crate::bot::Shutdown;
 use crate::config::cloud::CloudConfig;
-use crate::config::{self, TlsSettings};
+use crate::config::TlsSettings;
 use crate::io::signal::Signals;
 use crate::io::store::{Lock, Store};
 use crate::io::tls::{Keeper, Tls};
@@ -201,10 +201,6 @@ fn signing(config: &CloudConfig) -> Result<Signing, String> {
 fn tls(config: &CloudConfig) -> Result<(Option<Arc<Tls>>, Option<PathBuf>), RunError> {
     let folder = config.data_dir.join("tls");
     let authority = folder.join(AUTHORITY);
-    if config.tls == config::Tls::Auto {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(of(&config.data_dir))?;
-    }
     let tls = Tls::open(&TlsSettings {
         tls: config.tls.clone(),
         host_names: config.host_names.clone(),
@@ -215,8 +211,12 @@ fn tls(config: &CloudConfig) -> Result<(Option<Arc<Tls>>, Option<PathBuf>), RunE
     let Some(pem) = tls.as_ref().and_then(|tls| tls.authority()) else {
         return Ok((tls, None));
     };
-    let written = Store::open(&folder).and_then(|store| store.write(AUTHORITY, &pem));
-    written.map_err(of(&config.data_dir))?;
+    // A full disk is no reason not to serve, least of all when the file is there already.
+    let is_there = fs::read(&authority).is_ok_and(|known| known == pem);
+    let written = Store::open(&folder).and_then(|store| if is_there { Ok(()) } else { store.write(AUTHORITY, &pem) });
+    if let Err(error) = written {
+        warn!("{}: {error}; clients find no certificate to trust there", authority.display());
+    }
     Ok((tls, Some(authority)))
 }
 

@@ -36,7 +36,7 @@ use super::reread::Reread;
 use super::upload::Uploads;
 use crate::config::cloud::CloudConfig;
 use crate::io::http::floor::{self, Becomes, Caps, Payload, Peer, ReadError, Reply, Times, json_reply};
-use crate::io::server::{Doing, Service};
+use crate::io::server::{Doing, Phase, Service};
 use crate::io::tls::Tls;
 use crate::limits::cloud::{
     CLOUD_ANSWER, HOST_BYTES_MAX, JSON_BYTES_MAX, LOGGED_PATH_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_WITHIN,
@@ -353,6 +353,8 @@ impl Asked<'_> {
             within: times().body,
         };
         let read = floor::collect(caps, &self.head.headers, body).await;
+        // What is left is ours to do: the client holds nothing back any more.
+        self.doing.set(Phase::Answer);
         read.map_err(|error| match error {
             ReadError::Compressed => Fault::bad_request("compressed bodies are not taken here"),
             ReadError::TooLarge => Fault::too_large(),
