@@ -94,8 +94,9 @@ impl Client<'_> {
 
     async fn build(&self, task: &BuildTask) -> Result<(), End> {
         let packed = pack_apart(task).await?;
+        let plural = if packed.files == 1 { "" } else { "s" };
         say(&format!(
-            "packed {} files of {} into {}, hash {}",
+            "packed {} file{plural} of {} into {}, hash {}",
             packed.files,
             size(packed.plain),
             size(packed.size),

@@ -101,7 +101,7 @@ def marked_help(build):
     """the help marks what is absent, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 13, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 14, text
     # A description begins behind the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 35, options
@@ -111,7 +111,7 @@ def marked_help(build):
     for name, feature in TRANSPORTS.items():
         assert (f"{name} {MARK}" in transports) == (feature not in build.has), transports
     usage = text[text.index("Usage:"):text.index("Options marked")]
-    for words, feature in [("[OPTIONS]  ", "bots"), ("-- COMMAND", "process"), ("doctor", "doctor")]:
+    for words, feature in [("[OPTIONS]  ", "bots"), ("-- COMMAND", "process"), ("doctor", "doctor"), ("cloud <", "cloud")]:
         line = next(line for line in usage.splitlines() if words in line)
         assert (MARK in line) == (feature not in build.has), line
     assert all(len(line) <= 100 for line in text.splitlines())
@@ -124,7 +124,7 @@ def refused_options(build):
     asked = [(build.absent(needs), [name, *([value] if value else [])])
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
-    asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("bots",)), [])]
+    asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("bots",)), []), (build.absent(("cloud",)), ["cloud", "serve"])]
     seen = 0
     for feature, args in asked:
         if feature:
