@@ -42,8 +42,8 @@ use self::sweep::Sweep;
 use self::turns::Turns;
 use self::upload::Uploads;
 use crate::bot::Shutdown;
-use crate::config::cloud::CloudConfig;
 use crate::config::TlsSettings;
+use crate::config::cloud::CloudConfig;
 use crate::io::signal::Signals;
 use crate::io::store::{Lock, Store};
 use crate::io::tls::{Keeper, Tls};
@@ -215,7 +215,10 @@ fn tls(config: &CloudConfig) -> Result<(Option<Arc<Tls>>, Option<PathBuf>), RunE
     let is_there = fs::read(&authority).is_ok_and(|known| known == pem);
     let written = Store::open(&folder).and_then(|store| if is_there { Ok(()) } else { store.write(AUTHORITY, &pem) });
     if let Err(error) = written {
-        warn!("{}: {error}; clients find no certificate to trust there", authority.display());
+        warn!(
+            "{}: {error}; clients find no certificate to trust there",
+            authority.display()
+        );
     }
     Ok((tls, Some(authority)))
 }

@@ -36,6 +36,8 @@ pub const LOGGED_PATH_BYTES_MAX: usize = 300;
 pub const FILE_PIECE_BYTES: usize = 64 * 1024;
 /// How long an upload may bring no byte: a mobile network between two masts.
 pub const UPLOAD_STALL: Duration = Duration::from_secs(60);
+/// How long a client may take nothing of an image: as long as an upload may bring nothing.
+pub const DOWNLOAD_STALL: Duration = UPLOAD_STALL;
 /// How long the rest of a refused upload is read and dropped, so that its sender gets to read why.
 pub const REFUSED_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of the same.

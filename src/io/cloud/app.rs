@@ -39,8 +39,8 @@ use crate::io::http::floor::{self, Becomes, Caps, Payload, Peer, ReadError, Repl
 use crate::io::server::{Doing, Phase, Service};
 use crate::io::tls::Tls;
 use crate::limits::cloud::{
-    CLOUD_ANSWER, HOST_BYTES_MAX, JSON_BYTES_MAX, LOGGED_PATH_BYTES_MAX, REFUSED_BYTES_MAX, REFUSED_WITHIN,
-    UPLOAD_STALL, UPLOAD_STALL_MARGIN, UPLOADS_GRACE,
+    CLOUD_ANSWER, DOWNLOAD_STALL, HOST_BYTES_MAX, JSON_BYTES_MAX, LOGGED_PATH_BYTES_MAX, REFUSED_BYTES_MAX,
+    REFUSED_WITHIN, UPLOAD_STALL, UPLOAD_STALL_MARGIN, UPLOADS_GRACE,
 };
 use crate::proto::cloud::build::{Build, Filter, Image, Name, Org, Place, Status, Wanted};
 use crate::proto::cloud::fault::{Extra, Fault, wants_xml};
@@ -68,6 +68,8 @@ fn times() -> Times {
     Times {
         answer: CLOUD_ANSWER,
         stall_body: UPLOAD_STALL + UPLOAD_STALL_MARGIN,
+        // The system wakes a writer when a third of its buffer is free: megabytes, for a slow client a minute.
+        stall: DOWNLOAD_STALL,
         linger: REFUSED_WITHIN,
         linger_bytes: REFUSED_BYTES_MAX,
         grace: UPLOADS_GRACE,
