@@ -8,7 +8,8 @@ record being written. After each kill and start:
   - every build that was answered with 201 is there, as it was if it had ended;
   - `PRAGMA integrity_check` finds nothing in a copy of the database;
   - no part of an upload is left, and every archive gunzips; one that was answered with 204 is the one that was sent;
-  - no process has the data directory in its environment.
+  - no process has the data directory in its environment. In some rounds the guard that sees to that is killed first; then
+    the next start has to.
 At last all builds end, kept images are there, and SIGTERM ends the service with 0. The same seed kills in the same phases and after
 the same delays; what the service is doing then is up to the machine. Prints a line per ten rounds and a table; exits with 1, and keeps
 the folder, when something was lost.
@@ -25,6 +26,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -87,7 +89,21 @@ class Service:
         self.reader = threading.Thread(target=lambda: collections.deque(self.process.stdout, maxlen=0), daemon=True)
         self.reader.start()
 
-    def kill(self):
+    def guard(self):
+        """The process that ends commands when the service is gone: a copy of it."""
+        own = pathlib.Path(f"/proc/{self.process.pid}/cmdline").read_bytes()
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and (entry / "cmdline").read_bytes() == own:
+                    if int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == self.process.pid:
+                        return int(entry.name)
+            except OSError:
+                continue
+        raise Lost("the service has no guard")
+
+    def kill(self, with_guard=False):
+        if with_guard:
+            os.kill(self.guard(), signal.SIGKILL)
         self.process.kill()
         self.process.wait()
         self.reader.join()
@@ -166,7 +182,7 @@ class Round:
         self.over = threading.Event()
         self.faults = []
 
-    def run(self, delay_s):
+    def run(self, delay_s, with_guard):
         # One thread makes the phase happen, one works beside it.
         works = [getattr(self, self.phase), self.beside]
         threads = [threading.Thread(target=self.guarded, args=(work, seed), daemon=True)
@@ -176,7 +192,7 @@ class Round:
         check(self.reached.wait(PATIENCE_S), f"the phase {self.phase} never came: {self.faults}")
         time.sleep(delay_s)
         self.over.set()
-        self.service.kill()
+        self.service.kill(with_guard)
         for thread in threads:
             thread.join()
         check(not self.faults, "; ".join(self.faults))
@@ -217,7 +233,7 @@ class Round:
         """Archives of up to a megabyte, in pieces."""
         while not self.over.is_set():
             archive = context(rng, 3, rng.randrange(1, 1 << 20), 0.01)
-            upload = self.put(client, archive, pieces=rng.randrange(4, 40), pause_s=rng.uniform(0.0, 0.004))
+            upload = self.put(client, archive, pieces=rng.randrange(8, 40), pause_s=rng.uniform(0.0, 0.02))
             with self.known.lock:
                 self.known.unused.append(upload)
 
@@ -230,7 +246,7 @@ class Round:
     def build(self, client, rng):
         """A command that runs for a while."""
         while not self.over.is_set():
-            build = self.make(client, self.put(client, context(rng, 3, 1000, rng.uniform(0.0, 0.1))))
+            build = self.make(client, self.put(client, context(rng, 3, 1000, rng.uniform(0.0, 0.5))))
             status = "pending"
             while status == "pending" and not self.over.is_set():
                 status = client.call("GET", f"/v1/builds/{build}")[1]["build"]["status"]
@@ -273,12 +289,22 @@ def processes_with(data):
     return found
 
 
-def after_kill(data, folder):
-    """What may be said while no service runs."""
+def gone(data, among=None):
+    """Waits until no process, or none of some, works in the data directory."""
     until = time.monotonic() + 10
-    while (left := processes_with(data)) and time.monotonic() < until:
+    while time.monotonic() < until:
+        left = [process for process in processes_with(data) if among is None or process in among]
+        if not left:
+            return
         time.sleep(0.005)
-    check(not left, f"processes outlived the service: {left}")
+    raise Lost(f"processes outlived the service: {left}")
+
+
+def after_kill(data, folder, found):
+    """What may be said while no service runs."""
+    found["parts of uploads"] += len(list((data / "tmp").iterdir()))
+    found["scratch folders"] += len(list((data / "scratch").glob("*")))
+    found["journals"] += (data / "builds.db-wal").exists()
     copy = folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir()
@@ -286,8 +312,8 @@ def after_kill(data, folder):
         if (data / name).exists():
             shutil.copy(data / name, copy / name)
     database = sqlite3.connect(copy / "builds.db")
-    found = database.execute("PRAGMA integrity_check").fetchall()
-    check(found == [("ok",)], f"the database: {found}")
+    whole = database.execute("PRAGMA integrity_check").fetchall()
+    check(whole == [("ok",)], f"the database: {whole}")
     unsealed = database.execute(
         "SELECT COUNT(*) FROM build LEFT JOIN upload ON upload.id = build.upload WHERE upload.sealed IS NOT 1").fetchone()
     check(unsealed == (0,), f"{unsealed} builds without a sealed upload")
@@ -342,7 +368,8 @@ def main():
     log = folder / "log"
     print(f"seed {asked.seed}, {asked.rounds} rounds in {folder}", flush=True)
     rng = random.Random(asked.seed)
-    known, seen, killed = Known(), {}, collections.Counter()
+    known, seen, killed, found = Known(), {}, collections.Counter(), collections.Counter()
+    left = []
     began = time.monotonic()
     number, service = 0, None
     try:
@@ -350,12 +377,21 @@ def main():
             service = Service(asked.binary, data, log)
             parts = list((data / "tmp").iterdir())
             check(not parts, f"left of uploads: {parts}")
+            gone(data, left)
             archives(data, known, seen)
             builds(Client(service), known)
             phase = PHASES[(number - 1) % len(PHASES)]
-            Round(service, known, rng, phase).run(rng.expovariate(1 / 0.04))
+            # In the midst of a build each time.
+            with_guard = number % 8 == 3
+            Round(service, known, rng, phase).run(rng.expovariate(1 / 0.04), with_guard)
             killed[phase] += 1
-            after_kill(data, folder)
+            left = []
+            if with_guard:
+                left = processes_with(data)
+                found["processes whose guard was killed"] += len(left)
+            else:
+                gone(data)
+            after_kill(data, folder, found)
             if number % 10 == 0:
                 print(f"{number} kills, {time.monotonic() - began:.0f} s: {known.counts['uploads']} uploads, "
                       f"{known.counts['builds']} builds", flush=True)
@@ -377,7 +413,8 @@ def main():
         client.connection.close()
         code = service.stop()
         check(code == 0, f"SIGTERM ended the service with {code}")
-        after_kill(data, folder)
+        gone(data)
+        after_kill(data, folder, collections.Counter())
         check(not (data / "builds.db-wal").exists(), "an end in order leaves a journal")
         check(not list((data / "scratch").iterdir()), "scratch folders are left")
     except Lost as lost:
@@ -391,6 +428,7 @@ def main():
     took = time.monotonic() - began
     print(f"{asked.rounds} kills ({', '.join(f'{n} in {phase}' for phase, n in killed.items())}), {took:.0f} s, "
           f"{took / max(asked.rounds, 1):.2f} s each: nothing lost")
+    print(f"left by kills: {', '.join(f'{n} {what}' for what, n in found.items())}")
     print(f"{known.counts['uploads']} uploads; {len(known.builds)} builds answered with 201, {total} recorded: "
           f"{', '.join(f'{n} {status}' for status, n in sorted(states.items()))}; {interrupted} had their last attempt")
     if not asked.folder:
