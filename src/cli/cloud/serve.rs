@@ -11,7 +11,7 @@ use super::Task;
 use crate::abilities::Ability;
 use crate::cli::env::Variables;
 use crate::cli::flags::Typed;
-use crate::cli::{Misuse, Surroundings, abilities, meaning as runner};
+use crate::cli::{Misuse, Surroundings, abilities, hosts, meaning as runner};
 use crate::config::cloud::{CloudConfig, StoreKey, VariableKey};
 use crate::config::{Host, Secret, SecretBytes, Tls};
 use crate::proto::cloud::build::{Name, Org};
@@ -39,7 +39,7 @@ const KEY_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
 /// Characters of the id of that secret.
 const KEY_ID_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
 
-pub fn meaning(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Task, Misuse> {
+pub fn meaning(mut typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Task, Misuse> {
     let data_dir = data_dir(&typed, "cloud serve")?;
     later(&typed)?;
     let command = typed.command.clone();
@@ -71,6 +71,10 @@ pub fn meaning(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<Strin
     let variables = &around.variables;
     let keys = keys(variables, &org)?;
     let store_key = store_key(variables)?;
+    // The certificate of `--tls auto` is to hold for the name that clients use.
+    let public = typed.cloud.public_url.as_deref().and_then(|url| url.split_once("://"));
+    let public = public.and_then(|(_, authority)| hosts::split_port(authority));
+    typed.allowed_hosts.extend(public.map(|(host, _)| host.to_owned()));
     let host_names = runner::host_names(&typed, around)?;
     let cloud = typed.cloud;
     let regions = cloud.regions.map(PathBuf::from);

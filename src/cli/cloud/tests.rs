@@ -250,6 +250,14 @@ fn keys_and_secrets_come_from_variables_and_are_never_repeated() {
 }
 
 #[test]
+fn the_certificate_is_for_this_machine_and_for_the_public_name() {
+    assert_eq!(served(&[], &[]).0.host_names, ["board"]);
+    let (config, _) = served(&["--public-url", "https://Builds.example.net:8443/"], &[]);
+    assert_eq!(config.public_url.as_deref(), Some("https://builds.example.net:8443"));
+    assert_eq!(config.host_names, ["board", "builds.example.net"]);
+}
+
+#[test]
 fn plain_http_beyond_this_machine_is_warned_of() {
     let warned = |arguments: &[&str]| !served(arguments, &[]).1.is_empty();
     assert!(warned(&["--host=0.0.0.0"]) && warned(&["--host=192.0.2.5"]));
