@@ -565,11 +565,11 @@ async fn a_provider_without_tls_is_not_mistaken_for_one_with() {
 
 /// Pieces of a body, and an error where one is `None`.
 fn upload_of(pieces: &[Option<&'static [u8]>], size: u64) -> Upload {
-    let mut pieces = pieces.to_vec().into_iter();
+    let mut pieces = std::collections::VecDeque::from(pieces.to_vec());
     Upload {
         content_type: "multipart/form-data; boundary=b".into(),
         size,
-        next: Box::new(move || match pieces.next() {
+        next: Box::new(move || match pieces.pop_front() {
             Some(Some(piece)) => Ok(Bytes::from_static(piece)),
             Some(None) => Err(io::Error::other("the disk is gone")),
             None => Ok(Bytes::new()),

@@ -345,7 +345,7 @@ mod tests {
                 entries.push((String::from_utf8_lossy(name).into_owned(), content));
                 rest = &rest[512 + size.next_multiple_of(512)..];
             }
-            assert!(rest.iter().all(|&byte| byte == 0) && tar.len() % 10_240 == 0);
+            assert!(rest.iter().all(|&byte| byte == 0) && tar.len().is_multiple_of(10_240));
             entries
         }
 
