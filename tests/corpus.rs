@@ -91,3 +91,9 @@ fn forms_of_uploads() {
 fn policies_of_grants() {
     replay("corpus/policy", entries::policy);
 }
+
+/// I-17, I-18: archives of good and of ill will, each of them cut and changed at many places.
+#[test]
+fn entries_of_build_contexts() {
+    replay("corpus/tar_entries", entries::tar_entries);
+}

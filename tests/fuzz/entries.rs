@@ -4,11 +4,16 @@
 //! that the next parser refuses, a rewrite that a second pass changes again, a cap that does not hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
+use edge_runner::io::cloud::{folder, unpack as disk};
 use edge_runner::limits;
 use edge_runner::proto::candidate::{RemotePolicy, parse_remote};
 use edge_runner::proto::cloud::build::Name;
@@ -17,6 +22,7 @@ use edge_runner::proto::cloud::grant::{self, Terms};
 use edge_runner::proto::cloud::multipart::{self, Broken, Event, Parser};
 use edge_runner::proto::cloud::policy::{Policy, Unmet};
 use edge_runner::proto::cloud::sign::{Pair, STORE, Signing};
+use edge_runner::proto::cloud::unpack::{self, Bounds, Make, Step, Sum, Unpacker};
 use edge_runner::proto::cloud::verify::Form;
 use edge_runner::proto::crypto;
 use edge_runner::proto::frames::{self, Frame};
@@ -513,4 +519,186 @@ fn sent(signing: &Signing, policy: &str, signature: &str) -> Fault {
         form.add(name, value.as_bytes()).expect("no field is there twice");
     }
     form.verify(signing, 1).expect_err("the token is expired")
+}
+
+/// However an archive is cut, it asks for the same; whatever it asks for, nothing is made outside of its folder, nor read from there
+/// by a link of an archive that is taken; and such an archive is on the disk what it was said to be. Checksums of headers are
+/// put right first, so that a change of a byte is more than that. Bytes that begin as gzip does are taken as they are.
+pub fn tar_entries(bytes: &[u8]) {
+    let packed = match bytes {
+        [0x1f, 0x8b, ..] => bytes.to_vec(),
+        _ => stored(&sealed(bytes)),
+    };
+    let asked = asked(&packed, packed.len().max(1));
+    for size in [7, 300] {
+        let again = self::asked(&packed, size);
+        match (&asked.1, &again.1) {
+            // How much comes out of broken data before they are seen to be broken is a matter of their pieces.
+            (Err(unpack::Refusal::Gzip(_)), Err(_)) | (Err(_), Err(unpack::Refusal::Gzip(_))) => {}
+            _ => assert_eq!(asked, again),
+        }
+    }
+    let place = Place::make();
+    let context = place.0.join("context");
+    let taken = disk::unpack(&mut &packed[..], &context, BOUNDS, "f", &|| false);
+    let around = fs::read_dir(&place.0).expect("a folder").count();
+    let witness = place.0.join("witness");
+    assert_eq!((around, fs::read(&witness).expect("a file")), (2, b"witness".to_vec()));
+    assert_eq!(fs::metadata(&witness).expect("a file").nlink(), 1);
+    let found = walk(&context);
+    assert!(found.len() as u64 <= BOUNDS.entries_max);
+    match taken {
+        Ok(sum) => {
+            assert_eq!(asked.1, Ok(sum));
+            let named: BTreeSet<PathBuf> = asked.0.iter().map(|make| context.join(path_of(make))).collect();
+            assert_eq!(found, named);
+            let bytes: u64 = found.iter().map(|path| size_of_file(path)).sum();
+            assert!(bytes <= BOUNDS.bytes_max && sum.bytes <= BOUNDS.bytes_max);
+            for path in &found {
+                // A link to nothing leads nowhere; one to something leads to something inside.
+                assert!(fs::canonicalize(path).map_or(true, |to| to.starts_with(&context)));
+            }
+            assert!(fs::metadata(context.join("f")).expect("it was looked for").is_file());
+        }
+        Err(disk::Fault::Refused(refusal)) => {
+            let text = refusal.to_string();
+            assert!(
+                text.chars().count() < 1_000 && !text.contains(char::is_control),
+                "{text:?}"
+            );
+            assert!(asked.1.is_err());
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+const BOUNDS: Bounds = Bounds {
+    bytes_max: 256 * 1024,
+    entries_max: 300,
+};
+
+/// What an archive asks for, and whether it is taken, when it comes in pieces of so many bytes.
+fn asked(packed: &[u8], size: usize) -> (Vec<Make>, Result<Sum, unpack::Refusal>) {
+    let (mut unpacker, mut makes, mut owed) = (Unpacker::new(BOUNDS), Vec::new(), 0);
+    for mut piece in packed.chunks(size) {
+        loop {
+            match unpacker.next(&mut piece) {
+                Err(refusal) => return (makes, Err(refusal)),
+                Ok(Step::More) => break,
+                Ok(Step::Data(data)) => owed -= data.len() as u64,
+                Ok(Step::Make(make)) => {
+                    assert_eq!(owed, 0);
+                    if let Make::File { size, mode, .. } = make {
+                        assert_eq!(mode & !0o777, 0);
+                        owed = size;
+                    }
+                    makes.push(make);
+                }
+            }
+        }
+    }
+    (makes, unpacker.finish("f"))
+}
+
+fn path_of(make: &Make) -> &Path {
+    use std::os::unix::ffi::OsStrExt as _;
+    let (Make::Dir { path, .. } | Make::File { path, .. } | Make::Symlink { path, .. } | Make::HardLink { path, .. }) =
+        make;
+    assert!(
+        !path
+            .split(|&byte| byte == b'/')
+            .any(|part| matches!(part, b"" | b"." | b".."))
+    );
+    Path::new(std::ffi::OsStr::from_bytes(path))
+}
+
+fn size_of_file(path: &Path) -> u64 {
+    let found = fs::symlink_metadata(path).expect("it was there");
+    // Each of its names is found.
+    if found.is_file() {
+        found.len() / found.nlink()
+    } else {
+        0
+    }
+}
+
+/// All names below a folder, down to none of which a link is followed. There is nothing but files, folders and links.
+fn walk(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut due = vec![folder.to_owned()];
+    while let Some(folder) = due.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let metadata = fs::symlink_metadata(&path).expect("it was there");
+            let kind = metadata.file_type();
+            assert!(kind.is_file() || kind.is_dir() || kind.is_symlink());
+            assert!(kind.is_symlink() || metadata.permissions().mode() & 0o7000 == 0);
+            if kind.is_dir() {
+                due.push(path.clone());
+            }
+            found.insert(path);
+        }
+    }
+    found
+}
+
+/// A folder with an empty one for the context, and a file beside it that nobody may touch.
+struct Place(PathBuf);
+
+impl Place {
+    fn make() -> Place {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("edge-runner-tar-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().canonicalize().expect("it is there").join(name);
+        fs::create_dir_all(path.join("context")).expect("a folder");
+        fs::write(path.join("witness"), "witness").expect("a file");
+        Place(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        folder::remove(&self.0).expect("it can be removed");
+    }
+}
+
+/// Puts the checksum of each header right.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = bytes.to_vec();
+    let mut at = 0;
+    while let Some(block) = plain.get_mut(at..at + 512) {
+        if block.iter().all(|&byte| byte == 0) {
+            break;
+        }
+        block[148..156].fill(b' ');
+        let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+        block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let digits = block[124..136].iter().filter(|byte| (b'0'..b'8').contains(byte));
+        let size = digits.fold(0_u64, |size, digit| size << 3 | u64::from(digit - b'0'));
+        let follows = matches!(block[156], 0 | b'0' | b'7' | b'x' | b'g' | b'L' | b'K');
+        let size = if follows { size.min(1 << 20) as usize } else { 0 };
+        at += 512 + size.next_multiple_of(512);
+    }
+    plain
+}
+
+/// A gzip archive of blocks that are not compressed.
+fn stored(plain: &[u8]) -> Vec<u8> {
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    for block in plain.chunks(0xffff) {
+        packed.push(0);
+        packed.extend((block.len() as u16).to_le_bytes());
+        packed.extend((!(block.len() as u16)).to_le_bytes());
+        packed.extend(block);
+    }
+    packed.extend([1, 0, 0, 0xff, 0xff]);
+    let crc = plain.iter().fold(!0_u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            crc >> 1 ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    });
+    packed.extend((!crc).to_le_bytes());
+    packed.extend((plain.len() as u32).to_le_bytes());
+    packed
 }

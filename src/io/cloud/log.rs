@@ -183,7 +183,7 @@ mod tests {
     /// I-14: a log can be read while it is written, first lines first, in pages of any size.
     #[test]
     fn pages_follow_one_another() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::make();
         let path = scratch.path().join("log");
         assert_eq!(page(&path, None, 10), (vec![], None), "before the first line");
         let mut log = Log::open(&path).expect("a log");
@@ -212,7 +212,7 @@ mod tests {
     /// I-14: tokens are offsets of lines, and nothing else is one.
     #[test]
     fn bad_tokens_are_refused() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::make();
         let path = scratch.path().join("log");
         Log::open(&path).expect("a log").lines("one\ntwo");
         let is_refused = |token: &str, path: &Path| matches!(Log::page(path, Some(token), 9), Err(error) if error.kind() == io::ErrorKind::InvalidInput);
@@ -243,7 +243,7 @@ mod tests {
     /// I-19, I-14: a later attempt goes on where the last one ended, and a line that a kill has cut stays a line of its own.
     #[test]
     fn a_log_is_continued() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::make();
         let path = scratch.path().join("log");
         Log::open(&path).expect("a log").lines("one");
         fs::write(&path, "one\nhal").expect("a cut");
@@ -260,7 +260,7 @@ mod tests {
     /// I-14: 10 MiB in all, with a line that says so; the service's own lines still come after it, and the cap holds for all.
     #[test]
     fn a_log_has_an_end() {
-        let scratch = Scratch::new();
+        let scratch = Scratch::make();
         let path = scratch.path().join("log");
         let mut log = Log::open(&path).expect("a log");
         let line = "x".repeat(BUILD_LINE_BYTES_MAX);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    pub fn new() -> Scratch {
+    pub fn make() -> Scratch {
         let mut random = [0; 8];
         getrandom::fill(&mut random).expect("the system has random numbers");
         let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random));

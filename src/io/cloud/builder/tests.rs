@@ -43,7 +43,7 @@ struct House {
 impl House {
     fn new() -> House {
         House {
-            data: Scratch::new(),
+            data: Scratch::make(),
             build: Build {
                 id: Uuid::v4([7; 16]),
                 org: Name::parse("org-7").expect("a name"),

@@ -13,7 +13,7 @@ fn cstr(text: &str) -> CString {
 /// Nothing is opened or made through a link, and nothing that is there is written over.
 #[test]
 fn links_are_not_followed() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::make();
     fs::create_dir(scratch.path().join("real")).expect("a folder");
     fs::write(scratch.path().join("file"), "kept").expect("a file");
     symlink("real", scratch.path().join("link")).expect("a link");
@@ -39,7 +39,7 @@ fn links_are_not_followed() {
 /// A FIFO, which would make a reader wait for ever, is no regular file.
 #[test]
 fn only_regular_files_are_read() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::make();
     let fifo = cstr(scratch.path().join("fifo").to_str().expect("UTF-8"));
     // SAFETY: the path is a C string that outlives the call.
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
@@ -62,7 +62,7 @@ fn deep(at: &Path, name: &str, depth: usize) {
 /// I-12: a tree is removed however deep it is, whatever rights its folders have, and without what its links lead to.
 #[test]
 fn trees_of_all_kinds_are_removed() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::make();
     let outside = scratch.path().join("outside");
     fs::create_dir(&outside).expect("a folder");
     fs::write(outside.join("file"), "kept").expect("a file");
@@ -90,7 +90,7 @@ fn trees_of_all_kinds_are_removed() {
         .expect("a folder")
         .map(|entry| entry.expect("an entry").path())
         .collect();
-    assert_eq!(names, [outside.clone()]);
+    assert_eq!(names, std::slice::from_ref(&outside));
     remove(&tree).expect("what is not there is removed already");
     remove(&scratch.path().join("no/such")).expect("nor is this");
     symlink(&outside, &tree).expect("a link");

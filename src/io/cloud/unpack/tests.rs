@@ -45,7 +45,7 @@ fn run(scratch: &Scratch, plain: &[u8]) -> Result<Sum, Fault> {
 /// service is.
 #[test]
 fn an_archive_becomes_a_tree() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::make();
     let big: Vec<u8> = (0..300_000_u32).map(|at| (at / 7) as u8).collect();
     let mut plain = Vec::new();
     put(&mut plain, "Dockerfile", b'0', "", b"first", 0o644);
@@ -85,8 +85,8 @@ fn an_archive_becomes_a_tree() {
 /// I-17: a link that stands where a name leads is not gone through even when the tree does not know of it.
 #[test]
 fn a_link_that_was_there_is_not_followed() {
-    let scratch = Scratch::new();
-    let outside = Scratch::new();
+    let scratch = Scratch::make();
+    let outside = Scratch::make();
     std::os::unix::fs::symlink(outside.path(), scratch.path().join("src")).expect("a link");
     let mut plain = Vec::new();
     put(&mut plain, "Dockerfile", b'0', "", b"x", 0o644);
@@ -99,7 +99,7 @@ fn a_link_that_was_there_is_not_followed() {
 /// I-17, I-18: the reasons reach whoever asked, with the name in question.
 #[test]
 fn refusals_and_failures_are_told() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::make();
     let mut plain = Vec::new();
     put(&mut plain, "../x", b'0', "", b"x", 0o644);
     let refused = run(&scratch, &plain).expect_err("it leads out");
