@@ -480,7 +480,7 @@ fn too_many_uploads_are_sent_away() {
 #[test]
 fn an_upload_ends_before_its_grant() {
     let data = DataDir::new();
-    let cloud = TestCloud::start(&data, &[&["--grant-ttl", "2.5"], &COMMAND[..]].concat());
+    let cloud = TestCloud::start(&data, &[&["--grant-ttl", "5"], &COMMAND[..]].concat());
     let grant = cloud.grant();
     let ends_ms = time::parse_iso(grant["expiresAt"].as_str().expect("a date")).expect("a date");
     let form = Form::new(&grant, file(1_000_000, 1));
