@@ -186,3 +186,31 @@ fn little_space_ends_grants_alone() {
     small.empty();
     cloud.grant();
 }
+
+/// I-21: reads work after a start on a full disk too, whether the end before it was in order or not; and what waited runs as soon as
+/// there is space.
+#[test]
+fn a_full_disk_does_not_hold_the_start_up() {
+    let (data, gate) = (DataDir::new(), DataDir::new());
+    let Some(small) = Small::new(&data) else {
+        return;
+    };
+    let script = r#"while [ ! -e "$0/go" ]; do sleep 0.02; done; echo image > "$BUILD_OUT/i""#;
+    let args = shell(&["--build-grace", "0.1"], script, gate.path());
+    let mut cloud = TestCloud::start(&data, &args);
+    let id = cloud.build(&noise(1, 1000));
+    cloud.wait_for(&id, "building");
+    cloud.runner.signal("TERM");
+    assert_eq!(cloud.runner.wait().code(), Some(0));
+    drop(cloud);
+    small.fill();
+    for _ in 0..2 {
+        let cloud = TestCloud::start(&data, &args);
+        assert_eq!(cloud.get("/v1/builds").json()["total"], 1);
+        assert_eq!(cloud.status(&id)["status"], "building");
+    }
+    let cloud = TestCloud::start(&data, &args);
+    fs::write(gate.path().join("go"), "").expect("another file system");
+    small.empty();
+    cloud.wait_for(&id, "success");
+}

@@ -415,7 +415,7 @@ def main():
         check(code == 0, f"SIGTERM ended the service with {code}")
         gone(data)
         after_kill(data, folder, collections.Counter())
-        check(not (data / "builds.db-wal").exists(), "an end in order leaves a journal")
+        check((data / "builds.db-wal").stat().st_size == 0, "an end in order leaves something in the journal")
         check(not list((data / "scratch").iterdir()), "scratch folders are left")
     except Lost as lost:
         print(f"LOST in round {number} of seed {asked.seed}: {lost}\nsee {folder}", flush=True)

@@ -60,6 +60,7 @@ impl Sqlite {
         let open = |flags| {
             let connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
             connection.execute_batch(PRAGMAS)?;
+            persist(&connection);
             Ok(connection)
         };
         let told = |error: rusqlite::Error| unopened(&path, &error);
@@ -111,6 +112,21 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
         Ok(_) => File::open(folder)?.sync_all(),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Keeps the journal's files when the last connection is closed, emptied: on a full disk they could not be made again, and the
+/// service has to start there too. The system's refusal only costs that.
+fn persist(connection: &Connection) {
+    let mut on: std::ffi::c_int = 1;
+    // SAFETY: the handle is that of a live connection, the name ends with a NUL, and the call reads and writes one number of ours.
+    unsafe {
+        ffi::sqlite3_file_control(
+            connection.handle(),
+            c"main".as_ptr(),
+            ffi::SQLITE_FCNTL_PERSIST_WAL,
+            std::ptr::from_mut(&mut on).cast(),
+        );
     }
 }
 
