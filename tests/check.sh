@@ -7,13 +7,14 @@
 #       smallest telephone                              runners that lack abilities: what they say of them, and a call
 #       aiortc net pipecat rooms browser                against real peers
 #       cloud                                           the cloud service and its packer against the published client
+#       chaos (ROUNDS=100)                              the cloud service, killed at random moments; nothing may be lost
 #       cross arm                                       ARM code: built, and run under an emulator
 #       armv7                                           the same for 32 bits
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       image                                           builds the image of a virtual board and starts it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       soak (MINUTES=2, or hours of them) churn        figures that must hold
-#   Without a name the first four lines are run.
+#   Without a name the first six lines are run.
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,9 +48,9 @@ if [ $# -eq 0 ]; then
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     # Callers keep time, so they go first when both want the processor.
-    callers='aiortc net pipecat rooms browser'
+    callers='aiortc net pipecat rooms cloud browser'
     code='test features'
-    beside='fuzz cross'
+    beside='fuzz cross chaos'
     compiled='lint doc smallest telephone'
     mkdir -p $logs
     rm -f $logs/*.passed
@@ -157,6 +158,10 @@ for stage in "$@"; do
         else
             lacks "the published client is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/cloud/requirements.txt"
         fi
+        ;;
+    chaos)
+        release
+        python3 tests/peers/cloud/chaos.py --binary $binary --rounds "${ROUNDS:-100}"
         ;;
     pipecat)
         python=target/venv/bin/python
