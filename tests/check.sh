@@ -209,8 +209,10 @@ for stage in "$@"; do
             systemd-analyze security --offline=true --threshold=30 boards/common/edge-runner.service | tail -n 1
             # Programs that are not on this machine stand for those that are on a board.
             mkdir -p target/deb
-            sed -E 's,/usr/(bin|lib/edge-runner)/[a-z-]+,/bin/true,' boards/common/edge-runner.service >target/deb/edge-runner.service
-            systemd-analyze verify target/deb/edge-runner.service
+            for unit in edge-runner edge-runner-cloud; do
+                sed -E 's,/usr/(bin|lib/edge-runner)/[a-z-]+,/bin/true,' boards/common/$unit.service >target/deb/$unit.service
+                systemd-analyze verify target/deb/$unit.service
+            done
         else
             lacks "the unit is not rated: apt-get install systemd"
         fi

@@ -78,7 +78,12 @@ impl Failure {
 }
 
 fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
-    let file = env_file().map_err(|error| Failure::of_step("reading .env", error))?;
+    let file = env_file().map_err(|error| {
+        Failure::of_step(
+            "reading .env of this folder; start it in one that this user may read",
+            error,
+        )
+    })?;
     let process: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (lossy(name), lossy(value)))
         .collect();

@@ -229,6 +229,9 @@ def check_files(chroot):
     for inside, expected in {
         "/usr/bin/edge-runner": "755 root:root",
         f"/usr/lib/systemd/system/{UNIT}": "644 root:root",
+        "/usr/lib/systemd/system/edge-runner-cloud.service": "644 root:root",
+        "/usr/lib/edge-runner/builder-container": "755 root:root",
+        "/usr/share/doc/edge-runner/CLOUD.md": "644 root:root",
         "/usr/lib/edge-runner/select-board": "755 root:root",
         ENV: "640 root:edge-runner",
         AVAHI: "644 root:root",

@@ -41,6 +41,7 @@ impl Task {
 }
 
 fn serve(config: CloudConfig) -> Result<(), Failure> {
+    keep_to_itself();
     if config.command.is_some() {
         guarded(&config);
     }
@@ -60,6 +61,12 @@ fn serve(config: CloudConfig) -> Result<(), Failure> {
         },
         message: error.to_string(),
     })
+}
+
+/// Keeps builder commands, which run as the same user, from reading the keys in this process's environment by way of `/proc`.
+fn keep_to_itself() {
+    // SAFETY: it changes a flag of this process.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
 }
 
 /// Makes the guard of the builder commands, before there are threads. Without it the service goes on: the next start ends what
