@@ -195,12 +195,16 @@ fn bad_ends_are_told_with_their_phase() {
         "build: signal 11 (SIGSEGV); passed: unpack"
     );
     let stubborn = "trap '' TERM; echo stuck >&2; while :; do sleep 1000; done";
-    let (_data, _cloud, build, _) = built(&["--build-timeout", "1.5", "--build-grace", "0.01"], stubborn);
+    let (_data, _cloud, build, lines) = built(&["--build-timeout", "1.5", "--build-grace", "0.01"], stubborn);
     assert_eq!(build["status"], "timeout");
     let error = text(&build, "errorMessage");
-    let expected =
-        "build: no end within 1.5 seconds (`--build-timeout`), so it was stopped; passed: unpack; stderr ends: stuck";
-    assert!(error.starts_with(expected), "{error}");
+    let mut expected =
+        "build: no end within 1.5 seconds (`--build-timeout`), so it was stopped; passed: unpack".to_owned();
+    // On a machine that is busy enough the shell does not come to its word within the limit.
+    if lines.contains(&"stuck".to_owned()) {
+        expected += "; stderr ends: stuck";
+    }
+    assert!(error.starts_with(&expected), "{error}");
     assert!(
         build["buildDurationSeconds"]
             .as_u64()

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::builds::shell;
 use crate::support::cloud::{DataDir, TestCloud, archive};
+use crate::support::runner::PATIENCE;
 
 /// Says who it is, then waits on the first attempts, and ends well on later ones; `$0/until` has the number of the first that
 /// does not wait.
@@ -26,13 +29,20 @@ fn until(gate: &DataDir, attempt: u32) {
 /// Waits until an attempt has begun, and returns the processes of it.
 fn processes(cloud: &TestCloud, gate: &DataDir, id: &str, attempt: u32) -> Vec<String> {
     let path = gate.path().join(format!("{id}.{attempt}"));
+    let began = Instant::now();
     loop {
+        // Asked for first: an attempt that ends at once has left its file by then.
+        let build = cloud.status(id);
         if let Ok(pids) = fs::read_to_string(&path) {
             return pids.split_whitespace().map(str::to_owned).collect();
         }
         // Fails the test when the build ends without it.
-        let build = cloud.status(id);
-        assert!(build.get("completedAt").is_none(), "{build:#}");
+        let goes_on = build.get("completedAt").is_none();
+        assert!(
+            goes_on && began.elapsed() < PATIENCE,
+            "attempt {attempt} was to begin: {build:#}"
+        );
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

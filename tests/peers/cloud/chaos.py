@@ -291,7 +291,7 @@ def processes_with(data):
 
 def gone(data, among=None):
     """Waits until no process, or none of some, works in the data directory."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         left = [process for process in processes_with(data) if among is None or process in among]
         if not left:
