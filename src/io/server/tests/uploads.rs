@@ -46,13 +46,19 @@ impl Service for Taker {
 
 /// Starts it, and connects to it.
 async fn client(times: Times, refuses: bool) -> (Client, ShutdownTrigger) {
+    let (client, stop, _) = served(times, refuses).await;
+    (client, stop)
+}
+
+/// The same with the server's end.
+async fn served(times: Times, refuses: bool) -> (Client, ShutdownTrigger, JoinHandle<()>) {
     let listeners = bind(config().host, 0).await.expect("a free port");
     let address = listeners.addresses()[0];
     let (stop, shutdown) = Shutdown::channel();
-    tokio::spawn(serve(listeners, Arc::new(Taker { times, refuses }), shutdown));
+    let served = tokio::spawn(serve(listeners, Arc::new(Taker { times, refuses }), shutdown));
     let stream = TcpStream::connect(address).await.expect("it listens");
     let read = Vec::new();
-    (Client { stream, read }, stop)
+    (Client { stream, read }, stop, served)
 }
 
 /// I-07: an upload has no end but that of its bytes: the time for an answer is not its time.
@@ -123,4 +129,89 @@ async fn a_refusal_is_heard_by_those_who_still_send() {
     }
     let reply = client.reply().await;
     assert_eq!((reply.status, &*reply.body), (403, &b"refused"[..]));
+}
+
+/// I-06: a sender who never ends is read so far, or for so long, whichever is over first; then its connection is closed.
+#[tokio::test]
+async fn a_refused_body_is_read_no_further_than_its_bound() {
+    /// More than two systems hold of a connection that nobody reads.
+    const BYTES: usize = 256 * 1024 * 1024;
+    for (linger, linger_bytes) in [
+        (never().linger, 1024 * 1024),
+        (never().linger, 0),
+        (Duration::ZERO, usize::MAX),
+    ] {
+        let times = Times {
+            linger,
+            linger_bytes,
+            ..never()
+        };
+        let (mut client, _stop) = client(times, true).await;
+        client
+            .send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000000\r\n\r\n")
+            .await;
+        let reply = client.reply().await;
+        assert_eq!((reply.status, &*reply.body), (403, &b"refused"[..]));
+        let mut sent_bytes = 0;
+        let closed = async {
+            while sent_bytes < BYTES {
+                match client.stream.write(&[0; 65_536]).await {
+                    Ok(bytes) => sent_bytes += bytes,
+                    Err(_) => return true,
+                }
+            }
+            false
+        };
+        let closed = tokio::time::timeout(GUARD, closed).await.expect("it is read or closed");
+        assert!(
+            closed,
+            "{linger:?}, {linger_bytes} bytes: all of {sent_bytes} bytes were taken"
+        );
+        let least = if linger.is_zero() { 0 } else { linger_bytes };
+        assert!(sent_bytes >= least, "closed after {sent_bytes} of {least} bytes");
+    }
+}
+
+/// Begins an upload of five bytes, of which two come; the server has given leave for it, so that it is under way.
+async fn begun(times: Times) -> (Client, ShutdownTrigger, JoinHandle<()>) {
+    let (mut client, stop, served) = served(times, false).await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        .await;
+    assert_eq!(client.head().await.status, 100);
+    client.send("12").await;
+    (client, stop, served)
+}
+
+/// I-29: once the service is stopping an upload gets so much time and no more. The clock stands still but for what is waited for.
+#[cfg(feature = "cloud")]
+#[tokio::test]
+async fn an_upload_that_never_ends_is_cut_off_at_a_stop() {
+    let grace = limits::cloud::UPLOADS_GRACE;
+    let (client, stop, served) = begun(Times { grace, ..never() }).await;
+    tokio::time::pause();
+    let stopped = tokio::time::Instant::now();
+    stop.set();
+    served.await.expect("without a panic");
+    // Timers go by whole milliseconds.
+    assert_eq!(stopped.elapsed().as_secs(), 10);
+    tokio::time::resume();
+    assert_eq!(client.rest().await, b"");
+}
+
+/// I-29: one that ends in time is answered, and the service ends at once.
+#[tokio::test]
+async fn an_upload_that_ends_in_time_is_answered_after_a_stop() {
+    let (mut client, stop, served) = begun(Times {
+        grace: Duration::from_secs(3600),
+        ..never()
+    })
+    .await;
+    stop.set();
+    client.send("345").await;
+    let reply = client.reply().await;
+    assert_eq!((reply.status, &*reply.body), (200, &b"5"[..]));
+    assert_eq!(client.rest().await, b"");
+    let ended = tokio::time::timeout(GUARD, served).await;
+    ended.expect("the server ends").expect("without a panic");
 }
