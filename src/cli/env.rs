@@ -6,7 +6,7 @@
 //! `${X}` stay as they are. A variable of the process wins over the file, and an empty one counts as unset.
 //! Source: the format of python-dotenv, so that existing files work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::aliases::{self, Area};
 
@@ -14,6 +14,8 @@ use crate::aliases::{self, Area};
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     values: BTreeMap<String, String>,
+    /// The names that the process has.
+    of_process: BTreeSet<String>,
 }
 
 impl Variables {
@@ -23,14 +25,30 @@ impl Variables {
         file: impl IntoIterator<Item = (String, String)>,
     ) -> Variables {
         let mut values: BTreeMap<_, _> = file.into_iter().collect();
+        let process: Vec<_> = process.into_iter().collect();
+        let of_process = process.iter().map(|(name, _)| name.clone()).collect();
         values.extend(process);
-        Variables { values }
+        Variables { values, of_process }
     }
 
     /// Returns the value of a variable by its canonical name or an alias, with the name under which it was found. Canonical
     /// wins when both are set.
     pub fn named(&self, canonical: &'static str) -> Option<(&'static str, &str)> {
         aliases::first(Area::Variable, canonical, |name| Some((name, self.literal(name)?)))
+    }
+
+    /// Returns the value of a variable by the first of these names that the process sets; only where it sets none of them, by
+    /// the first that the file sets.
+    pub fn nearest<'n>(&self, names: &'n [String]) -> Option<(&'n String, &str)> {
+        let first = |of_process: bool| {
+            let names = names
+                .iter()
+                .filter(|name| self.of_process.contains(*name) == of_process);
+            names
+                .map(|name| (name, self.literal(name)))
+                .find_map(|(name, text)| Some((name, text?)))
+        };
+        first(true).or_else(|| first(false))
     }
 
     /// Returns the value of a variable by exactly this name.
@@ -298,5 +316,23 @@ mod tests {
         let alias = variables(&[("DAILY_API_KEY", "alias"), ("VIDEOROOM_API_KEY", " ")], &[]);
         assert_eq!(alias.named("VIDEOROOM_API_KEY"), Some(("DAILY_API_KEY", "alias")));
         assert_eq!(variables(&[("DAILY_API_KEY", "")], &[]).get("VIDEOROOM_API_KEY"), None);
+    }
+
+    /// I-26: a variable wins over the file, under whichever of its names; between the names of one place the first wins.
+    #[test]
+    fn the_nearest_place_wins_over_the_first_name() {
+        let names = ["ONE".to_owned(), "TWO".to_owned()];
+        for (process, file, found) in [
+            (&[("TWO", "a")][..], &[("ONE", "b")][..], Some(("TWO", "a"))),
+            (&[("TWO", "a"), ("ONE", "b")], &[("ONE", "c")], Some(("ONE", "b"))),
+            (&[("TWO", " ")], &[("ONE", "b"), ("TWO", "c")], Some(("ONE", "b"))),
+            (&[], &[("TWO", "a"), ("ONE", "b")], Some(("ONE", "b"))),
+            (&[], &[("TWO", "a")], Some(("TWO", "a"))),
+            (&[], &[], None),
+        ] {
+            let both = variables(process, file);
+            let nearest = both.nearest(&names).map(|(name, value)| (&**name, value));
+            assert_eq!(nearest, found, "{process:?} {file:?}");
+        }
     }
 }

@@ -60,7 +60,12 @@ pub(super) fn fill(typed: &mut Typed, table: &Table, variables: &Variables) -> R
             continue;
         }
         let names = names(flag, table.prefix);
-        let Some((variable, text)) = names.iter().find_map(|name| Some((name, variables.literal(name)?))) else {
+        // The runner's own name wins over its aliases wherever it stands; of the others' the nearest place wins (I-26).
+        let found = match table.prefix == RUNNER.prefix {
+            true => names.iter().find_map(|name| Some((name, variables.literal(name)?))),
+            false => variables.nearest(&names),
+        };
+        let Some((variable, text)) = found else {
             continue;
         };
         let times =
