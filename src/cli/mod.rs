@@ -103,12 +103,12 @@ pub enum Misuse {
 }
 
 impl Misuse {
-    /// Text with an `@` or a `?` is not repeated: what stands before the one in a URL may be a password, behind the other a
-    /// token.
+    /// Text with an `@`, a `?` or a `=` is not repeated: what stands before the first in a URL may be a password, behind the
+    /// second a token, behind the third the value of a name.
     fn value(source: &str, given: &str, wants: impl Into<String>) -> Misuse {
         Misuse::Value {
             source: source.to_owned(),
-            given: (!given.contains(['@', '?'])).then(|| given.to_owned()),
+            given: (!given.contains(['@', '?', '='])).then(|| given.to_owned()),
             wants: wants.into(),
         }
     }

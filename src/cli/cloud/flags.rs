@@ -578,6 +578,9 @@ fn variable(text: String) -> Result<String, Wants> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let ours = aliases::canonical(Area::Variable, &text).starts_with(PREFIX) || text.starts_with("BUILD_");
     let set = ["PATH", "LANG", "HOME", "TMPDIR"].contains(&&*text);
+    if text.contains('=') {
+        return Err("the name of a variable, a name alone, without its value".into());
+    }
     match !text.is_empty() && text.bytes().all(fits) && !ours && !set {
         true => Ok(text),
         false => {

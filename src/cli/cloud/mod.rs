@@ -109,12 +109,20 @@ pub(super) fn parse(
         command,
         ..Whole::default()
     };
-    match options(&mut typed, verb.table, arguments)? {
+    let takes_command = std::ptr::eq(verb.table, &raw const flags::SERVE);
+    let asked = options(&mut typed, verb.table, arguments).map_err(|misuse| match misuse {
+        Misuse::UnexpectedArgument(given) if !takes_command => Misuse::Combination(format!(
+            "`{given}` is one argument too many: `cloud {}` takes options alone",
+            verb.name()
+        )),
+        misuse => misuse,
+    });
+    match asked? {
         Some(Asked::Help) => return Ok(Command::Help(help::text(verb))),
         Some(Asked::Version) => return Ok(version()),
         None => {}
     }
-    if typed.command.is_some() && !std::ptr::eq(verb.table, &raw const flags::SERVE) {
+    if typed.command.is_some() && !takes_command {
         return Err(Misuse::Combination(format!(
             "`cloud {}` takes no command after `--`; the builder command belongs to `cloud serve`",
             verb.name()
@@ -141,6 +149,7 @@ fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, Misuse> {
     if arguments.is_empty() {
         return Err(Misuse::Combination(format!("`cloud` needs one of {listed}")));
     }
+    let is_option = |argument: &OsString| argument.as_encoded_bytes().starts_with(b"-");
     let first = arguments.remove(0).into_string().map_err(not_unicode)?;
     match &*first {
         "--help" | "-h" | "help" => Ok(Command::Help(help::overview())),
@@ -148,6 +157,10 @@ fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, Misuse> {
         "keys" if arguments.first().is_some_and(|next| next == "--help" || next == "-h") => {
             Ok(Command::Help(help::overview()))
         }
+        // What stands there is not repeated: it may hold a key.
+        other if other.starts_with('-') || (other == "keys" && arguments.first().is_some_and(is_option)) => Err(
+            Misuse::Combination(format!("options stand behind the command, which is one of {listed}")),
+        ),
         _ => {
             let next = arguments
                 .first()

@@ -169,7 +169,10 @@ fn the_service_refuses_what_makes_no_sense() {
         (&["--builder-env=PIPECAT_CLOUD_API_KEY"], "neither begins with CLOUD_"),
         (&["--builder-env=BUILD_ID"], "neither begins with CLOUD_"),
         (&["--builder-env=HOME"], "set for every command"),
-        (&["--builder-env=A=B"], "the name of a variable"),
+        (
+            &["--builder-env=A=B"],
+            "the name of a variable, a name alone, without its value",
+        ),
         (&["--host=nobody"], "`--host` takes"),
         (&["--nothing"], "there is no option `--nothing`"),
         (&["--store=s3://b"], "`--store` is not in this build yet"),
@@ -180,6 +183,23 @@ fn the_service_refuses_what_makes_no_sense() {
     ] {
         let message = refused(&[&["serve", "--data-dir=/d"], arguments].concat());
         assert!(message.contains(part), "{arguments:?}: {message}");
+    }
+    // A value where a name belongs is most likely a secret.
+    for (arguments, variables) in [
+        (
+            &["serve", "--data-dir=/d", "--builder-env", "TOKEN=hunter2"][..],
+            &[][..],
+        ),
+        (
+            &["serve", "--data-dir=/d"],
+            &[("CLOUD_BUILDER_ENV", "OTHER,TOKEN=hunter2")],
+        ),
+    ] {
+        let message = refused_with(arguments, variables);
+        assert!(
+            message.contains("a name alone") && !message.contains("hunter2"),
+            "{message}"
+        );
     }
     let message = refused_with(&["serve", "--data-dir=/d"], &[("CLOUD_MAX_BUILDS", "many")]);
     assert!(message.contains("`CLOUD_MAX_BUILDS` takes a number"), "{message}");
@@ -308,10 +328,33 @@ fn keys_are_made_listed_and_revoked() {
         (&["keys", "frob"], "there is no `cloud keys frob`"),
         (&["keys"], "there is no `cloud keys`"),
         (&["frob", "--secret"], "there is no `cloud frob`; there are `serve`"),
+        (&["frob", "-v"], "there is no `cloud frob`; there are `serve`"),
         (&[], "needs one of `serve`"),
+        (
+            &["keys", "list", "extra"],
+            "`extra` is one argument too many: `cloud keys list` takes options alone",
+        ),
+        (
+            &["regions", "extra"],
+            "`extra` is one argument too many: `cloud regions` takes options alone",
+        ),
+        (
+            &["-v", "regions"],
+            "options stand behind the command, which is one of `serve`",
+        ),
+        (&["--api-key=hunter2", "regions"], "options stand behind the command"),
+        (
+            &["--api-url", "https://a.net", "regions"],
+            "options stand behind the command",
+        ),
+        (
+            &["keys", "--data-dir", "/d", "list"],
+            "options stand behind the command",
+        ),
     ] {
         let message = refused(arguments);
         assert!(message.contains(part), "{arguments:?}: {message}");
+        assert!(!message.contains("hunter2"), "{message}");
     }
 }
 
