@@ -182,6 +182,10 @@ pub const CONTEXT_FILES_MAX: usize = 500_000;
 pub const IGNORE_BYTES_MAX: u64 = 256 * 1024;
 /// One request of the client but an upload: a service that reconciles, or whose disk is slow, needs some seconds.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The creation of a build, which is asked for once: longer than the service's own limit, so that its answer is not missed.
+pub const CLIENT_CREATE: Duration = Duration::from_secs(CLOUD_ANSWER.as_secs() + 30);
+/// What a question about a build gets at least, however little is left of the time to wait: the last one is asked at its end.
+pub const LAST_POLL: Duration = Duration::from_secs(1);
 /// An upload of which nothing moves; at its end the service writes to its disk what it had only taken.
 pub const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
 /// Bytes of an answer to the client: a page of the longest lines.

@@ -14,6 +14,9 @@ use crate::support::runner::{Ended, TestRunner};
 const ID: &str = "7a2c54f6-1c3e-4b0a-9d0e-2f6a0c7d1e11";
 const CONTEXT: [(&str, &str); 2] = [("Dockerfile", "FROM scratch\n"), ("app.py", "print('hello')\n")];
 
+const BUSY: &str = r#"{"error":"try again","code":"INTERNAL_SERVER_ERROR"}"#;
+const NONE: &str = r#"{"error":"no such thing","code":"NOT_FOUND"}"#;
+
 fn ok(body: &Value) -> Says {
     Says::Json(200, body.to_string())
 }
@@ -49,7 +52,8 @@ fn grant(asked: &Asked) -> Says {
     Says::Json(200, text)
 }
 
-/// What the real service answers, with these statuses of the build one after the other; `other` comes first.
+/// What the real service answers, with these statuses of the build one after the other; `other` comes first. Instead of a
+/// status it may be `silent`, `broken` in the middle, `busy`, or know of no build (`gone`).
 fn service(statuses: &'static [&'static str], other: impl Fn(&Asked) -> Option<Says> + Send + 'static) -> Rest {
     let polls = Mutex::new(0);
     Rest::playing(move |_, asked| {
@@ -70,9 +74,15 @@ fn service(statuses: &'static [&'static str], other: impl Fn(&Asked) -> Option<S
                 let mut polls = polls.lock().expect("no holder panics");
                 let status = statuses[(*polls).min(statuses.len() - 1)];
                 *polls += 1;
-                ok(&json!({"build": build(status)}))
+                match status {
+                    "silent" => Says::Silence,
+                    "broken" => Says::Raw(Vec::new()),
+                    "busy" => Says::Json(503, BUSY.into()),
+                    "gone" => Says::Json(404, NONE.into()),
+                    status => ok(&json!({"build": build(status)})),
+                }
             }
-            _ => Says::Json(404, r#"{"error":"no such thing","code":"NOT_FOUND"}"#.into()),
+            _ => Says::Json(404, NONE.into()),
         }
     })
 }
@@ -230,9 +240,22 @@ fn what_was_built_before_is_used_again() {
     assert_eq!(ended.code, Some(0));
 }
 
-/// I-27: questions, grants and uploads are tried three times on server errors; the creation of a build is not.
+/// I-27: questions, grants and uploads are tried three times, on server errors and on connections that break without an answer;
+/// the creation of a build is not.
 #[test]
 fn what_may_pass_is_tried_three_times_and_creation_once() {
+    for (says, words) in [
+        (
+            Says::Json(500, BUSY.into()),
+            "answers 500: INTERNAL_SERVER_ERROR: try again",
+        ),
+        (Says::Raw(Vec::new()), "gave no proper answer"),
+    ] {
+        three_times_and_creation_once(says, words);
+    }
+}
+
+fn three_times_and_creation_once(says: Says, words: &str) {
     let counted = Arc::new(Mutex::new(std::collections::BTreeMap::new()));
     let counts = counted.clone();
     let service = service(&["success"], move |asked| {
@@ -241,23 +264,12 @@ fn what_may_pass_is_tried_three_times_and_creation_once() {
         let mut counts = counts.lock().expect("no holder panics");
         let count: &mut u32 = counts.entry(line.clone()).or_default();
         *count += 1;
-        let busy = r#"{"error":"try again","code":"INTERNAL_SERVER_ERROR"}"#;
-        match (&*line, *count) {
-            ("POST /v1/builds", _) => Some(Says::Json(500, busy.into())),
-            // The connection breaks without an answer, then the service is not ready.
-            ("GET /v1/properties", 1) => Some(Says::Raw(Vec::new())),
-            (_, 1 | 2) => Some(Says::Json(503, busy.into())),
-            _ => None,
-        }
+        (line == "POST /v1/builds" || *count <= 2).then(|| says.clone())
     });
     let ended = client(&service, &["build", "."]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert_eq!(ended.stdout, "");
-    assert!(
-        ended.stderr.contains("answers 500: INTERNAL_SERVER_ERROR: try again"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains(words), "{}", ended.stderr);
     let counts: Vec<(String, u32)> = counted.lock().expect("no holder panics").clone().into_iter().collect();
     let expected = [
         ("GET /v1/builds", 3),
@@ -311,6 +323,31 @@ fn a_wait_ends_with_the_build_or_with_its_time() {
         (&["timeout"], &["--timeout=60"], 1, "timeout", "timeout"),
         (&["building"], &["--timeout=0.3"], 3, "building", "goes on"),
         (&["building"], &["--timeout=0"], 3, "pending", "goes on"),
+        // A question without an answer holds nobody longer than the time to wait.
+        (
+            &["building", "silent"],
+            &["--timeout=0.3"],
+            3,
+            "building",
+            "was building",
+        ),
+        // The service starts anew: the first is more than the three tries of one question.
+        (
+            &["building", "broken", "busy", "broken", "broken", "success"],
+            &["--timeout=60"],
+            0,
+            "success",
+            "asking on",
+        ),
+        (&["building", "busy"], &["--timeout=0.3"], 3, "building", "was building"),
+        // What does not pass ends the wait, and the build can be found again.
+        (
+            &["building", "gone"],
+            &["--timeout=60"],
+            1,
+            "building",
+            "answers 404: NOT_FOUND",
+        ),
         // A word of a later version is no end.
         (&["queued", "success"], &["--timeout=60"], 0, "success", "is queued"),
     ] {
@@ -334,6 +371,24 @@ fn a_wait_ends_with_the_build_or_with_its_time() {
         );
         let object: Value = serde_json::from_str(&ended.stdout).expect("one object");
         assert_eq!((ended.code, &object["build"]["status"]), (Some(code), &json!(stdout)));
+    }
+}
+
+/// I-27: what a service calls a build is part of a path; what would lead elsewhere is asked for nowhere.
+#[test]
+fn an_id_that_leads_elsewhere_is_refused() {
+    for id in ["", ".", ".."] {
+        let mut one = build("pending");
+        one["id"] = id.into();
+        let service = service(&[], move |asked| {
+            let created = json!({"build": one, "contextHash": "1f2e3d4c5b6a7988", "cached": false});
+            (asked.method == "POST" && asked.target == "/v1/builds").then(|| Says::Json(201, created.to_string()))
+        });
+        let ended = client(&service, &["build", ".", "--wait", "--poll=0.1", "--timeout=60"]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{id:?} {ended:?}");
+        assert!(ended.stderr.contains("no build with an `id`"), "{}", ended.stderr);
+        let last = service.asked().pop().expect("it was asked");
+        assert_eq!((&*last.method, &*last.target), ("POST", "/v1/builds"));
     }
 }
 
@@ -536,6 +591,23 @@ fn options_win_over_variables_and_those_over_the_file() {
         assert_eq!((asked.len(), &*asked[0].target), (1, "/v1/regions"));
         assert_eq!(asked[0].header("authorization"), Some(&*format!("Bearer {key}")));
     }
+}
+
+/// I-26: the file's canonical names do not win over a variable of another name.
+#[test]
+fn a_variable_wins_over_the_file_under_each_of_its_names() {
+    let [near, far] = [(); 2].map(|()| {
+        service(&[], |asked| {
+            asked.target.ends_with("/regions").then(|| ok(&json!({"regions": []})))
+        })
+    });
+    let file = format!("CLOUD_API_URL={}\nCLOUD_API_KEY={KEY}-of-the-file\n", far.url());
+    let variables = [("PIPECAT_API_HOST", &*near.url()), ("PIPECAT_CLOUD_API_KEY", KEY)];
+    let ended = TestRunner::run_among(&[(".env", &file)], &["cloud", "regions"], &variables);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!((near.asked().len(), far.asked().len()), (1, 0));
+    let key = format!("Bearer {KEY}");
+    assert_eq!(near.asked()[0].header("authorization"), Some(&*key));
 }
 
 /// I-26, I-27, I-28, C-007 to C-009: the client against this service: an image, the cache, status, logs, regions.

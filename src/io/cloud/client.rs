@@ -3,6 +3,7 @@
 //! In: a [`ClientConfig`]. Out: what was asked for, on stdout; what happens meanwhile, on stderr; and how it ended. Works with
 //! this crate's service and with the one whose interface it has, which spells some names otherwise.
 //! Questions, grants and uploads are tried three times; the creation of a build is not, since the second could be a second build.
+//! A wait goes on while the service is away: it may be starting anew, and the build with it.
 //! Source: `cloud-interface.md` §7, `cloud.md` §2, §3, §7.
 
 mod pack;
@@ -17,7 +18,9 @@ use serde_json::Value;
 use crate::aliases::{self, Area};
 use crate::config::cloud::{BuildTask, ClientConfig, ClientTask, Wait};
 use crate::io::rest::{self, Answer, RestError, Within};
-use crate::limits::cloud::{ANSWER_BYTES_MAX, CLIENT_PAUSES, CLIENT_TIMEOUT, LOG_PAGE_LINES, LOG_PAGE_LINES_HIGHEST};
+use crate::limits::cloud::{
+    ANSWER_BYTES_MAX, CLIENT_CREATE, CLIENT_PAUSES, CLIENT_TIMEOUT, LAST_POLL, LOG_PAGE_LINES, LOG_PAGE_LINES_HIGHEST,
+};
 use crate::proto::cloud::build::Status;
 use crate::proto::cloud::progress::size;
 use crate::proto::rest::{Body, Method, Request, bearer, segment};
@@ -106,22 +109,20 @@ impl Client<'_> {
             Some(region) => region.as_str().to_owned(),
             None => self.own_region().await?,
         };
-        let (made, is_cached) = match self.earlier(&packed.hash, &region, &task.file).await? {
+        let (mut build, is_cached) = match self.earlier(&packed.hash, &region, &task.file).await? {
             Some(build) => {
                 say("the same was built before; nothing is uploaded");
                 (build, true)
             }
             None => self.create(task, &packed, &region).await?,
         };
-        let outcome = match task.wait {
-            Some(wait) => self.wait(made, wait).await?,
-            None => Outcome {
-                build: made,
-                is_late: false,
-            },
+        let waited = match task.wait {
+            Some(wait) => self.wait(&mut build, wait).await,
+            None => Ok(()),
         };
-        show::built(&outcome.build, &packed.hash, is_cached, self.config.json)?;
-        outcome.end(task.wait)
+        // However the wait ended: without the id nobody finds the build again.
+        show::built(&build, &packed.hash, is_cached, self.config.json)?;
+        waited
     }
 
     /// The region that the organization has set.
@@ -147,7 +148,7 @@ impl Client<'_> {
             return Err(End::Failed("the service's answer has no list `builds`".into()));
         };
         let same = |build: &Value| aliases::first(Area::JsonKey, FILE, |name| build.get(name)?.as_str()) == Some(file);
-        Ok(builds.into_iter().find(same))
+        builds.iter().find(|build| same(build)).map(build_of).transpose()
     }
 
     /// Uploads the archive and has it built.
@@ -161,31 +162,53 @@ impl Client<'_> {
         for name in [FILE].iter().chain(aliases::aliases(Area::JsonKey, FILE)) {
             body[*name] = task.file.clone().into();
         }
-        let created = once(&self.request("/builds", Some(&body)), CLIENT_TIMEOUT).await?;
-        let created = object(&created)?;
+        let created = once(&self.request("/builds", Some(&body)), CLIENT_CREATE).await;
+        let created = object(&judged(created)?)?;
         let is_cached = created.get("cached").and_then(Value::as_bool).unwrap_or(false);
         Ok((build_of(&created)?, is_cached))
     }
 
-    /// Asks again and again until the build has ended, or the time has passed.
-    async fn wait(&self, mut build: Value, wait: Wait) -> Result<Outcome, End> {
+    /// Asks again and again until the build has ended, or the time has passed. `build` is then as it was seen last.
+    async fn wait(&self, build: &mut Value, wait: Wait) -> Result<(), End> {
         let began = Instant::now();
-        let mut told = None;
+        let left = || wait.timeout.saturating_sub(began.elapsed());
+        let request = self.request(&path_of(id_of(build)?), None);
+        let (mut told, mut silence) = (None, None);
         loop {
-            let status = status_of(&build)?;
-            if status.is_some_and(Status::is_final) {
-                return Ok(Outcome { build, is_late: false });
+            let status = status_of(build)?;
+            if let Some(status) = status.filter(|status| status.is_final()) {
+                return ended(build, status);
             }
             if told != Some(status) {
-                say(&format!("build {} is {}", text(&build, "id"), text(&build, "status")));
+                say(&format!("build {} is {}", text(build, "id"), text(build, "status")));
                 told = Some(status);
             }
-            let left = wait.timeout.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                return Ok(Outcome { build, is_late: true });
+            if left().is_zero() {
+                return Err(late(build, wait, silence));
             }
-            tokio::time::sleep(wait.poll.min(left)).await;
-            build = build_of(&object(&self.get(&path_of(id_of(&build)?)).await?)?)?;
+            tokio::time::sleep(wait.poll.min(left())).await;
+            let asked = tried(async || once(&request, CLIENT_TIMEOUT).await);
+            let why = match tokio::time::timeout(left().max(LAST_POLL), asked).await {
+                Ok(outcome) => {
+                    let is_passing = may_pass(&outcome);
+                    match judged(outcome) {
+                        Err(End::Failed(why)) if is_passing => why,
+                        answer => {
+                            *build = build_of(&object(&answer?)?)?;
+                            silence = None;
+                            continue;
+                        }
+                    }
+                }
+                Err(_) => {
+                    silence.get_or_insert_with(|| "the last question has no answer".to_owned());
+                    continue;
+                }
+            };
+            if silence.is_none() {
+                say(&format!("{why}; asking on"));
+            }
+            silence = Some(why);
         }
     }
 
@@ -196,7 +219,7 @@ impl Client<'_> {
     /// Asks up to three times; a body makes it a `POST`.
     async fn asked(&self, path: &str, body: Option<&Value>) -> Result<Answer, End> {
         let request = self.request(path, body);
-        tried(async || once_raw(&request, CLIENT_TIMEOUT).await).await
+        judged(tried(async || once(&request, CLIENT_TIMEOUT).await).await)
     }
 
     fn request(&self, path: &str, body: Option<&Value>) -> Request {
@@ -212,35 +235,24 @@ impl Client<'_> {
 /// The member of a build that names its build file.
 const FILE: &str = "buildfilePath";
 
-/// A build as it was seen last.
-struct Outcome {
-    build: Value,
-    /// The time to wait has passed.
-    is_late: bool,
+/// How a wait ends with its build.
+fn ended(build: &Value, status: Status) -> Result<(), End> {
+    if status == Status::Success {
+        return Ok(());
+    }
+    let (id, why) = (text(build, "id"), text(build, "errorMessage"));
+    let told = format!("build {id}: {}: {why}", status.name());
+    Err(End::Failed(told.trim_end_matches(": ").to_owned()))
 }
 
-impl Outcome {
-    fn end(&self, wait: Option<Wait>) -> Result<(), End> {
-        let Some(wait) = wait else {
-            return Ok(());
-        };
-        let (id, status) = (text(&self.build, "id"), text(&self.build, "status"));
-        if self.is_late {
-            let seconds = wait.timeout.as_secs_f64();
-            return Err(End::GoesOn(format!(
-                "build {id} is {status} after {seconds} s, and goes on"
-            )));
-        }
-        match status_of(&self.build)? {
-            Some(Status::Success) => Ok(()),
-            _ => {
-                let why = text(&self.build, "errorMessage");
-                Err(End::Failed(
-                    format!("build {id}: {status}: {why}").trim_end_matches(": ").to_owned(),
-                ))
-            }
-        }
-    }
+/// How a wait ends with its time; `silence` is why the last question has no answer.
+fn late(build: &Value, wait: Wait, silence: Option<String>) -> End {
+    let (id, status) = (text(build, "id"), text(build, "status"));
+    let seconds = wait.timeout.as_secs_f64();
+    End::GoesOn(match silence {
+        None => format!("build {id} is {status} after {seconds} s, and goes on"),
+        Some(why) => format!("build {id} was {status} when it was seen last, and {seconds} s have passed: {why}"),
+    })
 }
 
 /// Packs on a thread of its own: it reads files.
@@ -251,16 +263,12 @@ async fn pack_apart(task: &BuildTask) -> Result<Packed, End> {
 }
 
 /// Does something up to three times, as long as it may succeed a moment later.
-async fn tried(mut act: impl AsyncFnMut() -> Result<Answer, RestError>) -> Result<Answer, End> {
+async fn tried(mut act: impl AsyncFnMut() -> Result<Answer, RestError>) -> Result<Answer, RestError> {
     let mut pauses = CLIENT_PAUSES.iter();
     loop {
         let outcome = act().await;
-        let may_pass = match &outcome {
-            Ok(answer) => answer.status >= 500,
-            Err(error) => error.is_passing(),
-        };
-        match pauses.next().filter(|_| may_pass) {
-            None => return judged(outcome),
+        match pauses.next().filter(|_| may_pass(&outcome)) {
+            None => return outcome,
             Some(pause) => {
                 match &outcome {
                     Ok(answer) => log::debug!("the service answers {}; once more in {pause:?}", answer.status),
@@ -272,11 +280,15 @@ async fn tried(mut act: impl AsyncFnMut() -> Result<Answer, RestError>) -> Resul
     }
 }
 
-async fn once(request: &Request, timeout: Duration) -> Result<Answer, End> {
-    judged(once_raw(request, timeout).await)
+/// Tells whether the same may succeed a moment later.
+fn may_pass(outcome: &Result<Answer, RestError>) -> bool {
+    match outcome {
+        Ok(answer) => answer.status >= 500,
+        Err(error) => error.is_passing(),
+    }
 }
 
-async fn once_raw(request: &Request, timeout: Duration) -> Result<Answer, RestError> {
+async fn once(request: &Request, timeout: Duration) -> Result<Answer, RestError> {
     let within = Within {
         timeout,
         body_bytes_max: ANSWER_BYTES_MAX,
@@ -314,7 +326,9 @@ fn build_of(answer: &Value) -> Result<Value, End> {
 
 fn id_of(build: &Value) -> Result<&str, End> {
     let id = build.get("id").and_then(Value::as_str);
-    id.ok_or_else(|| End::Failed("the service's answer has no build with an `id`".into()))
+    // In a path these would lead elsewhere.
+    id.filter(|id| !matches!(*id, "" | "." | ".."))
+        .ok_or_else(|| End::Failed("the service's answer has no build with an `id`".into()))
 }
 
 /// The status of a build; nothing for a word that is not known here, which is no end.

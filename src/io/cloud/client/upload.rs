@@ -12,7 +12,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::{End, Packed, tried};
+use super::{End, Packed, judged, tried};
 use crate::io::http::floor::random;
 use crate::io::rest::{self, Answer, RestError, Upload, Within};
 use crate::limits::cloud::{ANSWER_BYTES_MAX, BAR_EVERY, CLIENT_UPLOAD_STALL};
@@ -107,7 +107,7 @@ impl Grant {
 /// # Errors
 /// [`End::Failed`] with the store's words.
 pub async fn upload(grant: &Grant, packed: &Packed) -> Result<(), End> {
-    let answer = tried(async || send(grant, packed).await).await?;
+    let answer = judged(tried(async || send(grant, packed).await).await)?;
     match answer.status {
         200 | 201 | 204 => Ok(()),
         other => Err(End::Failed(format!(
