@@ -117,7 +117,7 @@ fn a_wrong_method_is_told_the_right_ones() {
     }
 }
 
-/// C-001, C-003, C-078, C-082, C-084, I-04: without the right key every path is the same 401, in the codes of its surface;
+/// C-001, C-003, C-054, C-078, C-082, C-084, I-04: without the right key every path is the same 401, in the codes of its surface;
 /// another organization is 403, whether there is one or not.
 #[test]
 fn surfaces() {

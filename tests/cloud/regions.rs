@@ -4,7 +4,8 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::cloud::{DataDir, KEY, TestCloud};
+use super::builds::{GATED, shell};
+use crate::support::cloud::{DataDir, KEY, TestCloud, archive};
 use crate::support::runner::TestRunner;
 
 const TWO: &str = r#"{"default":"us-west","regions":[
@@ -89,13 +90,19 @@ fn without_a_command_nothing_is_built() {
 }
 
 /// I-02, C-079: the file counts from the next request on; while it is of no use the answer is 500 with a number that the log has
-/// too, and never an old list.
+/// too, and never an old list. A build that runs goes on to its end.
 #[test]
 fn the_file_is_read_again() {
-    let data = DataDir::new();
+    let (data, gate) = (DataDir::new(), DataDir::new());
     let file = data.path().join("regions.json");
     fs::write(&file, TWO).expect("written");
-    let cloud = TestCloud::start(&data, &["--regions", file.to_str().expect("UTF-8"), "--", "/bin/true"]);
+    let options = ["--regions", file.to_str().expect("UTF-8")];
+    let cloud = TestCloud::start(&data, &shell(&options, GATED, gate.path()));
+    let upload = cloud.upload(&archive(&[("Dockerfile", "FROM scratch\n")]));
+    let reply = cloud.post("/v1/builds", &json!({"uploadId": upload, "region": "us-west"}));
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let build = reply.json()["build"]["id"].as_str().expect("an identifier").to_owned();
+    cloud.wait_for(&build, "building");
     let codes = || {
         let list = cloud.get("/v1/regions").json();
         let list = list["regions"].as_array().expect("a list").clone();
@@ -136,6 +143,8 @@ fn the_file_is_read_again() {
     unusable("EOF");
     fs::remove_file(&file).expect("there");
     unusable("there is no such file");
+    fs::write(gate.path().join("go"), "").expect("the folder is writable");
+    cloud.wait_for(&build, "success");
     fs::write(data.path().join("next"), TWO).expect("written");
     fs::rename(data.path().join("next"), &file).expect("renamed");
     assert_eq!(codes(), ["eu-central", "us-west"]);
