@@ -336,7 +336,10 @@ impl Keeper {
         let facts = part.settle().map_err(unwritten)?;
         open(&*self.records, &self.allowed)?;
         self.folder.keep(part, org, *upload).map_err(unwritten)?;
-        self.records.stored(*upload, &facts).map_err(unrecorded)?;
+        // It is in its place, so it is no refusal any more: who needs the facts finds that they are not of this file, and hashes it.
+        if let Err(error) = self.records.stored(*upload, &facts) {
+            log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
+        }
         drop(self.turn);
         Ok(Stored {
             key: grant::key(org, *upload),

@@ -440,3 +440,36 @@ fn a_full_disk_is_said_as_such() {
     assert_eq!(unrecorded(RecordError::Full).status, 507);
     assert!(unrecorded(RecordError::Broken("locked".into())).is_internal());
 }
+
+/// I-08, I-21: an archive that is in its place is an answer of success, also when what came finds no space in the records; the next
+/// look at it hashes it, whether nothing is recorded of it or what was there before.
+#[tokio::test]
+async fn what_is_in_its_place_is_no_refusal() {
+    let records = Arc::new(Mutex::new(None));
+    let house = House::with(|uploads| {
+        let full = Arc::new(Sqlite::open(&uploads.data_dir).expect("records"));
+        *lock(&records) = Some(full.clone());
+        uploads.records = full;
+    });
+    let records = lock(&records).take().expect("records");
+    let grant = house.grant().await;
+    let full = "CREATE TRIGGER full BEFORE UPDATE ON upload BEGIN SELECT RAISE(ABORT, 'no space'); END";
+    let mut known = None;
+    for (n, sql) in [full, "DROP TRIGGER full", full].into_iter().enumerate() {
+        records.ask(sql);
+        let file = archive(500 + n, 1);
+        let stored = house
+            .take(Pieces::new(&form(&grant, &file), 100))
+            .await
+            .expect("stored");
+        let upload = house.recorded(&grant);
+        if sql == full {
+            assert_eq!(upload.facts, known, "nothing new is recorded");
+        }
+        let found = house.uploads.folder.head(&upload).expect("readable").expect("there");
+        assert_eq!((found.size, found.md5), (file.len() as u64, stored.md5));
+        assert!(house.archive(&grant) == Some(file));
+        known = upload.facts;
+    }
+    assert!(known.is_some());
+}
