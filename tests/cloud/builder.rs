@@ -115,10 +115,8 @@ fn arguments_and_surroundings_are_as_promised() {
         format!("local/default:{hash} {{id}} ${{HOME}} a  b; exit Dockerfile")
     );
     assert_eq!(lines[4], "leads");
-    assert!(
-        !data.path().join("scratch").join(format!("{id}-1")).exists(),
-        "I-12: scratch is removed"
-    );
+    // I-12: it is removed.
+    data.wait_for_empty_scratch();
 }
 
 /// I-11, C-016, C-017: an image that the command named is told as it was; one that it left in `BUILD_OUT` is kept and served.

@@ -62,11 +62,7 @@ fn refused(data: &DataDir, cloud: &TestCloud, archive: &[u8]) -> String {
     let build: Value = cloud.ended(&cloud.build(archive));
     assert_eq!(build["status"], "failed", "{build:#}");
     assert!(!data.path().join("witness").exists(), "the command has run: {build:#}");
-    assert_eq!(
-        fs::read_dir(data.path().join("scratch")).map_or(0, Iterator::count),
-        0,
-        "scratch is empty"
-    );
+    data.wait_for_empty_scratch();
     build["errorMessage"].as_str().expect("a reason").to_owned()
 }
 

@@ -103,11 +103,7 @@ fn builds_outlive_a_kill() {
     for pid in after.iter().chain(&waits) {
         assert!(!runs(pid), "process {pid} runs");
     }
-    let left: Vec<_> = fs::read_dir(data.path().join("scratch"))
-        .expect("its folder")
-        .flatten()
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    data.wait_for_empty_scratch();
 }
 
 /// I-19: attempts that were cut off count; after the last one the build has failed, without another run.

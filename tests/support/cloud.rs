@@ -31,6 +31,19 @@ impl DataDir {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// Waits until nothing is left of what builds worked in: results are told before.
+    pub fn wait_for_empty_scratch(&self) {
+        let began = Instant::now();
+        loop {
+            let left = std::fs::read_dir(self.0.join("scratch")).map_or(Vec::new(), |left| left.flatten().collect());
+            if left.is_empty() {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "scratch was to be removed: {left:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
 }
 
 impl Drop for DataDir {

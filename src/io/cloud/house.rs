@@ -204,8 +204,7 @@ impl House {
         Ok(Created { build, cached: false })
     }
 
-    /// Returns a build as it stands. One whose command has ended is waited for, for a while: until the result is recorded, and what
-    /// the command left is gone.
+    /// Returns a build as it stands. One whose command has ended is waited for, for a while: until the result is recorded.
     ///
     /// # Errors
     /// 404 or 500.
@@ -213,22 +212,20 @@ impl House {
         let unknown = || Fault::not_found("there is no build with this identifier");
         let fetch = || self.records.fetch(org, id).map_err(broken)?.ok_or_else(unknown);
         let build = fetch()?;
-        if build.status == Status::Pending {
+        if build.status != Status::Building {
             return Ok(build);
         }
         let stage = lock(&self.stages).get(&id).cloned();
         let Some(mut stage) = stage else {
-            return match build.status.is_final() {
-                true => Ok(build),
-                // It is about to run again, or its end was recorded a moment ago.
-                false => fetch(),
-            };
+            // It is about to run again, or its end was recorded a moment ago.
+            return fetch();
         };
         if matches!(*stage.borrow(), Stage::Runs) {
             return Ok(build);
         }
-        // The other end is dropped when the result is recorded and the scratch folder is gone.
-        let _ = timeout(RECONCILE_WITHIN, async { while stage.changed().await.is_ok() {} }).await;
+        // The other end is dropped when there is nothing to record.
+        let recorded = async { drop(stage.wait_for(|stage| matches!(stage, Stage::Recorded)).await) };
+        let _ = timeout(RECONCILE_WITHIN, recorded).await;
         let became = match &*stage.borrow() {
             Stage::Known(build) => Some(build.clone()),
             Stage::Runs | Stage::Over | Stage::Recorded => None,
