@@ -204,7 +204,8 @@ fn keys_refuse_what_makes_no_sense() {
     assert!(!nowhere.exists());
 }
 
-/// A file that is damaged under a running service is the service's failure, not everybody's 401, and the log names it.
+/// A file that is damaged under a running service is the service's failure, not everybody's 401, and the log names it. I-22: it does
+/// not name what nobody can tell from a key then.
 #[test]
 fn a_damaged_file_is_the_services_failure() {
     let data = DataDir::new();
@@ -218,6 +219,14 @@ fn a_damaged_file_is_the_services_failure() {
     );
     cloud.runner.wait_for_log("keys.json");
     assert_eq!(cloud.get("/v1/regions").status, 200, "a variable has this one");
+    for (n, part) in [&*key, &format!("x{key}"), "a-key-of-somebody-else"]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(cloud.get(&format!("/v1/{part}/{n}")).status, 404);
+        cloud.runner.wait_for_log(&format!("GET /v1/.../{n} 404"));
+        assert!(!cloud.runner.log().contains(part));
+    }
     assert_eq!(
         http::get(cloud.runner.addr, "/v1/regions").status,
         401,

@@ -5,6 +5,7 @@
 //! but `first-keys.json`, which is made once, where nobody could ask for anything otherwise. Files are their owner's alone.
 //! Refuses: files that are damaged, by their names; they are left as they are. Source: I-03, I-05.
 
+use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,13 +56,14 @@ impl Keys {
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.
     pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
-        // What is no key by its length is worth no look at the file.
-        if !KEY_BYTES.contains(&key.len()) {
-            return Ok(None);
-        }
-        match self.file.look() {
-            Ok(set) => Ok(set.find(key).cloned()),
-            Err(why) => self.variables.find(key).cloned().map(Some).ok_or(why),
+        self.once().find(key)
+    }
+
+    /// Returns the keys for one request, which looks at the file once at most.
+    pub fn once(&self) -> Once<'_> {
+        Once {
+            keys: self,
+            seen: OnceCell::new(),
         }
     }
 
@@ -87,6 +89,35 @@ impl Keys {
         file.write(FIRST, first.as_bytes())?;
         file.write(KEYS, keys::write_file(&kept).as_bytes())?;
         Ok(Some(file.store.path(FIRST)))
+    }
+}
+
+/// The keys as they are when somebody first asks for one.
+pub struct Once<'k> {
+    keys: &'k Keys,
+    seen: OnceCell<Result<Arc<KeySet>, Arc<str>>>,
+}
+
+impl Once<'_> {
+    /// Returns whose key that is; nobody's is `None`.
+    ///
+    /// # Errors
+    /// Why the file is of no use, if the key is of no variable.
+    pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
+        // What is no key by its length is worth no look at the file.
+        if !KEY_BYTES.contains(&key.len()) {
+            return Ok(None);
+        }
+        match self.seen.get_or_init(|| self.keys.file.look()) {
+            Ok(set) => Ok(set.find(key).cloned()),
+            Err(why) => self
+                .keys
+                .variables
+                .find(key)
+                .cloned()
+                .map(Some)
+                .ok_or_else(|| why.clone()),
+        }
     }
 }
 
@@ -268,6 +299,19 @@ mod tests {
         assert_eq!(keys.find(&key), Ok(None));
         assert!(edit_in(&folder, KeysTask::Revoke(id)).is_err());
         assert_eq!(edit_in(&folder, KeysTask::List { json: false }), Ok(String::new()));
+    }
+
+    /// One request sees one state of the keys, however often it asks.
+    #[test]
+    fn a_request_looks_once() {
+        let folder = Folder::new();
+        let keys = Keys::new(&folder.0, Vec::new());
+        let key = create(&folder, Kind::Private);
+        let once = keys.once();
+        assert!(once.find(&key).expect("readable").is_some());
+        fs::write(folder.path(KEYS), "{").expect("written");
+        assert!(once.find(&key).expect("it was readable").is_some());
+        assert!(keys.find(&key).is_err());
     }
 
     /// I-03: where nobody could ask, two keys are made, once; what is kept of them is no key.

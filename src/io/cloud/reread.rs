@@ -94,12 +94,12 @@ impl<T> Reread<T> {
             modified: (file.mtime(), file.mtime_nsec()),
             changed: (file.ctime(), file.ctime_nsec()),
         };
-        // A file from the future is always young.
-        let age = file
-            .modified()
-            .ok()
-            .and_then(|at| SystemTime::now().duration_since(at).ok());
-        (stamp, age.is_some_and(|age| age > REREAD_WITHIN))
+        // A change of a file from the future would bring it back to the present, so that one is no younger than its way there is.
+        let age = file.modified().map(|at| match SystemTime::now().duration_since(at) {
+            Ok(age) => age,
+            Err(ahead) => ahead.duration(),
+        });
+        (stamp, age.is_ok_and(|age| age > REREAD_WITHIN))
     }
 
     fn read(&self) -> Result<Arc<T>, Arc<str>> {
@@ -156,24 +156,28 @@ mod tests {
         assert!(look().is_err());
     }
 
-    /// A file that lies there unchanged is read once.
+    /// A file that lies there unchanged is read once, also one that was written before a clock was set back.
     #[test]
     fn an_old_file_is_read_once() {
         let folder = Folder::new();
         let path = folder.path("file");
-        fs::write(&path, "old").expect("written");
-        let long_ago = SystemTime::UNIX_EPOCH + REREAD_WITHIN;
-        let file = fs::File::options().append(true).open(&path).expect("there");
-        file.set_modified(long_ago).expect("it is ours");
-        let reads = Arc::new(AtomicUsize::new(0));
-        let counted = reads.clone();
-        let file = Reread::new(path, move |text| {
-            counted.fetch_add(1, Ordering::Relaxed);
-            super::tests::text(text)
-        });
-        for _ in 0..3 {
-            assert_eq!(file.look().as_deref().map(String::as_str), Ok("old"));
+        let now = SystemTime::now();
+        for written in [SystemTime::UNIX_EPOCH + REREAD_WITHIN, now + 1000 * REREAD_WITHIN] {
+            fs::write(&path, "old").expect("written");
+            let file = fs::File::options().append(true).open(&path).expect("there");
+            file.set_modified(written).expect("it is ours");
+            let reads = Arc::new(AtomicUsize::new(0));
+            let counted = reads.clone();
+            let file = Reread::new(path.clone(), move |text| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                super::tests::text(text)
+            });
+            for _ in 0..3 {
+                assert_eq!(file.look().as_deref().map(String::as_str), Ok("old"));
+            }
+            assert_eq!(reads.load(Ordering::Relaxed), 1);
+            fs::write(&path, "new").expect("written");
+            assert_eq!(file.look().as_deref().map(String::as_str), Ok("new"));
         }
-        assert_eq!(reads.load(Ordering::Relaxed), 1);
     }
 }

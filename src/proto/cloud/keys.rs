@@ -17,6 +17,10 @@ use crate::limits::cloud::{KEY_BYTES, KEY_NAME_CHARS_MAX, KEYS_MAX};
 use crate::proto::cloud::build::Org;
 use crate::proto::time;
 
+/// Bytes of `sk_`, and characters of base64url that follow it: 256 bits.
+const PREFIX_BYTES: usize = 3;
+const KEY_CHARS: usize = 43;
+
 /// Which surface a key opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -52,6 +56,19 @@ impl Kind {
     pub fn mint(self, random: [u8; 32]) -> Secret {
         Secret::new(format!("{}{}", self.prefix(), BASE64URL_NOPAD.encode(&random)))
     }
+}
+
+/// Tells whether a text has something in it that looks like a key that is made here.
+pub fn holds_key(text: &str) -> bool {
+    let is_key = |at: usize| {
+        let rest = text.as_bytes().get(at + PREFIX_BYTES..at + PREFIX_BYTES + KEY_CHARS);
+        rest.is_some_and(|rest| {
+            rest.iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
+        })
+    };
+    let mut prefixes = Kind::ALL.into_iter().flat_map(|kind| text.match_indices(kind.prefix()));
+    prefixes.any(|(at, _)| is_key(at))
 }
 
 /// The SHA-256 of a key.

@@ -8,8 +8,9 @@
 
 use std::borrow::Cow;
 
+use crate::limits::cloud::KEY_BYTES;
 use crate::proto::cloud::fault::Fault;
-use crate::proto::cloud::keys::Kind;
+use crate::proto::cloud::keys::{self, Kind};
 use crate::proto::route::decoded;
 use crate::proto::uuid::Uuid;
 
@@ -145,25 +146,44 @@ fn build(id: &str) -> Result<Uuid, Fault> {
 }
 
 /// Returns what of a path may stand in a log: so many bytes of it, and dots in place of what somebody took for a part of a path
-/// and is a key.
+/// and is a key, has one in it, or cannot be decoded. Looks at no more of it than that and the longest key take.
 pub fn for_log(path: &str, bytes_max: usize, is_key: impl Fn(&str) -> bool) -> Cow<'_, str> {
-    let holds_key = |part: &str| is_key(part) || decoded(part).is_some_and(|plain| is_key(&plain));
-    let mut shown = Cow::Borrowed(path);
-    if path.split('/').any(&holds_key) {
-        let parts: Vec<_> = path
-            .split('/')
-            .map(|part| if holds_key(part) { "..." } else { part })
-            .collect();
-        shown = Cow::Owned(parts.join("/"));
+    let is_secret = |part: &str| keys::holds_key(part) || is_key(part);
+    let hides =
+        |part: &str| is_secret(part) || part.contains('%') && decoded(part).is_none_or(|plain| is_secret(&plain));
+    // A key that is cut in two is not known as one, and every byte may be three.
+    let seen = &path[..whole(path, bytes_max.saturating_add(3 * KEY_BYTES.end()))];
+    let shown_end = whole(path, bytes_max);
+    let mut shown = String::new();
+    let mut hidden = false;
+    let mut at = 0;
+    for part in seen.split('/') {
+        if at > shown_end {
+            break;
+        }
+        if at > 0 {
+            shown.push('/');
+        }
+        if hides(part) {
+            hidden = true;
+            shown.push_str("...");
+        } else {
+            shown.push_str(&seen[at..shown_end.min(at + part.len())]);
+        }
+        at += part.len() + 1;
     }
-    if shown.len() > bytes_max {
-        let end = (0..=bytes_max)
-            .rev()
-            .find(|at| shown.is_char_boundary(*at))
-            .unwrap_or(0);
-        shown = Cow::Owned(format!("{}...", &shown[..end]));
+    if shown_end < path.len() {
+        shown.push_str("...");
+    } else if !hidden {
+        return Cow::Borrowed(path);
     }
-    shown
+    Cow::Owned(shown)
+}
+
+/// Returns the end of the last whole character within so many bytes.
+fn whole(text: &str, bytes_max: usize) -> usize {
+    let ends = (0..=bytes_max.min(text.len())).rev();
+    ends.into_iter().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -305,5 +325,61 @@ mod tests {
         assert_eq!(for_log("/v1/secret key/x", 100, is_key), "/v1/.../x");
         assert_eq!(for_log("/v1/secret%20ke%79", 100, is_key), "/v1/...");
         assert_eq!(for_log("/\u{e9}\u{e9}\u{e9}", 4, is_key), "/\u{e9}...");
+        assert_eq!(
+            for_log("/v1/secret key", 6, is_key),
+            "/v1/......",
+            "half a key is hidden too"
+        );
+        assert_eq!(for_log("/v1/%ff%73", 100, is_key), "/v1/...");
+    }
+
+    /// I-22: what looks like a key is hidden though nobody knows it, wherever in a part of the path it is, and however it is spelled;
+    /// what only begins like one is not.
+    #[test]
+    fn what_looks_like_a_key_is_no_part_of_a_log_line() {
+        let nobody = |_: &str| false;
+        for kind in Kind::ALL {
+            let key = kind.mint([7; 32]);
+            let key = key.expose();
+            let spelled: String = key.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            for part in [
+                key.to_owned(),
+                format!("sk_{key}x"),
+                format!("a={key},"),
+                format!("%2e{key}"),
+                spelled,
+            ] {
+                assert_eq!(for_log(&format!("/v1/{part}/x"), 300, nobody), "/v1/.../x");
+                // However it lies across the end, and whatever was made shorter before it.
+                for before in 0..302 {
+                    let path = format!("/{part}/{}{part}", "-".repeat(before));
+                    let shown = for_log(&path, 300, nobody);
+                    assert!(
+                        !shown.contains(&key[4..8]) && !shown.contains(&spelled_tail(key)),
+                        "{shown}"
+                    );
+                    assert!(shown.len() < 300 + 10);
+                }
+            }
+            let short = format!("/v1/{}", &key[..key.len() - 1]);
+            assert_eq!(for_log(&short, 300, nobody), short);
+        }
+    }
+
+    fn spelled_tail(key: &str) -> String {
+        key.bytes().skip(4).take(4).map(|byte| format!("%{byte:02x}")).collect()
+    }
+
+    /// I-22: a path without an end is asked about no more often than a log line has room for.
+    #[test]
+    fn a_long_path_costs_no_more_than_a_log_line() {
+        let asked = std::cell::Cell::new(0);
+        let is_key = |_: &str| {
+            asked.set(asked.get() + 1);
+            false
+        };
+        let path = "/abc".repeat(16_000);
+        assert_eq!(for_log(&path, 300, is_key), format!("{}...", &path[..300]));
+        assert!(asked.get() <= 76, "{} times", asked.get());
     }
 }
