@@ -1,4 +1,4 @@
-//! SQLite as [`Records`]: one file, one connection that writes and one that reads.
+//! SQLite as [`Records`]: one file, one connection that writes, and two that read.
 //!
 //! The journal is the write-ahead kind: readers do not wait for a writer, and each commit is one sync of the disk. Files are the
 //! owner's alone. A statement that found no space leaves nothing behind. Source: sqlite.org, "Write-Ahead Logging", "PRAGMA
@@ -44,6 +44,8 @@ const HELD: &str =
 pub struct Sqlite {
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
+    /// For what takes longer the more there is: nobody who wants one record waits for that.
+    walker: Mutex<Connection>,
 }
 
 impl Sqlite {
@@ -67,11 +69,15 @@ impl Sqlite {
         let writer: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
         prepare(&writer, &path)?;
         // A reader has to write what it reads from into the index of the journal.
-        let reader: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
-        reader.execute_batch("PRAGMA query_only = 1").map_err(told)?;
+        let reader = || -> Result<Mutex<Connection>, OpenError> {
+            let reader: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
+            reader.execute_batch("PRAGMA query_only = 1").map_err(told)?;
+            Ok(Mutex::new(reader))
+        };
         Ok(Sqlite {
             writer: Mutex::new(writer),
-            reader: Mutex::new(reader),
+            reader: reader()?,
+            walker: reader()?,
         })
     }
 
@@ -98,11 +104,33 @@ impl Sqlite {
         done.map_err(|error| failure(&connection, &error))
     }
 
-    /// Reads records as they were at one moment.
+    /// Reads a record as it was at one moment.
     fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
-        let connection = held(&self.reader);
-        look(&connection).map_err(|error| failure(&connection, &error))
+        look_at(&self.reader, look)
     }
+
+    /// Reads as many records as there are.
+    fn walk<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
+        look_at(&self.walker, look)
+    }
+
+    /// Does something while all records are being walked through.
+    #[cfg(test)]
+    pub(super) fn during_walk(&self, act: impl FnOnce()) {
+        let walked = self.walk(|_| {
+            act();
+            Ok(())
+        });
+        walked.expect("nothing was asked");
+    }
+}
+
+fn look_at<T>(
+    connection: &Mutex<Connection>,
+    look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<T, RecordError> {
+    let connection = held(connection);
+    look(&connection).map_err(|error| failure(&connection, &error))
 }
 
 /// Makes the file, for its owner alone, where there is none; what SQLite lays beside it has the same mode.
@@ -284,7 +312,7 @@ impl Records for Sqlite {
                 named.push(value.into());
             }
         }
-        self.read(|connection| {
+        self.walk(|connection| {
             // The count and the page are of the same moment.
             let tx = connection.unchecked_transaction()?;
             let total: i64 = tx.query_row(
@@ -343,13 +371,13 @@ impl Records for Sqlite {
 
     fn unfinished(&self) -> Result<Vec<Build>, RecordError> {
         let sql = format!("SELECT {BUILD} FROM build WHERE status IN ('pending', 'building') ORDER BY seq");
-        self.read(|of| all(of, &sql, [], build_of))
+        self.walk(|of| all(of, &sql, [], build_of))
     }
 
     fn ended(&self, until_ms: u64, max: usize) -> Result<Vec<Uuid>, RecordError> {
         let sql = "SELECT id FROM build WHERE completed_ms IS NOT NULL AND completed_ms <= ? LIMIT ?";
         let max = i64::try_from(max).unwrap_or(i64::MAX);
-        self.read(|of| all(of, sql, [int(until_ms), max], |row| uuid(row, 0)))
+        self.walk(|of| all(of, sql, [int(until_ms), max], |row| uuid(row, 0)))
     }
 
     fn forget_builds(&self, ids: &[Uuid]) -> Result<(), RecordError> {
@@ -369,7 +397,7 @@ impl Records for Sqlite {
         // Nothing sorts before the empty text.
         let after = after.map(|id| id.to_string()).unwrap_or_default();
         let max = i64::try_from(max).unwrap_or(i64::MAX);
-        self.read(|of| all(of, &sql, params![after, max], held_of))
+        self.walk(|of| all(of, &sql, params![after, max], held_of))
     }
 
     fn held_of(&self, id: Uuid) -> Result<Option<Held>, RecordError> {

@@ -504,3 +504,21 @@ fn threads_share_the_records() {
     });
     assert_eq!(records.unfinished().expect("read").len(), 80);
 }
+
+/// Whoever wants one record does not wait for a list or a sweep: requests ask on threads that others need too.
+#[test]
+fn one_record_is_read_during_a_walk() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let made = insert(&records, 1, "o", "f", 10);
+    records.during_walk(|| {
+        assert_eq!(records.fetch(&name("o"), made.id).expect("read"), Some(made.clone()));
+        assert!(records.upload(id(1)).expect("read").is_some());
+        assert_eq!(
+            records.cached(&name("o"), &made.hash, "us-west", "f").expect("read"),
+            None
+        );
+        assert!(records.has_build(made.id).expect("read") && records.held_of(id(1)).expect("read").is_some());
+        assert!(change(&records, &made, Change::Start).started_ms.is_some());
+    });
+}
