@@ -36,7 +36,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Finds or makes the folders below the data directory, and deletes what is left of uploads that never ended. Only one
+    /// Finds or makes the folders below the data directory, that of images among them, waits until they are there for good, and deletes what is left of uploads that never ended. Only one
     /// process may do so.
     ///
     /// # Errors
@@ -49,6 +49,10 @@ impl Folder {
         for path in [&folder.archives, &folder.tmp] {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         }
+        // An older directory on a full disk may have none, and is no reason not to start: the first image makes it then.
+        let _ = DirBuilder::new().mode(0o700).create(data_dir.join("images"));
+        // An archive of which a client was told is not to be lost with the folder that it is in.
+        File::open(data_dir)?.sync_all()?;
         for entry in fs::read_dir(&folder.tmp)? {
             fs::remove_file(entry?.path())?;
         }
@@ -79,7 +83,8 @@ impl Folder {
     /// caller has the upload's turn.
     ///
     /// # Errors
-    /// The system's; then what was there before is there still.
+    /// The system's; then what was there before is there still, unless it was a folder that could not be synced: then the new one is
+    /// in its place, and perhaps not there for good.
     pub fn keep(&self, mut part: Part, org: &Org, id: Uuid) -> io::Result<()> {
         let folder = self.archives.join(org.as_str());
         match DirBuilder::new().mode(0o700).create(&folder) {
@@ -339,6 +344,7 @@ mod tests {
         for (path, mode) in [
             ("archives", 0o700),
             ("tmp", 0o700),
+            ("images", 0o700),
             ("archives/org-7", 0o700),
             (&format!("archives/org-7/{id}.tar.gz"), 0o600),
         ] {
