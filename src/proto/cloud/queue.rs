@@ -115,11 +115,13 @@ impl Queue {
     }
 
     /// Returns how many builds run.
+    #[cfg(test)]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
     /// Returns how many builds wait, of all organizations.
+    #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
