@@ -1,14 +1,15 @@
 //! Files and folders by descriptors: nothing here follows a link, whatever stands in its way.
 //!
 //! In: an open folder and names in it. Out: what was made, or nothing left of a tree, however deep it is and whatever rights its
-//! folders have been given. Source: `openat(2)`, `mkdirat(2)`, `linkat(2)`, `symlinkat(2)`, `unlinkat(2)`, `fdopendir(3)`.
+//! folders have been given. Refuses: to go into what is mounted in a tree, which is another's. Source: `openat(2)`, `mkdirat(2)`,
+//! `linkat(2)`, `symlinkat(2)`, `unlinkat(2)`, `fdopendir(3)`, `proc_pid_fdinfo(5)`.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::limits::cloud::{REMOVE_DEPTH_MAX, REMOVE_NAMES_MAX};
@@ -113,20 +114,38 @@ impl Folder {
         done(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), flags) })
     }
 
-    /// Opens a folder in this one whatever its rights are, and gives its owner all of them.
-    fn seize(&self, name: &CStr) -> io::Result<Folder> {
-        let folder = match self.folder(name) {
+    /// Opens a folder in this one whatever its rights are, and gives its owner all of them. Only one of the mount `of` is touched,
+    /// if that is given.
+    fn seize(&self, name: &CStr, of: Option<Mount>) -> io::Result<Folder> {
+        // A descriptor that only names it: from here on it is this folder, whatever else gets the name.
+        let named = Folder(open_at(self.0.as_raw_fd(), name, FOLDER | libc::O_PATH, 0)?);
+        if of.is_some() && of != Some(named.mount()?) {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "something is mounted there",
+            ));
+        }
+        let path = self::name(named.path().as_bytes())?;
+        let open = || open_at(libc::AT_FDCWD, &path, libc::O_RDONLY | libc::O_DIRECTORY, 0).map(Folder);
+        let folder = match open() {
             Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
-                // One that may not be opened can be changed by way of a descriptor that only names it.
-                let named = open_at(self.0.as_raw_fd(), name, FOLDER | libc::O_PATH, 0)?;
-                let path = format!("/proc/self/fd/{}", named.as_raw_fd());
-                fs::set_permissions(path, Permissions::from_mode(0o700))?;
-                self.folder(name)?
+                fs::set_permissions(named.path(), Permissions::from_mode(0o700))?;
+                open()?
             }
             other => other?,
         };
-        folder.set_mode(0o700)?;
+        // One that is open may be another user's; then its names tell what can be removed.
+        let _ = folder.set_mode(0o700);
         Ok(folder)
+    }
+
+    /// Tells by which mount it was opened.
+    fn mount(&self) -> io::Result<Mount> {
+        let device = fs::metadata(self.path())?.dev();
+        // What is mounted from the same file system has the same device. A system that does not tell has to do with that.
+        let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd())).unwrap_or_default();
+        let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        Ok((device, id.and_then(|id| id.trim().parse().ok())))
     }
 
     /// Returns the names in it, at most `max` of them, and of how many bytes each is if it is a regular file.
@@ -187,14 +206,18 @@ impl Folder {
         }
     }
 
-    /// Some of the names in it; none when there are none.
-    fn names(&self) -> io::Result<Vec<CString>> {
+    /// Some of the names in it, without so many of the first; none when there are no more.
+    fn names(&self, without: usize) -> io::Result<Vec<CString>> {
         fs::read_dir(self.path())?
+            .skip(without)
             .take(REMOVE_NAMES_MAX)
             .map(|entry| name(entry?.file_name().as_bytes()))
             .collect()
     }
 }
+
+/// The device of a folder's file system, and the number of the mount that shows it.
+type Mount = (u64, Option<u64>);
 
 const FOLDER: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
 
@@ -225,8 +248,21 @@ pub fn name(bytes: &[u8]) -> io::Result<CString> {
 /// while it is removed is an error.
 ///
 /// # Errors
-/// The system's, with what could be removed gone.
+/// The first one, with the name that it is about. Everything else that could be removed is gone by then; what is mounted in it is as
+/// it was.
 pub fn remove(path: &Path) -> io::Result<()> {
+    put_away(path, true)
+}
+
+/// Removes all that is in a folder, which may be a mount of its own. A file or a link of its name goes.
+///
+/// # Errors
+/// As [`remove`].
+pub fn empty(path: &Path) -> io::Result<()> {
+    put_away(path, false)
+}
+
+fn put_away(path: &Path, with_itself: bool) -> io::Result<()> {
     let (Some(parent), Some(last)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -235,39 +271,85 @@ pub fn remove(path: &Path) -> io::Result<()> {
         other => other?,
     };
     let last = name(last.as_bytes())?;
-    let top = match parent.seize(&last) {
+    let of = if with_itself { Some(parent.mount()?) } else { None };
+    let top = match parent.seize(&last, of) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         // A file or a link of that name.
         Err(error) if is_no_folder(&error) => return parent.unlink(&last),
         other => other?,
     };
-    clear(&top, &top, 0, &mut 0)?;
-    drop(top);
-    parent.unlink_at(&last, libc::AT_REMOVEDIR)
+    let mut tree = Tree {
+        of: top.mount()?,
+        top,
+        moved: 0,
+    };
+    let top = tree.top.again()?;
+    tree.clear(&top, 0)?;
+    drop((tree, top));
+    match with_itself {
+        true => parent.unlink_at(&last, libc::AT_REMOVEDIR),
+        false => Ok(()),
+    }
 }
 
-/// Empties a folder. One that lies too deep is moved up to the top, so that neither the stack nor the number of open files grows
-/// with the tree; the top is emptied until nothing comes any more.
-fn clear(top: &Folder, folder: &Folder, depth: usize, moved: &mut u64) -> io::Result<()> {
-    loop {
-        let names = folder.names()?;
-        if names.is_empty() {
-            return Ok(());
+/// A tree that is removed.
+struct Tree {
+    top: Folder,
+    of: Mount,
+    /// How many folders were moved up to the top.
+    moved: u64,
+}
+
+impl Tree {
+    /// Empties a folder. One that lies too deep is moved up to the top, so that neither the stack nor the number of open files
+    /// grows with the tree; the top is emptied until nothing comes any more. What cannot be removed keeps nothing else from it.
+    fn clear(&mut self, folder: &Folder, depth: usize) -> io::Result<()> {
+        loop {
+            let (mut first, mut left, mut is_changed) = (None, 0, false);
+            loop {
+                // A listing begins with what was left of it: the rest of what it began with is gone.
+                let names = folder.names(left)?;
+                if names.is_empty() {
+                    break;
+                }
+                for name in names {
+                    let moved = self.moved;
+                    match self.remove(folder, &name, depth) {
+                        Ok(()) => is_changed = true,
+                        Err(error) => {
+                            left += 1;
+                            first.get_or_insert(error);
+                        }
+                    }
+                    is_changed |= self.moved != moved;
+                }
+            }
+            match first {
+                None => return Ok(()),
+                Some(error) if !is_changed => return Err(error),
+                // Not every file system lists names in one order, and what was moved may stand anywhere.
+                Some(_) => {}
+            }
         }
-        for name in names {
-            match folder.unlink(&name) {
-                Ok(()) => continue,
-                // EPERM is what POSIX says of a folder, EISDIR what Linux says.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EISDIR | libc::EPERM)) => {}
-                Err(error) => return Err(error),
+    }
+
+    fn remove(&mut self, folder: &Folder, name: &CStr, depth: usize) -> io::Result<()> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{name:?}: {error}"));
+        match folder.unlink(name) {
+            // EPERM is what POSIX says of a folder, EISDIR what Linux says.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EISDIR | libc::EPERM)) => {
+                let inner = match folder.seize(name, Some(self.of)) {
+                    // It is no folder, so that it was said of something else.
+                    Err(inner) if is_no_folder(&inner) => return Err(named(error)),
+                    other => other.map_err(named)?,
+                };
+                if depth == REMOVE_DEPTH_MAX {
+                    return folder.move_up(name, &self.top, &mut self.moved).map_err(named);
+                }
+                self.clear(&inner, depth + 1)?;
+                folder.unlink_at(name, libc::AT_REMOVEDIR).map_err(named)
             }
-            let inner = folder.seize(&name)?;
-            if depth == REMOVE_DEPTH_MAX {
-                folder.move_up(&name, top, moved)?;
-            } else {
-                clear(top, &inner, depth + 1, moved)?;
-                folder.unlink_at(&name, libc::AT_REMOVEDIR)?;
-            }
+            other => other.map_err(named),
         }
     }
 }
