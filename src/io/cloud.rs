@@ -71,7 +71,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         builder::check(command, &config.path).map_err(RunError::Command)?;
     }
     let _lock = take(&config.data_dir)?;
-    clear(&config.data_dir)?;
+    clear(&config.data_dir);
     let keys = Keys::new(&config.data_dir, config.keys.clone());
     let first = keys
         .make_first(&config.data_dir, &config.org)
@@ -157,8 +157,9 @@ fn take(folder: &Path) -> Result<Lock, RunError> {
     lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
 }
 
-/// Waits for the guard of an earlier service, ends what is left of its commands all the same, and removes what they worked in.
-fn clear(data_dir: &Path) -> Result<(), RunError> {
+/// Waits for the guard of an earlier service, ends what is left of its commands all the same, and removes what they worked in. No
+/// run gets a folder that was there before, so that what cannot be removed is in nobody's way.
+fn clear(data_dir: &Path) {
     let guard = Store::open(data_dir).and_then(|store| store.lock_named(guard::LOCK));
     if let Err(error) = guard {
         // Without locks, or with a guard that does not come to its end, the rest is done all the same.
@@ -168,8 +169,13 @@ fn clear(data_dir: &Path) -> Result<(), RunError> {
     if left > 0 {
         warn!("{left} processes of builder commands were left by an earlier run, and are killed");
     }
-    let scratch = data_dir.join("scratch");
-    folder::remove(&scratch).map_err(of(&scratch))
+    let scratch = guard::scratch(data_dir);
+    if let Err(error) = folder::empty(&scratch) {
+        warn!(
+            "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
+            scratch.display()
+        );
+    }
 }
 
 /// Names the file of regions, and looks whether it is of use.

@@ -132,6 +132,8 @@ pub const ERROR_STDERR_CHARS_MAX: usize = 2000;
 pub const BUILD_PIPE_BYTES: usize = 16 * 1024;
 /// How long a command may take to be gone after SIGKILL, before its folder is removed in spite of it: it waits for a disk or a driver.
 pub const BUILD_KILL_REST: Duration = Duration::from_secs(5);
+/// How long the service's own stop may come after the same signal has ended a command.
+pub const BUILD_STOP_WITHIN: Duration = Duration::from_millis(100);
 /// Bytes of a line in a build's log.
 pub const BUILD_LINE_BYTES_MAX: usize = 8192;
 /// Bytes of a build's log.

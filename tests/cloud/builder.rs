@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::cloud::{DataDir, KEY, OTHER, TestCloud, archive};
-use crate::support::runner::PATIENCE;
+use crate::support::runner::{PATIENCE, TestRunner};
 
 fn context() -> Vec<u8> {
     archive(&[("Dockerfile", "FROM scratch\n"), ("src/main.py", "print()\n")])
@@ -273,16 +273,39 @@ fn commands_die_with_the_service() {
 #[test]
 fn leftovers_are_ended_at_start() {
     let data = DataDir::new();
-    let up = data.path().join("up");
+    leftovers_are_ended(data.path());
+}
+
+/// I-19: that holds from the first build on, and for a data directory that is named by way of a link.
+#[test]
+fn leftovers_are_ended_behind_a_link() {
+    let data = DataDir::new();
+    fs::create_dir(data.path().join("real")).expect("the folder is writable");
+    let link = data.path().join("link");
+    std::os::unix::fs::symlink("real", &link).expect("the folder is writable");
+    leftovers_are_ended(&link);
+}
+
+fn start_at(data: &Path, script: &str) -> TestCloud {
+    let data = data.to_str().expect("folders of tests are UTF-8");
+    let args = ["cloud", "serve", "--port", "0", "--min-free", "0", "--data-dir", data];
+    let command = ["--", "sh", "-c", script];
+    TestCloud {
+        runner: TestRunner::start_bare(&[&args[..], &command].concat(), &[("CLOUD_PRIVATE_KEYS", KEY)]),
+    }
+}
+
+fn leftovers_are_ended(data: &Path) {
+    let up = data.join("up");
     let script = format!("touch {}; while :; do sleep 1000; done", up.display());
-    let mut cloud = TestCloud::start(&data, &["--", "sh", "-c", &script]);
+    let mut cloud = start_at(data, &script);
     let id = cloud.build(&context());
     wait_for(&up);
     let service = with_word(&format!("CLOUD_PRIVATE_KEYS={KEY}"));
     let guards: Vec<&String> = service
         .iter()
         .filter(|id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "cloud-guard"))
-        .filter(|id| of_data(id, data.path()))
+        .filter(|id| of_data(id, data))
         .collect();
     let [guard] = guards[..] else {
         panic!("one guard was to be found: {guards:?}");
@@ -295,10 +318,7 @@ fn leftovers_are_ended_at_start() {
     cloud.runner.wait();
     let word = format!("BUILD_ID={id}");
     assert!(!with_word(&word).is_empty(), "nobody has ended them yet");
-    let again = TestCloud::start(
-        &data,
-        &["--", "sh", "-c", "echo '{\"imageUri\":\"a\",\"imageSizeBytes\":1}'"],
-    );
+    let again = start_at(data, "echo '{\"imageUri\":\"a\",\"imageSizeBytes\":1}'");
     assert!(
         again
             .runner

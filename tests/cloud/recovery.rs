@@ -186,6 +186,49 @@ fn the_queue_outlives_a_kill() {
     );
 }
 
+/// I-19: what cannot be removed of an earlier run, here for a mount that its command left, is told, and in nobody's way.
+#[test]
+fn what_cannot_be_removed_is_in_nobodys_way() {
+    // The mounts of this thread, and of what it starts, are its own, and gone with it.
+    let own = std::thread::spawn(|| {
+        let (data, gate) = (DataDir::new(), DataDir::new());
+        let (left, gone) = (
+            data.path().join("scratch/a-1/held"),
+            data.path().join("scratch/b-1/gone"),
+        );
+        for folder in [&left, &gone] {
+            fs::create_dir_all(folder).expect("the folder is writable");
+        }
+        fs::write(gate.path().join("kept"), "").expect("the folder is writable");
+        if !bind(gate.path(), &left) {
+            eprintln!("SKIPPED: mounting takes rights that this user does not have");
+            return;
+        }
+        let cloud = TestCloud::start(&data, &shell(&[], r#"echo image > "$BUILD_OUT/i""#, gate.path()));
+        assert!(cloud.runner.log().contains("not everything can be removed"));
+        assert!(left.join("kept").exists() && !gone.exists());
+        let id = cloud.build(&context("1"));
+        cloud.wait_for(&id, "success");
+        drop(cloud);
+        let target = std::ffi::CString::new(left.to_str().expect("UTF-8")).expect("no NUL");
+        // SAFETY: a C string that outlives the call.
+        assert_eq!(unsafe { libc::umount(target.as_ptr()) }, 0);
+    });
+    own.join().expect("what is asserted holds");
+}
+
+/// Gives this thread its own mounts, and mounts a folder on another; tells whether that is allowed.
+fn bind(what: &Path, at: &Path) -> bool {
+    let [what, at] = [what, at].map(|path| std::ffi::CString::new(path.to_str().expect("UTF-8")).expect("no NUL"));
+    let (flags, none, nothing) = (libc::MS_REC | libc::MS_PRIVATE, std::ptr::null(), std::ptr::null());
+    // SAFETY: C strings that outlive the calls; null stands for what is not said.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, flags, nothing) == 0
+            && libc::mount(what.as_ptr(), at.as_ptr(), none, libc::MS_BIND, nothing) == 0
+    }
+}
+
 /// A database that is damaged is named, not made anew; nothing is lost of it.
 #[test]
 fn damaged_records_end_the_start() {

@@ -29,7 +29,9 @@ use crate::bot::Shutdown;
 use crate::io::group::Group;
 use crate::io::tasks;
 use crate::limits::PROCESS_GROUP_INTERVAL;
-use crate::limits::cloud::{BUILD_KILL_REST, BUILD_LINE_BYTES_MAX, BUILD_PIPE_BYTES, RESULT_BYTES_MAX};
+use crate::limits::cloud::{
+    BUILD_KILL_REST, BUILD_LINE_BYTES_MAX, BUILD_PIPE_BYTES, BUILD_STOP_WITHIN, RESULT_BYTES_MAX,
+};
 use crate::proto::cloud::build::{Build, Image, Place};
 use crate::proto::cloud::outcome::{self, End, Item, Phase, Tail};
 use crate::proto::cloud::unpack::Bounds;
@@ -39,7 +41,7 @@ use crate::proto::process::lines::Lines;
 pub struct Job {
     pub build: Build,
     pub archive: Box<dyn io::Read + Send>,
-    /// `scratch/{id}-{attempt}`, which the run makes and removes.
+    /// `scratch/{id}-{attempt}` in [`guard::scratch`], which the run makes and removes.
     pub scratch: PathBuf,
     /// `images/{id}`, which the run makes if it keeps an image.
     pub images: PathBuf,
@@ -65,7 +67,8 @@ pub struct Limits {
     pub entries_max: u64,
 }
 
-/// How a run ended. Its scratch folder and its process group are gone by then.
+/// How a run ended. Its process group is gone by then; its scratch folder is when [`run`] returns, and not yet when [`Job::known`]
+/// is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ran {
     Success(Image),
@@ -116,11 +119,22 @@ pub async fn run(mut job: Job, log: Log, mut stop: Shutdown) -> Ran {
     let known = std::mem::replace(&mut job.known, Box::new(drop));
     let ran = attempt(job, &places, &heard, &mut stop).await;
     known(ran.clone());
-    let scratch = places.scratch;
-    if let Some(Err(error)) = blocking(move || folder::remove(&scratch)).await {
-        log::warn!("a build's scratch folder cannot be removed: {error}");
-    }
+    remove(places.scratch).await;
     ran
+}
+
+/// Puts away what a run has left that did not come to its end: it panicked.
+pub async fn put_away(scratch: &Path) {
+    let places = Places::of(scratch);
+    end_escaped(&places.context).await;
+    remove(places.scratch).await;
+}
+
+async fn remove(scratch: PathBuf) {
+    let path = scratch.clone();
+    if let Some(Err(error)) = blocking(move || folder::remove(&scratch)).await {
+        log::warn!("{}: not everything can be removed: {error}", path.display());
+    }
 }
 
 /// The folders of a run.
@@ -137,16 +151,13 @@ struct Places {
 
 impl Places {
     fn of(scratch: &Path) -> Places {
-        // The command has another folder, so a relative path would be another place.
-        let parent = scratch.parent().map(guard::whole).unwrap_or_default();
-        let scratch = parent.join(scratch.file_name().unwrap_or_default());
         Places {
             context: scratch.join("context"),
             out: scratch.join("out"),
             home: scratch.join("home"),
             tmp: scratch.join("tmp"),
             result: scratch.join("result"),
-            scratch,
+            scratch: scratch.to_owned(),
         }
     }
 
@@ -209,6 +220,8 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
             heard.own(format!("the image is {name}, {} bytes", image.size)).await;
             Ran::Success(image)
         }
+        // It was told to end as well, and did so in good order.
+        Some(Err(_)) if stop.is_set() => Ran::Interrupted,
         Some(Err(why)) => heard.failed(Phase::Image, &why).await,
         None => heard.failed(Phase::Image, PANIC).await,
     }
@@ -278,6 +291,10 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
                 heard.own(format!("the command ended: {end}")).await;
                 return Ok(());
             }
+            if is_stopped(&end, stop).await {
+                heard.own(format!("the service stops: the command ended: {end}")).await;
+                return Err(Ran::Interrupted);
+            }
             Err(heard.failed(Phase::Build, &end.to_string()).await)
         }
         First::Ended(Err(error)) => {
@@ -296,6 +313,18 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
     }
 }
 
+/// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at once reaches the command too,
+/// and maybe before the service knows.
+async fn is_stopped(end: &End, stop: &mut Shutdown) -> bool {
+    let (End::Code(number) | End::Signal(number)) = *end;
+    // Shells tell so of a signal that ended what they ran.
+    let signal = if let End::Code(_) = end { number - 128 } else { number };
+    if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP) {
+        let _ = timeout(BUILD_STOP_WITHIN, stop.wait()).await;
+    }
+    stop.is_set()
+}
+
 /// Waits until the command and all of its group have ended.
 async fn gone(child: &mut Child, group: &mut Group) {
     // It may have been waited for already, which is answered again.
@@ -309,11 +338,15 @@ async fn gone(child: &mut Child, group: &mut Group) {
 /// Ends what left the group, until nothing more is found; one that is found may be starting another.
 async fn end_escaped(context: &Path) {
     let search = async {
+        let mut killed = Vec::new();
         loop {
             let context = context.to_owned();
-            if blocking(move || guard::end_run(&context)).await.unwrap_or(0) == 0 {
+            let found = blocking(move || guard::end_run(&context)).await.unwrap_or_default();
+            guard::reap(&mut killed);
+            if found.is_empty() {
                 return;
             }
+            killed.extend(found);
             sleep(PROCESS_GROUP_INTERVAL).await;
         }
     };

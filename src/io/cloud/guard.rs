@@ -176,17 +176,31 @@ fn hold(data_dir: &Path) -> Option<fs::File> {
 /// Kills every process that was started as a command of a data directory, or by one, and their groups. Returns how many there were.
 pub fn end_leftovers(data_dir: &Path) -> usize {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
-    wanted.extend_from_slice(whole(data_dir).join("scratch").as_os_str().as_bytes());
+    wanted.extend_from_slice(scratch(data_dir).as_os_str().as_bytes());
     wanted.push(b'/');
-    end_where(|variable| variable.starts_with(&wanted))
+    end_where(|variable| variable.starts_with(&wanted)).len()
 }
 
-/// Kills every process that was started as the command of one run, or by it, wherever it has gone. Returns how many there were.
-/// One that gave its own children another environment has hidden them.
-pub fn end_run(context: &Path) -> usize {
+/// Kills every process that was started as the command of one run, or by it, wherever it has gone. Returns their numbers. One
+/// that gave its own children another environment has hidden them.
+pub fn end_run(context: &Path) -> Vec<libc::pid_t> {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(context.as_os_str().as_bytes());
     end_where(|variable| variable == wanted)
+}
+
+/// Reaps those of the processes that have ended and are this one's children, and takes them out. Where the service is the first
+/// process of a container, orphans become its children, and nobody else reaps them.
+pub fn reap(killed: &mut Vec<libc::pid_t>) {
+    // What is no child may become one, when its parent ends.
+    // SAFETY: a null pointer says that the status is not wanted.
+    killed.retain(|&id| unsafe { libc::waitpid(id, std::ptr::null_mut(), libc::WNOHANG) } <= 0);
+}
+
+/// Returns where the commands of a data directory work, written in the one way that leftovers are looked for: it need not be there
+/// yet, as the data directory has to.
+pub fn scratch(data_dir: &Path) -> PathBuf {
+    whole(data_dir).join("scratch")
 }
 
 /// Returns the one way to write the path of a folder.
@@ -195,12 +209,12 @@ pub fn whole(folder: &Path) -> PathBuf {
     whole.unwrap_or_else(|_| folder.to_owned())
 }
 
-fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> usize {
+fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<libc::pid_t> {
     let Ok(processes) = fs::read_dir("/proc") else {
-        return 0;
+        return Vec::new();
     };
     let own = std::process::id() as i32;
-    let mut count = 0;
+    let mut found = Vec::new();
     for process in processes.flatten() {
         let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
@@ -212,7 +226,7 @@ fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> usize {
         if id == own || !environment.split(|&byte| byte == 0).any(&is_wanted) {
             continue;
         }
-        count += 1;
+        found.push(id);
         // SAFETY: numbers, no memory.
         unsafe {
             // The group is its own, or that of the command it comes from: the service's has no such variable.
@@ -223,5 +237,5 @@ fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> usize {
             libc::kill(id, libc::SIGKILL);
         }
     }
-    count
+    found
 }

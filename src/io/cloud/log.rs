@@ -25,7 +25,8 @@ pub struct Page {
 /// A log that is written.
 #[derive(Debug)]
 pub struct Log {
-    file: File,
+    /// Nothing: it could not be opened.
+    file: Option<File>,
     /// Bytes of whole lines.
     length: u64,
     /// Nothing of the command is taken any more, which was said.
@@ -57,11 +58,21 @@ impl Log {
             }
         }
         Ok(Log {
-            file,
+            file: Some(file),
             length,
             is_full: false,
             is_broken: false,
         })
+    }
+
+    /// A log that drops every line, for a build whose log cannot be opened.
+    pub fn dropped() -> Log {
+        Log {
+            file: None,
+            length: 0,
+            is_full: true,
+            is_broken: true,
+        }
     }
 
     /// Writes one line of the service's own.
@@ -98,14 +109,17 @@ impl Log {
     }
 
     fn write(&mut self, lines: &[u8]) {
-        match self.file.write_all(lines) {
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        match file.write_all(lines) {
             Ok(()) => {
                 self.length += lines.len() as u64;
                 self.is_broken = false;
             }
             Err(error) => {
                 // One line cut would be taken for two by whoever reads on.
-                let _ = self.file.set_len(self.length);
+                let _ = file.set_len(self.length);
                 if !std::mem::replace(&mut self.is_broken, true) {
                     log::warn!("a build's log cannot be written: {error}");
                 }

@@ -70,14 +70,14 @@ impl House {
     }
 
     fn scratch(&self) -> PathBuf {
-        self.path("scratch").join(format!("{}-2", self.build.id))
+        guard::scratch(self.data.path()).join(format!("{}-2", self.build.id))
     }
 
     fn job(&self, command: &[&str]) -> Job {
         Job {
             build: self.build.clone(),
             archive: Box::new(io::Cursor::new(archive())),
-            scratch: self.data.path().join("scratch").join(format!("{}-2", self.build.id)),
+            scratch: self.scratch(),
             images: self.path("images").join(self.build.id.to_string()),
             command: command.iter().map(OsString::from).collect(),
             limits: Limits {
@@ -440,7 +440,7 @@ async fn what_a_command_leaves_behind_is_killed() {
         let line = line(&house, name).await;
         assert!(!runs(&line[name.len()..]), "{line}");
     }
-    assert_eq!(guard::end_run(&house.scratch().join("context")), 0);
+    assert!(guard::end_run(&house.scratch().join("context")).is_empty());
 }
 
 /// I-29, I-19: when the service stops, the command is told so and the run counts as interrupted, whatever it makes of the signal.
@@ -460,6 +460,67 @@ async fn a_stop_interrupts() {
     assert_eq!(ran, Ran::Interrupted);
     let ran = house.run(house.job(&["sh", "-c", DONE]), stop).await;
     assert_eq!(ran, Ran::Interrupted, "before it has begun");
+}
+
+/// I-29: a signal that reaches the command before the service knows of its stop is no end of the build.
+#[tokio::test]
+async fn a_stop_may_reach_the_command_first() {
+    for script in ["kill -TERM $$", "exit 1", "exit 0"] {
+        let house = House::new();
+        let (trigger, stop) = Shutdown::channel();
+        let mut job = house.job(&["sh", "-c", script]);
+        // The command has ended by then.
+        job.over = Box::new(move || trigger.set());
+        assert_eq!(house.run(job, stop).await, Ran::Interrupted, "{script}");
+    }
+    let house = House::new();
+    let (trigger, stop) = Shutdown::channel();
+    let mut job = house.job(&["sh", "-c", DONE]);
+    job.over = Box::new(move || trigger.set());
+    assert_eq!(house.run(job, stop).await, done(), "what is done is done");
+}
+
+/// I-29, I-12: after an end by a signal of those that end services, the stop is waited for, and for no longer than it says.
+#[tokio::test(start_paused = true)]
+async fn a_stop_may_come_a_little_late() {
+    for end in [
+        End::Signal(libc::SIGTERM),
+        End::Signal(libc::SIGINT),
+        End::Code(128 + libc::SIGHUP),
+    ] {
+        let (trigger, mut stop) = Shutdown::channel();
+        let stopping = async {
+            sleep(BUILD_STOP_WITHIN / 2).await;
+            trigger.set();
+        };
+        assert!(tokio::join!(is_stopped(&end, &mut stop), stopping).0, "{end}");
+        let (_trigger, mut stop) = Shutdown::channel();
+        let began = tokio::time::Instant::now();
+        assert!(!is_stopped(&end, &mut stop).await, "{end}");
+        // The clock stands still but for sleepers.
+        assert!(began.elapsed() <= 2 * BUILD_STOP_WITHIN);
+    }
+    for end in [End::Signal(libc::SIGSEGV), End::Code(1), End::Code(libc::SIGTERM)] {
+        let (_trigger, mut stop) = Shutdown::channel();
+        let began = tokio::time::Instant::now();
+        assert!(!is_stopped(&end, &mut stop).await, "{end}");
+        assert!(began.elapsed().is_zero(), "{end}");
+    }
+}
+
+/// I-12: what left the group and came to the service, as orphans come to the first process of a container, is reaped as well.
+#[tokio::test]
+async fn orphans_leave_no_zombies() {
+    let house = House::new();
+    let context = house.scratch().join("context");
+    let mut orphan = std::process::Command::new("sleep")
+        .arg("1000")
+        .env("BUILD_CONTEXT", &context)
+        .spawn()
+        .expect("it is there");
+    end_escaped(&context).await;
+    let again = orphan.wait().map_err(|error| error.raw_os_error());
+    assert_eq!(again.expect_err("nothing is left to wait for"), Some(libc::ECHILD));
 }
 
 /// I-14: lines of both streams come as they are written, those without end too; what is no UTF-8 is replaced; long ones are cut.

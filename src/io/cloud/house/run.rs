@@ -4,6 +4,7 @@
 //! that finds no space is tried again until there is some, or until the stop.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use tokio::time::sleep;
 use super::{House, blocking, lock};
 use crate::bot::Shutdown;
 use crate::io::cloud::builder::{self, Job, Ran};
+use crate::io::cloud::guard;
 use crate::io::cloud::log::Log;
 use crate::io::cloud::records::RecordError;
 use crate::io::http::floor::unix_time_ms;
@@ -45,9 +47,14 @@ pub enum Stage {
 }
 
 /// Waits for a run, whose scratch folder is gone then.
-async fn ended(run: &mut JoinHandle<Ran>) -> Ran {
-    let failed = |_| Ran::Failed("build: the service failed while it ran; its log says why".into());
-    run.await.unwrap_or_else(failed)
+async fn ended(run: &mut JoinHandle<Ran>, scratch: &Path) -> Ran {
+    match run.await {
+        Ok(ran) => ran,
+        Err(_) => {
+            builder::put_away(scratch).await;
+            Ran::Failed("build: the service failed while it ran; its log says why".into())
+        }
+    }
 }
 
 /// One of the places of builds that run; given back when it is dropped.
@@ -100,6 +107,7 @@ impl House {
         );
         let (knows, known) = oneshot::channel();
         let (house, of, says) = (self.clone(), build.clone(), tells.clone());
+        let scratch = self.scratch_path(&build);
         let mut run = None;
         let ran = match blocking(move || house.job(of, says, knows)).await {
             // A task of its own: a panic in there fails this build alone.
@@ -111,7 +119,7 @@ impl House {
                         run = Some(task);
                         ran
                     }
-                    ran = ended(&mut task) => ran,
+                    ran = ended(&mut task, &scratch) => ran,
                 }
             }
             Err(why) => Ran::Failed(why),
@@ -132,7 +140,7 @@ impl House {
         }
         // The place is free when the scratch folder is gone.
         if let Some(mut run) = run {
-            ended(&mut run).await;
+            ended(&mut run, &scratch).await;
         }
     }
 
@@ -166,6 +174,11 @@ impl House {
         }
     }
 
+    /// Returns where a build is unpacked and run.
+    fn scratch_path(&self, build: &Build) -> PathBuf {
+        guard::scratch(&self.data_dir).join(format!("{}-{}", build.id, build.attempt))
+    }
+
     /// Opens what a run needs.
     fn job(
         &self,
@@ -173,8 +186,13 @@ impl House {
         tells: watch::Sender<Stage>,
         knows: oneshot::Sender<Ran>,
     ) -> Result<(Job, Log), String> {
-        let mut log =
-            Log::open(&self.log_path(build.id)).map_err(|error| format!("build: opening its log: {error}"))?;
+        let mut log = Log::open(&self.log_path(build.id)).unwrap_or_else(|error| {
+            log::warn!(
+                "build {}: its log cannot be opened, and stays as it is: {error}",
+                build.id
+            );
+            Log::dropped()
+        });
         if build.attempt > 1 {
             log.service(&queue::interrupted(build.attempt, self.attempts_max));
         }
@@ -183,13 +201,9 @@ impl House {
             io::ErrorKind::NotFound => "unpack: the archive is not there any more".to_owned(),
             _ => format!("unpack: opening the archive: {error}"),
         })?;
-        let scratch = self
-            .data_dir
-            .join("scratch")
-            .join(format!("{}-{}", build.id, build.attempt));
         let job = Job {
             archive,
-            scratch,
+            scratch: self.scratch_path(&build),
             images: self.images_path(build.id),
             command: self.command.clone().unwrap_or_default(),
             limits: self.limits,

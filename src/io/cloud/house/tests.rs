@@ -232,7 +232,8 @@ async fn a_build_runs_and_succeeds() {
     let building = stand.get(id).await;
     assert_eq!((building.status, building.attempt), (Status::Building, 1));
     assert_eq!(run.job.build, building);
-    assert_eq!(run.job.scratch, folder.0.join(format!("scratch/{id}-1")));
+    let data_dir = folder.0.canonicalize().expect("it is there");
+    assert_eq!(run.job.scratch, data_dir.join(format!("scratch/{id}-1")));
     assert_eq!(run.job.images, folder.0.join(format!("images/{id}")));
     let env: Vec<_> = run
         .job
@@ -574,7 +575,7 @@ async fn builds_go_on_after_a_stop() {
     last.wait_for(waiting, Status::Success).await;
 }
 
-/// A panic in a run fails its build, and the place is free again.
+/// A panic in a run fails its build, its scratch folder goes, and the place is free again.
 #[tokio::test(start_paused = true)]
 async fn a_panic_fails_one_build() {
     let folder = Folder::new();
@@ -582,11 +583,26 @@ async fn a_panic_fails_one_build() {
     for n in 0..4 {
         let id = stand.new_build("o", n).await;
         // The test's end of the run goes away, which the run does not expect.
-        drop(stand.run().await);
+        let run = stand.run().await;
+        let scratch = run.job.scratch.clone();
+        fs::create_dir_all(scratch.join("context")).expect("the folder is writable");
+        drop(run);
         let build = stand.wait_for(id, Status::Failed).await;
         assert!(build.error.expect("a reason").starts_with("build: the service failed"));
+        assert!(!scratch.exists());
     }
     let id = stand.new_build("o", 9).await;
+    stand.run().await.end(success());
+    stand.wait_for(id, Status::Success).await;
+}
+
+/// I-21: a build does not fail for its log, one that cannot even be opened.
+#[tokio::test(start_paused = true)]
+async fn a_build_needs_no_log() {
+    let folder = Folder::new();
+    fs::write(folder.0.join("logs"), "no folder").expect("the folder is writable");
+    let mut stand = stand(&folder).await;
+    let id = stand.new_build("o", 1).await;
     stand.run().await.end(success());
     stand.wait_for(id, Status::Success).await;
 }
