@@ -48,9 +48,9 @@ if [ $# -eq 0 ]; then
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     # Callers keep time, so they go first when both want the processor.
-    callers='aiortc net pipecat rooms cloud browser'
+    callers='aiortc net pipecat rooms browser'
     code='test features'
-    beside='fuzz cross chaos'
+    beside='fuzz cross cloud chaos'
     compiled='lint doc smallest telephone'
     mkdir -p $logs
     rm -f $logs/*.passed
