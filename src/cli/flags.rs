@@ -170,16 +170,19 @@ pub(super) const fn flag(
     }
 }
 
+/// Where a server listens, the runner or the cloud service.
+pub(super) const HOST: Flag = flag(
+    None,
+    "--host",
+    Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
+    Group::Server,
+    "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
+     0.0.0.0 listens on every interface. [default: localhost]",
+);
+
 /// Every option, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
-    flag(
-        None,
-        "--host",
-        Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
-        Group::Server,
-        "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
-         0.0.0.0 listens on every interface. [default: localhost]",
-    ),
+    HOST,
     flag(
         None,
         "--port",

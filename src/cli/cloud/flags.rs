@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::aliases::{self, Area};
-use crate::cli::flags::{Flag, Group, Table, Takes, Wants, flag, number, push, put, tls};
+use crate::cli::flags::{Flag, Group, HOST, Table, Takes, Wants, flag, number, push, put, tls};
 use crate::cli::values;
 use crate::limits::cloud::{
     ATTEMPTS_HIGHEST, BUILD_GRACE_HIGHEST, BUILD_TIMEOUT_HIGHEST, BUILDS_HIGHEST, ENTRIES_HIGHEST, GRANT_TTL_HIGHEST,
@@ -124,14 +124,7 @@ pub static SERVE: Table = Table {
     argument: None,
     flags: &[
         DATA_DIR,
-        flag(
-            None,
-            "--host",
-            Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
-            Group::Server,
-            "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
-             0.0.0.0 listens on every interface. [default: localhost]",
-        ),
+        HOST,
         flag(
             None,
             "--port",

@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -27,6 +27,7 @@ use super::log::Log;
 use super::unpack::{self, Fault};
 use crate::bot::Shutdown;
 use crate::io::group::Group;
+use crate::io::http::floor;
 use crate::io::tasks;
 use crate::limits::PROCESS_GROUP_INTERVAL;
 use crate::limits::cloud::{
@@ -507,7 +508,7 @@ impl Heard {
     /// Does something with the words that may wait for the disk.
     async fn with(self: &Arc<Heard>, work: impl FnOnce(&mut Words) + Send + 'static) {
         let heard = self.clone();
-        blocking(move || work(&mut heard.0.lock().unwrap_or_else(PoisonError::into_inner))).await;
+        blocking(move || work(&mut floor::lock(&heard.0))).await;
     }
 
     async fn own(self: &Arc<Heard>, line: String) {
@@ -517,13 +518,13 @@ impl Heard {
     /// Tells the log why a build fails, and makes the error.
     async fn failed(self: &Arc<Heard>, phase: Phase, why: &str) -> Ran {
         self.own(outcome::error(phase, why, "")).await;
-        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = floor::lock(&self.0);
         let stderr = if phase == Phase::Build { words.stderr.end() } else { "" };
         Ran::Failed(outcome::error(phase, why, stderr))
     }
 
     fn last_line(&self) -> String {
-        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = floor::lock(&self.0);
         words.last_line.clone()
     }
 }

@@ -10,7 +10,7 @@ mod run;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -22,7 +22,7 @@ use crate::io::cloud::archives::Archives;
 use crate::io::cloud::builder::Limits;
 use crate::io::cloud::records::{RecordError, Records};
 use crate::io::cloud::turns::Turns;
-use crate::io::http::floor::{random, unix_time_ms};
+use crate::io::http::floor::{lock, random, unix_time_ms};
 use crate::io::tasks;
 use crate::limits::cloud::RECONCILE_WITHIN;
 use crate::proto::cloud::build::{Build, Change, Filter, Org, Status, Wanted};
@@ -273,11 +273,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
             Err(_) => std::future::pending().await,
         },
     }
-}
-
-/// A holder that panicked left a whole value behind: each change is one step.
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn broken(error: RecordError) -> Fault {

@@ -4,10 +4,11 @@
 //! together, one in the records and one on the disk. In: the name of an upload. Out: a [`Turn`], which ends when it is dropped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::{Mutex as Line, OwnedMutexGuard};
 
+use crate::io::http::floor;
 use crate::proto::uuid::Uuid;
 
 /// The uploads that somebody has, or waits for.
@@ -30,7 +31,7 @@ impl Turns {
     }
 
     fn line(&self, upload: Uuid) -> Arc<Line<()>> {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = floor::lock(&self.0);
         if let Some(line) = lines.get(&upload).and_then(Weak::upgrade) {
             return line;
         }

@@ -12,13 +12,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::{House, blocking, lock};
+use super::{House, blocking};
 use crate::bot::Shutdown;
 use crate::io::cloud::builder::{self, Job, Ran};
 use crate::io::cloud::guard;
 use crate::io::cloud::log::Log;
 use crate::io::cloud::records::RecordError;
-use crate::io::http::floor::unix_time_ms;
+use crate::io::http::floor::{lock, unix_time_ms};
 use crate::io::tasks;
 use crate::limits::cloud::RECORD_AGAIN;
 use crate::proto::cloud::build::{Build, Change, Org};
