@@ -16,6 +16,7 @@
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - The cloud agent service: [`cloud`]
 //! - Everywhere: [`time`] (dates as text), [`uuid`]
+//! - Callers: [`source`] (whom an address stands for)
 //! - The runner itself: [`stall`] (what stands still), [`few`] (short lists in order)
 
 pub mod audio;
@@ -59,6 +60,7 @@ pub mod sdp;
 pub mod session;
 #[cfg(feature = "_websocket")]
 pub mod socket;
+pub mod source;
 pub mod stall;
 pub mod start;
 pub mod stun;

@@ -1,0 +1,63 @@
+//! Whom an address stands for, where callers are counted: one IPv4 address, or one IPv6 network of 64 bits.
+//!
+//! In: the address that a connection or a datagram came from. Out: a key. Who has an IPv6 address usually has the other
+//! 2^64 of its network, too (RFC 6177, RFC 7421), so they share one key. Sockets of both families write IPv4 addresses as
+//! `::ffff:a.b.c.d` (RFC 4291 section 2.5.5.2); those are IPv4 addresses here.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The bits of an IPv6 address that name its network.
+const NETWORK: u128 = !0 << 64;
+
+/// A source address, as quotas see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SourceKey {
+    V4(Ipv4Addr),
+    /// The first address of the network.
+    V6(Ipv6Addr),
+}
+
+impl From<IpAddr> for SourceKey {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => SourceKey::V4(address),
+            IpAddr::V6(address) => SourceKey::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK)),
+        }
+    }
+}
+
+impl fmt::Display for SourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceKey::V4(address) => write!(f, "{address}"),
+            SourceKey::V6(network) => write!(f, "{network}/64"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> SourceKey {
+        text.parse::<IpAddr>().expect("an address").into()
+    }
+
+    /// IPv4 addresses stand alone, however they are written.
+    #[test]
+    fn an_ipv4_address_is_one_source() {
+        assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
+        assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+        assert_eq!(key("::ffff:192.0.2.1").to_string(), "192.0.2.1");
+    }
+
+    /// The last 64 bits of an IPv6 address are their owner's choice; the first 64 are not.
+    #[test]
+    fn an_ipv6_network_is_one_source() {
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:ffff:ffff:ffff"));
+        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+        assert_eq!(key("2001:db8:1:2:3:4:5:6").to_string(), "2001:db8:1:2::/64");
+        assert_ne!(key("::1"), key("127.0.0.1"));
+    }
+}
