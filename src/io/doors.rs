@@ -14,6 +14,7 @@ use crate::limits::{
     GAVE_WAY_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
     PENDING_OFFERS_YIELD_AFTER,
 };
+use crate::proto::admission::Requester;
 use crate::proto::lobby::{Entered, Lobby};
 
 /// The doors of one runner.
@@ -75,10 +76,16 @@ impl Arrival {
 /// A socket that says nothing of itself yet.
 pub struct Knock {
     stay: Stay<()>,
+    requester: Requester,
     _socket: Place,
 }
 
 impl Knock {
+    /// Returns who asked.
+    pub fn requester(&self) -> Requester {
+        self.requester
+    }
+
     /// Waits until it has to give way.
     pub async fn asked_to_leave(&self) {
         self.stay.leave.notified().await;
@@ -99,12 +106,12 @@ impl Doors {
     }
 
     /// Takes a place for a caller; `None` when all are held and nobody gives way.
-    pub fn enter(&self) -> Option<Place> {
+    pub fn enter(&self, _requester: Requester) -> Option<Place> {
         self.live.enter().or_else(|| self.take_over(&mut lock(&self.arrivals)))
     }
 
     /// Takes a place for a session that has to connect first.
-    pub fn arrive(&self) -> Option<Arrival> {
+    pub fn arrive(&self, _requester: Requester) -> Option<Arrival> {
         let mut arrivals = lock(&self.arrivals);
         let place = match arrivals.is_full() {
             true => self.take_over(&mut arrivals),
@@ -128,7 +135,7 @@ impl Doors {
     }
 
     /// Lets a socket in that may become a caller; `None` when there would be no place for one.
-    pub fn knock(&self) -> Option<Knock> {
+    pub fn knock(&self, requester: Requester) -> Option<Knock> {
         if !self.has_room() {
             return None;
         }
@@ -147,7 +154,11 @@ impl Doors {
             ticket,
             leave,
         };
-        Some(Knock { stay, _socket: socket })
+        Some(Knock {
+            stay,
+            requester,
+            _socket: socket,
+        })
     }
 
     /// Waits until nobody is left, on either side of the doors.
@@ -186,9 +197,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
     use std::time::Duration;
 
     use super::*;
+    use crate::proto::source::SourceKey;
+
+    const SOMEBODY: Requester = Requester {
+        source: SourceKey::V4(Ipv4Addr::LOCALHOST),
+        is_authorised: false,
+    };
 
     async fn pass(time: Duration) {
         tokio::time::sleep(time).await;
@@ -204,18 +222,21 @@ mod tests {
     async fn a_full_house_has_room_when_an_offer_was_not_followed_up() {
         let live = Live::new(2);
         let doors = Doors::new(live.clone());
-        let (mut first, second) = (doors.arrive().expect("room"), doors.arrive().expect("room"));
+        let (mut first, second) = (
+            doors.arrive(SOMEBODY).expect("room"),
+            doors.arrive(SOMEBODY).expect("room"),
+        );
         pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
-        assert!(doors.enter().is_none() && doors.arrive().is_none() && doors.knock().is_none());
+        assert!(doors.enter(SOMEBODY).is_none() && doors.arrive(SOMEBODY).is_none() && doors.knock(SOMEBODY).is_none());
         pass(Duration::from_millis(1)).await;
         first.settle();
-        assert!(doors.knock().is_some(), "a place could be had");
-        let caller = doors.enter().expect("the second gives way");
+        assert!(doors.knock(SOMEBODY).is_some(), "a place could be had");
+        let caller = doors.enter(SOMEBODY).expect("the second gives way");
         assert!(is_asked(second.asked_to_leave()).await && !is_asked(first.asked_to_leave()).await);
         assert!(first.has(&live) && !second.has(&live));
         assert_eq!(live.count(), 2);
         assert!(
-            doors.enter().is_none() && doors.knock().is_none(),
+            doors.enter(SOMEBODY).is_none() && doors.knock(SOMEBODY).is_none(),
             "a caller gives way to nobody"
         );
         drop((first, caller));
@@ -231,15 +252,17 @@ mod tests {
     async fn offers_that_are_not_followed_up_are_capped() {
         let live = Live::new(PENDING_OFFERS_MAX + 2);
         let doors = Doors::new(live.clone());
-        let mut arrivals: Vec<Arrival> = (0..PENDING_OFFERS_MAX).map(|_| doors.arrive().expect("room")).collect();
-        assert!(doors.arrive().is_none(), "one past the cap, too soon");
-        let caller = doors.enter().expect("there is room for callers");
+        let mut arrivals: Vec<Arrival> = (0..PENDING_OFFERS_MAX)
+            .map(|_| doors.arrive(SOMEBODY).expect("room"))
+            .collect();
+        assert!(doors.arrive(SOMEBODY).is_none(), "one past the cap, too soon");
+        let caller = doors.enter(SOMEBODY).expect("there is room for callers");
         pass(PENDING_OFFERS_YIELD_AFTER).await;
-        arrivals.push(doors.arrive().expect("the oldest gives way"));
+        arrivals.push(doors.arrive(SOMEBODY).expect("the oldest gives way"));
         assert!(is_asked(arrivals[0].asked_to_leave()).await && !is_asked(arrivals[1].asked_to_leave()).await);
         assert_eq!(live.count(), PENDING_OFFERS_MAX + 1);
         arrivals[1].settle();
-        arrivals.push(doors.arrive().expect("one fewer is pending"));
+        arrivals.push(doors.arrive(SOMEBODY).expect("one fewer is pending"));
         assert_eq!(live.count(), PENDING_OFFERS_MAX + 2);
         drop((arrivals, caller));
         doors.empty().await;
@@ -251,12 +274,12 @@ mod tests {
         let doors = Doors::new(Live::new(1));
         let mut gone = Vec::new();
         for _ in 0..=GAVE_WAY_MAX {
-            gone.push(doors.arrive().expect("room"));
+            gone.push(doors.arrive(SOMEBODY).expect("room"));
             pass(PENDING_OFFERS_YIELD_AFTER).await;
         }
-        assert!(doors.arrive().is_none() && doors.enter().is_none() && doors.knock().is_none());
+        assert!(doors.arrive(SOMEBODY).is_none() && doors.enter(SOMEBODY).is_none() && doors.knock(SOMEBODY).is_none());
         gone.remove(0);
-        assert!(doors.arrive().is_some());
+        assert!(doors.arrive(SOMEBODY).is_some());
     }
 
     /// Silent sockets hold no place of a session; one past their cap drives the oldest out, as long as not too many of those
@@ -265,18 +288,23 @@ mod tests {
     async fn silent_sockets_keep_no_caller_out() {
         let live = Live::new(1);
         let doors = Doors::new(live.clone());
-        let mut knocks: Vec<Knock> = (0..HANDSHAKES_MAX).map(|_| doors.knock().expect("room")).collect();
+        let mut knocks: Vec<Knock> = (0..HANDSHAKES_MAX)
+            .map(|_| doors.knock(SOMEBODY).expect("room"))
+            .collect();
         assert_eq!(live.count(), 0);
         assert!(!is_asked(knocks[0].asked_to_leave()).await);
         for nth in 0..HANDSHAKES_ENDING_MAX {
-            knocks.push(doors.knock().expect("the oldest gives way"));
+            knocks.push(doors.knock(SOMEBODY).expect("the oldest gives way"));
             assert!(is_asked(knocks[nth].asked_to_leave()).await);
         }
-        assert!(doors.knock().is_none(), "none of those that were asked has gone");
+        assert!(
+            doors.knock(SOMEBODY).is_none(),
+            "none of those that were asked has gone"
+        );
         drop(knocks.remove(0));
-        knocks.push(doors.knock().expect("one has gone"));
-        let caller = doors.enter().expect("a place");
-        assert!(doors.knock().is_none(), "it could become no caller");
+        knocks.push(doors.knock(SOMEBODY).expect("one has gone"));
+        let caller = doors.enter(SOMEBODY).expect("a place");
+        assert!(doors.knock(SOMEBODY).is_none(), "it could become no caller");
         drop((knocks, caller));
         doors.empty().await;
     }

@@ -62,6 +62,7 @@ use crate::io::tasks::Place;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
 use crate::logging;
+use crate::proto::admission::Requester;
 use crate::proto::host;
 use crate::proto::lines::Lines;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
@@ -84,6 +85,7 @@ pub trait Engine: Send + Sync + 'static {
     fn offer(
         &self,
         offer: Offer,
+        requester: Requester,
         start: impl FnOnce() -> Start + Send,
     ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send;
     /// Takes further candidates of a client.
@@ -101,9 +103,14 @@ pub trait Engine: Send + Sync + 'static {
         self.metrics().render(&Seen::default())
     }
     /// Makes what the connection becomes that asks for a WebSocket. `start` is called when there is a place for its session.
-    fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal>;
+    fn socket(
+        &self,
+        family: Family,
+        requester: Requester,
+        start: impl FnOnce() -> Result<Start, Refusal>,
+    ) -> Result<Upgrade, Refusal>;
     /// Takes a place for a session in a room, which begins when what is returned is called.
-    fn room(&self) -> Result<Begin, Refusal>;
+    fn room(&self, requester: Requester) -> Result<Begin, Refusal>;
     /// Takes a place beside the sessions, which the end of the runner waits for; nothing when all are taken.
     fn aside(&self) -> Option<Place> {
         None
@@ -118,9 +125,10 @@ impl Engine for WebRtc {
     fn offer(
         &self,
         offer: Offer,
+        requester: Requester,
         start: impl FnOnce() -> Start + Send,
     ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send {
-        WebRtc::offer(self, offer, start)
+        WebRtc::offer(self, offer, requester, start)
     }
 
     fn candidates(&self, candidates: Candidates) -> impl Future<Output = Result<(), OfferRefusal>> + Send {
@@ -143,25 +151,33 @@ impl Engine for WebRtc {
         metrics::text(self)
     }
 
-    fn socket(&self, family: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal> {
+    fn socket(
+        &self,
+        family: Family,
+        requester: Requester,
+        start: impl FnOnce() -> Result<Start, Refusal>,
+    ) -> Result<Upgrade, Refusal> {
         let sessions = WebRtc::sessions(self);
         if sessions.is_closed() {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
         let entry = match family {
-            Family::Client => sessions.doors().enter().map(Entry::Caller),
-            Family::Call => sessions.doors().knock().map(Entry::Knock),
+            Family::Client => sessions.doors().enter(requester).map(Entry::Caller),
+            Family::Call => sessions.doors().knock(requester).map(Entry::Knock),
         };
         let entry = entry.ok_or(Refusal::Offer(OfferRefusal::Full))?;
         Ok(upgrade(sessions.clone(), family, start()?, entry))
     }
 
-    fn room(&self) -> Result<Begin, Refusal> {
+    fn room(&self, requester: Requester) -> Result<Begin, Refusal> {
         let sessions = WebRtc::sessions(self);
         if sessions.is_closed() {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
-        let place = sessions.doors().enter().ok_or(Refusal::Offer(OfferRefusal::Full))?;
+        let place = sessions
+            .doors()
+            .enter(requester)
+            .ok_or(Refusal::Offer(OfferRefusal::Full))?;
         Ok(room::begin(sessions.clone(), place, self.common().clone()))
     }
 
@@ -237,6 +253,10 @@ impl<E: Engine> Service for App<E> {
 /// Answers one request.
 async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, peer: Peer, becomes: &Becomes) -> Reply {
     let (head, body) = request.into_parts();
+    let peer = Peer {
+        is_authorised: app.gate.is_authorised(&head.headers),
+        ..peer
+    };
     let standing = app.gate.judge(&head.headers);
     let answered = match app.gate.admit(&head, standing) {
         Ok(Some(preflight)) => Ok(preflight),
@@ -399,6 +419,7 @@ async fn take_offer<E: Engine>(
     };
     // The engine hands the bot what `start` gives; data of the offer goes before that of `/start`.
     let sent = offer.request_data.take();
+    let requester = peer.requester();
     let caller = caller(app, peer);
     let of = caller.clone();
     let begin = move || match lease {
@@ -421,7 +442,7 @@ async fn take_offer<E: Engine>(
         },
     };
     let began = Instant::now();
-    let answer = logging::of_caller(caller, app.engine.offer(offer, begin)).await;
+    let answer = logging::of_caller(caller, app.engine.offer(offer, requester, begin)).await;
     let answer = answer.map_err(Refusal::Offer)?;
     app.metrics.answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))

@@ -448,11 +448,11 @@ async fn send(life: &mut Life, message: Message) {
 }
 
 fn begin(life: &mut Life, now: Instant) {
-    if matches!(life.entry, Entry::Knock(_)) {
+    if let Entry::Knock(knock) = &life.entry {
         if life.sessions.is_closed() {
             return life.session.handle_no_place(1001, "the runner is stopping", now);
         }
-        let Some(place) = life.sessions.doors().enter() else {
+        let Some(place) = life.sessions.doors().enter(knock.requester()) else {
             return life
                 .session
                 .handle_no_place(1013, "all places are taken; try again later", now);

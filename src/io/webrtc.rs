@@ -29,6 +29,7 @@ use crate::io::tasks;
 use crate::io::udp::Port;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, ICE_TCP_CONNECTIONS_MAX, SESSION_REQUESTS};
 use crate::logging;
+use crate::proto::admission::Requester;
 use crate::proto::candidate;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
@@ -154,7 +155,12 @@ impl WebRtc {
     ///
     /// # Errors
     /// [`OfferRefusal`] says what was wrong.
-    pub async fn offer(&self, offer: Offer, start: impl FnOnce() -> Start + Send) -> Result<Answer, OfferRefusal> {
+    pub async fn offer(
+        &self,
+        offer: Offer,
+        requester: Requester,
+        start: impl FnOnce() -> Start + Send,
+    ) -> Result<Answer, OfferRefusal> {
         if self.0.sessions.shutdown().is_set() {
             return Err(OfferRefusal::Stopping);
         }
@@ -186,7 +192,7 @@ impl WebRtc {
             }
             // A bot that hung up must not come back.
             (None, true) if offer.pc_id.is_some() => Err(OfferRefusal::UnknownConnection),
-            (None, _) => self.begin(&offer.sdp, offer.request_data, start),
+            (None, _) => self.begin(&offer.sdp, offer.request_data, requester, start),
         }
     }
 
@@ -223,12 +229,18 @@ impl WebRtc {
         }
     }
 
-    fn begin(&self, offer: &str, data: Option<Value>, start: impl FnOnce() -> Start) -> Result<Answer, OfferRefusal> {
+    fn begin(
+        &self,
+        offer: &str,
+        data: Option<Value>,
+        requester: Requester,
+        start: impl FnOnce() -> Start,
+    ) -> Result<Answer, OfferRefusal> {
         let inner = &self.0;
         if inner.sessions.is_closed() {
             return Err(OfferRefusal::Stopping);
         }
-        let Some(arrival) = inner.sessions.doors().arrive() else {
+        let Some(arrival) = inner.sessions.doors().arrive(requester) else {
             return Err(OfferRefusal::Full);
         };
         let now = tasks::now();

@@ -19,6 +19,7 @@
 //! - Callers: [`source`] (whom an address stands for)
 //! - The runner itself: [`stall`] (what stands still), [`few`] (short lists in order)
 
+pub mod admission;
 pub mod audio;
 pub mod body;
 pub mod candidate;

@@ -24,6 +24,7 @@ use hyper::{Response, StatusCode, Version};
 pub use super::payload::{Payload, whole};
 use crate::io::socket::Upgrade;
 use crate::limits;
+use crate::proto::admission::Requester;
 use crate::proto::start::Asked;
 
 /// An answer.
@@ -38,11 +39,33 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// Whose request it is, for quotas and the log: the peer's, or that of the client for whom a trusted proxy asks.
+    pub source: IpAddr,
+    /// Whether it came with the key, where there is one.
+    pub is_authorised: bool,
 }
 
 impl Peer {
+    /// Makes that of a connection, before any request of it was read.
+    pub fn new(address: SocketAddr, secure: bool) -> Self {
+        Peer {
+            address,
+            secure,
+            source: address.ip(),
+            is_authorised: false,
+        }
+    }
+
     pub fn ip(self) -> IpAddr {
         self.address.ip()
+    }
+
+    /// Returns how admission sees it.
+    pub fn requester(self) -> Requester {
+        Requester {
+            source: self.source.into(),
+            is_authorised: self.is_authorised,
+        }
     }
 }
 

@@ -79,6 +79,11 @@ impl Gate {
         self.key.as_ref().is_none_or(|key| key.is_in(authorizations()))
     }
 
+    /// Tells whether a request carries the key that this runner has.
+    pub fn is_authorised(&self, headers: &HeaderMap) -> bool {
+        self.key.is_some() && self.has_key(headers)
+    }
+
     /// Tells whether a request is for this server: by its `Host`, and by the authority of its target where that has one. The two
     /// may not differ, or a proxy on the way and this server could mean two hosts by one request.
     fn is_ours(&self, head: &Parts) -> bool {

@@ -38,7 +38,7 @@ pub(super) fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Par
 
 /// Returns whose doing the lines are that a request leads to.
 pub(super) fn caller<E>(app: &App<E>, peer: Peer) -> Caller {
-    Caller::new(app.lines.clone(), peer.ip())
+    Caller::new(app.lines.clone(), peer.source)
 }
 
 /// Takes the configured key out of what a client wrote, wherever it put it.

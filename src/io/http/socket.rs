@@ -37,7 +37,7 @@ pub(super) fn socket<E: Engine>(
         verify_upgrade(app, head)?;
     }
     let query = route::Query::new(head.uri.query().unwrap_or_default());
-    let upgrade = app.engine.socket(family, || {
+    let upgrade = app.engine.socket(family, peer.requester(), || {
         let mut named = query.value("sessionId");
         if let Some(tokens) = &app.tokens {
             let bearer = head

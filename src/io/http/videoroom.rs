@@ -34,7 +34,7 @@ pub(super) async fn start<E: Engine>(
 ) -> Result<Vec<u8>, Refusal> {
     let Some(wanted) = wanted else {
         fits_program(app, &body)?;
-        let begin = app.engine.room()?;
+        let begin = app.engine.room(peer.requester())?;
         let start = start_of(app, body, peer);
         let session_id = start.session_id.clone();
         begin(start, Room::Base);
@@ -138,7 +138,7 @@ async fn begin<E: Engine>(
         return Err(NotBegun::Failed(Failure::NoKey));
     }
     fits_program(app, &body).map_err(NotBegun::Refused)?;
-    let begin = app.engine.room().map_err(NotBegun::Refused)?;
+    let begin = app.engine.room(peer.requester()).map_err(NotBegun::Refused)?;
     let start = start_of(app, body, peer);
     let session_id = start.session_id.clone();
     let prepared = logging::of_caller(start.caller.clone(), prepare(config, asked, app.engine.aside()));

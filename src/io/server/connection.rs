@@ -61,10 +61,7 @@ pub(super) async fn serve<S: Service>(
         Ok(Err(why)) => return debug!("{peer}: connection closed: {why}"),
         Err(_) => return debug!("{peer}: connection closed: too slow (before a request)"),
     };
-    let peer = Peer {
-        address: peer,
-        secure: stream.is_secure(),
-    };
+    let peer = Peer::new(peer, stream.is_secure());
     let becomes = Becomes::default();
     let service = service_fn(|request: Request<Incoming>| {
         let has_place = doing.set(match request.body().is_end_stream() {

@@ -28,6 +28,7 @@ use crate::io::room::{Begin, Room};
 use crate::io::sessions::Start;
 use crate::io::socket::Upgrade;
 use crate::io::tls::Tls;
+use crate::proto::admission::Requester;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::token::Family;
 
@@ -73,7 +74,12 @@ impl Engine for Arc<Fake> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    async fn offer(&self, offer: Offer, start: impl FnOnce() -> Start + Send) -> Result<Answer, OfferRefusal> {
+    async fn offer(
+        &self,
+        offer: Offer,
+        _: Requester,
+        start: impl FnOnce() -> Start + Send,
+    ) -> Result<Answer, OfferRefusal> {
         let (sdp, known) = (offer.sdp.clone(), offer.pc_id.clone());
         self.offers.lock().expect("whole").push(offer);
         match sdp.as_str() {
@@ -110,7 +116,7 @@ impl Engine for Arc<Fake> {
         self.closed.load(Ordering::Relaxed)
     }
 
-    fn room(&self) -> Result<Begin, Refusal> {
+    fn room(&self, _: Requester) -> Result<Begin, Refusal> {
         if self.full.load(Ordering::Relaxed) {
             return Err(Refusal::Offer(OfferRefusal::Full));
         }
@@ -124,7 +130,12 @@ impl Engine for Arc<Fake> {
     }
 
     /// A socket answers with the name of its session, and closes.
-    fn socket(&self, _: Family, start: impl FnOnce() -> Result<Start, Refusal>) -> Result<Upgrade, Refusal> {
+    fn socket(
+        &self,
+        _: Family,
+        _: Requester,
+        start: impl FnOnce() -> Result<Start, Refusal>,
+    ) -> Result<Upgrade, Refusal> {
         let start = start()?;
         let name = start.session_id.clone();
         self.live.lock().expect("whole").push(start);

@@ -12,6 +12,7 @@ use crate::abilities::{Ability, Absent};
 use crate::config::Config;
 use crate::io::RunError;
 use crate::io::sessions::{Sessions, Start};
+use crate::proto::admission::Requester;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 
@@ -46,7 +47,12 @@ impl WebRtc {
 
     /// # Errors
     /// Always.
-    pub async fn offer(&self, _offer: Offer, _start: impl FnOnce() -> Start + Send) -> Result<Answer, OfferRefusal> {
+    pub async fn offer(
+        &self,
+        _offer: Offer,
+        _requester: Requester,
+        _start: impl FnOnce() -> Start + Send,
+    ) -> Result<Answer, OfferRefusal> {
         Err(OfferRefusal::UnknownConnection)
     }
 

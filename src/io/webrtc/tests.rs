@@ -154,7 +154,11 @@ impl Rig {
             caller: logging::Caller::new(Arc::default(), [127, 0, 0, 1].into()),
             lease: Some(Box::new(lease)),
         };
-        self.engine.offer(offer, || start).await
+        let requester = Requester {
+            source: IpAddr::from([127, 0, 0, 1]).into(),
+            is_authorised: false,
+        };
+        self.engine.offer(offer, requester, || start).await
     }
 
     /// Makes a session whose client never comes.
