@@ -193,6 +193,12 @@ pub const HTTP_GRACE: Duration = Duration::from_secs(1);
 pub const ACCEPT_PAUSE_FIRST: Duration = Duration::from_millis(10);
 /// Longest pause between accepts: when the process is out of files, a second is soon enough.
 pub const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(1_280);
+/// Errors in a row for which a reader of datagrams does not pause: an answer of the network to something sent, for each of a batch.
+pub const READ_ERRORS_FREE: u32 = 10;
+/// First pause after more of them; it doubles with each.
+pub const READ_PAUSE_FIRST: Duration = Duration::from_millis(10);
+/// Longest pause: a try a second costs nothing, and a socket that works again is soon used again.
+pub const READ_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// What `Retry-After` says, in seconds: sessions end every few seconds on a runner that is full.
 pub const RETRY_AFTER_S: u32 = 5;
 

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use log::Level;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::SockRef;
 use tokio::io::Interest;
@@ -32,6 +33,7 @@ use crate::io::tasks;
 use crate::limits::{
     DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
 };
+use crate::proto::backoff::{Backoff, Pause};
 use crate::proto::rtc::Over;
 use crate::proto::stun;
 use queues::{Queues, Table};
@@ -207,6 +209,7 @@ impl Port {
         // The kernel may join datagrams of one sender, up to 64 KiB; pages that are never written cost nothing.
         let mut batch = vec![0u8; DATAGRAM_BATCH * DATAGRAM_BATCH_BYTES];
         let mut arena = BytesMut::new();
+        let mut backoff = Backoff::default();
         loop {
             let mut metas = [RecvMeta::default(); DATAGRAM_BATCH];
             let received = {
@@ -225,12 +228,11 @@ impl Port {
             let received = match received {
                 Ok(received) => received,
                 Err(error) => {
-                    // An ICMP answer to something sent: the next read goes on.
-                    log::debug!("receiving: {error}");
-                    tokio::task::yield_now().await;
+                    pause(backoff.handle_error(), &error).await;
                     continue;
                 }
             };
+            backoff.handle_success();
             let arrived = tasks::now();
             let routes = self.routes();
             for (meta, part) in metas[..received].iter().zip(batch.chunks_exact(DATAGRAM_BATCH_BYTES)) {
@@ -403,6 +405,18 @@ impl Socket {
             port,
         })
     }
+}
+
+/// Waits as long as an error of a read asks for.
+async fn pause(pause: Option<Pause>, error: &io::Error) {
+    let Some(pause) = pause else {
+        // An ICMP answer to something sent: the next read goes on.
+        log::debug!("receiving: {error}");
+        return tokio::task::yield_now().await;
+    };
+    let level = if pause.is_first { Level::Warn } else { Level::Debug };
+    log::log!(level, "receiving: {error}; pausing for {} ms", pause.length.as_millis());
+    tokio::time::sleep(pause.length).await;
 }
 
 /// Lets the kernel hold more for the reader, as far as this process may ask for it: with the kernel's own choice a flood fills

@@ -1,0 +1,86 @@
+//! What a reader of a socket does about errors in a row: nothing about a few, and pauses that grow about more.
+//!
+//! In: each error and each success. Out: how long to wait before the next try, and whether it is worth a warning. A network that
+//! answers with an error now and then costs no packet; an error that stays, as that of a descriptor that is no socket any more,
+//! must not keep a core busy.
+
+use std::time::Duration;
+
+use crate::limits::{READ_ERRORS_FREE, READ_PAUSE_FIRST, READ_PAUSE_MAX};
+
+/// Errors in a row, and the pause after the next one.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    errors: u32,
+}
+
+/// What to do after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    pub length: Duration,
+    /// The first pause since the last success.
+    pub is_first: bool,
+}
+
+impl Backoff {
+    /// Takes one more error. `None` asks for the next try at once.
+    pub fn handle_error(&mut self) -> Option<Pause> {
+        self.errors = self.errors.saturating_add(1);
+        let pauses = self.errors.checked_sub(READ_ERRORS_FREE + 1)?;
+        // Past this many doublings the longest is reached, whatever the first.
+        let doubled = READ_PAUSE_FIRST.saturating_mul(1 << pauses.min(16));
+        Some(Pause {
+            length: doubled.min(READ_PAUSE_MAX),
+            is_first: pauses == 0,
+        })
+    }
+
+    /// Takes a success, after which the next error is the first again.
+    pub fn handle_success(&mut self) {
+        self.errors = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Errors that come every moment for an hour of virtual time: ten tries at once, then pauses that double up to the longest.
+    #[test]
+    fn an_error_that_stays_costs_a_try_a_second() {
+        let mut backoff = Backoff::default();
+        for _ in 0..READ_ERRORS_FREE {
+            assert_eq!(backoff.handle_error(), None);
+        }
+        let first = backoff.handle_error().expect("a pause");
+        assert_eq!((first.length, first.is_first), (READ_PAUSE_FIRST, true));
+        let (mut waited, mut before, mut tries) = (first.length, first.length, 1);
+        while waited < Duration::from_secs(3_600) {
+            let pause = backoff.handle_error().expect("a pause");
+            assert!(!pause.is_first);
+            assert_eq!(pause.length, (before * 2).min(READ_PAUSE_MAX));
+            (waited, before, tries) = (waited + pause.length, pause.length, tries + 1);
+        }
+        assert!(tries < 3_620, "{tries}");
+    }
+
+    /// A success between errors makes the next one the first again.
+    #[test]
+    fn errors_now_and_then_cost_nothing() {
+        let mut backoff = Backoff::default();
+        for _ in 0..1_000 {
+            for _ in 0..READ_ERRORS_FREE {
+                assert_eq!(backoff.handle_error(), None);
+            }
+            backoff.handle_success();
+        }
+    }
+
+    #[test]
+    fn no_number_of_errors_overflows() {
+        let mut backoff = Backoff { errors: u32::MAX - 1 };
+        for _ in 0..3 {
+            assert_eq!(backoff.handle_error().map(|pause| pause.length), Some(READ_PAUSE_MAX));
+        }
+    }
+}
