@@ -155,6 +155,13 @@ impl BotTask {
     }
 }
 
+impl Drop for BotTask {
+    /// A session that is thrown away, as by a panic of its task, has no use for its bot.
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// How a bot ended.
 pub enum Outcome {
     Returned,
@@ -206,6 +213,39 @@ fn panic_words(error: JoinError) -> String {
 mod tests {
     use super::*;
     use crate::bot;
+
+    /// A panic of the task that carries a session ends its bot and gives its place back, on every transport.
+    #[tokio::test]
+    async fn a_panic_of_a_session_s_task_ends_its_bot() {
+        struct Gone(Option<tokio::sync::oneshot::Sender<()>>);
+        impl Drop for Gone {
+            fn drop(&mut self) {
+                let _ = self.0.take().map(|gone| gone.send(()));
+            }
+        }
+        let (gone, bot_is_gone) = tokio::sync::oneshot::channel();
+        let gone = std::sync::Mutex::new(Some(gone));
+        let stays = bot::erase(move |_| {
+            let gone = Gone(gone.lock().expect("no holder panics").take());
+            async move {
+                let _gone = gone;
+                std::future::pending().await
+            }
+        });
+        let (_stop, shutdown) = Shutdown::channel();
+        let live = Live::new(1);
+        let sessions = Sessions::new(Arc::default(), stays, live.clone(), shutdown);
+        let place = live.enter().expect("a place");
+        let bot = sessions.begin(SessionId::from("a session"), Value::Null, Kind::Base);
+        let task = tokio::spawn(async move {
+            let _life = (bot, place);
+            tokio::task::yield_now().await;
+            panic!("a bug");
+        });
+        assert!(task.await.is_err_and(|error| error.is_panic()));
+        bot_is_gone.await.expect("the bot was dropped");
+        assert_eq!(sessions.count(), 0);
+    }
 
     /// Hang-ups have so many places beside the sessions; the next one keeps its session's.
     #[test]
