@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use edge_runner::config::{Config, Host};
+use edge_runner::io::services::Services;
 use edge_runner::{Audio, BotError, Event, RunnerArguments};
 use serde_json::{Value, json};
 
@@ -410,6 +411,78 @@ fn a_bot_that_blocks_one_thread_of_two_stalls_itself_alone() {
         "{}",
         runner.log()
     );
+}
+
+/// A task without which nothing can be served panics, or ends: one ERROR line names it, those who are there are told of the end,
+/// and the process ends with 1, for its supervisor to start it again.
+#[test]
+fn a_service_that_is_lost_ends_the_process() {
+    for (how, words) in [
+        ("panic", "the reader of the tests panicked"),
+        ("end", "the reader of the tests ended"),
+    ] {
+        let mut runner = TestRunner::start_own("ends::the_runner_that_loses_a_service", &[("LOSES", how)]);
+        let (mut client, mut other) = (
+            Client::connect(runner.addr, "/ws-client"),
+            Client::connect(runner.addr, "/ws-client"),
+        );
+        runner.wait_for_sessions(2);
+        client.tell("client-message", "1", &json!({"t": "lose"}));
+        for client in [&mut client, &mut other] {
+            assert_eq!(client.end(), Some((1001, STOPPING.into())), "{how}");
+        }
+        assert_eq!(runner.wait().code(), Some(1), "{how}: {}", runner.log());
+        let log = runner.log();
+        let told: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("nothing can be served"))
+            .collect();
+        assert!(
+            told.len() == 1 && told[0].contains("ERROR") && told[0].contains(words),
+            "{log}"
+        );
+    }
+}
+
+/// Not a test: the runner of the test above, whose bot takes one of its services away.
+#[test]
+#[ignore = "it is the runner of another test"]
+fn the_runner_that_loses_a_service() {
+    let Ok(how) = std::env::var("LOSES") else {
+        return;
+    };
+    edge_runner::logging::init(0, None, "main");
+    let services = Services::default();
+    let (given, panics) = (services.clone(), how == "panic");
+    let bot = move |mut args: RunnerArguments| {
+        let services = given.clone();
+        async move {
+            let mut media = args.media(Audio::default())?;
+            while let Some(event) = media.recv().await {
+                if matches!(event, Event::Message(_)) {
+                    let _lost = services.spawn("the reader of the tests", async move {
+                        assert!(!panics, "a bug");
+                    });
+                }
+            }
+            Ok(())
+        }
+    };
+    let config = Config {
+        host: Host::Address([127, 0, 0, 1].into()),
+        port: 0,
+        rtc_port: Some(0),
+        // A lost service is no reason to wait for those who talk.
+        drain: Duration::from_secs(300),
+        ..Config::default()
+    };
+    let announce = |listening: &edge_runner::config::Listening| {
+        println!("listening on http://127.0.0.1:{}", listening.port);
+    };
+    let runtime = tokio::runtime::Runtime::new().expect("threads and timers can be had");
+    let bot = edge_runner::bot::erase(bot);
+    let ran = runtime.block_on(edge_runner::io::run_with(Arc::new(config), bot, announce, services));
+    std::process::exit(i32::from(ran.is_err()));
 }
 
 /// Blocks its thread when it is told to, until a file appears; else it is awake and says so.

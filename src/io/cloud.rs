@@ -29,7 +29,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::log::{info, warn};
+use ::log::{error, info, warn};
 use tokio::time::sleep;
 
 use self::app::App;
@@ -44,11 +44,12 @@ use self::upload::Uploads;
 use crate::bot::Shutdown;
 use crate::config::TlsSettings;
 use crate::config::cloud::CloudConfig;
+use crate::io::services::Services;
 use crate::io::signal::Signals;
 use crate::io::store::{Lock, Store};
 use crate::io::tls::{Keeper, Tls};
 use crate::io::watch::Watch;
-use crate::io::{RunError, server, tasks};
+use crate::io::{RunError, server};
 use crate::limits::RUNTIME_END;
 use crate::limits::cloud::{STOP_MARGIN, UPLOADS_GRACE};
 use crate::proto::cloud::regions::Regions;
@@ -106,8 +107,8 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         .recover()
         .await
         .map_err(|error| RunError::Command(error.to_string()))?;
-    let watch = Watch::default();
-    watch.start(None).map_err(RunError::Watch)?;
+    let (watch, services) = (Watch::default(), Services::default());
+    watch.start(None, &services).map_err(RunError::Watch)?;
     let app = App {
         config: config.clone(),
         keys,
@@ -116,15 +117,26 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         house: house.clone(),
         tls: tls.clone(),
     };
-    let mut server = tasks::spawn(server::serve(listeners, Arc::new(app), shutdown.clone()));
-    tasks::spawn(keeper.run(tls, shutdown.clone()));
-    tasks::spawn(sweep.run(shutdown));
+    let mut server = services.spawn(
+        "the HTTP server",
+        server::serve(listeners, Arc::new(app), shutdown.clone()),
+    );
+    services.spawn("the keeper of the certificate", keeper.run(tls, shutdown.clone()));
+    services.spawn("the sweep of the data directory", sweep.run(shutdown));
     info!("listening on {}", config.host.url(port));
     announce(&banner(&config, port, first.as_deref(), authority.as_deref()));
     watch.ready();
 
-    let name = signals.next().await;
-    info!("{name}: stopping");
+    let lost = tokio::select! {
+        name = signals.next() => {
+            info!("{name}: stopping");
+            None
+        }
+        lost = services.lost() => {
+            error!("{lost}: stopping");
+            Some(lost)
+        }
+    };
     let within = UPLOADS_GRACE.max(config.build_grace) + STOP_MARGIN;
     let supervisor_told = watch.stopping(within + RUNTIME_END);
     stop.set();
@@ -135,13 +147,11 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         supervisor_told.await;
     };
     tokio::select! {
-        () = ended => Ok(()),
-        () = sleep(within) => {
-            warn!("not everything ended within {} s", within.as_secs());
-            Ok(())
-        }
-        _ = signals.next() => Err(RunError::Forced),
+        () = ended => {}
+        () = sleep(within) => warn!("not everything ended within {} s", within.as_secs()),
+        _ = signals.next() => return Err(RunError::Forced),
     }
+    lost.map_or(Ok(()), |lost| Err(RunError::Service(lost)))
 }
 
 fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> RunError {

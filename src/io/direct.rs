@@ -13,6 +13,7 @@ use super::{RunError, bot_of};
 use crate::bot::{Bot, Kind, Shutdown, VideoroomArguments};
 use crate::config::Config;
 use crate::io::room;
+use crate::io::services::Services;
 use crate::io::sessions::{Outcome, Sessions, Start};
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
@@ -32,7 +33,9 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(1);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown);
-    sessions.watch().start(Some(live.clone())).map_err(RunError::Watch)?;
+    let services = Services::default();
+    let watch = sessions.watch().start(Some(live.clone()), &services);
+    watch.map_err(RunError::Watch)?;
     let wanted = Wanted::default();
     let prepared = tokio::select! {
         prepared = prepare(&config.videoroom, Asked::Client(&wanted), sessions.hang_ups().enter()) => {

@@ -39,6 +39,7 @@ pub mod procfs;
 pub mod rest;
 pub mod room;
 pub mod server;
+pub mod services;
 pub mod sessions;
 pub mod signal;
 #[cfg_attr(not(any(feature = "telephony", feature = "websocket")), path = "socket/absent.rs")]
@@ -60,11 +61,13 @@ pub mod webrtc;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::bot::{Bot, Shutdown};
 use crate::config::{Config, Listening};
 use crate::io::http::App;
 use crate::io::server::BindError;
+use crate::io::services::{Lost, Services};
 use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
@@ -96,6 +99,8 @@ pub enum RunError {
     Videoroom(Failure),
     /// The bot of `--direct` failed.
     Bot(String),
+    /// Something without which nothing can be served is gone; the sessions were ended in good order.
+    Service(Lost),
     /// One more signal came while sessions were still ending.
     Forced,
 }
@@ -115,6 +120,7 @@ impl fmt::Display for RunError {
             RunError::Tls(error) => error.fmt(f),
             RunError::Videoroom(failure) => failure.fmt(f),
             RunError::Bot(why) => write!(f, "the bot failed: {why}"),
+            RunError::Service(lost) => lost.fmt(f),
             RunError::Forced => f.write_str("stopped at once by a further signal"),
         }
     }
@@ -128,6 +134,19 @@ impl std::error::Error for RunError {}
 /// # Errors
 /// [`RunError`] says which part could not be built, and what to do.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening)) -> Result<(), RunError> {
+    run_with(config, bot, announce, Services::default()).await
+}
+
+/// The same, with services of the caller's beside its own: it ends when one of them is lost.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_with(
+    config: Arc<Config>,
+    bot: Bot,
+    announce: impl FnOnce(&Listening),
+    services: Services,
+) -> Result<(), RunError> {
     let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let keeper = Keeper::listen().map_err(RunError::Signals)?;
@@ -137,26 +156,46 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(config.sessions_max);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
-    let opened = Opened::open(&config, sessions.clone(), listeners.addresses(), listeners.port())?;
-    let tidy = tasks::spawn(memory::tidy(live.clone()));
+    let opened = Opened::open(
+        &config,
+        sessions.clone(),
+        listeners.addresses(),
+        listeners.port(),
+        &services,
+    )?;
+    let tidy = services.spawn("the tidying of memory", memory::tidy(live.clone()));
     let listening = Listening {
         port: listeners.port(),
         rtc_port: opened.port(),
         addresses: addresses::local_addresses(&config),
     };
-    sessions.watch().start(Some(live.clone())).map_err(RunError::Watch)?;
+    let watch = sessions.watch().start(Some(live.clone()), &services);
+    watch.map_err(RunError::Watch)?;
     let drain = config.drain;
     let mut app = App::new(config, opened.engine.clone());
     app.tls = tls.clone();
-    let mut server = tasks::spawn(server::serve(listeners, Arc::new(app), shutdown.clone()));
-    tasks::spawn(keeper.run(tls, shutdown));
+    let mut server = services.spawn(
+        "the HTTP server",
+        server::serve(listeners, Arc::new(app), shutdown.clone()),
+    );
+    services.spawn("the keeper of the certificate", keeper.run(tls, shutdown));
     announce(&listening);
     sessions.watch().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
     opened.warm_up();
 
-    let name = signals.next().await;
-    log::info!("{name}: stopping, {} sessions live", live.count());
+    let lost = tokio::select! {
+        name = signals.next() => {
+            log::info!("{name}: stopping, {} sessions live", live.count());
+            None
+        }
+        lost = services.lost() => {
+            log::error!("{lost}: stopping, {} sessions live", live.count());
+            Some(lost)
+        }
+    };
+    // Without one of its services a runner is of little use to those who are there, and of none to others.
+    let drain = if lost.is_some() { Duration::ZERO } else { drain };
     sessions.close();
     let supervisor_told = sessions
         .watch()
@@ -182,7 +221,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening
     };
     opened.end().await;
     tidy.abort();
-    outcome
+    outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
 }
 
 /// Returns what runs for every session: the program of the configuration, if it names one.

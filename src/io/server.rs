@@ -211,7 +211,12 @@ pub async fn serve<S: Service>(listeners: Listeners, service: Arc<S>, shutdown: 
         )));
     }
     while let Some(ended) = acceptors.join_next().await {
-        report(ended);
+        // A server that accepts on one of its addresses alone is half a server: whoever started it learns of the panic.
+        if let Err(error) = ended
+            && let Ok(panic) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(panic);
+        }
     }
 }
 

@@ -23,7 +23,8 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::bot::SessionId;
 use crate::io::notify::Supervisor;
-use crate::io::tasks::{self, Live};
+use crate::io::services::Services;
+use crate::io::tasks::Live;
 use crate::limits::NOTIFY_WITHIN;
 use crate::logging;
 use crate::proto::stall::{Change, Heartbeat, OfRuntime, OfTask, Task, Turns};
@@ -87,14 +88,16 @@ impl Watch {
     ///
     /// # Errors
     /// The operating system's, when there is no thread to be had.
-    pub fn start(&self, live: Option<Live>) -> io::Result<()> {
+    pub fn start(&self, live: Option<Live>, services: &Services) -> io::Result<()> {
         let (sender, orders) = mpsc::channel();
         let board = self.board.clone();
-        thread::Builder::new()
-            .name("watch".into())
-            .spawn(move || watch(&board, &orders, live.as_ref()))?;
+        let lease = services.lease("the thread that watches the runtime");
+        thread::Builder::new().name("watch".into()).spawn(move || {
+            let _lease = lease;
+            watch(&board, &orders, live.as_ref());
+        })?;
         let board = self.board.clone();
-        tasks::spawn(async move {
+        services.spawn("the heartbeat of the runtime", async move {
             loop {
                 board.ask.notified().await;
                 board.answered.store(true, Relaxed);

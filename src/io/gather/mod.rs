@@ -21,7 +21,8 @@ use tokio::time::timeout;
 
 use crate::bot::{Shutdown, ShutdownTrigger};
 use crate::config::Config;
-use crate::io::tasks::{self, Live};
+use crate::io::services::Services;
+use crate::io::tasks::Live;
 use crate::io::udp::Port;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
@@ -42,7 +43,7 @@ struct Inner {
 
 impl Gatherer {
     /// Begins to ask, in tasks of their own.
-    pub fn start(config: &Config, port: &Arc<Port>) -> Gatherer {
+    pub fn start(config: &Config, port: &Arc<Port>, services: &Services) -> Gatherer {
         let (stop, stopped) = Shutdown::channel();
         let servers = servers(&config.ice_servers);
         let gatherer = Gatherer::of(servers.iter().map(status).collect(), Live::new(RELAYS_MAX), stop);
@@ -50,7 +51,7 @@ impl Gatherer {
             gatherer.leave_to_clients(servers.len());
             return gatherer;
         }
-        gatherer.spawn(servers, port, &stopped);
+        gatherer.spawn(servers, port, &stopped, services);
         gatherer
     }
 
@@ -74,7 +75,7 @@ impl Gatherer {
         log::info!("--embedded offers one host address: the ICE servers are for clients alone");
     }
 
-    fn spawn(&self, servers: Vec<Server>, port: &Arc<Port>, stopped: &Shutdown) {
+    fn spawn(&self, servers: Vec<Server>, port: &Arc<Port>, stopped: &Shutdown, services: &Services) {
         let mut asked = Vec::new();
         for (index, server) in servers.into_iter().enumerate() {
             if server.answers_binding() {
@@ -96,13 +97,14 @@ impl Gatherer {
                         stopped: stopped.clone(),
                         _place: place,
                     };
-                    tasks::spawn(relay.run());
+                    services.spawn("the task of a TURN server", relay.run());
                 }
                 Service::None(why) => log::debug!("{}: not used: {why}", server.url),
             }
         }
         if !asked.is_empty() {
-            tasks::spawn(stun::run(asked, port.open(), self.clone(), stopped.clone()));
+            let asking = stun::run(asked, port.open(), self.clone(), stopped.clone());
+            services.spawn("the task of the STUN servers", asking);
         }
     }
 

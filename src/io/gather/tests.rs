@@ -50,7 +50,11 @@ async fn a_mapping_of_the_runners_port_is_gathered() {
     let (url, server) = stun_server().await;
     let port = Port::bind(Host::Localhost, 0).expect("a free port");
     let reader = tokio::spawn(port.clone().run());
-    let gatherer = Gatherer::start(&config(vec![url.clone(), "stuns:s.example".into()], false), &port);
+    let gatherer = Gatherer::start(
+        &config(vec![url.clone(), "stuns:s.example".into()], false),
+        &port,
+        &Services::default(),
+    );
     assert_eq!(gatherer.gathered(), Gathered::default(), "an answer never waits");
     timeout(GUARD, gatherer.changed()).await.expect("an answer");
     let base = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
@@ -67,7 +71,11 @@ async fn a_mapping_of_the_runners_port_is_gathered() {
 #[tokio::test]
 async fn devices_are_offered_nothing_of_servers() {
     let port = Port::bind(Host::Localhost, 0).expect("a free port");
-    let gatherer = Gatherer::start(&config(vec!["stun:127.0.0.1:9".into()], true), &port);
+    let gatherer = Gatherer::start(
+        &config(vec!["stun:127.0.0.1:9".into()], true),
+        &port,
+        &Services::default(),
+    );
     assert!(matches!(gatherer.status()[0].standing, Standing::Unused(_)));
     assert_eq!(port.routed(), (0, 0));
 }

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use crate::abilities::{Ability, Absent};
 use crate::config::Config;
 use crate::io::RunError;
+use crate::io::services::Services;
 use crate::io::sessions::{Sessions, Start};
 use crate::proto::admission::Requester;
 use crate::proto::metrics::Seen;
@@ -77,7 +78,13 @@ pub struct Opened {
 impl Opened {
     /// # Errors
     /// None.
-    pub fn open(_config: &Config, sessions: Sessions, _http: &[SocketAddr], _http_port: u16) -> Result<Self, RunError> {
+    pub fn open(
+        _config: &Config,
+        sessions: Sessions,
+        _http: &[SocketAddr],
+        _http_port: u16,
+        _services: &Services,
+    ) -> Result<Self, RunError> {
         let engine = WebRtc(sessions);
         Ok(Opened { engine })
     }

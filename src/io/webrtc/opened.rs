@@ -9,6 +9,7 @@ use super::WebRtc;
 use crate::config::Config;
 use crate::io::addresses::addresses_elsewhere;
 use crate::io::gather::Gatherer;
+use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::io::udp::Port;
 use crate::io::{RunError, tasks};
@@ -36,12 +37,18 @@ impl Opened {
     ///
     /// # Errors
     /// [`RunError::BindRtc`].
-    pub fn open(config: &Config, sessions: Sessions, http: &[SocketAddr], http_port: u16) -> Result<Self, RunError> {
+    pub fn open(
+        config: &Config,
+        sessions: Sessions,
+        http: &[SocketAddr],
+        http_port: u16,
+        services: &Services,
+    ) -> Result<Self, RunError> {
         let number = config.rtc_port.unwrap_or(http_port);
         let port = Port::bind(config.host, number).map_err(|source| RunError::BindRtc { port: number, source })?;
         port.set_elsewhere(addresses_elsewhere(config));
-        let reader = tasks::spawn(port.clone().run());
-        let gatherer = Gatherer::start(config, &port);
+        let reader = services.spawn("the reader of the UDP port", port.clone().run());
+        let gatherer = Gatherer::start(config, &port, services);
         let common = Common::new(EncoderSettings {
             complexity: config.opus_complexity,
             ..EncoderSettings::default()

@@ -21,6 +21,7 @@ use super::*;
 use crate::bot::{Audio, BotError, RunnerArguments, SessionId, Shutdown, ShutdownTrigger};
 use crate::config::{BuiltInBot, Config, Host};
 use crate::io::addresses::own_addresses;
+use crate::io::services::Services;
 use crate::io::tasks::Live;
 use crate::proto::offer::RemoteCandidate;
 use crate::proto::session::tests::client::Client;
@@ -129,7 +130,7 @@ impl Rig {
         let reader = tokio::spawn(port.clone().run());
         let live = Live::new(sessions_max);
         let (stop, shutdown) = Shutdown::channel();
-        let gatherer = Gatherer::start(&config, &port);
+        let gatherer = Gatherer::start(&config, &port, &Services::default());
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), shutdown);
         let engine = WebRtc::new(sessions, Arc::new(Common::default()), port, gatherer, http);
         Rig {

@@ -1,0 +1,162 @@
+//! The tasks without which the process is of no use: the reader of the UDP port, the accept loops, those that hold relays.
+//!
+//! In: each of them with its name. Out: the first that ended or panicked, for [`Services::lost`], after which the process says so
+//! and ends, so that its supervisor starts it again. A task that is aborted was not lost, and once the runner stops nobody asks.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::io::tasks;
+
+/// The services of one process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Services(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    lost: OnceLock<Lost>,
+    changed: Notify,
+}
+
+/// A service that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub service: &'static str,
+    /// Else it ended.
+    pub panicked: bool,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.panicked { "panicked" } else { "ended" };
+        write!(f, "{} {how}, without which nothing can be served", self.service)
+    }
+}
+
+impl Services {
+    /// Starts a task that has to last as long as the process.
+    pub fn spawn(&self, service: &'static str, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        let lease = self.lease(service);
+        tasks::spawn(async move {
+            work.await;
+            lease.ended();
+        })
+    }
+
+    /// Returns what tells of a panic of whoever holds it: for threads.
+    pub fn lease(&self, service: &'static str) -> Lease {
+        Lease {
+            services: self.clone(),
+            service,
+        }
+    }
+
+    /// Waits until one of them is gone.
+    pub async fn lost(&self) -> Lost {
+        loop {
+            let changed = self.0.changed.notified();
+            if let Some(lost) = self.0.lost.get() {
+                return *lost;
+            }
+            changed.await;
+        }
+    }
+
+    fn tell(&self, lost: Lost) {
+        // What ends after the first one may have ended because of it.
+        let _ = self.0.lost.set(lost);
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// Held by a service while it works.
+#[derive(Debug)]
+pub struct Lease {
+    services: Services,
+    service: &'static str,
+}
+
+impl Lease {
+    /// The service ended by itself.
+    pub fn ended(self) {
+        self.services.tell(Lost {
+            service: self.service,
+            panicked: false,
+        });
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.services.tell(Lost {
+                service: self.service,
+                panicked: true,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// The first that is gone is the one that is told of, whoever asks and whenever.
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_ends_or_panics_is_lost() {
+        for panics in [false, true] {
+            let services = Services::default();
+            let asked = tokio::spawn({
+                let services = services.clone();
+                async move { services.lost().await }
+            });
+            let _lasts = services.spawn("the accept loop", pending());
+            let _gone = services.spawn("the reader", async move {
+                assert!(!panics, "it panics");
+            });
+            let lost = Lost {
+                service: "the reader",
+                panicked: panics,
+            };
+            assert_eq!(asked.await.expect("it asks"), lost);
+            drop(services.spawn("another one", async {}).await);
+            assert_eq!(services.lost().await, lost);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_is_aborted_is_not_lost() {
+        let services = Services::default();
+        let task = services.spawn("the reader", pending());
+        task.abort();
+        assert!(task.await.is_err());
+        let lost = timeout(Duration::from_secs(3_600), services.lost());
+        assert!(lost.await.is_err());
+    }
+
+    #[test]
+    fn a_thread_that_panics_is_lost() {
+        let services = Services::default();
+        let lease = services.lease("the watch");
+        let ended = thread::spawn(move || {
+            let _lease = lease;
+            panic!("it panics");
+        });
+        assert!(ended.join().is_err());
+        let lost = services.0.lost.get().copied();
+        let expected = Lost {
+            service: "the watch",
+            panicked: true,
+        };
+        assert_eq!(lost, Some(expected));
+    }
+}
