@@ -239,10 +239,11 @@ pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
 
 /// How long a token is good: as long as the session that it may belong to.
 pub const TOKEN_LIFE: Duration = REGISTERED_UNUSED;
-/// Bytes of a token; those of sessions have about 170.
+/// Bytes of a token; those of sessions have about 190.
 pub const TOKEN_BYTES_MAX: usize = 256;
-/// Used tokens that are remembered until they expire: thirteen connections a second.
-pub const TOKENS_USED_MAX: usize = 4_096;
+/// Tokens, a bit each, of which it is known whether they were used; past that the oldest expire early. 1 MiB, and 28,000 tokens
+/// a second for [`TOKEN_LIFE`], which is more than `/start` answers.
+pub const TOKENS_KEPT_MAX: usize = 8 * 1024 * 1024;
 
 // ---- rtvi
 

@@ -102,13 +102,9 @@ pub trait Engine: Send + Sync + 'static {
     fn metrics_text(&self) -> String {
         self.metrics().render(&Seen::default())
     }
-    /// Makes what the connection becomes that asks for a WebSocket. `start` is called when there is a place for its session.
-    fn socket(
-        &self,
-        family: Family,
-        requester: Requester,
-        start: impl FnOnce() -> Result<Start, Refusal>,
-    ) -> Result<Upgrade, Refusal>;
+    /// Makes what the connection becomes that asks for a WebSocket and may have one. `start` is called when there is a place for
+    /// its session, and what it uses up is used for good.
+    fn socket(&self, family: Family, requester: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal>;
     /// Takes a place for a session in a room, which begins when what is returned is called.
     fn room(&self, requester: Requester) -> Result<Begin, Refusal>;
     /// Takes a place beside the sessions, which the end of the runner waits for; nothing when all are taken.
@@ -151,12 +147,7 @@ impl Engine for WebRtc {
         metrics::text(self)
     }
 
-    fn socket(
-        &self,
-        family: Family,
-        requester: Requester,
-        start: impl FnOnce() -> Result<Start, Refusal>,
-    ) -> Result<Upgrade, Refusal> {
+    fn socket(&self, family: Family, requester: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal> {
         let sessions = WebRtc::sessions(self);
         if sessions.is_closed() {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
@@ -166,7 +157,7 @@ impl Engine for WebRtc {
             Family::Call => sessions.doors().knock(requester).map(Entry::Knock),
         };
         let entry = entry.ok_or(Refusal::Offer(OfferRefusal::Full))?;
-        Ok(upgrade(sessions.clone(), family, start()?, entry))
+        Ok(upgrade(sessions.clone(), family, start(), entry))
     }
 
     fn room(&self, requester: Requester) -> Result<Begin, Refusal> {

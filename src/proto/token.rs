@@ -1,13 +1,16 @@
 //! One-time tokens for WebSockets: what `/start` and the telephony webhook hand out, and what an upgrade must bring.
 //!
 //! In: the family of endpoints, an id, `now`. Out: a token, and once, within 300 s, the id again. A token is
-//! `base64url({"aud","exp","jti"}) "." hex(HMAC-SHA256)`; `jti` is the id and `aud` the family, so that one made for `/ws`
-//! is of no use on `/ws-client`. `exp` is in seconds since the [`Tokens`] were made, not since 1970: a board's wall clock
-//! jumps by decades when it finds its time server, and the key lives no longer than the process anyway.
+//! `base64url({"aud","exp","jti","seq"}) "." hex(HMAC-SHA256)`; `jti` is the id and `aud` the family, so that one made for
+//! `/ws` is of no use on `/ws-client`. `seq` is its serial number: one bit for each number says whether it was used.
+//! `exp` is in seconds since the [`Tokens`] were made, not since 1970: a board's wall clock jumps by decades when it finds its
+//! time server, and the key lives no longer than the process anyway.
+//! A token is verified first, and used up when the connection has all that it needs besides: see [`Unused`].
 //! Refuses: what this key did not sign, before anything of it is read, and what is expired, used, or for the other family.
 //! Source: the fact sheet on telephony, its section on tokens; RFC 7519 for the names of the members.
 
-use std::collections::HashMap;
+mod serials;
+
 use std::fmt;
 use std::time::Instant;
 
@@ -16,7 +19,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE, TOKENS_USED_MAX};
+use self::serials::{Serials, State};
+use crate::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE};
 
 /// The endpoints that a token opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +49,6 @@ pub enum Refusal {
     MadeFor(Family),
     Expired,
     Used,
-    /// So many tokens were used that no further one can be remembered.
-    Full,
 }
 
 impl fmt::Display for Refusal {
@@ -56,9 +58,8 @@ impl fmt::Display for Refusal {
             Refusal::Foreign => f.write_str("the token is none that this runner has made since it started"),
             Refusal::MadeFor(Family::Call) => f.write_str("the token was made for /ws"),
             Refusal::MadeFor(Family::Client) => f.write_str("the token was made for /ws-client"),
-            Refusal::Expired => write!(f, "the token is older than {life_s} s"),
+            Refusal::Expired => write!(f, "the token has expired; it is good for {life_s} s at most"),
             Refusal::Used => f.write_str("the token was used before; each opens one connection"),
-            Refusal::Full => write!(f, "too many tokens were used within {life_s} s; try again later"),
         }
     }
 }
@@ -71,22 +72,41 @@ struct Payload {
     aud: Family,
     exp: u64,
     jti: String,
+    seq: u64,
 }
 
-/// Makes tokens, and remembers those that were used.
+/// Makes tokens, and remembers which of them were used.
 pub struct Tokens {
     keyed: Hmac<Sha256>,
     made: Instant,
-    /// Ids of tokens that were used, and when those expire, as in [`Payload::exp`].
-    used: HashMap<String, u64>,
+    serials: Serials,
 }
 
 impl fmt::Debug for Tokens {
     /// The key is no part of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens")
-            .field("used", &self.used.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Tokens").finish_non_exhaustive()
+    }
+}
+
+/// A token that is good, and opens a connection as soon as it is used up. Dropped, it stays good: so a connection that fails
+/// for another reason may be tried again. While this lives no other token is verified, so of two parallel uses one fails.
+#[derive(Debug)]
+pub struct Unused<'t> {
+    serials: &'t mut Serials,
+    serial: u64,
+    claims: Claims,
+}
+
+impl Unused<'_> {
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Uses the token up: ask last, when nothing else stands in the way of the connection.
+    pub fn use_up(self) -> Claims {
+        self.serials.use_up(self.serial);
+        self.claims
     }
 }
 
@@ -96,16 +116,20 @@ impl Tokens {
         Tokens {
             keyed: Hmac::new_from_slice(&key).expect("HMAC takes a key of any length"),
             made: now,
-            used: HashMap::new(),
+            serials: Serials::default(),
         }
     }
 
-    /// Makes a token. `id` is the name of a session, or random; of two tokens with one id only one can be used.
-    pub fn mint(&self, family: Family, id: &str, now: Instant) -> String {
+    /// Makes a token. `id` is the name of a session, or random.
+    pub fn mint(&mut self, family: Family, id: &str, now: Instant) -> String {
+        let second = self.second(now);
+        self.serials.expire(second);
+        let exp = second + TOKEN_LIFE.as_secs();
         let payload = Payload {
             aud: family,
-            exp: self.second(now) + TOKEN_LIFE.as_secs(),
+            exp,
             jti: id.to_owned(),
+            seq: self.serials.issue(exp),
         };
         let json = serde_json::to_vec(&payload).expect("strings and numbers are JSON");
         let signed = BASE64URL_NOPAD.encode(&json);
@@ -113,33 +137,32 @@ impl Tokens {
         format!("{signed}.{}", HEXLOWER.encode(&tag))
     }
 
-    /// Takes a token, which is used up by that: ask last, when nothing else stands in the way of the connection.
+    /// Looks whether a token is good. Nothing is used up by that.
     ///
     /// # Errors
-    /// See [`Refusal`]; a token that is refused is not used up.
-    pub fn take(&mut self, token: &str, family: Family, now: Instant) -> Result<Claims, Refusal> {
-        let Payload { aud, exp, jti } = self.verified(token).ok_or(Refusal::Foreign)?;
+    /// See [`Refusal`].
+    pub fn verify(&mut self, token: &str, family: Family, now: Instant) -> Result<Unused<'_>, Refusal> {
+        let Payload { aud, exp, jti, seq } = self.signed(token).ok_or(Refusal::Foreign)?;
         if aud != family {
             return Err(Refusal::MadeFor(aud));
         }
-        let second = self.second(now);
-        if second >= exp {
+        if self.second(now) >= exp {
             return Err(Refusal::Expired);
         }
-        self.used.retain(|_, exp| second < *exp);
-        if self.used.contains_key(&jti) {
-            return Err(Refusal::Used);
+        match self.serials.state(seq) {
+            State::Fresh => Ok(Unused {
+                serials: &mut self.serials,
+                serial: seq,
+                claims: Claims { id: jti },
+            }),
+            State::Used => Err(Refusal::Used),
+            State::Expired => Err(Refusal::Expired),
+            State::Unknown => Err(Refusal::Foreign),
         }
-        // To forget a token instead would let it be used again.
-        if self.used.len() >= TOKENS_USED_MAX {
-            return Err(Refusal::Full);
-        }
-        self.used.insert(jti.clone(), exp);
-        Ok(Claims { id: jti })
     }
 
     /// Reads a token that this key signed; nothing else reaches a parser.
-    fn verified(&self, token: &str) -> Option<Payload> {
+    fn signed(&self, token: &str) -> Option<Payload> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -173,6 +196,13 @@ mod tests {
         (Tokens::new([7; 32], now), now)
     }
 
+    impl Tokens {
+        /// Verifies a token and uses it up.
+        fn take(&mut self, token: &str, family: Family, now: Instant) -> Result<Claims, Refusal> {
+            self.verify(token, family, now).map(Unused::use_up)
+        }
+    }
+
     fn id(text: &str) -> Result<Claims, Refusal> {
         Ok(Claims { id: text.to_owned() })
     }
@@ -192,14 +222,14 @@ mod tests {
     /// The form that the reference peer gives its tokens, held against an HMAC that was computed elsewhere.
     #[test]
     fn a_token_has_its_documented_form() {
-        let (tokens, now) = tokens();
+        let (mut tokens, now) = tokens();
         let token = tokens.mint(Family::Call, "a", now + Duration::from_millis(9_999));
         let (signed, tag) = token.split_once('.').expect("two parts");
         let json = BASE64URL_NOPAD
             .decode(signed.as_bytes())
             .expect("base64url without padding");
-        assert_eq!(json, br#"{"aud":"ws","exp":309,"jti":"a"}"#);
-        assert_eq!(tag, "33280b8d0c40b4c1e502e9cd731377121bcf5535a3991cd1d2cbccf157094161");
+        assert_eq!(json, br#"{"aud":"ws","exp":309,"jti":"a","seq":0}"#);
+        assert_eq!(tag, "0f100743a0be561f2021d1ae598eb9e923a1b5b00b639678234d4dc9840dd4d8");
         // In a path, a query and a header it stands as it is.
         assert!(
             token
@@ -270,7 +300,7 @@ mod tests {
     #[test]
     fn a_token_has_a_length_at_most() {
         let (mut tokens, now) = tokens();
-        let of_length = |bytes: usize| {
+        let mut of_length = |bytes: usize| {
             let ids = (1..).map(|length| "x".repeat(length));
             let mut made = ids.map(|id| tokens.mint(Family::Client, &id, now));
             made.find(|token| token.len() >= bytes)
@@ -286,30 +316,43 @@ mod tests {
         assert_eq!(tokens.take(&token, Family::Client, in_a_century), id(ID));
     }
 
+    /// Whatever else stands in the way of a connection, its token is good for the next try; once used up it is not.
     #[test]
-    fn the_memory_of_used_tokens_has_an_end_and_forgets_only_what_is_expired() {
+    fn a_token_is_used_up_by_nothing_but_its_use() {
         let (mut tokens, now) = tokens();
-        let last = now + Duration::from_secs(10);
-        let first = tokens.mint(Family::Call, "first", now);
-        assert!(tokens.take(&first, Family::Call, now).is_ok());
-        for id in 1..TOKENS_USED_MAX {
-            let token = tokens.mint(Family::Call, &id.to_string(), last);
-            assert!(tokens.take(&token, Family::Call, last).is_ok(), "{id}");
+        let token = tokens.mint(Family::Call, ID, now);
+        for _ in 0..3 {
+            let unused = tokens.verify(&token, Family::Call, now).expect("a good token");
+            assert_eq!(unused.claims().id, ID);
         }
-        let more = tokens.mint(Family::Call, "more", last);
-        assert_eq!(tokens.take(&more, Family::Call, last), Err(Refusal::Full));
-        assert_eq!(tokens.take(&first, Family::Call, last), Err(Refusal::Used));
-        let first_expires = now + TOKEN_LIFE;
-        assert_eq!(tokens.take(&more, Family::Call, first_expires), id("more"));
-        assert_eq!(tokens.used.len(), TOKENS_USED_MAX);
+        assert_eq!(tokens.take(&token, Family::Call, now), id(ID));
+        assert_eq!(tokens.take(&token, Family::Call, now), Err(Refusal::Used));
+    }
+
+    /// However many tokens others use up, a fresh one is good, and a used one is used until it has expired.
+    #[test]
+    fn used_tokens_cost_no_fresh_one_its_use() {
+        let (mut tokens, now) = tokens();
+        let honest = tokens.mint(Family::Client, "honest", now);
+        for burnt in 0..20_000 {
+            let token = tokens.mint(Family::Client, "burnt", now);
+            assert!(tokens.take(&token, Family::Client, now).is_ok(), "{burnt}");
+            assert_eq!(tokens.take(&token, Family::Client, now), Err(Refusal::Used));
+        }
+        assert_eq!(tokens.take(&honest, Family::Client, now), id("honest"));
+        let expired = now + TOKEN_LIFE;
+        for at in [now, expired - Duration::from_millis(1)] {
+            assert_eq!(tokens.take(&honest, Family::Client, at).err(), Some(Refusal::Used));
+        }
+        assert_eq!(tokens.take(&honest, Family::Client, expired), Err(Refusal::Expired));
     }
 
     #[test]
     fn no_debug_form_shows_the_key_or_a_token() {
-        let (tokens, now) = tokens();
+        let (mut tokens, now) = tokens();
         let token = tokens.mint(Family::Call, ID, now);
         let shown = format!("{tokens:?} {:?} {}", Refusal::Foreign, Refusal::Foreign);
-        assert!(shown.starts_with("Tokens { used: 0, .. }"), "{shown}");
+        assert!(shown.starts_with("Tokens { .. }"), "{shown}");
         assert!(!shown.contains(&token) && !shown.contains("7, 7"));
     }
 }

@@ -89,7 +89,6 @@ impl Refusal {
             Refusal::Absent(_) => StatusCode::NOT_IMPLEMENTED,
             Refusal::NoAuthority | Refusal::OtherTransport(_) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
-            Refusal::Token(token::Refusal::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
             Refusal::Origin
             | Refusal::Forged
@@ -203,9 +202,7 @@ impl Refusal {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            Refusal::Full(_)
-            | Refusal::Offer(OfferRefusal::Full | OfferRefusal::Stopping)
-            | Refusal::Token(token::Refusal::Full) => {
+            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full | OfferRefusal::Stopping) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));

@@ -37,9 +37,11 @@ pub(super) fn socket<E: Engine>(
         verify_upgrade(app, head)?;
     }
     let query = route::Query::new(head.uri.query().unwrap_or_default());
-    let upgrade = app.engine.socket(family, peer.requester(), || {
-        let mut named = query.value("sessionId");
-        if let Some(tokens) = &app.tokens {
+    // What may be refused is looked at first, a place is taken then, and nothing is used up before there is one. Until then the
+    // tokens stay locked, so that two requests with one token do not both find it good.
+    let mut tokens = app.tokens.as_ref().map(lock);
+    let token = match &mut tokens {
+        Some(tokens) => {
             let bearer = head
                 .headers
                 .get(header::AUTHORIZATION)
@@ -48,29 +50,46 @@ pub(super) fn socket<E: Engine>(
                 .or_else(|| bearer.and_then(route::bearer))
                 .or_else(|| query.value("token"));
             let token = token.ok_or(Refusal::NoToken)?;
-            let claims = lock(tokens)
-                .take(&token, family, Instant::now())
-                .map_err(Refusal::Token)?;
-            // The name in a token is a session's only where `/start` registered one.
-            named = Some(claims.id).filter(|id| lock(&app.table).contains(id, Instant::now()));
+            let now = Instant::now();
+            Some(tokens.verify(&token, family, now).map_err(Refusal::Token)?)
         }
-        match named.filter(|_| family == Family::Client) {
-            Some(id) => {
-                let mut lease = Lease::claim(&app.table, &id).map_err(Refusal::Unknown)?;
+        None => None,
+    };
+    let named = match (family, &token) {
+        // A call's data comes from its provider.
+        (Family::Call, _) => None,
+        (Family::Client, None) => query.value("sessionId"),
+        // The name in a token is a session's only where `/start` registered one.
+        (Family::Client, Some(token)) => {
+            let id = &token.claims().id;
+            lock(&app.table).contains(id, Instant::now()).then(|| id.clone())
+        }
+    };
+    let lease = match named {
+        Some(id) => Some(Lease::claim(&app.table, &id).map_err(Refusal::Unknown)?),
+        None => None,
+    };
+    let caller = caller(app, peer);
+    let upgrade = app.engine.socket(family, peer.requester(), || {
+        if let Some(token) = token {
+            token.use_up();
+        }
+        match lease {
+            Some(mut lease) => {
                 lease.used = true;
-                Ok(Start {
+                Start {
                     session_id: lease.claim.session_id.clone(),
                     body: lease.claim.body.take(),
-                    caller: caller(app, peer),
+                    caller,
                     lease: Some(Box::new(lease)),
-                })
+                }
             }
-            None => Ok(Start {
+            None => Start {
                 session_id: fresh_id(),
                 body: json!({}),
-                caller: caller(app, peer),
+                caller,
                 lease: None,
-            }),
+            },
         }
     })?;
     *lock(becomes) = Some(upgrade);

@@ -10,7 +10,7 @@ mod sockets;
 mod uploads;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ struct Fake {
     room: Mutex<Option<mediaroom::Room>>,
     closed: AtomicBool,
     full: AtomicBool,
+    /// How often a place for a socket was asked for.
+    asked: AtomicUsize,
 }
 
 impl Fake {
@@ -130,13 +132,12 @@ impl Engine for Arc<Fake> {
     }
 
     /// A socket answers with the name of its session, and closes.
-    fn socket(
-        &self,
-        _: Family,
-        _: Requester,
-        start: impl FnOnce() -> Result<Start, Refusal>,
-    ) -> Result<Upgrade, Refusal> {
-        let start = start()?;
+    fn socket(&self, _: Family, _: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.full.load(Ordering::Relaxed) {
+            return Err(Refusal::Offer(OfferRefusal::Full));
+        }
+        let start = start();
         let name = start.session_id.clone();
         self.live.lock().expect("whole").push(start);
         Ok(Box::new(move |mut stream, read| {

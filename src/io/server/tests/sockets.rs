@@ -165,6 +165,77 @@ async fn tokens_open_one_socket_each() {
     runner.upgrade(&format!("/ws/{token}"), "").await.expect("an upgrade");
 }
 
+/// Finding 5: what is refused for its token or its session's name asks for no place, so nobody has to give one up for it; and
+/// when there is no place, token and session are good for the next try.
+#[tokio::test]
+async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
+    let runner = Runner::with(with_tokens(), Times::default()).await;
+    let asked = || runner.engine.asked.load(Ordering::Relaxed);
+    let started = runner
+        .post("/start", json!({"transport": "websocket", "body": "kept"}))
+        .await
+        .json();
+    let token = started["token"].as_str().expect("a token");
+    let altered = format!("{token}0");
+    for target in [
+        "/ws-client",
+        "/ws",
+        &format!("/ws/{token}"),
+        &format!("/ws-client/{altered}"),
+    ] {
+        assert_eq!(
+            runner.upgrade(target, "").await.expect_err("refused").0,
+            403,
+            "{target}"
+        );
+    }
+    assert_eq!(asked(), 0);
+
+    let target = format!("/ws-client?token={token}");
+    runner.engine.full.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        assert_eq!(runner.upgrade(&target, "").await.expect_err("no place").0, 503);
+    }
+    runner.engine.full.store(false, Ordering::Relaxed);
+    runner.upgrade(&target, "").await.expect("the token is still good");
+    assert_eq!(runner.engine.newest().1, json!("kept"));
+    assert_eq!(asked(), 3);
+    assert_eq!(runner.upgrade(&target, "").await.expect_err("used").0, 403);
+    assert_eq!(asked(), 3);
+
+    let runner = Runner::start().await;
+    runner
+        .upgrade("/ws-client?sessionId=nobody", "")
+        .await
+        .expect_err("unknown");
+    assert_eq!(runner.engine.asked.load(Ordering::Relaxed), 0);
+}
+
+/// S4: of many sockets that come with one token at once, one opens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_parallel_uses_of_one_token_one_opens() {
+    let runner = Arc::new(Runner::with(with_tokens(), Times::default()).await);
+    for transport in ["websocket", "twilio"] {
+        let started = runner.post("/start", json!({"transport": transport})).await.json();
+        let path = if transport == "twilio" { "/ws" } else { "/ws-client" };
+        let target = format!("{path}/{}", started["token"].as_str().expect("a token"));
+        let tries: Vec<_> = (0..16)
+            .map(|_| {
+                let (runner, target) = (runner.clone(), target.clone());
+                tokio::spawn(async move { runner.upgrade(&target, "").await })
+            })
+            .collect();
+        let mut opened = 0;
+        for tried in tries {
+            match tried.await.expect("no panic") {
+                Ok(_) => opened += 1,
+                Err((status, detail)) => assert!(status == 403 && detail.contains("used before"), "{status} {detail}"),
+            }
+        }
+        assert_eq!(opened, 1);
+    }
+}
+
 /// What a proxy says of the client's connection counts when the proxy is on this machine.
 #[tokio::test]
 async fn a_secure_client_gets_a_secure_url() {

@@ -1,0 +1,187 @@
+//! Serial numbers of tokens, and one bit for each that says whether it was used.
+//!
+//! In: when a number expires, in seconds of the caller's count. Out: the next number, and its [`State`] later. Numbers are
+//! given in the order in which they expire, and their bits are kept in pages, so that a page goes when its last number has
+//! expired. A number without a bit counts as expired, never as fresh: forgetting makes no token usable again.
+//! Refuses nothing: past [`TOKENS_KEPT_MAX`] the oldest page goes early, and the tokens on it expire with it.
+
+use std::collections::VecDeque;
+
+use crate::limits::TOKENS_KEPT_MAX;
+
+const WORDS: usize = 64;
+/// Numbers on a page: half a kilobyte of bits.
+const PAGE: u64 = (WORDS * u64::BITS as usize) as u64;
+const PAGES_MAX: usize = TOKENS_KEPT_MAX / PAGE as usize;
+
+/// What is known of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It was not given out.
+    Unknown,
+    Fresh,
+    Used,
+    Expired,
+}
+
+/// The numbers that were given out and have not expired.
+#[derive(Debug, Default)]
+pub(super) struct Serials {
+    pages: VecDeque<Page>,
+    /// The first number of the first page.
+    first: u64,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Page {
+    /// When the last of its numbers expires.
+    expires: u64,
+    used: [u64; WORDS],
+}
+
+impl Serials {
+    /// Gives out the next number.
+    pub fn issue(&mut self, expires: u64) -> u64 {
+        let serial = self.next;
+        self.next += 1;
+        match self.pages.back_mut().filter(|_| !serial.is_multiple_of(PAGE)) {
+            Some(page) => page.expires = page.expires.max(expires),
+            None => {
+                if self.pages.len() == PAGES_MAX {
+                    self.drop_first();
+                }
+                self.pages.push_back(Page {
+                    expires,
+                    used: [0; WORDS],
+                });
+            }
+        }
+        serial
+    }
+
+    /// Drops the pages of which every number has expired, but for the one that is being filled.
+    pub fn expire(&mut self, second: u64) {
+        while self.pages.len() > 1 && self.pages[0].expires <= second {
+            self.drop_first();
+        }
+    }
+
+    pub fn state(&self, serial: u64) -> State {
+        if serial >= self.next {
+            return State::Unknown;
+        }
+        match self.place(serial) {
+            None => State::Expired,
+            Some((page, word, bit)) if self.pages[page].used[word] & bit == 0 => State::Fresh,
+            Some(_) => State::Used,
+        }
+    }
+
+    /// Notes that a number was used.
+    pub fn use_up(&mut self, serial: u64) {
+        if let Some((page, word, bit)) = self.place(serial) {
+            self.pages[page].used[word] |= bit;
+        }
+    }
+
+    /// Finds the page, the word and the bit of a number.
+    fn place(&self, serial: u64) -> Option<(usize, usize, u64)> {
+        let at = serial.checked_sub(self.first)?;
+        let (page, on_page) = (usize::try_from(at / PAGE).ok()?, at % PAGE);
+        let (word, bit) = (on_page / u64::from(u64::BITS), on_page % u64::from(u64::BITS));
+        (page < self.pages.len()).then_some((page, word as usize, 1 << bit))
+    }
+
+    fn drop_first(&mut self) {
+        if self.pages.pop_front().is_some() {
+            self.first += PAGE;
+        }
+    }
+
+    /// Returns the bytes that the bits take.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<Page>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_used_once_and_its_neighbours_stay_fresh() {
+        let mut serials = Serials::default();
+        let given: Vec<u64> = (0..3 * PAGE).map(|_| serials.issue(300)).collect();
+        assert!(given.iter().copied().eq(0..3 * PAGE));
+        for used in [0, 63, 64, PAGE - 1, PAGE, 3 * PAGE - 1] {
+            serials.use_up(used);
+        }
+        for serial in given {
+            let used = [0, 63, 64, PAGE - 1, PAGE, 3 * PAGE - 1].contains(&serial);
+            assert_eq!(serials.state(serial) == State::Used, used, "{serial}");
+        }
+        for unknown in [3 * PAGE, u64::MAX] {
+            assert_eq!(serials.state(unknown), State::Unknown);
+        }
+    }
+
+    /// A page goes with its last number; what had a bit on it is expired from then on, used or not.
+    #[test]
+    fn a_forgotten_number_is_expired() {
+        let mut serials = Serials::default();
+        for serial in 0..PAGE {
+            serials.issue(300 + serial);
+        }
+        serials.use_up(1);
+        let later = serials.issue(9_000);
+        serials.expire(300 + PAGE - 2);
+        assert_eq!((serials.state(0), serials.state(1)), (State::Fresh, State::Used));
+        serials.expire(300 + PAGE - 1);
+        assert_eq!((serials.state(0), serials.state(1)), (State::Expired, State::Expired));
+        serials.expire(u64::MAX);
+        assert_eq!(serials.state(later), State::Fresh, "its page is the one that is filled");
+        serials.use_up(0);
+        serials.use_up(u64::MAX);
+        assert_eq!(serials.state(later), State::Fresh);
+    }
+
+    /// 17,000 tokens a second, each of them used, for as long as a token is good: every number is known until it expires, and
+    /// all of it takes less than the cap of 1 MiB and its headers.
+    #[test]
+    fn five_minutes_of_a_flood_take_a_bit_each() {
+        let mut serials = Serials::default();
+        for second in 0..600 {
+            serials.expire(second);
+            for _ in 0..17_000 {
+                let serial = serials.issue(second + 300);
+                serials.use_up(serial);
+            }
+        }
+        let first_live = 300 * 17_000;
+        assert_eq!(serials.state(first_live), State::Used);
+        assert!(serials.bytes() <= 1_100_000, "{} bytes", serials.bytes());
+    }
+
+    /// Past the cap it is the oldest that goes, and no newcomer is refused.
+    #[test]
+    fn past_the_cap_the_oldest_numbers_expire() {
+        let mut serials = Serials::default();
+        let cap = TOKENS_KEPT_MAX as u64;
+        for _ in 0..cap {
+            serials.issue(300);
+        }
+        assert_eq!(serials.state(0), State::Fresh);
+        let newest = serials.issue(300);
+        assert_eq!(
+            (serials.state(PAGE - 1), serials.state(PAGE)),
+            (State::Expired, State::Fresh)
+        );
+        assert_eq!((newest, serials.state(newest)), (cap, State::Fresh));
+        for _ in 0..cap {
+            serials.issue(300);
+        }
+        assert!(serials.bytes() <= 1_100_000, "{} bytes", serials.bytes());
+    }
+}
