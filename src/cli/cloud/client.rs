@@ -12,11 +12,10 @@ use crate::cli::{Misuse, Surroundings, not_unicode, values};
 use crate::config::Secret;
 use crate::config::cloud::{BuildTask, ClientConfig, ClientTask, Wait};
 use crate::limits::API_KEY_BYTES;
+use crate::proto::cloud::build::unusable;
 
 /// The build file where none is named.
 const FILE: &str = "Dockerfile";
-/// Bytes of its path, as the service takes them.
-const FILE_BYTES_MAX: usize = 255;
 const POLL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -121,15 +120,19 @@ fn id(typed: &mut Typed) -> Result<String, Misuse> {
 
 /// The build file as the service knows it: relative, without `.` in its path.
 fn file(text: &str) -> Result<String, Misuse> {
-    let wants = "a path inside the folder, relative to it, of at most 255 bytes";
     let parts: Vec<&str> = text
         .split('/')
         .filter(|part| !part.is_empty() && *part != ".")
         .collect();
     let path = parts.join("/");
-    let inside = !text.starts_with('/') && !parts.contains(&"..") && !text.contains('\0');
-    match inside && !text.ends_with('/') && (1..=FILE_BYTES_MAX).contains(&path.len()) {
+    let is_usable = !text.starts_with('/') && !text.ends_with('/') && unusable(&path).is_none();
+    match is_usable {
         true => Ok(path),
-        false => Err(Misuse::value("--buildfile", text, wants)),
+        false => Err(Misuse::value(
+            "--buildfile",
+            text,
+            "a path inside the folder, relative to it, of at most 255 bytes, without control characters and not beginning \
+             with `-`",
+        )),
     }
 }

@@ -443,7 +443,18 @@ fn a_build_has_a_folder_a_build_file_and_a_wait() {
         .expect("a wait");
     assert_eq!((wait.poll, wait.timeout), (Duration::from_millis(250), Duration::ZERO));
     let long = "f".repeat(256);
-    for bad in ["", ".", "/Dockerfile", "../Dockerfile", "a/../b", "a/..", "a/", &long] {
+    for bad in [
+        "",
+        ".",
+        "/Dockerfile",
+        "../Dockerfile",
+        "a/../b",
+        "a/..",
+        "a/",
+        "./-f",
+        "a\n",
+        &long,
+    ] {
         let message = refused(&[&["build", "dir", "--buildfile", bad], &ASKS[..]].concat());
         assert!(message.contains("`--buildfile` takes"), "{bad}: {message}");
     }

@@ -377,18 +377,31 @@ fn lacks(name: &str) -> Fault {
     Fault::bad_request(format!("`{name}` is missing; `uploadId` and `region` are required"))
 }
 
-/// Says what is wrong with the path of a build file.
-fn unusable(file: &str) -> Option<&'static str> {
+/// Says what is wrong with the path of a build file. It becomes an argument of the builder command, and a part of lines.
+pub fn unusable(file: &str) -> Option<&'static str> {
+    let misleads = |letter: char| {
+        // Line and paragraph separators, and what turns the direction of the text around it.
+        letter.is_control()
+            || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+    };
     if file.is_empty() {
         Some("is empty")
     } else if file.len() > BUILD_FILE_BYTES_MAX {
         Some("is too long")
     } else if file.starts_with('/') {
         Some("is absolute")
+    } else if file.starts_with('-') {
+        Some("begins with `-`, as options do")
     } else if file.contains('\0') {
         Some("has a NUL in it")
+    } else if file.contains(misleads) {
+        Some("has a control character in it")
     } else if file.split('/').any(|component| component == "..") {
         Some("has a component `..`")
+    } else if file.split('/').any(str::is_empty) {
+        Some("has an empty component")
+    } else if file.split('/').next_back() == Some(".") {
+        Some("names a folder")
     } else {
         None
     }

@@ -198,6 +198,10 @@ fn a_request_for_a_build_is_read() {
         (r#","dockerfilePath":"a/Dockerfile""#, "a/Dockerfile"),
         (r#","dockerfilePath":"a","buildfilePath":"b""#, "b"),
         (r#","buildfilePath":"..a/b..""#, "..a/b.."),
+        (
+            r#","buildfilePath":"./a/-b $(c);d\\e \u00e9""#,
+            "./a/-b $(c);d\\e \u{e9}",
+        ),
         (r#","unknown":[1]"#, "Dockerfile"),
     ] {
         let body = format!(r#"{{"uploadId":"{upload}","region":"us-west"{more}}}"#);
@@ -211,6 +215,38 @@ fn a_request_for_a_build_is_read() {
     let body = |file: &str| format!(r#"{{"uploadId":"{upload}","region":"r","buildfilePath":"{file}"}}"#);
     assert!(Wanted::read(body(&longest).as_bytes()).is_ok());
     assert!(Wanted::read(body(&format!("{longest}f")).as_bytes()).is_err());
+}
+
+/// Finding 12: the path becomes an argument of the builder command, so what an option looks like, and what breaks or turns a line,
+/// is refused. No shell sees it: what a shell would expand is a name like others.
+#[test]
+fn a_build_file_that_is_no_plain_relative_path_is_refused() {
+    let id = Uuid::v4([1; 16]);
+    for (file, says) in [
+        ("-n", "begins with `-`"),
+        ("--file=/etc/passwd", "begins with `-`"),
+        ("-/Dockerfile", "begins with `-`"),
+        ("a\nb", "control character"),
+        ("a\r", "control character"),
+        ("\t", "control character"),
+        ("a\u{1b}[2J", "control character"),
+        ("a\u{7f}", "control character"),
+        ("a\u{85}b", "control character"),
+        ("a\u{2028}b", "control character"),
+        ("a\u{202e}elif", "control character"),
+        ("a\u{2066}b", "control character"),
+        ("\u{feff}a", "control character"),
+        ("a//b", "empty component"),
+        ("a/", "empty component"),
+        (".", "names a folder"),
+        ("a/.", "names a folder"),
+    ] {
+        let body = serde_json::json!({"uploadId": id.to_string(), "region": "r", "dockerfilePath": file});
+        let fault = Wanted::read(body.to_string().as_bytes()).expect_err(file);
+        assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"), "{file:?}");
+        assert!(fault.text.contains(says), "{file:?}: {}", fault.text);
+        assert!(!fault.text.chars().any(char::is_control), "{file:?}: {}", fault.text);
+    }
 }
 
 /// The refusals of `cloud.md` §2.3 for a body: each names what is wrong.
