@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use md5::{Digest as _, Md5};
 
+use crate::io::cloud::folder;
 use crate::io::http::floor;
 use crate::limits::cloud::{HASH_PIECE_BYTES, UNSYNCED_BYTES_MAX};
 use crate::proto::cloud::build::{Facts, Org, Upload};
@@ -46,16 +47,23 @@ impl Folder {
             archives: data_dir.join("archives"),
             tmp: data_dir.join("tmp"),
         };
-        for path in [&folder.archives, &folder.tmp] {
-            DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder.archives)?;
+        // A builder command has the rights of the service, so anything may be there. No part has a name that was there before, so
+        // that what cannot be removed is in nobody's way.
+        let tmp = &folder.tmp;
+        if let Err(error) = folder::empty(tmp) {
+            log::warn!(
+                "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
+                tmp.display()
+            );
+        }
+        if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(tmp) {
+            log::warn!("{}: {error}; uploads fail until this is a folder", tmp.display());
         }
         // An older directory on a full disk may have none, and is no reason not to start: the first image makes it then.
         let _ = DirBuilder::new().mode(0o700).create(data_dir.join("images"));
         // An archive of which a client was told is not to be lost with the folder that it is in.
         File::open(data_dir)?.sync_all()?;
-        for entry in fs::read_dir(&folder.tmp)? {
-            fs::remove_file(entry?.path())?;
-        }
         Ok(folder)
     }
 
@@ -312,6 +320,53 @@ mod tests {
         std::mem::forget(part);
         Folder::open(&place.0).expect("a folder");
         assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")]);
+    }
+
+    /// Finding 13: whatever a builder command left in `tmp/`, or instead of it, is gone at the next start, and what lies behind a
+    /// link is as it was.
+    #[test]
+    fn nothing_in_the_folder_of_parts_keeps_the_service_from_starting() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        use std::os::unix::net::UnixListener;
+
+        let (place, other) = (Place::new(), Place::new());
+        Folder::open(&place.0).expect("a folder");
+        fs::create_dir_all(other.0.join("kept")).expect("a folder elsewhere");
+        fs::write(other.0.join("kept/file"), "x").expect("a file elsewhere");
+        let tmp = place.0.join("tmp");
+        let deep = tmp.join("folder").join("d/".repeat(100));
+        fs::create_dir_all(&deep).expect("folders");
+        fs::write(deep.join("file"), "x").expect("a file");
+        fs::create_dir(tmp.join("empty")).expect("a folder");
+        fs::write(tmp.join("closed"), "x").expect("a file");
+        UnixListener::bind(tmp.join("socket")).expect("a socket");
+        symlink(other.0.join("kept"), tmp.join("link")).expect("a link");
+        symlink("nowhere", tmp.join("dangling")).expect("a link");
+        for (path, mode) in [
+            ("closed", 0),
+            ("folder/d", 0o111),
+            ("folder", 0),
+            ("empty", 0o222),
+            ("", 0),
+        ] {
+            fs::set_permissions(tmp.join(path), fs::Permissions::from_mode(mode)).expect("ours");
+        }
+        let id = Uuid::v4([7; 16]);
+        let check = |why: &str| {
+            let folder = Folder::open(&place.0).unwrap_or_else(|error| panic!("{why}: {error}"));
+            let left: Vec<_> = fs::read_dir(&tmp).expect("a folder").collect();
+            assert!(left.is_empty(), "{why}: {left:?}");
+            put(&folder, id, &[b"abc"]);
+            assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")], "{why}");
+            assert_eq!(other.files(), ["kept/file"], "{why}");
+        };
+        check("folders, links, a socket, odd modes");
+        fs::remove_dir(&tmp).expect("an empty folder");
+        fs::write(&tmp, "x").expect("a file");
+        check("a file in its place");
+        fs::remove_dir(&tmp).expect("an empty folder");
+        symlink(&other.0, &tmp).expect("a link");
+        check("a link in its place");
     }
 
     /// A record counts only for the file that it was made of: one that was put there by a service that was killed before it
