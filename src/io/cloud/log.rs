@@ -155,7 +155,7 @@ impl Log {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
         }
-        let (mut lines, mut at, mut line) = (Vec::new(), start, Vec::new());
+        let (mut lines, mut at, mut line, mut json_bytes) = (Vec::new(), start, Vec::new(), 0);
         loop {
             line.clear();
             file.read_until(b'\n', &mut line)?;
@@ -163,16 +163,29 @@ impl Log {
             if line.pop() != Some(b'\n') {
                 return Ok(Page { lines, next: None });
             }
-            if lines.len() >= limit || at - start >= BUILD_LOG_PAGE_BYTES_MAX {
+            let read = String::from_utf8_lossy(&line);
+            json_bytes += json_len(&read);
+            let is_full = !lines.is_empty() && json_bytes > BUILD_LOG_PAGE_BYTES_MAX;
+            if lines.len() >= limit || is_full {
                 return Ok(Page {
                     lines,
                     next: Some(at.to_string()),
                 });
             }
             at += line.len() as u64 + 1;
-            lines.push(String::from_utf8_lossy(&line).into_owned());
+            lines.push(read.into_owned());
         }
     }
+}
+
+/// Bytes of a line in JSON, with quotes and a comma. A control character may become six.
+fn json_len(line: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        0..=0x1f | 0x7f => 5,
+        b'"' | b'\\' => 1,
+        _ => 0,
+    };
+    line.len() + line.bytes().map(escaped).sum::<usize>() + 3
 }
 
 /// Reads a token: an offset as it is written, without signs, spaces or zeros before it.
@@ -254,6 +267,33 @@ mod tests {
         assert!(!is_refused("0", &scratch.path().join("absent")));
     }
 
+    /// Finding 16: a page is bounded as the JSON that is made of it, whatever is in its lines, and never empty before the end.
+    #[test]
+    fn a_page_has_a_size() {
+        let scratch = Scratch::make();
+        for letter in ["x", "\u{1}", "\"", "\u{e9}", "\u{7f}"] {
+            let path = scratch
+                .path()
+                .join(format!("log-{}", u32::from(letter.chars().next().expect("one"))));
+            let line = letter.repeat(BUILD_LINE_BYTES_MAX / letter.len());
+            let mut log = Log::open(&path).expect("a log");
+            (0..400).for_each(|_| log.lines(&line));
+            let (mut read, mut token) = (0, None);
+            loop {
+                let (lines, next) = page(&path, token.as_deref(), 10_000);
+                let json = serde_json::to_string(&lines).expect("JSON");
+                assert!(json.len() <= BUILD_LOG_PAGE_BYTES_MAX, "{letter:?}: {}", json.len());
+                assert!(!lines.is_empty() && lines.iter().all(|one| *one == line), "{letter:?}");
+                read += lines.len();
+                token = next;
+                if token.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(read, 400, "{letter:?}");
+        }
+    }
+
     /// I-19, I-14: a later attempt goes on where the last one ended, and a line that a kill has cut stays a line of its own.
     #[test]
     fn a_log_is_continued() {
@@ -289,13 +329,13 @@ mod tests {
         let last = loop {
             let (lines, next) = page(&path, token.as_deref(), 10_000);
             let bytes: usize = lines.iter().map(String::len).sum();
-            assert!(bytes as u64 <= BUILD_LOG_PAGE_BYTES_MAX + 8192);
+            assert!(bytes <= BUILD_LOG_PAGE_BYTES_MAX);
             (token, pages) = (next, pages + 1);
             if token.is_none() {
                 break lines;
             }
         };
-        assert_eq!(pages, 3);
+        assert_eq!(pages, 11);
         let end = last.len();
         assert_eq!(last[end - 3], line);
         assert_eq!(
