@@ -137,6 +137,8 @@ pub struct BuildTask {
     pub file: String,
     /// Patterns of what is left out, beside those that always are.
     pub exclude: Vec<String>,
+    /// Whether links to files outside the folder are packed as those files, instead of refused.
+    pub follow_links: bool,
     /// Nothing: not at all.
     pub wait: Option<Wait>,
 }

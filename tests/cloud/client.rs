@@ -3,6 +3,8 @@
 //! In: options, a folder. Out: lines or one JSON object on stdout, an exit code, and what the service was asked. The scripted
 //! service writes the names that the real one writes; nothing of it is shared with the client.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -555,6 +557,36 @@ fn misuse_is_told_before_anything_is_asked() {
         "{}",
         ended.stderr
     );
+}
+
+/// Finding 10: links that lead out of the folder are refused by their names before anything is asked; those who want what they lead
+/// to say so.
+#[test]
+fn links_that_lead_out_of_the_folder_are_refused() {
+    let outside = DataDir::new();
+    fs::write(outside.path().join("id_ed25519"), "the secret").expect("the folder is the test's");
+    let folder = DataDir::new();
+    for (name, text) in CONTEXT {
+        fs::write(folder.path().join(name), text).expect("the folder is the test's");
+    }
+    symlink(outside.path().join("id_ed25519"), folder.path().join("notes.txt")).expect("a link");
+    symlink("app.py", folder.path().join("main.py")).expect("a link");
+    let dir = folder.path().to_str().expect("UTF-8");
+    let silent = service(&[], |_| panic!("nothing is to be asked"));
+    let ended = client(&silent, &["build", dir]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{ended:?}");
+    for words in ["notes.txt -> ", "id_ed25519", "--follow-links"] {
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+    assert!(
+        !ended.stderr.contains("main.py") && !ended.stderr.contains("the secret"),
+        "{}",
+        ended.stderr
+    );
+    let service = service(&["pending"], |_| None);
+    assert_eq!(client(&service, &["build", dir, "--follow-links"]).code, Some(0));
+    let ended = client(&service, &["build", dir, "--exclude", "notes.txt"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 /// I-26: option before variable before `.env`, and `/v1` only where it is missing.

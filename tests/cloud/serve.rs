@@ -163,6 +163,22 @@ fn an_unusable_data_directory_is_named() {
     }
 }
 
+/// Finding 13: what a builder command left in `tmp/` does not keep the service from starting, nor from taking uploads.
+#[test]
+fn leftovers_in_the_data_directory_do_not_end_the_start() {
+    let data = DataDir::new();
+    fs::create_dir_all(data.path().join("tmp/folder/below")).expect("the folder is the test's");
+    fs::set_permissions(data.path().join("tmp/folder"), fs::Permissions::from_mode(0)).expect("ours");
+    let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
+    assert_eq!(cloud.send(&cloud.grant(), b"\x1f\x8b").status, 204);
+    drop(cloud);
+    // Not even a file in the place of the folder.
+    fs::remove_dir(data.path().join("tmp")).expect("an empty folder");
+    fs::write(data.path().join("tmp"), "").expect("the folder is the test's");
+    let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
+    assert_eq!(cloud.send(&cloud.grant(), b"\x1f\x8b").status, 204);
+}
+
 /// I-29: after a signal there are no new connections, an upload that is under way may end, and the exit code is 0.
 #[test]
 fn an_upload_ends_before_the_service() {

@@ -49,6 +49,7 @@ pub fn build(typed: Typed, _: &Surroundings<'_>, warnings: &mut Vec<String>) -> 
             region: cloud.region.take(),
             file: file(cloud.buildfile.as_deref().unwrap_or(FILE))?,
             exclude: std::mem::take(&mut cloud.exclude),
+            follow_links: cloud.follow_links,
             wait,
         })))
     })

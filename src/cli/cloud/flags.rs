@@ -44,6 +44,7 @@ pub struct Typed {
     pub region: Option<Name>,
     pub buildfile: Option<String>,
     pub exclude: Vec<String>,
+    pub follow_links: bool,
     pub wait: bool,
     pub poll: Option<Duration>,
     pub timeout: Option<Duration>,
@@ -415,6 +416,14 @@ pub static BUILD: Table = Table {
             Group::Context,
             "Leave out what this matches, beside what is always left out; repeatable. Of no effect where DIR has a \
              .dockerignore, which decides alone.",
+        ),
+        flag(
+            None,
+            "--follow-links",
+            Takes::Nothing(|typed| typed.cloud.follow_links = true),
+            Group::Context,
+            "Pack what links to files outside DIR lead to. Without it such links are refused, since a folder from \
+             somebody else could put any file of yours into an image.",
         ),
         flag(
             None,

@@ -419,7 +419,8 @@ fn the_client_knows_where_to_ask_and_with_which_key() {
 fn a_build_has_a_folder_a_build_file_and_a_wait() {
     let task = build(&[]);
     assert_eq!((task.dir.to_str(), &*task.file), (Some("dir"), "Dockerfile"));
-    assert!(task.region.is_none() && task.exclude.is_empty() && task.wait.is_none());
+    assert!(task.region.is_none() && task.exclude.is_empty() && task.wait.is_none() && !task.follow_links);
+    assert!(build(&["--follow-links"]).follow_links);
     let task = build(&[
         "--region=eu",
         "--exclude=a",

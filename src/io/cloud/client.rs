@@ -24,7 +24,7 @@ use crate::limits::cloud::{
 use crate::proto::cloud::build::Status;
 use crate::proto::cloud::progress::size;
 use crate::proto::rest::{Body, Method, Request, bearer, segment};
-use pack::Packed;
+use pack::{Links, Packed};
 use show::{plain, say};
 
 /// How asking ended, if not well; in words for stderr.
@@ -258,7 +258,11 @@ fn late(build: &Value, wait: Wait, silence: Option<String>) -> End {
 /// Packs on a thread of its own: it reads files.
 async fn pack_apart(task: &BuildTask) -> Result<Packed, End> {
     let (dir, file, exclude) = (task.dir.clone(), task.file.clone(), task.exclude.clone());
-    let packed = tokio::task::spawn_blocking(move || pack::pack(Path::new(&dir), &file, &exclude)).await;
+    let links = match task.follow_links {
+        true => Links::Follow,
+        false => Links::Inside,
+    };
+    let packed = tokio::task::spawn_blocking(move || pack::pack(Path::new(&dir), &file, &exclude, links)).await;
     packed.unwrap_or_else(|panic| Err(End::Failed(format!("packing: {panic}"))))
 }
 

@@ -207,8 +207,8 @@ def archives_are_equal(binary):
 
 
 def compare(cloud, folder, *excluded):
-    """Packs a folder with both; entries and KiB."""
-    args = [f"--exclude={pattern}" for pattern in excluded]
+    """Packs a folder with both; entries and KiB. The published packer follows links wherever they lead."""
+    args = ["--follow-links", *(f"--exclude={pattern}" for pattern in excluded)]
     before = {path.name for path in cloud.data.glob("archives/*/*")}
     made = cloud.ours(folder, *args)
     new = [path for path in cloud.data.glob("archives/*/*") if path.name not in before]

@@ -2,7 +2,8 @@
 //!
 //! In: a folder, its build file, further patterns. Out: [`Packed`]. Symbolic links to files are packed as what they lead to,
 //! those to directories are not; sockets, pipes and devices are not, and are warned of. Memory holds paths and one piece of one
-//! file at a time. Refuses a folder without its build file, files that change meanwhile, and more than 500 MiB.
+//! file at a time. Refuses a folder without its build file, links to files outside the folder unless those are asked for, files
+//! that change meanwhile, and more than 500 MiB.
 //! Source: `cloud.md` §7; the published client, version 1.4.0.
 
 use std::ffi::{CString, OsStr};
@@ -10,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
@@ -39,11 +40,26 @@ pub struct Packed {
     pub plain: u64,
 }
 
+/// Which symbolic links to files are packed. A hard link is the file itself: neither a repository nor an archive brings one to a
+/// file that is elsewhere, and caches of packages are full of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// Those whose last target is in the folder, by whatever way; one that leads out is refused, since a repository of somebody
+    /// else's could put any file of the user's into an image.
+    Inside,
+    /// All.
+    Follow,
+}
+
+/// How many links that lead out of the folder a refusal names.
+const LINKS_SHOWN_MAX: usize = 10;
+
 /// Packs a folder.
 ///
 /// # Errors
-/// [`End::Misused`] for a folder that is none, or has no build file; [`End::Failed`] with the file that cannot be read.
-pub fn pack(dir: &Path, file: &str, further: &[String]) -> Result<Packed, End> {
+/// [`End::Misused`] for a folder that is none, or has no build file, or has links that lead out of it; [`End::Failed`] with the
+/// file that cannot be read.
+pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<Packed, End> {
     let root = match fs::canonicalize(dir) {
         Ok(root) if root.is_dir() => root,
         Ok(_) => return Err(End::Misused(format!("{} is no folder", dir.display()))),
@@ -51,7 +67,7 @@ pub fn pack(dir: &Path, file: &str, further: &[String]) -> Result<Packed, End> {
     };
     let ignore = ignore_file(&root)?;
     let rules = Rules::new(ignore.as_deref(), further);
-    let mut files = walk(&root, &rules)?;
+    let mut files = walk(&root, &rules, links)?;
     files.sort_unstable_by(|one, other| order(one, other));
     if files.binary_search_by(|other| order(other, file.as_bytes())).is_err() {
         return Err(End::Misused(without_build_file(
@@ -110,9 +126,10 @@ fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rul
     format!("the build file `{file}` of {shown} is no regular file, or lies behind a link to a directory")
 }
 
-/// Finds every file that is packed, by its path relative to the root.
-fn walk(root: &Path, rules: &Rules) -> Result<Vec<Vec<u8>>, End> {
+/// Finds every file that is packed, by its path relative to the root, which is free of links.
+fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
     let mut files = Vec::new();
+    let (mut out, mut out_count) = (Vec::new(), 0);
     let mut folders: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(root.join(OsStr::from_bytes(&folder))).map_err(|error| of_file(&folder, &error))?;
@@ -131,10 +148,10 @@ fn walk(root: &Path, rules: &Rules) -> Result<Vec<Vec<u8>>, End> {
                 folders.push(path);
                 continue;
             }
-            let kind = match kind.is_symlink() {
-                false => kind,
-                true => match fs::metadata(entry.path()) {
-                    Ok(target) => target.file_type(),
+            let (kind, target) = match kind.is_symlink() {
+                false => (kind, None),
+                true => match target_of(&entry.path()) {
+                    Ok((kind, target)) => (kind, Some(target)),
                     Err(error) => {
                         return Err(of_file(
                             &path,
@@ -144,6 +161,22 @@ fn walk(root: &Path, rules: &Rules) -> Result<Vec<Vec<u8>>, End> {
                 },
             };
             if kind.is_file() {
+                if let Some(target) = target {
+                    match target.strip_prefix(root) {
+                        Err(_) if links == Links::Inside => {
+                            out_count += 1;
+                            if out.len() < LINKS_SHOWN_MAX {
+                                out.push(format!("{} -> {}", shown(&path), shown(target.as_os_str().as_bytes())));
+                            }
+                        }
+                        Ok(inside) if rules.leave_out(inside.as_os_str().as_bytes()) => log::warn!(
+                            "{}: packed with the content of {}, which is left out under its own name",
+                            shown(&path),
+                            shown(inside.as_os_str().as_bytes())
+                        ),
+                        _ => {}
+                    }
+                }
                 if files.len() == CONTEXT_FILES_MAX {
                     return Err(End::Failed(format!(
                         "there are more than {CONTEXT_FILES_MAX} files; {IGNORE_FILE} or `--exclude` leaves some out"
@@ -155,7 +188,25 @@ fn walk(root: &Path, rules: &Rules) -> Result<Vec<Vec<u8>>, End> {
             }
         }
     }
+    if out_count > 0 {
+        out.sort_unstable();
+        let more = match out_count - out.len() {
+            0 => String::new(),
+            more => format!("\n  and {more} more"),
+        };
+        return Err(End::Misused(format!(
+            "links lead to files outside the folder, which would be packed:\n  {}{more}\nremove them, leave them out with \
+             {IGNORE_FILE} or `--exclude`, or pack those files with `--follow-links`",
+            out.join("\n  ")
+        )));
+    }
     Ok(files)
+}
+
+/// Follows a link to its end: what is there, and where that is, free of links.
+fn target_of(link: &Path) -> io::Result<(fs::FileType, PathBuf)> {
+    let target = fs::canonicalize(link)?;
+    Ok((fs::symlink_metadata(&target)?.file_type(), target))
 }
 
 /// An archive on its way.
@@ -299,7 +350,6 @@ fn shown(path: &[u8]) -> String {
 mod tests {
     use std::io::{Seek, SeekFrom};
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::path::PathBuf;
 
     use super::*;
 
@@ -329,7 +379,7 @@ mod tests {
         }
 
         fn pack(&self) -> Result<Packed, End> {
-            pack(&self.0, "Dockerfile", &[])
+            pack(&self.0, "Dockerfile", &[], Links::Inside)
         }
 
         /// Names and contents of what is packed.
@@ -431,24 +481,116 @@ mod tests {
         assert!(failed(folder.pack()).contains("longer than"));
         fs::remove_file(folder.0.join(".dockerignore")).expect("a file");
         let further = ["*.txt".to_owned()];
-        assert_eq!(pack(&folder.0, "Dockerfile", &further).expect("an archive").files, 2);
+        assert_eq!(
+            pack(&folder.0, "Dockerfile", &further, Links::Inside)
+                .expect("an archive")
+                .files,
+            2
+        );
     }
 
+    /// A link is packed as the file that it leads to, in whatever way it gets there, as long as that is in the folder.
     #[test]
     fn links_to_files_are_followed_and_links_to_folders_are_not() {
-        let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content")]);
+        let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content"), ("real/.env", "secret")]);
+        let name = folder.0.file_name().expect("a name").to_owned();
         let outside = Folder::with(&[("far", "far away")]);
-        symlink("real/file", folder.0.join("link")).expect("a link");
-        symlink(outside.0.join("far"), folder.0.join("out")).expect("a link");
-        symlink("real", folder.0.join("folder")).expect("a link");
+        // Beside the folder, and back into it.
+        symlink(&folder.0, outside.0.join("back")).expect("a link");
+        let links: [(&str, PathBuf); 9] = [
+            ("absolute", folder.0.join("real/file")),
+            ("chain", "link".into()),
+            ("dots", "real/../real/./file".into()),
+            ("link", "real/file".into()),
+            ("out-and-in", Path::new("..").join(&name).join("real/file")),
+            ("through-a-link", "folder/file".into()),
+            ("through-outside", outside.0.join("back/real/file")),
+            // Those lead to folders, and nothing is packed of them.
+            ("folder", "real".into()),
+            ("folder-outside", outside.0.clone()),
+        ];
+        for (link, target) in &links {
+            symlink(target, folder.0.join(link)).expect("a link");
+        }
         symlink("nowhere", folder.0.join("gone.log")).expect("a link");
+        symlink(outside.0.join("far"), folder.0.join("left-out.log")).expect("a link");
+        fs::hard_link(outside.0.join("far"), folder.0.join("hard")).expect("a link");
         let entries = folder.entries();
         let names: Vec<&str> = entries.iter().map(|(name, _)| &**name).collect();
-        assert_eq!(names, ["Dockerfile", "link", "out", "real/file"]);
-        assert_eq!((&*entries[1].1, &*entries[2].1), ("content", "far away"));
-        symlink("nowhere", folder.0.join("gone")).expect("a link");
-        let why = failed(folder.pack());
-        assert!(why.contains("packing gone") && why.contains("leads nowhere"), "{why}");
+        let packed = [
+            &["Dockerfile"][..],
+            &["absolute", "chain", "dots", "hard", "link", "out-and-in"],
+        ]
+        .concat();
+        assert_eq!(
+            names,
+            [&packed[..], &["real/file", "through-a-link", "through-outside"]].concat()
+        );
+        for (name, content) in &entries[1..] {
+            assert_eq!(content, if name == "hard" { "far away" } else { "content" }, "{name}");
+        }
+        // A link to what is left out under its own name is packed, as the published client does; the log says so.
+        symlink("real/.env", folder.0.join("settings")).expect("a link");
+        assert!(folder.names().contains(&"settings".to_owned()));
+        for (link, target) in [("gone", "nowhere"), ("loop", "loop")] {
+            symlink(target, folder.0.join(link)).expect("a link");
+            let why = failed(folder.pack());
+            assert!(
+                why.contains(&format!("packing {link}")) && why.contains("leads nowhere"),
+                "{why}"
+            );
+            fs::remove_file(folder.0.join(link)).expect("a link");
+        }
+    }
+
+    /// Finding 10: a file outside the folder is packed only if that was asked for. The refusal names each link and its last target.
+    #[test]
+    fn links_that_lead_out_of_the_folder_are_refused() {
+        let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content")]);
+        let outside = Folder::with(&[("far", "far away"), ("more/far", "farther")]);
+        let beside = outside.0.file_name().expect("a name");
+        // A name that begins with that of the folder is not inside it.
+        let prefixed = PathBuf::from(format!("{}-2", folder.0.display()));
+        fs::create_dir(&prefixed).expect("a folder");
+        let prefixed = Folder(prefixed);
+        prefixed.write("far", "far away");
+        symlink("real", folder.0.join("inner")).expect("a link");
+        symlink(&outside.0, folder.0.join("outer")).expect("a link");
+        symlink(folder.0.join("real/file"), outside.0.join("there-and-back")).expect("a link");
+        let far = fs::canonicalize(outside.0.join("far")).expect("it is there");
+        for (link, target, last) in [
+            ("absolute", outside.0.join("far"), &far),
+            ("dots", Path::new("..").join(beside).join("far"), &far),
+            ("deep", Path::new("real/../../").join(beside).join("more/../far"), &far),
+            ("through-a-folder", "outer/far".into(), &far),
+            ("real/nested", Path::new("../..").join(beside).join("far"), &far),
+            ("prefixed", prefixed.0.join("far"), &prefixed.0.join("far")),
+            ("system", "/proc/self/environ".into(), &PathBuf::from("environ")),
+            ("Buildfile", outside.0.join("far"), &far),
+        ] {
+            symlink(&target, folder.0.join(link)).expect("a link");
+            let why = misused(folder.pack());
+            assert!(
+                why.contains(&format!("\n  {link} -> ")) && why.contains(&*last.to_string_lossy()),
+                "{why}"
+            );
+            assert!(why.contains("--follow-links") && !why.contains("far away"), "{why}");
+            let further = [link.to_owned()];
+            assert!(pack(&folder.0, "Dockerfile", &further, Links::Inside).is_ok(), "{link}");
+            fs::remove_file(folder.0.join(link)).expect("a link");
+        }
+        // A link to a link: where it ends counts.
+        symlink(outside.0.join("there-and-back"), folder.0.join("back")).expect("a link");
+        assert_eq!(folder.names(), ["Dockerfile", "back", "real/file"]);
+        for n in 0..LINKS_SHOWN_MAX + 2 {
+            symlink(outside.0.join("far"), folder.0.join(format!("link-{n:02}"))).expect("a link");
+        }
+        let why = misused(folder.pack());
+        assert_eq!(why.matches(" -> ").count(), LINKS_SHOWN_MAX, "{why}");
+        assert!(why.contains("and 2 more"), "{why}");
+        let packed = pack(&folder.0, "Dockerfile", &[], Links::Follow).expect("an archive");
+        assert_eq!(packed.files, 3 + LINKS_SHOWN_MAX + 2);
+        assert!(String::from_utf8_lossy(&tar_of(packed)).contains("far away"));
     }
 
     #[test]
@@ -468,7 +610,7 @@ mod tests {
     fn a_folder_needs_its_build_file() {
         let folder = Folder::with(&[("docker/Buildfile", "x"), (".dockerignore", "*.old")]);
         assert!(misused(folder.pack()).contains("there is no build file `Dockerfile`"));
-        let pack_with = |file: &str| pack(&folder.0, file, &[]);
+        let pack_with = |file: &str| pack(&folder.0, file, &[], Links::Inside);
         assert_eq!(pack_with("docker/Buildfile").expect("an archive").files, 2);
         assert!(misused(pack_with("docker")).contains("no regular file"));
         folder.write(".dockerignore", "docker/*");
@@ -476,8 +618,8 @@ mod tests {
         symlink("docker", folder.0.join("alias")).expect("a link");
         folder.write(".dockerignore", "");
         assert!(misused(pack_with("alias/Buildfile")).contains("behind a link"));
-        assert!(misused(pack(&folder.0.join("nothing"), "x", &[])).contains("reading the folder"));
-        assert!(misused(pack(&folder.0.join(".dockerignore"), "x", &[])).contains("is no folder"));
+        assert!(misused(pack(&folder.0.join("nothing"), "x", &[], Links::Inside)).contains("reading the folder"));
+        assert!(misused(pack(&folder.0.join(".dockerignore"), "x", &[], Links::Inside)).contains("is no folder"));
     }
 
     /// C-092: the cap counts files as they are, and is told before they are read.
