@@ -73,7 +73,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     }
     let _lock = take(&config.data_dir)?;
     clear(&config.data_dir);
-    let keys = Keys::new(&config.data_dir, config.keys.clone());
+    let keys = Arc::new(Keys::new(&config.data_dir, config.keys.clone()));
     let first = keys
         .make_first(&config.data_dir, &config.org)
         .map_err(RunError::Command)?;
@@ -102,7 +102,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
             builds: config.keep_builds,
         },
     };
-    let uploads = Uploads::new(&config, signing, archives, records, turns);
+    let uploads = Uploads::new(&config, signing, archives, records, turns, keys.clone());
     house
         .recover()
         .await

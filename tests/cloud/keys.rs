@@ -1,14 +1,16 @@
 //! Keys are made, listed, revoked, and belong to an organization.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::cloud::{DataDir, KEY, OTHER, PUBLIC, TestCloud};
+use crate::support::cloud::{DataDir, KEY, OTHER, PUBLIC, TestCloud, archive, form};
 use crate::support::http;
-use crate::support::runner::{Ended, TestRunner};
+use crate::support::runner::{Ended, PATIENCE, TestRunner};
 
 /// Runs `cloud keys` on a data directory.
 fn keys(data: &DataDir, args: &[&str]) -> Ended {
@@ -84,6 +86,117 @@ fn a_running_service_sees_changes() {
     assert!(again.code == Some(1) && again.stderr.contains(id), "{}", again.stderr);
     // The keys of variables were never concerned.
     assert_eq!(cloud.get("/v1/organizations").status, 200);
+}
+
+/// Finding 14: a grant ends with the key that asked for it, at once: an upload that begins is refused before its file has come, one
+/// that is under way at its end, and neither leaves anything.
+#[test]
+fn revoking_a_key_ends_its_grants() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &["--", "true"]);
+    let key = create(&data, &["--type", "private"]);
+    let grant = || {
+        let reply = cloud.request("POST", "/v1/builds/upload-url", &key, b"{}");
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()
+    };
+    let packed = archive(&[("Dockerfile", "FROM scratch\n")]);
+    let (used, next, under_way) = (grant(), grant(), grant());
+    assert_eq!(cloud.send(&used, &packed).status, 204);
+    let head_of = |kind: &str, bytes: usize| {
+        format!("POST /build-contexts HTTP/1.1\r\nHost: h\r\n{kind}\r\nContent-Length: {bytes}\r\n\r\n")
+    };
+    let connect = || {
+        let stream = TcpStream::connect(cloud.runner.addr).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    };
+    let mut file = packed.clone();
+    file.resize(700_000, 0);
+    let (kind, body) = form(&under_way, &file);
+    let mut slow = connect();
+    slow.write_all(head_of(&kind, body.len()).as_bytes()).expect("it reads");
+    slow.write_all(&body[..600_000]).expect("it reads");
+    let began = std::time::Instant::now();
+    while fs::read_dir(data.path().join("tmp")).expect("a folder").count() == 0 {
+        assert!(began.elapsed() < PATIENCE, "the upload was to begin");
+        std::thread::yield_now();
+    }
+
+    let id = list(&data)[0]["id"].as_str().expect("text").to_owned();
+    assert_eq!(keys(&data, &["revoke", &id]).code, Some(0));
+    let refused = |mut stream: TcpStream| {
+        let mut raw = Vec::new();
+        // What it did not read may reset the connection behind the answer.
+        let _ = stream.read_to_end(&mut raw);
+        let reply = http::parse(&raw).expect("an answer");
+        assert_eq!((reply.status, &reply.json()["code"]), (403, &json!("AccessDenied")));
+        assert!(reply.text().contains("revoked"), "{}", reply.text());
+    };
+    // Its fields alone have come, and its file does not.
+    for grant in [&next, &used] {
+        let (kind, body) = form(grant, b"");
+        let fields = body.len() - "\r\n------of-a-test-0123456789--\r\n".len();
+        let mut stream = connect();
+        stream
+            .write_all(head_of(&kind, 1_000_000).as_bytes())
+            .expect("it reads");
+        stream.write_all(&body[..fields]).expect("it reads");
+        stream.write_all(b"\x1f").expect("it reads");
+        stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+        refused(stream);
+    }
+    slow.write_all(&body[600_000..]).expect("it reads");
+    slow.shutdown(std::net::Shutdown::Write).expect("a socket");
+    refused(slow);
+    let place = |grant: &Value| {
+        data.path()
+            .join("archives")
+            .join(grant["uploadFields"]["key"].as_str().expect("a key"))
+    };
+    assert!(fs::read(place(&used)).expect("it was whole before") == packed);
+    assert!(!place(&next).exists() && !place(&under_way).exists());
+    // The grants of others go on.
+    assert_eq!(cloud.send(&cloud.grant(), &packed).status, 204);
+}
+
+/// Finding 11: the short hash finds builds for whoever has uploaded their archive; another key of the same organization finds none,
+/// and gets the same build once its own upload has shown that it is the same.
+#[test]
+fn a_short_hash_finds_what_the_asking_key_has_uploaded() {
+    let data = DataDir::new();
+    let cloud = TestCloud::start(&data, &["--", "sh", "-c", "echo image > \"$BUILD_OUT/image\""]);
+    let key = create(&data, &["--type", "private"]);
+    let packed = archive(&[("Dockerfile", "FROM scratch\n")]);
+    let id = cloud.build(&packed);
+    let hash = cloud.ended(&id)["contextHash"].as_str().expect("a hash").to_owned();
+    let found = |key: &str, query: &str| {
+        let reply = cloud.request("GET", &format!("/v1/builds?status=success&{query}"), key, b"");
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let json = reply.json();
+        assert_eq!(
+            json["builds"].as_array().map(Vec::len),
+            json["total"].as_u64().map(|total| total as usize)
+        );
+        json["total"].as_u64().expect("a number")
+    };
+    let by_hash = format!("contextHash={hash}");
+    assert_eq!((found(KEY, &by_hash), found(&key, &by_hash)), (1, 0));
+    assert_eq!(
+        (found(KEY, ""), found(&key, "")),
+        (1, 1),
+        "without a hash all are listed"
+    );
+    let grant = cloud.request("POST", "/v1/builds/upload-url", &key, b"{}").json();
+    assert_eq!(cloud.send(&grant, &packed).status, 204);
+    let wanted = json!({"uploadId": grant["uploadId"], "region": "local"}).to_string();
+    let made = cloud.request("POST", "/v1/builds", &key, wanted.as_bytes());
+    assert_eq!(made.status, 200, "{}", made.text());
+    assert_eq!(
+        (&made.json()["cached"], &made.json()["build"]["id"]),
+        (&json!(true), &json!(id))
+    );
+    assert_eq!(found(&key, &by_hash), 1);
 }
 
 /// I-03: only hashes are kept; C-086: public keys are made the same way.

@@ -55,7 +55,7 @@ use crate::proto::uuid::Uuid;
 /// What every request is answered from.
 pub struct App {
     pub config: Arc<CloudConfig>,
-    pub keys: Keys,
+    pub keys: Arc<Keys>,
     /// Nothing: there is one region, `local`.
     pub regions: Option<Reread<Regions>>,
     pub uploads: Arc<Uploads>,
@@ -269,7 +269,8 @@ async fn act(
     let app = asked.app;
     let unkeyed = || Fault::unauthorized(Kind::Private);
     let query = asked.head.uri.query().unwrap_or_default();
-    let org = holder.map(|holder| holder.org).ok_or_else(unkeyed);
+    let holder = holder.ok_or_else(unkeyed);
+    let org = holder.as_ref().map(|holder| holder.org.clone()).map_err(Fault::clone);
     match route {
         Route::Health => Ok(health()),
         Route::Upload => upload(asked, body, of).await,
@@ -285,9 +286,9 @@ async fn act(
             let org = json!({"name": org.as_str(), "verboseName": org.as_str()});
             Ok(ok(&json!({"organizations": [org]})))
         }
-        Route::Grant => grant(asked, &org?, body).await,
+        Route::Grant => grant(asked, &holder?, body).await,
         Route::Create => create(asked, org?, body).await,
-        Route::List => list(app, org?, Filter::read(query)?).await,
+        Route::List => list(app, org?, Filter::read(query, holder?.hash)?).await,
         Route::Build(id) => {
             let build = app.house.get(&org?, id).await?;
             Ok(ok(&json!({"build": app.shown(&build)})))
@@ -391,13 +392,13 @@ async fn upload(asked: Asked<'_>, body: Incoming, of: &mut Of) -> Result<Reply, 
     Ok(reply)
 }
 
-async fn grant(asked: Asked<'_>, org: &Org, body: Incoming) -> Result<Reply, Fault> {
+async fn grant(asked: Asked<'_>, to: &Holder, body: Incoming) -> Result<Reply, Fault> {
     let app = asked.app;
     let body = asked.json(body).await?;
     let wanted = regions::wanted(&body)?;
     let region = app.region_for_builds(wanted.as_deref())?;
     let url = format!("{}/{}", asked.base()?, grant::BUCKET);
-    let granted = app.uploads.grant(org, &region, url).await?;
+    let granted = app.uploads.grant(to, &region, url).await?;
     // Not by way of a `Value`: its members would lose their order.
     let json = serde_json::to_string(&granted).map_err(|error| Fault::internal(error.to_string()))?;
     Ok(json_reply(StatusCode::OK, json))

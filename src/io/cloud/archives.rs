@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use md5::{Digest as _, Md5};
+use sha2::Sha256;
 
 use crate::io::cloud::folder;
 use crate::io::http::floor;
@@ -81,7 +82,7 @@ impl Folder {
         Ok(Part {
             path: Some(path),
             file,
-            md5: Md5::new(),
+            hashes: Hashes::default(),
             bytes: 0,
             unsynced: 0,
         })
@@ -126,12 +127,12 @@ impl Archives for Folder {
         if known.is_some() {
             return Ok(known);
         }
-        let mut md5 = Md5::new();
+        let mut hashes = Hashes::default();
         let mut piece = vec![0; HASH_PIECE_BYTES];
         loop {
             match file.read(&mut piece)? {
-                0 => return Ok(Some(facts(&found, md5))),
-                read => md5.update(&piece[..read]),
+                0 => return Ok(Some(hashes.facts(&found))),
+                read => hashes.update(&piece[..read]),
             }
         }
     }
@@ -148,12 +149,28 @@ impl Archives for Folder {
     }
 }
 
-fn facts(of: &fs::Metadata, md5: Md5) -> Facts {
-    Facts {
-        size: of.len(),
-        md5: md5.finalize().into(),
-        inode: of.ino(),
-        modified_ns: modified_ns(of),
+/// What an archive is known by, as far as it has come.
+#[derive(Clone, Debug, Default)]
+struct Hashes {
+    md5: Md5,
+    sha256: Sha256,
+}
+
+impl Hashes {
+    fn update(&mut self, piece: &[u8]) {
+        self.md5.update(piece);
+        self.sha256.update(piece);
+    }
+
+    /// Returns what is known of the file, all of which has come.
+    fn facts(self, of: &fs::Metadata) -> Facts {
+        Facts {
+            size: of.len(),
+            md5: self.md5.finalize().into(),
+            sha256: self.sha256.finalize().into(),
+            inode: of.ino(),
+            modified_ns: modified_ns(of),
+        }
     }
 }
 
@@ -167,7 +184,7 @@ pub struct Part {
     /// Nothing once it is in its place.
     path: Option<PathBuf>,
     file: File,
-    md5: Md5,
+    hashes: Hashes,
     bytes: u64,
     /// Bytes that are perhaps not on disk.
     unsynced: u64,
@@ -180,7 +197,7 @@ impl Part {
     /// The system's.
     pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         self.file.write_all(piece)?;
-        self.md5.update(piece);
+        self.hashes.update(piece);
         self.bytes += piece.len() as u64;
         self.unsynced += piece.len() as u64;
         // A slow card takes what comes at its own pace, not half a gigabyte at the end.
@@ -201,7 +218,7 @@ impl Part {
         if found.len() != self.bytes {
             return Err(io::Error::other("somebody else wrote to the file of an upload"));
         }
-        Ok(facts(&found, self.md5.clone()))
+        Ok(self.hashes.clone().facts(&found))
     }
 }
 
@@ -260,6 +277,7 @@ mod tests {
             region: org(),
             expires_ms: 0,
             sealed: false,
+            key: None,
             facts,
         }
     }
@@ -294,6 +312,8 @@ mod tests {
             facts.md5,
             *b"\x90\x01\x50\x98\x3c\xd2\x4f\xb0\xd6\x96\x3f\x7d\x28\xe1\x7f\x72"
         );
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(data_encoding::HEXLOWER.encode(&facts.sha256), known);
         let mut read = String::new();
         folder
             .open(&org(), id)

@@ -178,8 +178,7 @@ impl House {
             .ok_or_else(|| {
                 Fault::bad_request("nothing was uploaded with this grant, or it was deleted since; upload first")
             })?;
-        let hash = facts.context_hash();
-        let cached = self.records.cached(org, &hash, &wanted.region, &wanted.file);
+        let cached = self.records.cached(org, &facts.sha256, &wanted.region, &wanted.file);
         if let Some(build) = cached.map_err(broken)? {
             return Ok(Created { build, cached: true });
         }

@@ -20,7 +20,7 @@ use crate::io::http::floor::{random, unix_time_ms};
 use crate::io::store::{Found, Store};
 use crate::limits::cloud::KEY_BYTES;
 use crate::proto::cloud::build::Org;
-use crate::proto::cloud::keys::{self, Holder, Kept, KeySet, Kind};
+use crate::proto::cloud::keys::{self, Hash, Holder, Kept, KeySet, Kind};
 
 /// The hashes of keys.
 const KEYS: &str = "keys.json";
@@ -57,6 +57,20 @@ impl Keys {
     /// Why the file is of no use, if the key is of no variable.
     pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
         self.once().find(key)
+    }
+
+    /// Tells whether the key of that hash, which did so once, still opens the private surface of an organization.
+    ///
+    /// # Errors
+    /// Why the file is of no use, if the key is of no variable.
+    pub fn opens(&self, hash: &Hash, org: &Org) -> Result<bool, Arc<str>> {
+        match self.file.look() {
+            Ok(set) => Ok(set.opens(hash, org)),
+            Err(why) => match self.variables.opens(hash, org) {
+                true => Ok(true),
+                false => Err(why),
+            },
+        }
     }
 
     /// Returns the keys for one request, which looks at the file once at most.
@@ -284,7 +298,12 @@ mod tests {
         let keys = Keys::new(&folder.0, Vec::new());
         let key = create(&folder, Kind::Private);
         let holder = keys.find(&key).expect("readable").expect("known");
-        assert_eq!((holder.kind, holder.org), (Kind::Private, org()));
+        assert_eq!((holder.kind, &holder.org), (Kind::Private, &org()));
+        assert_eq!(keys.opens(&holder.hash, &org()), Ok(true));
+        assert_eq!(
+            keys.opens(&holder.hash, &Org::parse("other").expect("a name")),
+            Ok(false)
+        );
         let listed: Value = serde_json::from_str(&edit_in(&folder, KeysTask::List { json: true }).expect("a list"))
             .expect("one object");
         let id = listed["keys"][0]["id"].as_str().expect("an id").to_owned();
@@ -297,6 +316,7 @@ mod tests {
         let told = edit_in(&folder, KeysTask::Revoke(id.clone())).expect("it is there");
         assert!(told.starts_with(&format!("revoked {id}")), "{told}");
         assert_eq!(keys.find(&key), Ok(None));
+        assert_eq!(keys.opens(&holder.hash, &org()), Ok(false));
         assert!(edit_in(&folder, KeysTask::Revoke(id)).is_err());
         assert_eq!(edit_in(&folder, KeysTask::List { json: false }), Ok(String::new()));
     }

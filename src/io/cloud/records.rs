@@ -21,6 +21,7 @@ use std::path::PathBuf;
 pub use sqlite::Sqlite;
 
 use crate::proto::cloud::build::{Build, Facts, Filter, Org, Status, Upload};
+use crate::proto::cloud::keys::Hash;
 use crate::proto::cloud::sweep::Held;
 use crate::proto::uuid::Uuid;
 
@@ -104,10 +105,11 @@ pub trait Records: Send + Sync + 'static {
     /// Keeps a new build and seals its upload, both or neither.
     fn insert(&self, build: &Build) -> Result<(), RecordError>;
     fn fetch(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError>;
-    /// Returns a page, newest first, and how many there are in all.
+    /// Returns a page, newest first, and how many there are in all. A hash finds builds of archives that the asking key has
+    /// uploaded, be it for another build.
     fn list(&self, org: &Org, of: &Filter) -> Result<(Vec<Build>, u64), RecordError>;
-    /// Returns the newest success with that archive, region and build file.
-    fn cached(&self, org: &Org, hash: &str, region: &str, file: &str) -> Result<Option<Build>, RecordError>;
+    /// Returns the newest success with that archive, by its SHA-256, region and build file.
+    fn cached(&self, org: &Org, archive: &Hash, region: &str, file: &str) -> Result<Option<Build>, RecordError>;
     /// Keeps the next value of a build if its status is still the expected one; tells whether it was.
     fn change(&self, expected: Status, next: &Build) -> Result<bool, RecordError>;
     /// Returns the builds in no final state, oldest first.

@@ -24,15 +24,17 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::config::cloud::CloudConfig;
 use crate::io::cloud::archives::{Folder, Part};
 use crate::io::cloud::disk;
+use crate::io::cloud::keys::Keys;
 use crate::io::cloud::records::{RecordError, Records};
 use crate::io::cloud::turns::{Turn, Turns};
 use crate::io::http::floor::{random, unix_time_ms};
 use crate::io::server::{Doing, Phase};
 use crate::limits::RETRY_AFTER_S;
 use crate::limits::cloud::{FRAME_BYTES_MAX, UPLOAD_PIECE_BYTES, UPLOAD_RENEWED_EVERY, UPLOAD_STALL};
-use crate::proto::cloud::build::{Name, Org, Upload};
+use crate::proto::cloud::build::{Name, Upload};
 use crate::proto::cloud::fault::{Extra, Fault};
 use crate::proto::cloud::grant::{self, Terms, UploadGrant};
+use crate::proto::cloud::keys::Holder;
 use crate::proto::cloud::multipart::{self, Event, Parser};
 use crate::proto::cloud::sign::Signing;
 use crate::proto::cloud::verify::{self, Allowed, Form, Intake};
@@ -43,6 +45,7 @@ pub struct Uploads {
     folder: Arc<Folder>,
     records: Arc<dyn Records>,
     turns: Arc<Turns>,
+    keys: Arc<Keys>,
     signing: Signing,
     data_dir: PathBuf,
     size_max: u64,
@@ -78,11 +81,13 @@ impl Uploads {
         folder: Arc<Folder>,
         records: Arc<dyn Records>,
         turns: Arc<Turns>,
+        keys: Arc<Keys>,
     ) -> Self {
         Uploads {
             folder,
             records,
             turns,
+            keys,
             signing,
             data_dir: config.data_dir.clone(),
             size_max: config.context_max,
@@ -92,27 +97,28 @@ impl Uploads {
         }
     }
 
-    /// Makes a grant for a region that has builds. `url` is where forms are to be sent.
+    /// Makes a grant for whoever holds a key, and a region that has builds. `url` is where forms are to be sent.
     ///
     /// # Errors
     /// 503 when there is too little space, 500.
-    pub async fn grant(self: &Arc<Self>, org: &Org, region: &Name, url: String) -> Result<UploadGrant, Fault> {
-        let (uploads, org, region) = (self.clone(), org.clone(), region.clone());
-        let granted = spawn_blocking(move || uploads.grant_now(org, region, &url));
+    pub async fn grant(self: &Arc<Self>, to: &Holder, region: &Name, url: String) -> Result<UploadGrant, Fault> {
+        let (uploads, to, region) = (self.clone(), to.clone(), region.clone());
+        let granted = spawn_blocking(move || uploads.grant_now(to, region, &url));
         granted.await.unwrap_or_else(|panic| Err(internal(panic)))
     }
 
-    fn grant_now(&self, org: Org, region: Name, url: &str) -> Result<UploadGrant, Fault> {
+    fn grant_now(&self, to: Holder, region: Name, url: &str) -> Result<UploadGrant, Fault> {
         if self.free_min > 0 && disk::free_bytes(&self.data_dir).map_err(internal)? < self.free_min {
             return Err(Fault::storage_full());
         }
         let now_ms = unix_time_ms();
         let upload = Upload {
             id: Uuid::v4(random()),
-            org,
+            org: to.org,
             region,
             expires_ms: now_ms.saturating_add(self.grant_ms),
             sealed: false,
+            key: Some(to.hash),
             facts: None,
         };
         self.records.granted(&upload).map_err(|error| match error {
@@ -194,6 +200,7 @@ impl Uploads {
         let keeper = Keeper {
             folder: self.folder.clone(),
             records: self.records.clone(),
+            keys: self.keys.clone(),
             allowed,
             turn,
         };
@@ -202,14 +209,23 @@ impl Uploads {
             .map_err(internal)?
     }
 
-    /// Refuses what a build was made of, and what no grant is recorded for: nobody would ever use or delete it.
     fn open(&self, allowed: &Allowed) -> Result<(), Fault> {
-        open(&*self.records, allowed)
+        open(&*self.records, &self.keys, allowed)
     }
 }
 
-fn open(records: &dyn Records, allowed: &Allowed) -> Result<(), Fault> {
-    match records.upload(allowed.upload).map_err(unrecorded)? {
+/// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one for which no grant is
+/// recorded: it would never be used or deleted.
+fn open(records: &dyn Records, keys: &Keys, allowed: &Allowed) -> Result<(), Fault> {
+    let upload = records.upload(allowed.upload).map_err(unrecorded)?;
+    if let Some(key) = upload.as_ref().and_then(|upload| upload.key)
+        && !keys.opens(&key, &allowed.org).map_err(internal)?
+    {
+        return Err(verify::denied(
+            "the key that asked for this grant was revoked; ask for another grant with one that was not",
+        ));
+    }
+    match upload {
         Some(upload) if upload.sealed => Err(Fault::new(
             409,
             "CONFLICT",
@@ -326,6 +342,7 @@ async fn landed<T>(work: impl Future<Output = T>, note: Note<'_>) -> T {
 struct Keeper {
     folder: Arc<Folder>,
     records: Arc<dyn Records>,
+    keys: Arc<Keys>,
     allowed: Allowed,
     turn: Turn,
 }
@@ -334,7 +351,7 @@ impl Keeper {
     fn keep(self, part: Part) -> Result<Stored, Fault> {
         let Allowed { org, upload, .. } = &self.allowed;
         let facts = part.settle().map_err(unwritten)?;
-        open(&*self.records, &self.allowed)?;
+        open(&*self.records, &self.keys, &self.allowed)?;
         self.folder.keep(part, org, *upload).map_err(unwritten)?;
         // It is in its place, so it is no refusal any more: who needs the facts finds that they are not of this file, and hashes it.
         if let Err(error) = self.records.stored(*upload, &facts) {

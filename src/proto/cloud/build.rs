@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::aliases::{self, Area};
 use crate::limits::cloud::{BUILD_FILE_BYTES_MAX, BUILDS_PAGE, BUILDS_PAGE_MAX};
 use crate::proto::cloud::fault::Fault;
+use crate::proto::cloud::keys::Hash;
 use crate::proto::form;
 use crate::proto::time::iso_ms;
 use crate::proto::uuid::Uuid;
@@ -65,6 +66,8 @@ pub struct Upload {
     pub expires_ms: u64,
     /// Whether a build was made of it, so that it takes no other archive.
     pub sealed: bool,
+    /// The key that asked for the grant, by its SHA-256; nothing: an older release did not write it down.
+    pub key: Option<Hash>,
     /// What came last; nothing until an upload is done.
     pub facts: Option<Facts>,
 }
@@ -74,7 +77,10 @@ pub struct Upload {
 pub struct Facts {
     /// Bytes.
     pub size: u64,
+    /// What clients know an archive by, in half.
     pub md5: [u8; 16],
+    /// What tells archives apart.
+    pub sha256: Hash,
     pub inode: u64,
     /// Nanoseconds since 1970.
     pub modified_ns: i64,
@@ -145,8 +151,12 @@ pub struct Build {
     pub org: Org,
     pub upload: Uuid,
     pub region: Name,
-    /// 16 hex digits: the first half of the archive's MD5.
+    /// 16 hex digits: the first half of the archive's MD5. It is a name: anybody can make two archives of one.
     pub hash: String,
+    /// Of the archive; nothing: an older release did not write it down.
+    pub sha256: Option<Hash>,
+    /// The key that asked for the grant of the archive, by its SHA-256.
+    pub key: Option<Hash>,
     /// The build file, relative to the root of the archive.
     pub file: String,
     /// Bytes of the archive.
@@ -199,6 +209,8 @@ impl Build {
             upload: upload.id,
             region: upload.region.clone(),
             hash: facts.context_hash(),
+            sha256: Some(facts.sha256),
+            key: upload.key,
             file,
             size: facts.size,
             base,
@@ -331,8 +343,11 @@ pub struct Wanted {
 pub struct Filter {
     pub status: Option<Status>,
     pub region: Option<String>,
-    /// In lower case.
+    /// In lower case. It finds what `asker` has uploaded, since two archives may have one: whoever else has a key of the
+    /// organization could make an image that is taken for another's.
     pub hash: Option<String>,
+    /// The key that asks, by its SHA-256.
+    pub asker: Hash,
     pub limit: usize,
     pub offset: u64,
 }
@@ -412,7 +427,7 @@ impl Filter {
     ///
     /// # Errors
     /// 400, naming the parameter.
-    pub fn read(query: &str) -> Result<Filter, Fault> {
+    pub fn read(query: &str, asker: Hash) -> Result<Filter, Fault> {
         let pairs = form::pairs(query.as_bytes());
         let status = match form::value(&pairs, "status") {
             None => None,
@@ -436,6 +451,7 @@ impl Filter {
             status,
             region: form::value(&pairs, "region").map(str::to_owned),
             hash: form::value(&pairs, "contextHash").map(str::to_lowercase),
+            asker,
             limit,
             offset,
         })

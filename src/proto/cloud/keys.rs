@@ -84,14 +84,14 @@ pub fn hash(key: &str) -> Hash {
 pub struct Holder {
     pub org: Org,
     pub kind: Kind,
-    /// The beginning of the key's hash, by which the log knows it.
-    pub tag: [u8; 4],
+    /// What the key is known by.
+    pub hash: Hash,
 }
 
 impl Holder {
-    /// Returns the tag as 8 hex digits.
+    /// Returns the beginning of the hash, by which the log knows the key: 8 hex digits.
     pub fn tag(&self) -> String {
-        HEXLOWER.encode(&self.tag)
+        HEXLOWER.encode(&self.hash[..4])
     }
 }
 
@@ -109,10 +109,8 @@ impl KeySet {
             .iter()
             .map(|said| (hash(said.key.expose()), &said.org, said.kind));
         let by_hash = kept.chain(said).map(|(hash, org, kind)| {
-            let [a, b, c, d, ..] = hash;
             let org = org.clone();
-            let tag = [a, b, c, d];
-            (hash, Holder { org, kind, tag })
+            (hash, Holder { org, kind, hash })
         });
         KeySet {
             by_hash: by_hash.collect(),
@@ -123,6 +121,12 @@ impl KeySet {
     pub fn find(&self, key: &str) -> Option<&Holder> {
         // What is no key by its length needs no hash.
         KEY_BYTES.contains(&key.len()).then(|| self.by_hash.get(&hash(key)))?
+    }
+
+    /// Tells whether the key of that hash still opens the private surface of an organization.
+    pub fn opens(&self, hash: &Hash, org: &Org) -> bool {
+        let holder = self.by_hash.get(hash);
+        holder.is_some_and(|holder| holder.kind == Kind::Private && holder.org == *org)
     }
 
     /// Tells whether nobody could ask for anything.

@@ -198,6 +198,7 @@ mod tests {
         let facts = Facts {
             size: 1,
             md5: [0; 16],
+            sha256: [0; 32],
             inode: 0,
             modified_ns: 0,
         };
@@ -207,6 +208,7 @@ mod tests {
             region: org("r"),
             expires_ms: 0,
             sealed: true,
+            key: None,
             facts: Some(facts),
         };
         let new = Build::new(id(n), &upload, &facts, "f".into(), "http://h".into(), 0);

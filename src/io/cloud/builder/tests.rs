@@ -49,6 +49,8 @@ impl House {
                 org: Name::parse("org-7").expect("a name"),
                 upload: Uuid::v4([8; 16]),
                 region: Name::parse("us-west").expect("a name"),
+                sha256: None,
+                key: None,
                 hash: "1f2e3d4c5b6a7988".into(),
                 file: "Dockerfile".into(),
                 size: 100,

@@ -163,9 +163,11 @@ impl Stand {
             region: name("us-west"),
             expires_ms: u64::MAX >> 1,
             sealed: false,
+            key: None,
             facts: Some(Facts {
                 size: 5,
                 md5: [n; 16],
+                sha256: [n; 32],
                 inode: 1,
                 modified_ns: 1,
             }),

@@ -1,6 +1,7 @@
--- The records of the cloud service, version 1. Times are milliseconds since 1970, sizes are bytes, identifiers are UUIDs as text.
+-- The records of the cloud service, version 2. Times are milliseconds since 1970, sizes are bytes, identifiers are UUIDs as text.
 
--- A row is made with the grant. What came is known by `size`, `md5`, `inode` and `modified_ns`, which are all set or none.
+-- A row is made with the grant. What came is known by `size`, `md5`, `sha256`, `inode` and `modified_ns`, which are all
+-- set or none; version 1 had no `sha256`, and what it wrote is hashed again. `key` is the SHA-256 of the key that asked.
 CREATE TABLE upload (
     id          TEXT PRIMARY KEY,
     org         TEXT NOT NULL,
@@ -11,7 +12,9 @@ CREATE TABLE upload (
     size        INTEGER,
     md5         BLOB,
     inode       INTEGER,
-    modified_ns INTEGER
+    modified_ns INTEGER,
+    sha256      BLOB,
+    key         BLOB
 ) WITHOUT ROWID;
 
 -- `seq` is the order in which builds were recorded: clocks are set back, counters are not.
@@ -34,13 +37,15 @@ CREATE TABLE build (
     image_uri    TEXT,              -- where the command put the image,
     image_name   TEXT,              -- or the name of the file that the service keeps
     image_size   INTEGER,
-    error        TEXT
+    error        TEXT,
+    sha256       BLOB,              -- of the archive,
+    key          BLOB               -- and of the key that asked for its grant; both are NULL in what version 1 wrote
 );
 
 CREATE INDEX build_org ON build (org, seq);
-CREATE INDEX build_cache ON build (hash, org) WHERE status = 'success';
+CREATE INDEX build_cache ON build (sha256, org) WHERE status = 'success';
 CREATE INDEX build_open ON build (upload) WHERE status IN ('pending', 'building');
 CREATE INDEX build_ended ON build (completed_ms) WHERE completed_ms IS NOT NULL;
 
 PRAGMA application_id = 1163019075;  -- "ERCC"
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;

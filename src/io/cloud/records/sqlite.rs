@@ -17,6 +17,7 @@ use rusqlite::{
 
 use super::{OpenError, RecordError, Records};
 use crate::proto::cloud::build::{Build, Facts, Filter, Image, Name, Org, Place, Status, Upload};
+use crate::proto::cloud::keys::Hash;
 use crate::proto::cloud::sweep::Held;
 use crate::proto::uuid::Uuid;
 
@@ -24,8 +25,10 @@ use crate::proto::uuid::Uuid;
 const FILE: &str = "builds.db";
 /// What a database of ours says it is, and its version; the schema sets both.
 const APPLICATION: i64 = 1_163_019_075;
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
+/// What makes a database of version 1 one of this version.
+const FROM_1: &str = include_str!("from-1.sql");
 
 /// The pages kept in memory are 512 KiB per connection; the journal is copied back every 256 pages, and cut to 1 MiB after it was
 /// longer. A map of the file would turn an I/O error into a signal.
@@ -34,8 +37,8 @@ const PRAGMAS: &str = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 25
 
 const BUILD: &str =
     "id, org, upload, region, hash, file, size, base, status, attempt, created_ms, updated_ms, started_ms,
-    completed_ms, image_uri, image_name, image_size, error";
-const UPLOAD: &str = "id, org, region, expires_ms, sealed, size, md5, inode, modified_ns";
+    completed_ms, image_uri, image_name, image_size, error, sha256, key";
+const UPLOAD: &str = "id, org, region, expires_ms, sealed, size, md5, inode, modified_ns, sha256, key";
 const HELD: &str =
     "id, org, expires_ms, size IS NOT NULL, ended_ms, (SELECT COUNT(*) FROM build WHERE build.upload = upload.id
     AND status IN ('pending', 'building'))";
@@ -199,6 +202,10 @@ fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenError> {
             why: found,
         });
     }
+    if version < VERSION {
+        let changed = format!("BEGIN IMMEDIATE; {FROM_1}; COMMIT;");
+        connection.execute_batch(&changed).map_err(told)?;
+    }
     Ok(())
 }
 
@@ -238,7 +245,7 @@ impl Records for Sqlite {
         let facts = upload.facts.as_ref();
         self.write(|tx| {
             tx.execute(
-                &format!("INSERT INTO upload ({UPLOAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+                &format!("INSERT INTO upload ({UPLOAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
                 params![
                     upload.id.to_string(),
                     upload.org.as_str(),
@@ -249,6 +256,8 @@ impl Records for Sqlite {
                     facts.map(|facts| facts.md5),
                     facts.map(|facts| facts.inode.cast_signed()),
                     facts.map(|facts| facts.modified_ns),
+                    facts.map(|facts| facts.sha256),
+                    upload.key,
                 ],
             )
         })
@@ -263,10 +272,11 @@ impl Records for Sqlite {
     fn stored(&self, id: Uuid, facts: &Facts) -> Result<(), RecordError> {
         self.write(|tx| {
             tx.execute(
-                "UPDATE upload SET size = ?, md5 = ?, inode = ?, modified_ns = ? WHERE id = ?",
+                "UPDATE upload SET size = ?, md5 = ?, sha256 = ?, inode = ?, modified_ns = ? WHERE id = ?",
                 params![
                     int(facts.size),
                     facts.md5,
+                    facts.sha256,
                     facts.inode.cast_signed(),
                     facts.modified_ns,
                     id.to_string()
@@ -279,7 +289,9 @@ impl Records for Sqlite {
     fn insert(&self, build: &Build) -> Result<(), RecordError> {
         self.write(|tx| {
             tx.execute(
-                &format!("INSERT INTO build ({BUILD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+                &format!(
+                    "INSERT INTO build ({BUILD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                ),
                 rusqlite::params_from_iter(values(build)),
             )?;
             tx.execute("UPDATE upload SET sealed = 1 WHERE id = ?", [build.upload.to_string()])
@@ -312,6 +324,11 @@ impl Records for Sqlite {
                 named.push(value.into());
             }
         }
+        if of.hash.is_some() {
+            chosen.push_str(" AND (key = ? OR sha256 IN (SELECT sha256 FROM upload WHERE org = ? AND key = ?))");
+            let asker = of.asker.to_vec();
+            named.extend([asker.clone().into(), org.as_str().to_owned().into(), asker.into()]);
+        }
         self.walk(|connection| {
             // The count and the page are of the same moment.
             let tx = connection.unchecked_transaction()?;
@@ -328,13 +345,13 @@ impl Records for Sqlite {
         })
     }
 
-    fn cached(&self, org: &Org, hash: &str, region: &str, file: &str) -> Result<Option<Build>, RecordError> {
+    fn cached(&self, org: &Org, archive: &Hash, region: &str, file: &str) -> Result<Option<Build>, RecordError> {
         let sql = format!(
-            "SELECT {BUILD} FROM build WHERE status = 'success' AND hash = ? AND org = ? AND region = ? AND file = ?
+            "SELECT {BUILD} FROM build WHERE status = 'success' AND sha256 = ? AND org = ? AND region = ? AND file = ?
              ORDER BY seq DESC LIMIT 1"
         );
         self.read(|of| {
-            of.query_row(&sql, [hash, org.as_str(), region, file], build_of)
+            of.query_row(&sql, params![archive, org.as_str(), region, file], build_of)
                 .optional()
         })
     }
@@ -446,7 +463,7 @@ impl Columns {
 }
 
 /// The values of [`BUILD`].
-fn values(build: &Build) -> [Value; 18] {
+fn values(build: &Build) -> [Value; 20] {
     let image = Columns::of(build.image.as_ref());
     [
         build.id.to_string().into(),
@@ -467,6 +484,8 @@ fn values(build: &Build) -> [Value; 18] {
         image.name.into(),
         image.size.into(),
         build.error.clone().into(),
+        build.sha256.map(Vec::from).into(),
+        build.key.map(Vec::from).into(),
     ]
 }
 
@@ -495,16 +514,19 @@ fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
         completed_ms: maybe(row, 13)?,
         image: place.zip(size).map(|(place, size)| Image { place, size }),
         error: row.get(17)?,
+        sha256: row.get(18)?,
+        key: row.get(19)?,
     })
 }
 
 /// Reads the columns of [`UPLOAD`].
 fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
-    let facts = match maybe(row, 5)? {
-        None => None,
-        Some(size) => Some(Facts {
+    let facts = match (maybe(row, 5)?, row.get(9)?) {
+        (None, _) | (_, None) => None,
+        (Some(size), Some(sha256)) => Some(Facts {
             size,
             md5: row.get(6)?,
+            sha256,
             inode: row.get::<_, i64>(7)?.cast_unsigned(),
             modified_ns: row.get(8)?,
         }),
@@ -515,6 +537,7 @@ fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
         region: name(row, 2)?,
         expires_ms: number(row, 3)?,
         sealed: row.get(4)?,
+        key: row.get(10)?,
         facts,
     })
 }

@@ -50,10 +50,15 @@ fn name(text: &str) -> Name {
     Name::parse(text).expect("a name")
 }
 
+/// The SHA-256 of the archives, and of the key that uploaded them.
+const ARCHIVE: Hash = [7; 32];
+const KEY: Hash = [8; 32];
+
 fn facts(n: u32) -> Facts {
     Facts {
         size: u64::from(n),
         md5: [7; 16],
+        sha256: ARCHIVE,
         inode: u64::MAX - 1,
         modified_ns: -1,
     }
@@ -66,6 +71,7 @@ fn upload(n: u32, org: &str) -> Upload {
         region: name("us-west"),
         expires_ms: 900,
         sealed: false,
+        key: Some(KEY),
         facts: None,
     }
 }
@@ -104,6 +110,7 @@ const ALL: Filter = Filter {
     status: None,
     region: None,
     hash: None,
+    asker: KEY,
     limit: 100,
     offset: 0,
 };
@@ -232,9 +239,8 @@ fn builds_are_listed_newest_first() {
 fn successes_are_found_again() {
     let folder = Folder::new();
     let records = open(&folder);
-    let hash = "0707070707070707";
     let hit = |org: &str, region: &str, file: &str| {
-        let found = records.cached(&name(org), hash, region, file).expect("read");
+        let found = records.cached(&name(org), &ARCHIVE, region, file).expect("read");
         found.map(|build| build.id)
     };
     let mut last = None;
@@ -259,6 +265,135 @@ fn successes_are_found_again() {
         .forget_builds(&[last.expect("three succeeded")])
         .expect("there is space");
     assert_eq!(hit("o", "us-west", "f"), Some(id(1002)));
+}
+
+/// Finding 11: archives of one short hash are told apart by their SHA-256, so that a success is a hit for its own archive alone;
+/// and the short hash finds what the asking key has uploaded, whether the build was made for it or found by the whole archive.
+#[test]
+fn a_short_hash_is_no_proof() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let (forged, other): (Hash, Hash) = ([9; 32], [10; 32]);
+    let put = |n: u32, sha256: Hash, key: Hash| {
+        let upload = Upload {
+            key: Some(key),
+            ..upload(n, "o")
+        };
+        let facts = Facts { sha256, ..facts(n) };
+        records.granted(&upload).expect("there is space");
+        records.stored(id(n), &facts).expect("there is space");
+        Build::new(id(1000 + n), &upload, &facts, "f".into(), "http://h:1".into(), 0)
+    };
+    let make = |build: Build| {
+        records.insert(&build).expect("there is space");
+        let runs = change(&records, &build, Change::Start);
+        change(&records, &runs, image(Place::Uri("u".into()))).id
+    };
+    let cached = |sha256: &Hash| {
+        let hit = records.cached(&name("o"), sha256, "us-west", "f").expect("read");
+        hit.map(|build| build.id)
+    };
+    let found = |asker: Hash| {
+        let hash = Some("0707070707070707".to_owned());
+        let (page, total) = records.list(&name("o"), &Filter { hash, asker, ..ALL }).expect("read");
+        assert_eq!(page.len() as u64, total);
+        ids(&page)
+    };
+    let first = make(put(1, forged, other));
+    assert_eq!((cached(&forged), cached(&ARCHIVE)), (Some(first), None));
+    assert_eq!((found(other), found(KEY)), (vec![first], vec![]));
+    let second = make(put(2, ARCHIVE, KEY));
+    assert_eq!((cached(&forged), cached(&ARCHIVE)), (Some(first), Some(second)));
+    assert_eq!((found(other), found(KEY)), (vec![first], vec![second]));
+    // The same archive again, by the other key: it has shown that it has it.
+    put(3, ARCHIVE, other);
+    assert_eq!((found(other), found(KEY)), (vec![second, first], vec![second]));
+    // Another organization's upload shows nothing here.
+    records
+        .granted(&Upload {
+            key: Some(KEY),
+            ..upload(4, "p")
+        })
+        .expect("there is space");
+    records
+        .stored(
+            id(4),
+            &Facts {
+                sha256: forged,
+                ..facts(4)
+            },
+        )
+        .expect("there is space");
+    assert_eq!(found(KEY), [second]);
+    assert_eq!(
+        records.list(&name("o"), &ALL).expect("read").1,
+        2,
+        "without a hash all are listed"
+    );
+}
+
+/// A database of version 1 is taken over with all that is in it, once; what it did not write down is no hit and no name.
+#[test]
+fn an_older_database_is_taken_over() {
+    let folder = Folder::new();
+    let old = rusqlite::Connection::open(folder.db()).expect("a file");
+    old.execute_batch(include_str!("version-1.sql")).expect("a database");
+    for (n, size) in [
+        (1, "119, X'07', 1, 2"),
+        (2, "NULL, NULL, NULL, NULL"),
+        (3, "5, X'07', 1, 2"),
+    ] {
+        let row = format!(
+            "INSERT INTO upload VALUES ('{}', 'o', 'us-west', 900, {}, NULL, {size})",
+            id(n),
+            n % 2
+        );
+        old.execute_batch(&row.replace("X'07'", "X'07070707070707070707070707070707'"))
+            .expect("a row");
+    }
+    for (n, status, ended) in [
+        (1, "success", "20, 'u', NULL, 5, NULL"),
+        (3, "pending", "NULL, NULL, NULL, NULL, NULL"),
+    ] {
+        let row = format!(
+            "INSERT INTO build VALUES ({n}, '{}', 'o', '{}', 'us-west', '0707070707070707', 'f', 119, 'http://h:1', '{status}', 1, \
+             10, 20, 10, {ended})",
+            id(1000 + n),
+            id(n)
+        );
+        old.execute_batch(&row).expect("a row");
+    }
+    drop(old);
+    for _ in 0..2 {
+        let records = open(&folder);
+        assert_eq!(records.ask("PRAGMA user_version"), 2);
+        let (all, total) = records.list(&name("o"), &ALL).expect("read");
+        assert_eq!((ids(&all), total), (vec![id(1003), id(1001)], 2));
+        assert_eq!(
+            (all[1].sha256, all[1].key, all[1].status),
+            (None, None, Status::Success)
+        );
+        assert_eq!(all[1].image.as_ref().map(|image| image.size), Some(5));
+        assert_eq!(
+            records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read"),
+            None
+        );
+        let hash = Some("0707070707070707".to_owned());
+        assert_eq!(records.list(&name("o"), &Filter { hash, ..ALL }).expect("read").1, 0);
+        assert_eq!(ids(&records.unfinished().expect("read")), [id(1003)]);
+        for n in 1..=3 {
+            let known = records.upload(id(n)).expect("read").expect("it was granted");
+            assert_eq!((known.facts, known.key, known.sealed), (None, None, n % 2 == 1));
+        }
+        assert!(records.held_of(id(1)).expect("read").expect("it is held").came);
+    }
+    // It goes on as one of its own.
+    let records = open(&folder);
+    let waits = insert(&records, 4, "o", "f", 0);
+    let runs = change(&records, &waits, Change::Start);
+    change(&records, &runs, image(Place::Uri("u".into())));
+    let hit = records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read");
+    assert_eq!(hit.map(|build| build.id), Some(waits.id));
 }
 
 /// I-23: what a sweep asks, and what it may delete.
@@ -437,8 +572,8 @@ fn what_is_no_database_of_ours_is_left_alone() {
     open(&folder).ask("PRAGMA application_id = 7");
     assert!(matches!(told(&folder), OpenError::Foreign { .. }));
     let folder = make();
-    open(&folder).ask("PRAGMA user_version = 2");
-    assert!(matches!(told(&folder), OpenError::Later { version: 2, .. }));
+    open(&folder).ask("PRAGMA user_version = 3");
+    assert!(matches!(told(&folder), OpenError::Later { version: 3, .. }));
 
     let folder = Folder::new();
     fs::create_dir(folder.db()).expect("a folder");
@@ -515,7 +650,7 @@ fn one_record_is_read_during_a_walk() {
         assert_eq!(records.fetch(&name("o"), made.id).expect("read"), Some(made.clone()));
         assert!(records.upload(id(1)).expect("read").is_some());
         assert_eq!(
-            records.cached(&name("o"), &made.hash, "us-west", "f").expect("read"),
+            records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read"),
             None
         );
         assert!(records.has_build(made.id).expect("read") && records.held_of(id(1)).expect("read").is_some());

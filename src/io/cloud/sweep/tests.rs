@@ -55,6 +55,7 @@ impl Stand {
             region: Name::parse("r").expect("a name"),
             expires_ms: T0,
             sealed: false,
+            key: None,
             facts: None,
         };
         self.sweep.records.granted(&upload).expect("there is space");

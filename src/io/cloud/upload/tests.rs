@@ -13,10 +13,12 @@ use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::*;
+use crate::config::Secret;
 use crate::io::cloud::archives::Archives as _;
 use crate::io::cloud::records::Sqlite;
 use crate::io::http::floor::lock;
 use crate::proto::cloud::build::Build;
+use crate::proto::cloud::keys::{self, Kept, Kind};
 use crate::proto::cloud::sign::Pair;
 
 /// A body in pieces, each after a wait; every piece is asked for twice, as from a network.
@@ -76,6 +78,7 @@ struct House {
 }
 
 const SIZE_MAX: u64 = 1_000_000;
+const KEY: &str = "sk_0123456789abcdef";
 
 impl House {
     fn new() -> House {
@@ -84,10 +87,12 @@ impl House {
 
     fn with(change: impl FnOnce(&mut Uploads)) -> House {
         let path = std::env::temp_dir().join(format!("edge-runner-{}", Uuid::v4(random())));
+        let keys = Keys::new(&path, Vec::new());
         let mut uploads = Uploads {
             folder: Arc::new(Folder::open(&path).expect("a folder")),
             records: Arc::new(Sqlite::open(&path).expect("records")),
             turns: Arc::default(),
+            keys: Arc::new(keys),
             signing: Signing::Fixed(Pair {
                 id: "SK1".into(),
                 secret: b"secret".to_vec(),
@@ -99,6 +104,7 @@ impl House {
             places: Arc::new(Semaphore::new(4)),
         };
         change(&mut uploads);
+        House::set_keys(&path, true);
         House {
             path,
             uploads: Arc::new(uploads),
@@ -106,9 +112,28 @@ impl House {
     }
 
     async fn grant(&self) -> UploadGrant {
-        let (org, region) = (name("org-7"), name("us-west"));
-        let granted = self.uploads.grant(&org, &region, "http://h/build-contexts".into());
-        granted.await.expect("a grant")
+        self.grant_to(&self.holder()).await
+    }
+
+    async fn grant_to(&self, holder: &Holder) -> UploadGrant {
+        let url = "http://h/build-contexts".into();
+        self.uploads
+            .grant(holder, &name("us-west"), url)
+            .await
+            .expect("a grant")
+    }
+
+    /// Whoever has the key of [`House::set_keys`].
+    fn holder(&self) -> Holder {
+        let keys = &self.uploads.keys;
+        keys.find(KEY).expect("readable").expect("it is one")
+    }
+
+    /// Writes the file of keys, with or without the one.
+    fn set_keys(path: &std::path::Path, has_one: bool) {
+        let kept = Kept::new(&Secret::new(KEY), Kind::Private, name("org-7"), None, 0);
+        let kept = if has_one { vec![kept] } else { Vec::new() };
+        fs::write(path.join("keys.json"), keys::write_file(&kept)).expect("a writable folder");
     }
 
     async fn take(&self, body: Pieces) -> Result<Stored, Fault> {
@@ -390,6 +415,63 @@ async fn the_last_one_wins_until_a_build_is_made() {
     assert_eq!((unknown.status, unknown.code), (403, "AccessDenied"));
 }
 
+/// Finding 14: with its key a grant ends, before its file begins, and at the last step of an upload that is under way; what was
+/// there before stays. One of an older release, which wrote no key down, goes on until it expires.
+#[tokio::test]
+async fn a_grant_ends_with_its_key() {
+    let house = House::new();
+    let (grant, other, old) = (house.grant().await, house.grant().await, house.grant().await);
+    let kept = archive(700, 1);
+    house
+        .take(Pieces::new(&form(&grant, &kept), 300))
+        .await
+        .expect("stored");
+    let id = Uuid::parse(&old.upload_id).expect("a UUID");
+    let unsigned = Upload {
+        key: None,
+        ..house.recorded(&old)
+    };
+    house.uploads.records.forget_upload(id).expect("space");
+    house.uploads.records.granted(&unsigned).expect("space");
+
+    // This one has begun: its first piece is written.
+    let long = form(&other, &archive(SIZE_MAX as usize - 5, 2));
+    let mut long = pin!(house.take(Pieces::new(&long, 100_000)));
+    while house.parts() == 0 {
+        let polled = poll_fn(|cx| Poll::Ready(long.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        tokio::task::yield_now().await;
+    }
+    House::set_keys(&house.path, false);
+    let late = long.await.expect_err("its key is revoked");
+    assert_eq!((late.status, late.code), (403, "AccessDenied"));
+    // The body of this one would not come to an end: nobody waits for it.
+    let mut early = Pieces::new(&form(&grant, &archive(700, 3)), 10_000);
+    early.pieces.push_back((Duration::from_secs(3600), Bytes::new()));
+    let early = house.take(early).await.expect_err("its key is revoked");
+    assert_eq!((early.status, early.code), (403, "AccessDenied"));
+    assert!(early.text.contains("revoked"), "{}", early.text);
+    gone(&house).await;
+    assert!(house.archive(&grant) == Some(kept) && house.archive(&other).is_none());
+    house
+        .take(Pieces::new(&form(&old, &archive(9, 4)), 300))
+        .await
+        .expect("stored");
+
+    // While the file of keys is of no use, nobody can tell, and nothing is taken.
+    fs::write(house.path.join("keys.json"), "{").expect("a writable folder");
+    let unknown = house
+        .take(Pieces::new(&form(&grant, b""), 300))
+        .await
+        .expect_err("unknown");
+    assert_eq!(unknown.status, 500);
+    House::set_keys(&house.path, true);
+    house
+        .take(Pieces::new(&form(&grant, &archive(8, 5)), 300))
+        .await
+        .expect("stored");
+}
+
 /// I-09: past the places for uploads the next one is told to come again; a stranger takes none.
 #[tokio::test]
 async fn uploads_have_places() {
@@ -414,17 +496,23 @@ async fn uploads_have_places() {
 /// I-21: too little space for a grant.
 #[tokio::test]
 async fn grants_need_space() {
-    let (org, region) = (name("org-7"), name("us-west"));
+    let region = name("us-west");
     let house = House::with(|uploads| uploads.free_min = u64::MAX);
     let refused = house
         .uploads
-        .grant(&org, &region, String::new())
+        .grant(&house.holder(), &region, String::new())
         .await
         .expect_err("full");
     assert_eq!((refused.status, refused.code), (503, "STORAGE_FULL"));
     assert_eq!(refused.extra, Extra::RetryAfterS(RETRY_AFTER_S));
     let house = House::with(|uploads| uploads.free_min = 1);
-    assert!(house.uploads.grant(&org, &region, String::new()).await.is_ok());
+    assert!(
+        house
+            .uploads
+            .grant(&house.holder(), &region, String::new())
+            .await
+            .is_ok()
+    );
 }
 
 /// I-21: what the system says of a full disk becomes 507, anything else is the service's own failure.

@@ -6,6 +6,7 @@ fn facts() -> Facts {
     Facts {
         size: 119,
         md5: [0x93, 0x3a, 0x11, 0xaa, 0x3b, 0x2a, 0x07, 0xdd, 1, 2, 3, 4, 5, 6, 7, 8],
+        sha256: [5; 32],
         inode: 7,
         modified_ns: 9,
     }
@@ -18,6 +19,7 @@ fn upload() -> Upload {
         region: Name::parse("us-west").expect("a name"),
         expires_ms: 0,
         sealed: false,
+        key: Some([6; 32]),
         facts: Some(facts()),
     }
 }
@@ -305,16 +307,21 @@ fn what_is_no_request_for_a_build_is_refused() {
 #[test]
 fn a_query_for_builds_is_read() {
     let all = Filter {
+        asker: [6; 32],
         status: None,
         region: None,
         hash: None,
         limit: 20,
         offset: 0,
     };
-    assert_eq!(Filter::read(""), Ok(all.clone()));
-    assert_eq!(Filter::read("unknown=1"), Ok(all.clone()));
-    let some = Filter::read("contextHash=933A11AA3B2A07DD&region=us%2Dwest&status=success&limit=1&offset=40");
+    assert_eq!(Filter::read("", [6; 32]), Ok(all.clone()));
+    assert_eq!(Filter::read("unknown=1", [6; 32]), Ok(all.clone()));
+    let some = Filter::read(
+        "contextHash=933A11AA3B2A07DD&region=us%2Dwest&status=success&limit=1&offset=40",
+        [6; 32],
+    );
     let wanted = Filter {
+        asker: [6; 32],
         status: Some(Status::Success),
         region: Some("us-west".into()),
         hash: Some("933a11aa3b2a07dd".into()),
@@ -322,9 +329,9 @@ fn a_query_for_builds_is_read() {
         offset: 40,
     };
     assert_eq!(some, Ok(wanted));
-    assert_eq!(Filter::read("limit=100").map(|of| of.limit), Ok(100));
+    assert_eq!(Filter::read("limit=100", [6; 32]).map(|of| of.limit), Ok(100));
     for status in Status::ALL {
-        let of = Filter::read(&format!("status={}", status.name())).expect("a status");
+        let of = Filter::read(&format!("status={}", status.name()), [6; 32]).expect("a status");
         assert_eq!(of.status, Some(status));
     }
 }
@@ -347,7 +354,7 @@ fn a_query_without_sense_is_refused() {
         "offset=",
         "offset=99999999999999999999999",
     ] {
-        let fault = Filter::read(query).expect_err(query);
+        let fault = Filter::read(query, [6; 32]).expect_err(query);
         assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"), "{query}");
         let name = query.split('=').next().expect("a name");
         assert!(fault.text.contains(name), "{query}: {}", fault.text);
