@@ -151,9 +151,14 @@ impl Uploads {
         let kind = head.headers.get(header::CONTENT_TYPE);
         let boundary = kind.and_then(|kind| multipart::boundary(kind.as_bytes()));
         let mut parser = Parser::new(&boundary.ok_or_else(verify::no_form)?);
+        let declared = body.size_hint().exact().unwrap_or(0);
+        // Before the first byte is asked for: a client that waits for `100 Continue` sends nothing in vain.
+        if declared > self.size_max.saturating_add(FRAME_BYTES_MAX as u64) {
+            return Err(verify::too_large(self.size_max));
+        }
         let mut taking = Taking {
             uploads: self,
-            declared: body.size_hint().exact().unwrap_or(0),
+            declared,
             form: Form::default(),
             file: None,
             piece: Vec::new(),

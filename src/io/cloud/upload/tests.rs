@@ -472,6 +472,26 @@ async fn a_grant_ends_with_its_key() {
         .expect("stored");
 }
 
+/// B3: what is too long as a whole is refused before anything of it is asked for, and with it the leave to send it.
+#[tokio::test]
+async fn a_body_that_is_too_long_is_not_asked_for() {
+    let house = House::new();
+    let longest = SIZE_MAX + FRAME_BYTES_MAX as u64;
+    let grant = house.grant().await;
+    let body = form(&grant, &archive(100, 1));
+    let sent = |declared: u64| {
+        let mut pieces = Pieces::new(&body, 100);
+        pieces.declared = Some(declared);
+        pieces
+    };
+    let mut pieces = sent(longest + 1);
+    // It would have to wait for an hour.
+    pieces.pieces.push_front((Duration::from_secs(3600), Bytes::new()));
+    let refused = house.take(pieces).await.expect_err("too long");
+    assert_eq!((refused.status, refused.code), (400, "EntityTooLarge"));
+    house.take(sent(longest)).await.expect("stored");
+}
+
 /// I-09: past the places for uploads the next one is told to come again; a stranger takes none.
 #[tokio::test]
 async fn uploads_have_places() {
