@@ -62,7 +62,7 @@ use crate::io::tasks::Place;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
 use crate::logging;
-use crate::proto::admission::Requester;
+use crate::proto::admission::{Kind, Requester};
 use crate::proto::host;
 use crate::proto::lines::Lines;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
@@ -106,7 +106,7 @@ pub trait Engine: Send + Sync + 'static {
     /// its session, and what it uses up is used for good.
     fn socket(&self, family: Family, requester: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal>;
     /// Takes a place for a session in a room, which begins when what is returned is called.
-    fn room(&self, requester: Requester) -> Result<Begin, Refusal>;
+    fn room(&self, requester: Requester, kind: Kind) -> Result<Begin, Refusal>;
     /// Takes a place beside the sessions, which the end of the runner waits for; nothing when all are taken.
     fn aside(&self) -> Option<Place> {
         None
@@ -153,23 +153,24 @@ impl Engine for WebRtc {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
         let entry = match family {
-            Family::Client => sessions.doors().enter(requester).map(Entry::Caller),
-            Family::Call => sessions.doors().knock(requester).map(Entry::Knock),
+            Family::Client => sessions
+                .admission()
+                .session(requester, Kind::Silent)
+                .map(Entry::Session),
+            Family::Call => sessions.admission().handshake(requester).map(Entry::Handshake),
         };
-        let entry = entry.ok_or(Refusal::Offer(OfferRefusal::Full))?;
+        let entry = entry.map_err(|refused| Refusal::Offer(refused.into()))?;
         Ok(upgrade(sessions.clone(), family, start(), entry))
     }
 
-    fn room(&self, requester: Requester) -> Result<Begin, Refusal> {
+    fn room(&self, requester: Requester, kind: Kind) -> Result<Begin, Refusal> {
         let sessions = WebRtc::sessions(self);
         if sessions.is_closed() {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
-        let place = sessions
-            .doors()
-            .enter(requester)
-            .ok_or(Refusal::Offer(OfferRefusal::Full))?;
-        Ok(room::begin(sessions.clone(), place, self.common().clone()))
+        let permit = sessions.admission().session(requester, kind);
+        let permit = permit.map_err(|refused| Refusal::Offer(refused.into()))?;
+        Ok(room::begin(sessions.clone(), permit, self.common().clone()))
     }
 
     fn aside(&self) -> Option<Place> {

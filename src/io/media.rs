@@ -13,7 +13,7 @@ use tokio::time::sleep_until;
 use crate::bot::media::Link;
 use crate::bot::{self, Shutdown};
 use crate::config::Transport;
-use crate::io::doors::Arrival;
+use crate::io::admission::Permit;
 use crate::io::sessions::{BotTask, Outcome};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
@@ -36,8 +36,8 @@ pub struct Life {
     pub registered: Registered,
     pub shutdown: Shutdown,
     pub _lease: Option<Box<dyn Send>>,
-    /// Its place is let go of last, as fields are dropped in this order: whoever waits for the last one finds nothing left.
-    pub arrival: Arrival,
+    /// Let go of last, as fields are dropped in this order: what waits for the last one finds nothing left.
+    pub permit: Permit,
 }
 
 /// What a session has done, for its last line in the log and for the metrics.
@@ -90,7 +90,7 @@ pub async fn run(mut life: Life) {
     };
     let outcome = talk(&mut life, &mut tally).await;
     // Its bot has its own time to end, and its place until then.
-    life.arrival.settle();
+    life.permit.settle();
     tally.count(&life.session, &life.link);
     let Life {
         session,
@@ -176,7 +176,7 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                 life.session.handle_timeout(now);
                 pull_speech(life);
             }
-            () = life.arrival.asked_to_leave() => {
+            () = life.permit.evicted() => {
                 tally.gave_way = true;
                 life.session.handle_end(LeaveReason::NeverConnected, tasks::now());
             }
@@ -228,7 +228,7 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
             }
             Output::Event(event) => {
                 if event == Event::Joined {
-                    life.arrival.settle();
+                    life.permit.settle();
                 }
                 if let Some(event) = translate(event, life, tally) {
                     life.link.push(event);

@@ -28,8 +28,9 @@ use crate::bot::media::{self, Hearing, Link};
 use crate::bot::{self, Kind, MediaroomArguments};
 use crate::config::{Secret, Transport};
 use crate::io::addresses::own_addresses;
+use crate::io::admission::Permit;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
-use crate::io::tasks::{self, Place};
+use crate::io::tasks;
 use crate::io::udp::{Datagram, Inbox, Port};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::logging;
@@ -50,7 +51,7 @@ pub struct Room {
 }
 
 /// Begins a session in a room: its bot starts at once.
-pub fn begin(sessions: Sessions, place: Place, common: Arc<Common>, start: Start, room: Room) {
+pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>, start: Start, room: Room) {
     let id = start.session_id.clone();
     let (watch, caller) = (sessions.watch().clone(), start.caller.clone());
     let now = tasks::now();
@@ -80,7 +81,7 @@ pub fn begin(sessions: Sessions, place: Place, common: Arc<Common>, start: Start
         reason: None,
         counts: Counts::default(),
         _lease: start.lease,
-        place,
+        permit,
     };
     let task = logging::in_session(id.clone(), logging::of_caller(caller, run(life)));
     tasks::spawn(watch.over(id, Task::Media, task));
@@ -103,7 +104,7 @@ struct Life {
     counts: Counts,
     _lease: Option<Box<dyn Send>>,
     /// Let go of last, as fields are dropped in this order: whoever waits for the last one finds nothing left.
-    place: Place,
+    permit: Permit,
 }
 
 /// The socket of the signalling connection.
@@ -172,6 +173,8 @@ impl Life {
 async fn run(mut life: Life) {
     log::info!("session started: mediaroom");
     let outcome = talk(&mut life).await;
+    // Its bot has its own time to end, and its place until then.
+    life.permit.settle();
     life.count();
     let Life {
         session,
@@ -185,7 +188,7 @@ async fn run(mut life: Life) {
         reason,
         counts,
         _lease,
-        place,
+        permit,
         ..
     } = life;
     let unrouted = ports.iter().flatten().map(Opened::dropped).sum::<u64>();
@@ -208,7 +211,7 @@ async fn run(mut life: Life) {
     outcome.log(reason, &words);
     share.end(&counts, reason);
     drop((session, sessions, _lease));
-    drop(place);
+    drop(permit);
 }
 
 /// The loop. Returns how the bot ended, if it did before the session.
@@ -252,6 +255,10 @@ async fn talk(life: &mut Life) -> Option<Outcome> {
                 };
                 life.session.handle_bot_end(reason, tasks::now());
                 outcome = Some(ended);
+            }
+            () = life.permit.evicted() => {
+                log::debug!("evicted: a newcomer has the place");
+                life.session.handle_end(LeaveReason::NeverConnected, tasks::now());
             }
             () = &mut stop, if !stopping => {
                 stopping = true;
@@ -487,6 +494,7 @@ fn translate(event: Event, life: &mut Life) -> bot::Event {
         Event::SpeechStarted => bot::Event::SpeechStarted,
         Event::SpeechStopped => bot::Event::SpeechStopped,
         Event::ParticipantJoined(who) => {
+            life.permit.settle();
             log::debug!("`{}` is in the room", who.identity);
             bot::Event::ParticipantJoined(who)
         }

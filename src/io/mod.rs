@@ -7,13 +7,13 @@
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
 pub mod addresses;
+pub mod admission;
 #[cfg(feature = "cloud")]
 pub mod cloud;
 #[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
 pub mod direct;
 #[cfg_attr(not(feature = "doctor"), path = "doctor/absent.rs")]
 pub mod doctor;
-pub mod doors;
 pub mod drain;
 #[cfg(feature = "webrtc")]
 #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]

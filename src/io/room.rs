@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use crate::bot::{Kind, VideoroomArguments};
 use crate::config::{Secret, Transport};
+use crate::io::admission::Permit;
 use crate::io::mediaroom;
 use crate::io::sessions::{Outcome, Sessions, Start};
-use crate::io::tasks::{self, Place};
+use crate::io::tasks;
 use crate::io::webrtc::Common;
 use crate::logging;
 use crate::proto::event::LeaveReason;
@@ -33,10 +34,10 @@ pub enum Room {
 /// Begins a session in a room, which was given its place before.
 pub type Begin = Box<dyn FnOnce(Start, Room) + Send>;
 
-/// Makes what begins a session in this place.
-pub fn begin(sessions: Sessions, place: Place, common: Arc<Common>) -> Begin {
+/// Makes what begins a session with this permit.
+pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>) -> Begin {
     Box::new(move |start, room| match room {
-        Room::Base => spawn(sessions, place, start, Kind::Base),
+        Room::Base => spawn(sessions, permit, start, Kind::Base),
         Room::Video {
             room_url,
             token,
@@ -47,17 +48,17 @@ pub fn begin(sessions: Sessions, place: Place, common: Arc<Common>) -> Begin {
                 token,
                 sip_uri,
             });
-            spawn(sessions, place, start, kind);
+            spawn(sessions, permit, start, kind);
         }
-        Room::Media(room) => mediaroom::begin(sessions, place, common, start, room),
+        Room::Media(room) => mediaroom::begin(sessions, permit, common, start, room),
     })
 }
 
-fn spawn(sessions: Sessions, place: Place, start: Start, kind: Kind) {
+fn spawn(sessions: Sessions, permit: Permit, start: Start, kind: Kind) {
     let (id, caller, watch) = (start.session_id.clone(), start.caller.clone(), sessions.watch().clone());
     let life = async move {
         alone(&sessions, start, kind).await;
-        drop(place);
+        drop(permit);
     };
     let task = logging::in_session(id.clone(), logging::of_caller(caller, life));
     tasks::spawn(watch.over(id, Task::Media, task));

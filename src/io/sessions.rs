@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::Config;
-use crate::io::doors::Doors;
+use crate::io::admission::Admission;
 use crate::io::tasks::Live;
 use crate::io::watch::Watch;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
@@ -39,7 +39,7 @@ struct Inner {
     config: Arc<Config>,
     bot: Bot,
     live: Live,
-    doors: Doors,
+    admission: Admission,
     hang_ups: Live,
     /// No session begins any more.
     closed: AtomicBool,
@@ -53,7 +53,7 @@ impl Sessions {
         Sessions(Arc::new(Inner {
             config,
             bot,
-            doors: Doors::new(live.clone()),
+            admission: Admission::new(live.clone()),
             live,
             hang_ups: Live::new(HANG_UPS_MAX),
             closed: AtomicBool::new(false),
@@ -91,14 +91,14 @@ impl Sessions {
         self.0.live.count()
     }
 
-    /// Returns the ways to a place for a session.
-    pub fn doors(&self) -> &Doors {
-        &self.0.doors
+    /// Returns what gives sessions their places.
+    pub fn admission(&self) -> &Admission {
+        &self.0.admission
     }
 
     /// Waits until no session is left, nor anything of one.
     pub async fn empty(&self) {
-        self.0.doors.empty().await;
+        self.0.admission.empty().await;
         self.0.hang_ups.empty().await;
     }
 

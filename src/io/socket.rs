@@ -21,21 +21,22 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
 use crate::bot::media::{self, Link};
-use crate::bot::{self, Kind, Shutdown, WebSocketArguments, WebSocketConnection};
+use crate::bot::{self, Shutdown, WebSocketArguments, WebSocketConnection};
 use crate::config::Transport;
-use crate::io::doors::Knock;
+use crate::io::admission::Permit;
 use crate::io::rest;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
 use crate::io::stream::Stream;
-use crate::io::tasks::{self, Place};
+use crate::io::tasks;
 use crate::limits::{
     HANG_UP_AT_SHUTDOWN, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX,
     SOCKET_SEND_BUFFER_BYTES,
 };
 use crate::logging;
+use crate::proto::admission::{Kind, Refused};
 use crate::proto::event::{Event, LeaveReason};
 use crate::proto::metrics::{Count, Counts, Share};
-use crate::proto::socket::{Message, Output, Session};
+use crate::proto::socket::{GAVE_WAY, Message, Output, Session};
 use crate::proto::stall::Task;
 use crate::proto::telephony::hangup;
 use crate::proto::token::Family;
@@ -45,10 +46,10 @@ pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 
 /// What a socket was let in with.
 pub enum Entry {
-    /// A session's place: its bot starts at once.
-    Caller(Place),
-    /// A place is to be had once it is known who calls.
-    Knock(Knock),
+    /// The place of a session, whose bot starts at once.
+    Session(Permit),
+    /// The place of a handshake, after which one of a session is to be had.
+    Handshake(Permit),
 }
 
 /// Makes what an accepted upgrade becomes: a session of its own.
@@ -146,6 +147,8 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         share: None,
     };
     let outcome = talk(&mut life).await;
+    // Its bot has its own time to end, and its place until then.
+    settle(&mut life.entry);
     life.count();
     let Life {
         session,
@@ -263,7 +266,7 @@ async fn talk(life: &mut Life) -> Option<Outcome> {
                 life.hang_up = None;
                 life.session.handle_hung_up(tasks::now());
             }
-            () = asked_to_leave(entry) => life.session.handle_no_place(1013, "it gave way to newer connections", tasks::now()),
+            () = evicted(entry) => handle_eviction(life),
             () = &mut stop, if !stopping => {
                 stopping = true;
                 life.session.handle_end(LeaveReason::Shutdown, tasks::now());
@@ -332,10 +335,25 @@ async fn done(hang_up: Option<&mut HangUp>) {
     }
 }
 
-async fn asked_to_leave(entry: &Entry) {
+async fn evicted(entry: &Entry) {
     match entry {
-        Entry::Knock(knock) => knock.asked_to_leave().await,
-        Entry::Caller(_) => std::future::pending().await,
+        Entry::Session(permit) | Entry::Handshake(permit) => permit.evicted().await,
+    }
+}
+
+/// Another has the place: of a socket that never said who calls, or of a client that never sent a frame.
+fn handle_eviction(life: &mut Life) {
+    let now = tasks::now();
+    match life.entry {
+        Entry::Handshake(_) => life.session.handle_no_place(1013, GAVE_WAY, now),
+        Entry::Session(_) => life.session.handle_end(LeaveReason::NeverConnected, now),
+    }
+}
+
+/// A frame has come, or the end: from here on a session is not evicted.
+fn settle(entry: &mut Entry) {
+    if let Entry::Session(permit) = entry {
+        permit.settle();
     }
 }
 
@@ -349,8 +367,14 @@ fn handle_traffic(life: &mut Life, traffic: Traffic) {
     match traffic {
         Traffic::Flushed(Ok(())) => life.writable = true,
         Traffic::Message(Some(Ok(frame))) => match frame {
-            Frame::Text(text) => session.handle_text(&text, now),
-            Frame::Binary(bytes) => session.handle_binary(bytes, now),
+            Frame::Text(text) => {
+                settle(&mut life.entry);
+                session.handle_text(&text, now);
+            }
+            Frame::Binary(bytes) => {
+                settle(&mut life.entry);
+                session.handle_binary(bytes, now);
+            }
             Frame::Ping(_) | Frame::Pong(_) => session.handle_pong(now),
             Frame::Close(_) => session.handle_close(now),
             Frame::Frame(_) => {}
@@ -448,16 +472,20 @@ async fn send(life: &mut Life, message: Message) {
 }
 
 fn begin(life: &mut Life, now: Instant) {
-    if let Entry::Knock(knock) = &life.entry {
+    if let Entry::Handshake(permit) = &life.entry {
         if life.sessions.is_closed() {
             return life.session.handle_no_place(1001, "the runner is stopping", now);
         }
-        let Some(place) = life.sessions.doors().enter(knock.requester()) else {
-            return life
-                .session
-                .handle_no_place(1013, "all places are taken; try again later", now);
-        };
-        life.entry = Entry::Caller(place);
+        match life.sessions.admission().session(permit.requester(), Kind::Caller) {
+            Ok(permit) => life.entry = Entry::Session(permit),
+            Err(refused) => {
+                let why = match refused {
+                    Refused::Full => "all places are taken; try again later",
+                    Refused::Share => "this address has its share of the places; try again later",
+                };
+                return life.session.handle_no_place(1013, why, now);
+            }
+        }
     }
     let Some(start) = life.start.take() else { return };
     let (link, seat) = media::pair(SOCKET_IN_FRAMES_MAX);
@@ -472,7 +500,7 @@ fn begin(life: &mut Life, now: Instant) {
         .as_ref()
         .and_then(|data| data.get("body").cloned())
         .unwrap_or(start.body);
-    let kind = Kind::WebSocket(WebSocketArguments::new(
+    let kind = bot::Kind::WebSocket(WebSocketArguments::new(
         WebSocketConnection::new(life.path),
         transport,
         data,

@@ -51,6 +51,11 @@ impl Live {
         }))
     }
 
+    /// Returns how many there may be.
+    pub fn max(&self) -> usize {
+        self.0.sessions_max
+    }
+
     pub fn count(&self) -> usize {
         self.0.count.load(Ordering::Relaxed)
     }
@@ -64,11 +69,6 @@ impl Live {
             })
             .ok()
             .map(|_| Place(self.0.clone()))
-    }
-
-    /// Tells whether a place is free at this moment.
-    pub fn has_room(&self) -> bool {
-        self.count() < self.0.sessions_max
     }
 
     /// Waits until no session is live.
@@ -95,14 +95,6 @@ impl Live {
 
 /// The place of one live session, free again when it is dropped.
 pub struct Place(Arc<Shared>);
-
-impl Place {
-    /// Tells whose place it is.
-    #[cfg(test)]
-    pub fn is_of(&self, live: &Live) -> bool {
-        Arc::ptr_eq(&self.0, &live.0)
-    }
-}
 
 impl Drop for Place {
     fn drop(&mut self) {

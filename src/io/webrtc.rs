@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::bot::{self, Kind, WebRtcArguments, WebRtcConnection};
+use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::io::addresses::local_addresses;
 use crate::io::gather::Gatherer;
 use crate::io::ice_tcp::Connected;
@@ -29,7 +29,7 @@ use crate::io::tasks;
 use crate::io::udp::Port;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, ICE_TCP_CONNECTIONS_MAX, SESSION_REQUESTS};
 use crate::logging;
-use crate::proto::admission::Requester;
+use crate::proto::admission::{Kind, Requester};
 use crate::proto::candidate;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
@@ -240,9 +240,7 @@ impl WebRtc {
         if inner.sessions.is_closed() {
             return Err(OfferRefusal::Stopping);
         }
-        let Some(arrival) = inner.sessions.doors().arrive(requester) else {
-            return Err(OfferRefusal::Full);
-        };
+        let permit = inner.sessions.admission().session(requester, Kind::Offer)?;
         let now = tasks::now();
         let (mut session, sdp) = self
             .with_setup(|setup| Session::accept(offer, setup, now))
@@ -263,7 +261,7 @@ impl WebRtc {
         let bot = inner.sessions.begin(
             start.session_id.clone(),
             data.unwrap_or(start.body),
-            Kind::WebRtc(WebRtcArguments::new(connection, seat)),
+            bot::Kind::WebRtc(WebRtcArguments::new(connection, seat)),
         );
         let life = Life {
             session: Box::new(session),
@@ -279,7 +277,7 @@ impl WebRtc {
                 number,
             },
             shutdown: inner.sessions.shutdown().clone(),
-            arrival,
+            permit,
             _lease: start.lease,
         };
         let task = logging::of_caller(start.caller, media::run(life));

@@ -55,13 +55,14 @@ fn outcome(reason: LeaveReason) -> usize {
 }
 
 /// Labels of refused offers; [`refused`] finds the place of one.
-const REFUSALS: [&str; 6] = [
+const REFUSALS: [&str; 7] = [
     "bad_sdp",
     "unknown_connection",
     "full",
     "stopping",
     "no_candidate",
     "answer_too_long",
+    "share",
 ];
 
 fn refused(refusal: &OfferRefusal) -> usize {
@@ -72,6 +73,7 @@ fn refused(refusal: &OfferRefusal) -> usize {
         OfferRefusal::Stopping => 3,
         OfferRefusal::NoCandidate(_) => 4,
         OfferRefusal::AnswerTooLong(_) => 5,
+        OfferRefusal::Share => 6,
     }
 }
 

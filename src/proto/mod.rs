@@ -41,7 +41,6 @@ pub mod host;
 pub mod ice;
 pub mod key;
 pub mod lines;
-pub mod lobby;
 pub mod mediaroom;
 pub mod metrics;
 pub mod offer;

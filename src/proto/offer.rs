@@ -11,6 +11,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::limits;
+use crate::proto::admission::Refused;
 use crate::proto::body::{self, Fields, Invalid, Problem, Step};
 
 /// What a client sends to open, renegotiate or replace a connection.
@@ -147,6 +148,8 @@ pub enum OfferRefusal {
     UnknownConnection,
     /// As many sessions are live as there may be.
     Full,
+    /// As many sessions are live as one source address may have.
+    Share,
     /// The runner is about to end.
     Stopping,
     /// No address could be offered: the one of `--host`, and those that this machine has.
@@ -161,6 +164,10 @@ impl fmt::Display for OfferRefusal {
             OfferRefusal::BadSdp(why) => write!(f, "the offer's SDP cannot be answered: {why}"),
             OfferRefusal::UnknownConnection => f.write_str("Peer connection not found"),
             OfferRefusal::Full => f.write_str("every session of this runner is taken; try again later"),
+            OfferRefusal::Share => f.write_str(
+                "this address has its share of the sessions; try again later (a proxy that asks for many callers has to be \
+                 trusted, see --trusted-proxies)",
+            ),
             OfferRefusal::Stopping => f.write_str("this runner is stopping"),
             OfferRefusal::NoCandidate(why) => write!(f, "no address to offer: {why}"),
             OfferRefusal::AnswerTooLong(why) => write!(f, "the answer is too long for the client: {why}"),
@@ -169,6 +176,15 @@ impl fmt::Display for OfferRefusal {
 }
 
 impl std::error::Error for OfferRefusal {}
+
+impl From<Refused> for OfferRefusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => OfferRefusal::Full,
+            Refused::Share => OfferRefusal::Share,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -59,6 +59,9 @@ pub enum Output<'a> {
     Gone,
 }
 
+/// Why a socket is closed whose place another has.
+pub const GAVE_WAY: &str = "it gave way to newer connections";
+
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -551,6 +554,8 @@ fn farewell(reason: LeaveReason) -> (u16, &'static str) {
     match reason {
         LeaveReason::Shutdown => (1001, "the runner is stopping"),
         LeaveReason::BotFailed => (1011, "the bot failed"),
+        // Sockets are connected; what never came is a first frame.
+        LeaveReason::NeverConnected => (1013, GAVE_WAY),
         _ => (1000, ""),
     }
 }

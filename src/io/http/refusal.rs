@@ -117,7 +117,7 @@ impl Refusal {
             Refusal::Offer(refusal) => match refusal {
                 OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
                 OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
-                OfferRefusal::Full | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+                OfferRefusal::Full | OfferRefusal::Share | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
                 OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }
@@ -202,7 +202,7 @@ impl Refusal {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full | OfferRefusal::Stopping) => {
+            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full | OfferRefusal::Share | OfferRefusal::Stopping) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));

@@ -11,12 +11,13 @@ use super::{App, Engine, Refusal, fresh_id};
 use crate::io::mediaroom;
 use crate::io::room::Room;
 use crate::io::sessions::Start;
+use crate::proto::admission::Kind;
 use crate::proto::mediaroom::entry::Access;
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
 pub(super) fn mediaroom<E: Engine>(app: &App<E>, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {
     let access = Access::new(&app.config.mediaroom).map_err(Refusal::Mediaroom)?;
-    let begin = app.engine.room(peer.requester())?;
+    let begin = app.engine.room(peer.requester(), Kind::Silent)?;
     let session_id = fresh_id();
     let entry = access.entry(&session_id, random(), unix_time_s());
     let reply = entry.reply(&session_id);

@@ -22,6 +22,7 @@ use crate::io::sessions::Start;
 use crate::io::videoroom::{Prepared, prepare};
 use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
 use crate::logging;
+use crate::proto::admission::Kind;
 use crate::proto::route;
 use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
 
@@ -34,7 +35,7 @@ pub(super) async fn start<E: Engine>(
 ) -> Result<Vec<u8>, Refusal> {
     let Some(wanted) = wanted else {
         fits_program(app, &body)?;
-        let begin = app.engine.room(peer.requester())?;
+        let begin = app.engine.room(peer.requester(), Kind::Caller)?;
         let start = start_of(app, body, peer);
         let session_id = start.session_id.clone();
         begin(start, Room::Base);
@@ -138,7 +139,10 @@ async fn begin<E: Engine>(
         return Err(NotBegun::Failed(Failure::NoKey));
     }
     fits_program(app, &body).map_err(NotBegun::Refused)?;
-    let begin = app.engine.room(peer.requester()).map_err(NotBegun::Refused)?;
+    let begin = app
+        .engine
+        .room(peer.requester(), Kind::Caller)
+        .map_err(NotBegun::Refused)?;
     let start = start_of(app, body, peer);
     let session_id = start.session_id.clone();
     let prepared = logging::of_caller(start.caller.clone(), prepare(config, asked, app.engine.aside()));

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::io::admission::Permit;
 use crate::io::sessions::{Sessions, Start};
-use crate::io::tasks::Place;
 use crate::io::webrtc::Common;
 
 /// What a session would join.
 pub enum Room {}
 
-pub fn begin(_sessions: Sessions, _place: Place, _common: Arc<Common>, _start: Start, room: Room) {
+pub fn begin(_sessions: Sessions, _permit: Permit, _common: Arc<Common>, _start: Start, room: Room) {
     match room {}
 }

@@ -28,7 +28,7 @@ use crate::io::room::{Begin, Room};
 use crate::io::sessions::Start;
 use crate::io::socket::Upgrade;
 use crate::io::tls::Tls;
-use crate::proto::admission::Requester;
+use crate::proto::admission::{Kind, Requester};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::token::Family;
 
@@ -118,7 +118,7 @@ impl Engine for Arc<Fake> {
         self.closed.load(Ordering::Relaxed)
     }
 
-    fn room(&self, _: Requester) -> Result<Begin, Refusal> {
+    fn room(&self, _: Requester, _: Kind) -> Result<Begin, Refusal> {
         if self.full.load(Ordering::Relaxed) {
             return Err(Refusal::Offer(OfferRefusal::Full));
         }

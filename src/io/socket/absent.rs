@@ -2,17 +2,16 @@
 
 use bytes::Bytes;
 
-use crate::io::doors::Knock;
+use crate::io::admission::Permit;
 use crate::io::sessions::{Sessions, Start};
 use crate::io::stream::Stream;
-use crate::io::tasks::Place;
 use crate::proto::token::Family;
 
 pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 
 pub enum Entry {
-    Caller(Place),
-    Knock(Knock),
+    Session(Permit),
+    Handshake(Permit),
 }
 
 /// Makes what closes the connection.

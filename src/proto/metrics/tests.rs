@@ -128,6 +128,7 @@ fn refusals_and_answers_are_counted_by_their_kind() {
         OfferRefusal::Stopping,
         OfferRefusal::NoCandidate("x".into()),
         OfferRefusal::AnswerTooLong("x".into()),
+        OfferRefusal::Share,
     ] {
         metrics.offer_refused(&refusal);
     }

@@ -190,7 +190,8 @@ async fn a_device_that_comes_back_replaces_itself() {
 /// A device whose packets wait to be heard is not silent, however long the runner has not got round to them.
 #[tokio::test]
 async fn a_device_that_waits_to_be_heard_is_not_replaced() {
-    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 8);
+    // Eight offers of one address are three quarters of eleven.
+    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 11);
     let mut devices = Vec::new();
     // A session takes what comes to it in no order, so one of them alone might be lucky. Each has an address of its own, or on a
     // slow machine the later ones would replace those before them.

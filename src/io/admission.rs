@@ -1,0 +1,311 @@
+//! The places of sessions and of handshakes: how one is taken, given up, and taken away.
+//!
+//! In: requesters, and the cap on live sessions. Out: a [`Permit`], which holds a place until it is dropped. Where places are
+//! short, a newcomer takes that of a pending entry at once, and what was evicted ends beside the sessions. Who is evicted,
+//! and when, says `proto::admission`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::io::tasks::{self, Live, Place};
+use crate::limits::{
+    GAVE_WAY_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
+    PENDING_OFFERS_YIELD_AFTER,
+};
+use crate::proto::admission::{Caps, Kind, Ledger, Refused, Requester, Ticket, share};
+
+/// The admission of one runner.
+pub struct Admission {
+    sessions: Shared,
+    live: Live,
+    /// Evicted sessions, until their bots have ended.
+    leaving: Live,
+    handshakes: Shared,
+    /// Sockets in their handshake, and those that were evicted and close.
+    sockets: Live,
+}
+
+type Shared = Arc<Mutex<Ledger<Held>>>;
+
+/// What an entry holds.
+struct Held {
+    /// Exchanged for one beside the sessions when the entry is evicted.
+    place: Place,
+    evicted: Arc<Notify>,
+}
+
+/// The place of a session, or of a socket in its handshake.
+pub struct Permit {
+    ledger: Shared,
+    ticket: Ticket,
+    requester: Requester,
+    evicted: Arc<Notify>,
+    is_settled: bool,
+}
+
+impl Permit {
+    /// Returns who asked for it.
+    pub fn requester(&self) -> Requester {
+        self.requester
+    }
+
+    /// Somebody is there, or the session ends: from here on it is not evicted.
+    pub fn settle(&mut self) {
+        if !self.is_settled {
+            self.is_settled = true;
+            lock(&self.ledger).settle(self.ticket);
+        }
+    }
+
+    /// Waits until the place is another's.
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        lock(&self.ledger).leave(self.ticket);
+    }
+}
+
+impl Admission {
+    pub fn new(live: Live) -> Self {
+        let sessions = Ledger::new(Caps {
+            places_max: live.max(),
+            share_max: share(live.max()),
+            offers_max: PENDING_OFFERS_MAX,
+            evicted_max: GAVE_WAY_MAX,
+            patience: PENDING_OFFERS_YIELD_AFTER,
+        });
+        let handshakes = Ledger::new(Caps {
+            places_max: HANDSHAKES_MAX,
+            // All of them are pending, so they need no share.
+            share_max: HANDSHAKES_MAX,
+            offers_max: HANDSHAKES_MAX,
+            evicted_max: HANDSHAKES_ENDING_MAX,
+            patience: HANDSHAKES_YIELD_AFTER,
+        });
+        Admission {
+            sessions: Arc::new(Mutex::new(sessions)),
+            live,
+            leaving: Live::new(GAVE_WAY_MAX),
+            handshakes: Arc::new(Mutex::new(handshakes)),
+            sockets: Live::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
+        }
+    }
+
+    /// Takes a place for a session.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn session(&self, requester: Requester, kind: Kind) -> Result<Permit, Refused> {
+        let now = tasks::now();
+        let mut ledger = lock(&self.sessions);
+        let evicted = Arc::new(Notify::new());
+        let place = match ledger.plan(requester, kind, now)? {
+            None => self.live.enter().ok_or(Refused::Full)?,
+            Some(victim) => {
+                let aside = self.leaving.enter().ok_or(Refused::Full)?;
+                let held = ledger.evict(victim).ok_or(Refused::Full)?;
+                held.evicted.notify_one();
+                std::mem::replace(&mut held.place, aside)
+            }
+        };
+        let held = Held {
+            place,
+            evicted: evicted.clone(),
+        };
+        let ticket = ledger.admit(requester, kind, held, now);
+        Ok(permit(&self.sessions, ticket, requester, evicted))
+    }
+
+    /// Lets a socket in that has to say who calls, if there would be a place for the call.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn handshake(&self, requester: Requester) -> Result<Permit, Refused> {
+        let now = tasks::now();
+        lock(&self.sessions).plan(requester, Kind::Caller, now)?;
+        let mut ledger = lock(&self.handshakes);
+        let victim = ledger.plan(requester, Kind::Silent, now)?;
+        let place = self.sockets.enter().ok_or(Refused::Full)?;
+        if let Some(held) = victim.and_then(|victim| ledger.evict(victim)) {
+            held.evicted.notify_one();
+        }
+        let evicted = Arc::new(Notify::new());
+        let held = Held {
+            place,
+            evicted: evicted.clone(),
+        };
+        let ticket = ledger.admit(requester, Kind::Silent, held, now);
+        Ok(permit(&self.handshakes, ticket, requester, evicted))
+    }
+
+    /// Waits until nothing holds a place, evicted or not.
+    pub async fn empty(&self) {
+        // In the order in which one goes from one to the next.
+        for places in [&self.sockets, &self.live, &self.leaving] {
+            places.empty().await;
+        }
+    }
+}
+
+fn permit(ledger: &Shared, ticket: Ticket, requester: Requester, evicted: Arc<Notify>) -> Permit {
+    Permit {
+        ledger: ledger.clone(),
+        ticket,
+        requester,
+        evicted,
+        is_settled: false,
+    }
+}
+
+/// Takes a lock. What panicked while it held it left the value whole: no change to it is made in two steps.
+fn lock(ledger: &Mutex<Ledger<Held>>) -> MutexGuard<'_, Ledger<Held>> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::proto::source::SourceKey;
+
+    const A: Requester = from(1);
+    const B: Requester = from(2);
+
+    const fn from(host: u8) -> Requester {
+        Requester {
+            source: SourceKey::V4(Ipv4Addr::new(192, 0, 2, host)),
+            is_authorised: false,
+        }
+    }
+
+    async fn pass(time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    async fn is_evicted(permit: &Permit) -> bool {
+        tokio::time::timeout(Duration::ZERO, permit.evicted()).await.is_ok()
+    }
+
+    /// A runner whose places are all held takes a newcomer on any transport at the cost of the oldest offer that was not
+    /// followed up, once that has had its time; the count of live sessions stays within its cap.
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_takes_the_place_of_an_offer_that_was_not_followed_up() {
+        let live = Live::new(2);
+        let admission = Admission::new(live.clone());
+        let offer = || admission.session(A, Kind::Offer);
+        let (mut first, second) = (offer().expect("a place"), offer().expect("a place"));
+        pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
+        assert!(admission.session(A, Kind::Caller).is_err() && offer().is_err() && admission.handshake(A).is_err());
+        pass(Duration::from_millis(1)).await;
+        first.settle();
+        assert!(admission.handshake(A).is_ok(), "a place could be had");
+        let caller = admission.session(A, Kind::Caller).expect("the second gives way");
+        assert!(is_evicted(&second).await && !is_evicted(&first).await);
+        assert_eq!(live.count(), 2);
+        assert!(
+            admission.session(A, Kind::Caller).is_err() && admission.handshake(A).is_err(),
+            "a caller is not evicted"
+        );
+        drop((first, caller));
+        assert_eq!(live.count(), 0);
+        let empty = tokio::time::timeout(Duration::from_secs(1), admission.empty());
+        assert!(empty.await.is_err(), "the second has not ended");
+        drop(second);
+        admission.empty().await;
+    }
+
+    /// Offers that are not followed up leave places to others than offers; one past their cap evicts the oldest: at once when
+    /// another source asks.
+    #[tokio::test(start_paused = true)]
+    async fn offers_that_are_not_followed_up_are_capped() {
+        let live = Live::new(2 * PENDING_OFFERS_MAX);
+        let admission = Admission::new(live.clone());
+        let offers: Vec<Permit> = (0..PENDING_OFFERS_MAX)
+            .map(|_| admission.session(A, Kind::Offer).expect("a place"))
+            .collect();
+        assert_eq!(admission.session(A, Kind::Offer).err(), Some(Refused::Full));
+        let caller = admission
+            .session(A, Kind::Caller)
+            .expect("there are places for callers");
+        let other = admission.session(B, Kind::Offer).expect("the flood gives way");
+        assert!(is_evicted(&offers[0]).await && !is_evicted(&offers[1]).await && !is_evicted(&other).await);
+        assert_eq!(live.count(), PENDING_OFFERS_MAX + 1);
+        drop((offers, caller, other));
+        admission.empty().await;
+    }
+
+    /// Whatever one source holds, another one's caller gets in: all that is held and pending, or alive.
+    #[tokio::test(start_paused = true)]
+    async fn one_source_keeps_no_other_out() {
+        for kind in [Kind::Caller, Kind::Offer, Kind::Silent] {
+            let admission = Admission::new(Live::new(32));
+            let mut held = Vec::new();
+            while let Ok(permit) = admission.session(A, kind) {
+                held.push(permit);
+            }
+            assert_eq!(
+                held.len(),
+                if kind == Kind::Offer {
+                    PENDING_OFFERS_MAX
+                } else {
+                    share(32)
+                }
+            );
+            for honest in [Kind::Caller, Kind::Offer, Kind::Silent] {
+                assert!(admission.session(B, honest).is_ok(), "{honest:?} beside {kind:?}");
+            }
+            assert!(admission.handshake(B).is_ok());
+        }
+    }
+
+    /// Those that were evicted and whose bots do not end are capped too: beyond it nobody is evicted.
+    #[tokio::test(start_paused = true)]
+    async fn evicted_sessions_are_capped() {
+        let admission = Admission::new(Live::new(1));
+        let mut gone = Vec::new();
+        for nth in 0..=GAVE_WAY_MAX {
+            let requester = from(nth as u8);
+            gone.push(admission.session(requester, Kind::Offer).expect("a place"));
+            pass(PENDING_OFFERS_YIELD_AFTER).await;
+        }
+        assert!(admission.session(A, Kind::Offer).is_err() && admission.handshake(A).is_err());
+        gone.remove(0);
+        assert!(admission.session(A, Kind::Offer).is_ok());
+    }
+
+    /// Silent sockets hold no place of a session; one past their cap evicts the oldest, as long as not too many of those still
+    /// close. A source that does this all the time leaves some of those to others.
+    #[tokio::test(start_paused = true)]
+    async fn silent_sockets_keep_no_caller_out() {
+        let live = Live::new(1);
+        let admission = Admission::new(live.clone());
+        let handshake = |requester| admission.handshake(requester).expect("a place");
+        let mut held: Vec<Permit> = (0..HANDSHAKES_MAX).map(|_| handshake(A)).collect();
+        assert_eq!(live.count(), 0);
+        assert!(!is_evicted(&held[0]).await);
+        for nth in 0..share(HANDSHAKES_ENDING_MAX) {
+            held.push(handshake(A));
+            assert!(is_evicted(&held[nth]).await);
+        }
+        assert!(
+            admission.handshake(A).is_err(),
+            "none of those that were evicted has gone"
+        );
+        let other = handshake(B);
+        drop(held.remove(0));
+        drop(held.remove(0));
+        held.push(handshake(A));
+        assert!(!is_evicted(&other).await);
+        let caller = admission.session(B, Kind::Caller).expect("a place");
+        assert!(admission.handshake(B).is_err(), "it could become no caller");
+        drop((held, other, caller));
+        admission.empty().await;
+    }
+}

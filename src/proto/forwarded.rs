@@ -1,0 +1,339 @@
+//! Where a request came from that a proxy passes on: the address of the client, as far as trusted proxies tell it.
+//!
+//! In: the address of the peer, the lines of `X-Forwarded-For` and `Forwarded` as bytes, and the addresses of proxies that
+//! are trusted. Out: the address that quotas and the log go by. Every proxy writes the address of its own peer at the end of
+//! the list, so the list is read from its end: entries of trusted proxies are passed over, and the first other one is the
+//! client's, whatever the client wrote before it. Without a trusted peer no header is believed. An entry that is no address
+//! (`unknown`, a name, text) ends the walk at the proxy that wrote it.
+//! `X-Forwarded-For` goes before `Forwarded` where both are there: it is what proxies write unless they are told otherwise, and
+//! the other one is then the client's own. Lines of one name are one list, in their order (RFC 9110 section 5.3).
+//! Source: RFC 7239 sections 4 to 7.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// Entries that are looked at: a chain of proxies that are all trusted is not longer.
+const HOPS_MAX: usize = 16;
+/// Bytes of one entry: an address, its port, and a protocol and a host beside it.
+const ENTRY_BYTES_MAX: usize = 512;
+
+/// Some addresses: those that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    first: u128,
+    mask: u128,
+}
+
+impl Network {
+    fn contains(self, address: IpAddr) -> bool {
+        bits(address) & self.mask == self.first
+    }
+}
+
+/// An IPv4 address stands below `::ffff:0:0`, as sockets of both families write it.
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+/// A text that names no network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoNetwork;
+
+impl fmt::Display for NoNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an address, or ADDRESS/BITS such as 10.0.0.0/8")
+    }
+}
+
+impl FromStr for Network {
+    type Err = NoNetwork;
+
+    /// Reads `ADDRESS` or `ADDRESS/BITS`. Further bits of the address are no mistake: people write their own with its network's.
+    fn from_str(text: &str) -> Result<Self, NoNetwork> {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NoNetwork)?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().map_err(|_| NoNetwork)?,
+            Some(_) => return Err(NoNetwork),
+            None => bits_max,
+        };
+        if length > bits_max {
+            return Err(NoNetwork);
+        }
+        let mask = u128::MAX.checked_shl(bits_max - length).unwrap_or(0);
+        // Of an IPv4 address the bits above it always count.
+        let above = if address.is_ipv4() { u128::MAX << 32 } else { 0 };
+        let mask = mask | above;
+        Ok(Network {
+            first: bits(address) & mask,
+            mask,
+        })
+    }
+}
+
+/// The proxies whose word is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies {
+    networks: Vec<Network>,
+    loopback: bool,
+}
+
+impl TrustedProxies {
+    /// Trusts these, and `loopback` addresses if a proxy is known to be on this machine.
+    pub fn new(networks: &[Network], loopback: bool) -> Self {
+        TrustedProxies {
+            networks: networks.to_vec(),
+            loopback,
+        }
+    }
+
+    /// Tells whether an address is that of a trusted proxy.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        self.loopback && address.to_canonical().is_loopback()
+            || self.networks.iter().any(|network| network.contains(address))
+    }
+
+    /// Returns where a request came from. Lines are given in their order.
+    pub fn client<'l>(
+        &self,
+        peer: IpAddr,
+        x_forwarded_for: impl DoubleEndedIterator<Item = &'l [u8]>,
+        forwarded: impl DoubleEndedIterator<Item = &'l [u8]>,
+    ) -> IpAddr {
+        if !self.trusts(peer) {
+            return peer;
+        }
+        let mut entries = x_forwarded_for.rev().flat_map(entries).map(address).peekable();
+        if entries.peek().is_some() {
+            return self.walk(peer, entries);
+        }
+        self.walk(peer, forwarded.rev().flat_map(entries_quoted).map(forwarded_for))
+    }
+
+    fn walk(&self, peer: IpAddr, entries: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+        let mut last = peer;
+        for entry in entries.take(HOPS_MAX) {
+            match entry {
+                Some(address) if self.trusts(address) => last = address,
+                Some(address) => return address,
+                None => break,
+            }
+        }
+        last
+    }
+}
+
+/// Splits a line at its commas, from its end.
+fn entries(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.rsplit(|byte| *byte == b',')
+}
+
+/// The same, but for commas in quoted strings. Quotes are counted from the end: those that the last proxy wrote are its own,
+/// and a client that left one open changes nothing behind it.
+fn entries_quoted(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut quoted = false;
+    line.rsplit(move |byte| {
+        quoted ^= *byte == b'"';
+        *byte == b',' && !quoted
+    })
+}
+
+/// Finds the address in an element of `Forwarded`.
+fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+    if element.len() > ENTRY_BYTES_MAX {
+        return None;
+    }
+    let mut nodes = element.split(|byte| *byte == b';').filter_map(|pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
+        name.eq_ignore_ascii_case(b"for").then_some(value)
+    });
+    let (node, further) = (nodes.next()?, nodes.next());
+    let node = match node.strip_prefix(b"\"") {
+        Some(rest) => rest.strip_suffix(b"\"")?,
+        None => node,
+    };
+    further.is_none().then(|| address(node)).flatten()
+}
+
+/// Reads an address, in brackets or not, with or without a port.
+fn address(entry: &[u8]) -> Option<IpAddr> {
+    if entry.len() > ENTRY_BYTES_MAX {
+        return None;
+    }
+    let text = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);
+    let bracketed = || {
+        let text = text.strip_prefix('[')?.strip_suffix(']')?;
+        text.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+    };
+    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
+    let address = text.parse().ok().or_else(bracketed).or_else(with_port)?;
+    Some(address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: &str = "127.0.0.1";
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn proxies(networks: &[&str]) -> TrustedProxies {
+        let networks: Vec<Network> = networks.iter().map(|text| text.parse().expect("a network")).collect();
+        TrustedProxies::new(&networks, true)
+    }
+
+    /// The client of a request from this machine, by lines of `X-Forwarded-For` and of `Forwarded`.
+    fn client(trusted: &TrustedProxies, x_forwarded_for: &[&str], forwarded: &[&str]) -> String {
+        let lines = |lines: &[&str]| -> Vec<Vec<u8>> { lines.iter().map(|line| line.as_bytes().to_vec()).collect() };
+        let (x, f) = (lines(x_forwarded_for), lines(forwarded));
+        let client = trusted.client(ip(PEER), x.iter().map(Vec::as_slice), f.iter().map(Vec::as_slice));
+        client.to_string()
+    }
+
+    /// What a stranger says of itself is not believed, and a trusted proxy that says nothing is the client.
+    #[test]
+    fn only_trusted_proxies_are_believed() {
+        let lines = || [&b"192.0.2.9"[..]].into_iter();
+        let none = std::iter::empty;
+        for (trusted, peer) in [
+            (TrustedProxies::default(), "127.0.0.1"),
+            (proxies(&["10.0.0.0/8"]), "11.0.0.1"),
+            (TrustedProxies::new(&["10.0.0.1".parse().expect("one")], false), "127.0.0.1"),
+        ] {
+            assert_eq!(trusted.client(ip(peer), lines(), lines()), ip(peer));
+        }
+        for peer in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3", "2001:db8::5"] {
+            let trusted = proxies(&["10.0.0.0/8", "2001:db8::/64"]);
+            assert_eq!(trusted.client(ip(peer), lines(), none()), ip("192.0.2.9"), "{peer}");
+            assert_eq!(trusted.client(ip(peer), none(), none()), ip(peer));
+        }
+    }
+
+    /// The list is read from its end: whatever a client puts before it, it is what its proxy saw.
+    #[test]
+    fn a_client_chooses_no_address() {
+        let trusted = proxies(&["10.0.0.0/8"]);
+        for (lines, expected) in [
+            (&["192.0.2.1"][..], "192.0.2.1"),
+            (&["198.51.100.7, 192.0.2.1"], "192.0.2.1"),
+            (&["198.51.100.7,192.0.2.1 , 10.0.0.2,127.0.0.1"], "192.0.2.1"),
+            (&["198.51.100.7", "192.0.2.1"], "192.0.2.1"),
+            (&["198.51.100.7", "192.0.2.1, 10.0.0.3", "10.0.0.2"], "192.0.2.1"),
+            // Trusted to its beginning: the first of them asks for itself.
+            (&["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+            (&["10.0.0.2, unknown"], PEER),
+            (&["192.0.2.1, unknown, 10.0.0.2"], "10.0.0.2"),
+            (&["192.0.2.1,"], PEER),
+            (&[""], PEER),
+        ] {
+            assert_eq!(client(&trusted, lines, &[]), expected, "{lines:?}");
+        }
+    }
+
+    /// Addresses come with ports, in brackets, and as both families write them.
+    #[test]
+    fn addresses_are_read_as_proxies_write_them() {
+        let trusted = proxies(&[]);
+        for (entry, expected) in [
+            ("192.0.2.1:4711", "192.0.2.1"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:4711", "2001:db8::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("\t192.0.2.1 ", "192.0.2.1"),
+            ("192.0.2.1:port", PEER),
+            ("192.0.2.1:65536", PEER),
+            ("192.0.2.256", PEER),
+            ("[192.0.2.1]", PEER),
+            ("[2001:db8::1", PEER),
+            ("_hidden", PEER),
+            ("client.example", PEER),
+            ("\u{e9}", PEER),
+        ] {
+            assert_eq!(client(&trusted, &[entry], &[]), expected, "{entry}");
+        }
+    }
+
+    /// RFC 7239: names in any case, values quoted, several parameters, and identifiers that are none of our business.
+    #[test]
+    fn forwarded_is_read() {
+        let trusted = proxies(&["10.0.0.0/8"]);
+        for (lines, expected) in [
+            (&["for=192.0.2.1"][..], "192.0.2.1"),
+            (&["For=\"192.0.2.1:80\";proto=https;by=10.0.0.1"], "192.0.2.1"),
+            (&["proto=http; FOR=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17"),
+            (&["for=198.51.100.7, for=192.0.2.1, for=10.0.0.2"], "192.0.2.1"),
+            (&["for=198.51.100.7", "for=192.0.2.1"], "192.0.2.1"),
+            (&["for=198.51.100.7, for=unknown"], PEER),
+            (&["for=198.51.100.7, for=_SEVKISEK"], PEER),
+            (&["for=\"_gazonk:80\""], PEER),
+            (&["for=192.0.2.1, proto=http"], PEER),
+            (&["for=192.0.2.1;for=192.0.2.2"], PEER),
+            (&["for=[2001:db8::1]"], "2001:db8::1"),
+            (&["for=\"192.0.2.1"], PEER),
+            // A quote that a client left open, and a comma that it quoted.
+            (&["for=\"198.51.100.7, for=192.0.2.1"], "192.0.2.1"),
+            (&["for=\"x, for=198.51.100.7\", for=\"[2001:db8::1]\""], "2001:db8::1"),
+            (&["x=\"a,b\";for=192.0.2.1"], "192.0.2.1"),
+            (&[";;, ;"], PEER),
+        ] {
+            assert_eq!(client(&trusted, &[], lines), expected, "{lines:?}");
+        }
+    }
+
+    /// Both headers: what proxies write unasked wins, even where it says nothing of use.
+    #[test]
+    fn x_forwarded_for_goes_before_forwarded() {
+        let trusted = proxies(&[]);
+        assert_eq!(client(&trusted, &["192.0.2.1"], &["for=198.51.100.7"]), "192.0.2.1");
+        assert_eq!(client(&trusted, &["unknown"], &["for=198.51.100.7"]), PEER);
+    }
+
+    /// At its length an entry is read, past it it is not; a chain of trusted proxies has an end, too.
+    #[test]
+    fn entries_and_hops_are_capped() {
+        let trusted = proxies(&["10.0.0.0/8"]);
+        let padded = |bytes: usize| format!("{:bytes$}", "192.0.2.1");
+        assert_eq!(client(&trusted, &[&padded(ENTRY_BYTES_MAX)], &[]), "192.0.2.1");
+        assert_eq!(client(&trusted, &[&padded(ENTRY_BYTES_MAX + 1)], &[]), PEER);
+        let element = |bytes: usize| format!("for=192.0.2.1;{}", "x".repeat(bytes - 14));
+        assert_eq!(client(&trusted, &[], &[&element(ENTRY_BYTES_MAX)]), "192.0.2.1");
+        assert_eq!(client(&trusted, &[], &[&element(ENTRY_BYTES_MAX + 1)]), PEER);
+        let chain = |hops: usize| format!("192.0.2.1{}", ",10.0.0.2".repeat(hops));
+        assert_eq!(client(&trusted, &[&chain(HOPS_MAX - 1)], &[]), "192.0.2.1");
+        assert_eq!(client(&trusted, &[&chain(HOPS_MAX)], &[]), "10.0.0.2");
+    }
+
+    /// Networks are addresses with the number of bits that count.
+    #[test]
+    fn networks_are_read() {
+        for (text, inside, outside) in [
+            ("10.0.0.1", "10.0.0.1", "10.0.0.2"),
+            ("10.0.0.1/8", "10.255.0.9", "11.0.0.1"),
+            ("0.0.0.0/0", "203.0.113.1", "2001:db8::1"),
+            ("192.0.2.128/25", "192.0.2.129", "192.0.2.127"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+            ("::/0", "2001:db8::1", ""),
+            ("::1/128", "::1", "::2"),
+        ] {
+            let network: Network = text.parse().expect(text);
+            assert!(network.contains(ip(inside)), "{text}");
+            assert!(outside.is_empty() || !network.contains(ip(outside)), "{text}");
+        }
+        for text in ["", "10.0.0.0/", "10.0.0.0/33", "::/129", "10.0.0/8", "proxy.example", "10.0.0.0/+8", "/8"] {
+            assert_eq!(text.parse::<Network>(), Err(NoNetwork), "{text}");
+        }
+    }
+}
