@@ -353,6 +353,8 @@ pub struct Config {
     pub bot: BuiltInBot,
     /// The program that is run as the bot, with its arguments; `None` runs [`Config::bot`].
     pub command: Option<Vec<OsString>>,
+    /// The variables of this process that the program does not inherit.
+    pub withheld: Vec<String>,
     /// Whether WebSockets need a one-time token of `/start`.
     pub ws_tokens: bool,
     pub telephony: Telephony,
@@ -394,6 +396,7 @@ impl Default for Config {
             embedded: None,
             bot: BuiltInBot::Parrot,
             command: None,
+            withheld: Vec::new(),
             ws_tokens: false,
             telephony: Telephony::default(),
             videoroom: Videoroom::default(),

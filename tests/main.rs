@@ -18,6 +18,7 @@ mod house;
 mod metrics;
 mod processes;
 mod rooms;
+mod secrets;
 mod sockets;
 mod strangers;
 mod support;

@@ -64,6 +64,11 @@ impl Variables {
         self.values.get(name).map(String::as_str)
     }
 
+    /// Tells whether the process sets the variable of exactly this name, so that the file has no say in it.
+    pub fn is_of_process(&self, name: &str) -> bool {
+        self.of_process.contains(name)
+    }
+
     /// The names of all variables, set or empty.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
@@ -75,11 +80,20 @@ impl Variables {
     }
 }
 
+/// One variable of a `.env` file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Where it begins, counted from 1.
+    pub number: usize,
+    pub name: String,
+    pub value: String,
+}
+
 /// What a `.env` file holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct File {
-    /// Names and values in the file's order; of a name that stands twice the later value counts.
-    pub variables: Vec<(String, String)>,
+    /// In the file's order; of a name that stands twice the later value counts.
+    pub variables: Vec<Line>,
     /// One sentence for each line that was skipped.
     pub warnings: Vec<String>,
 }
@@ -92,7 +106,11 @@ pub fn parse(text: &str) -> File {
     while !rest.is_empty() {
         let taken = match statement(rest) {
             Ok(Statement { variable, taken }) => {
-                file.variables.extend(variable);
+                file.variables.extend(variable.map(|(name, value)| Line {
+                    number: line,
+                    name,
+                    value,
+                }));
                 taken
             }
             Err(why) => {
@@ -205,7 +223,12 @@ mod tests {
     fn values(text: &str) -> Vec<(String, String)> {
         let file = parse(text);
         assert_eq!(file.warnings, Vec::<String>::new(), "{text:?}");
-        file.variables
+        pairs(file)
+    }
+
+    fn pairs(file: File) -> Vec<(String, String)> {
+        let lines = file.variables.into_iter();
+        lines.map(|line| (line.name, line.value)).collect()
     }
 
     fn value(text: &str) -> String {
@@ -243,14 +266,16 @@ mod tests {
     #[test]
     fn a_quoted_value_may_run_over_lines_and_the_count_goes_on() {
         let file = parse("PEM=\"-----\nabc\n-----\"\nwrong\nB=2");
+        assert!(file.warnings[0].starts_with(".env line 4:"), "{:?}", file.warnings);
+        let numbers: Vec<_> = file.variables.iter().map(|line| line.number).collect();
+        assert_eq!(numbers, [1, 5]);
         assert_eq!(
-            file.variables,
+            pairs(file),
             [
                 ("PEM".to_owned(), "-----\nabc\n-----".to_owned()),
                 ("B".to_owned(), "2".to_owned())
             ]
         );
-        assert!(file.warnings[0].starts_with(".env line 4:"), "{:?}", file.warnings);
     }
 
     #[test]
@@ -266,7 +291,7 @@ mod tests {
             "A='hunter2\0'",
         ] {
             let file = parse(&format!("X=1\n{bad}\nY=2\n"));
-            let names: Vec<_> = file.variables.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = file.variables.iter().map(|line| line.name.as_str()).collect();
             assert_eq!(names, ["X", "Y"], "{bad:?}");
             assert_eq!(file.warnings.len(), 1, "{bad:?}");
             assert!(file.warnings[0].contains("line 2"), "{:?}", file.warnings);

@@ -33,6 +33,7 @@ pub(super) struct Typed {
     pub no_verify_webhooks: bool,
     pub ws_auth: Option<WsAuth>,
     pub bot: Option<BuiltInBot>,
+    pub pass_env: Vec<String>,
     pub sessions_max: Option<usize>,
     pub workers: Option<usize>,
     pub opus_complexity: Option<u8>,
@@ -299,6 +300,14 @@ pub(super) const FLAGS: &[Flag] = &[
         Group::Bots,
         "Built-in bot: `parrot` repeats each utterance after you pause, `echo` plays every frame straight back. \
          A program after `--` takes its place. [default: parrot]",
+    ),
+    flag(
+        None,
+        "--pass-env",
+        Takes::Many("NAME", |typed, text| push(&mut typed.pass_env, text)),
+        Group::Bots,
+        "Secrets of this runner that a program after `--` inherits all the same, such as VIDEOROOM_API_KEY; every other \
+         variable it gets anyway.",
     ),
     flag(
         None,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
-use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony};
+use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony, trust};
 use crate::abilities::Ability;
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
 use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
@@ -37,6 +37,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         ));
     }
     command(&typed)?;
+    let withheld = trust::withheld(&typed.pass_env, warnings)?;
     if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
         return Err(Misuse::Combination(format!(
             "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
@@ -87,6 +88,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         embedded,
         bot: typed.bot.unwrap_or(BuiltInBot::Parrot),
         command: typed.command,
+        withheld,
         ws_tokens: ws_auth == WsAuth::Token,
         telephony,
         videoroom,

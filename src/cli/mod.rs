@@ -18,6 +18,7 @@ mod moq;
 mod rooms;
 pub mod start;
 mod telephony;
+mod trust;
 mod unsaid;
 mod values;
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 
 use super::env::{self, Variables};
-use super::{Command, Surroundings, banner};
+use super::{Command, Surroundings, banner, trust};
 use crate::abilities::Ability;
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::STAYS_OUT;
@@ -78,7 +78,7 @@ impl Failure {
 }
 
 fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
-    let file = env_file().map_err(|error| {
+    let mut file = env_file().map_err(|error| {
         Failure::of_step(
             "reading .env of this folder; start it in one that this user may read",
             error,
@@ -87,9 +87,11 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
     let process: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| (lossy(name), lossy(value)))
         .collect();
-    let for_bots = for_bots(&process, &file.variables);
+    trust::restrict(&mut file, &process);
+    let of_file: Vec<_> = file.variables.into_iter().map(|line| (line.name, line.value)).collect();
+    let for_bots = for_bots(&process, &of_file);
     let around = Surroundings {
-        variables: Variables::new(process, file.variables),
+        variables: Variables::new(process, of_file),
         addresses: interface_addresses(),
         names: machine_names(),
         read: &|path| read_text(File::open(path)?, KEY_FILE_BYTES_MAX),
@@ -97,9 +99,13 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
     };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let help = super::help_of(&arguments);
-    let command = super::parse(arguments, &around).map_err(|misuse| Failure {
-        code: MISUSED,
-        message: format!("{misuse}\nSee `{help}`."),
+    let command = super::parse(arguments, &around).map_err(|misuse| {
+        // What is missing may stand in a line that was skipped.
+        let skipped: String = file.warnings.iter().map(|warning| format!("\n{warning}")).collect();
+        Failure {
+            code: MISUSED,
+            message: format!("{misuse}{skipped}\nSee `{help}`."),
+        }
     })?;
     let (mut config, mut warnings, doctor) = match command {
         Command::Help(text) | Command::Version(text) => {
@@ -151,6 +157,9 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
     if !alone {
         log::warn!("ENV=local and .env are not set for bots: threads were started before edge_runner::main");
     }
+    if !doctor {
+        keep_to_itself();
+    }
     let config = Arc::new(*config);
     let runtime = runtime(config.workers)?;
     if doctor {
@@ -168,6 +177,13 @@ fn no_bot() -> Result<(), Failure> {
         }),
         None => Ok(()),
     }
+}
+
+/// Keeps programs that run as the same user, bots and builder commands, from reading the keys of this process by way of `/proc`
+/// or as a debugger. They themselves are as usual: what becomes another program begins anew.
+pub(super) fn keep_to_itself() {
+    // SAFETY: it changes a flag of this process.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
 }
 
 /// Starts the runtime; without a number of workers there is one for each core.

@@ -229,7 +229,7 @@ fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
     match &config.command {
         Some(command) => {
             process::check(command).map_err(RunError::Command)?;
-            Ok(process::bot(command.clone()))
+            Ok(process::bot(command.clone(), &config.withheld))
         }
         None => Ok(bot),
     }

@@ -30,13 +30,25 @@ use crate::limits::{
 };
 use crate::proto::process;
 use door::Door;
-use program::Program;
+use program::{Program, Recipe};
 use talk::{End, Fault, Waiting};
 
-/// Makes the bot that runs `command` for every session.
-pub fn bot(command: Vec<OsString>) -> Bot {
-    let command: Arc<[OsString]> = command.into();
-    bot::erase(move |args| run(command.clone(), args))
+/// Makes the bot that runs `command` for every session, without the variables that are `withheld`; the log names those that are
+/// set.
+pub fn bot(command: Vec<OsString>, withheld: &[String]) -> Bot {
+    let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let set: Vec<&str> = withheld.iter().filter(is_set).map(String::as_str).collect();
+    if !set.is_empty() {
+        log::info!(
+            "withheld from the bot's environment: {}; `--pass-env NAME` gives it one of them",
+            set.join(", ")
+        );
+    }
+    let recipe = Arc::new(Recipe {
+        command,
+        withheld: withheld.to_vec(),
+    });
+    bot::erase(move |args| run(recipe.clone(), args))
 }
 
 /// Tells whether `command` can be run, before any caller comes.
@@ -114,7 +126,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-async fn run(command: Arc<[OsString]>, mut args: RunnerArguments) -> Result<(), BotError> {
+async fn run(recipe: Arc<Recipe>, mut args: RunnerArguments) -> Result<(), BotError> {
     // A kind without media has none; the program lives until it exits.
     let media = Waiting::of(&mut args);
     let door = media
@@ -123,9 +135,9 @@ async fn run(command: Arc<[OsString]>, mut args: RunnerArguments) -> Result<(), 
         .transpose()
         .map_err(Failure::Door)?;
     let arguments = arguments(&args, door.as_ref())?;
-    let program = Program::start(&command, &arguments, args.session_id.clone());
+    let program = Program::start(&recipe, &arguments, args.session_id.clone());
     let mut program = program.map_err(|source| Failure::Start {
-        program: command.first().cloned().unwrap_or_default(),
+        program: recipe.command.first().cloned().unwrap_or_default(),
         source,
     })?;
     let result = live(&mut program, media.zip(door), args.shutdown).await;

@@ -101,6 +101,17 @@ impl TestRunner {
         Self::watch(command, folder, variables)
     }
 
+    /// Starts the binary with these words before it, of a program that becomes it.
+    pub fn start_through(wrapper: &[&str], args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let folder = folder();
+        let inner = command(&folder);
+        let words = wrapper.iter().map(|word| OsStr::new(*word));
+        let mut words = words.chain([inner.get_program()]).chain(inner.get_args());
+        let mut command = clean(words.next().expect("the binary at least"), &folder);
+        command.args(words).args(["--port", "0", "--rtc-port", "0"]).args(args);
+        Self::watch(command, folder, variables)
+    }
+
     /// Starts a runner with a bot of its own: the test of this name in this binary, which is no test but calls the library.
     pub fn start_own(test: &str, variables: &[(&str, &str)]) -> Self {
         let folder = folder();

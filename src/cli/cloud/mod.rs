@@ -14,7 +14,8 @@ mod serve;
 use std::ffi::OsString;
 
 use super::flags::{Table, Typed as Whole};
-use super::{Asked, Command, Misuse, Surroundings, not_unicode, options, unsaid, version};
+use super::unsaid::{self, Taken};
+use super::{Asked, Command, Misuse, Surroundings, not_unicode, options, version};
 use crate::config::cloud::{ClientConfig, CloudConfig, KeysConfig};
 
 pub(super) use flags::Typed;
@@ -138,8 +139,21 @@ pub(super) fn parse(
     let others = help::ENVIRONMENT.iter().map(|(name, _)| *name);
     unsaid::slips_of(&flags::TABLES, others, &around.variables, &mut warnings);
     let taken = unsaid::fill(&mut typed, verb.table, &around.variables)?;
+    pair(&typed, &taken, around)?;
     let task = (verb.meaning)(typed, around, &mut warnings).map_err(|misuse| misuse.traced(&taken))?;
     Ok(Command::Cloud { task, warnings })
+}
+
+/// Refuses to send a key that was typed to where a file of the working directory says, as `trust` does for one of the environment.
+fn pair(typed: &Whole, taken: &[Taken], around: &Surroundings<'_>) -> Result<(), Misuse> {
+    let url = taken.iter().find(|taken| taken.flag.long == "--api-url");
+    match url.filter(|url| typed.said.contains(&"--api-key") && !around.variables.is_of_process(&url.variable)) {
+        Some(url) => Err(Misuse::Combination(format!(
+            "`--api-key` was typed, and where it is sent stands in .env, as {}: type `--api-url` as well",
+            url.variable
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// What is meant where no command is named.

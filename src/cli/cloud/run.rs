@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use super::Task;
 use crate::cli::env::Variables;
-use crate::cli::start::{FAILED, Failure, MISUSED, runtime, single_thread};
+use crate::cli::start::{FAILED, Failure, MISUSED, keep_to_itself, runtime, single_thread};
 use crate::config::cloud::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::RunError;
 use crate::io::cloud::client::{self, End};
@@ -61,12 +61,6 @@ fn serve(config: CloudConfig) -> Result<(), Failure> {
         },
         message: error.to_string(),
     })
-}
-
-/// Keeps builder commands, which run as the same user, from reading the keys in this process's environment by way of `/proc`.
-fn keep_to_itself() {
-    // SAFETY: it changes a flag of this process.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
 }
 
 /// Makes the guard of the builder commands, before there are threads. Without it the service goes on: the next start ends what

@@ -6,7 +6,7 @@ use crate::abilities::{Ability, Absent};
 use crate::bot::{self, Bot};
 
 /// Makes a bot that fails.
-pub fn bot(command: Vec<OsString>) -> Bot {
+pub fn bot(command: Vec<OsString>, _withheld: &[String]) -> Bot {
     bot::erase(move |_| {
         let refused = check(&command);
         async { Ok(refused?) }

@@ -20,6 +20,13 @@ use crate::io::tasks;
 use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
 use crate::logging;
 
+/// What is run for every session.
+pub struct Recipe {
+    pub command: Vec<OsString>,
+    /// Variables of this process that it does not inherit.
+    pub withheld: Vec<String>,
+}
+
 /// A running program.
 pub struct Program {
     /// Dropped first: its signal needs the leader's number, which is free for others once the leader is reaped.
@@ -30,13 +37,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `command`, without a shell.
+    /// Starts the command, without a shell.
     ///
     /// # Errors
     /// The system's, when there is no such program, no memory for it or no right to it.
-    pub fn start(command: &[OsString], arguments: &str, session_id: SessionId) -> io::Result<Program> {
-        let (program, rest) = command.split_first().ok_or(io::ErrorKind::NotFound)?;
-        let mut child = Command::new(program)
+    pub fn start(recipe: &Recipe, arguments: &str, session_id: SessionId) -> io::Result<Program> {
+        let (program, rest) = recipe.command.split_first().ok_or(io::ErrorKind::NotFound)?;
+        let mut command = Command::new(program);
+        for name in &recipe.withheld {
+            command.env_remove(name);
+        }
+        let mut child = command
             .args(rest)
             .env("ENV", "local")
             .env("RUNNER_ARGUMENTS", arguments)

@@ -87,7 +87,7 @@ impl Rig {
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        let bot = tokio::spawn(bot(command.to_vec())(args));
+        let bot = tokio::spawn(bot(command.to_vec(), &[])(args));
         Rig {
             folder,
             link,
@@ -178,7 +178,9 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
     let script = "case $RUNNER_ARGUMENTS in *media_url*) exit 9;; esac; exit 4";
     let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let failed = within(bot(command.to_vec())(args)).await.expect_err("it exits with 4");
+    let failed = within(bot(command.to_vec(), &[])(args))
+        .await
+        .expect_err("it exits with 4");
     assert_eq!(failed.to_string(), "exit status: 4");
 }
 
@@ -202,7 +204,7 @@ async fn a_program_that_cannot_be_started_is_named() {
     let (_link, seat) = pair(AUDIO_IN_FRAMES_MAX);
     let kind = Kind::WebRtc(WebRtcArguments::new(WebRtcConnection::new("pc".into(), false), seat));
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
-    let failed = bot(vec!["/nonexistent/bot".into()])(args)
+    let failed = bot(vec!["/nonexistent/bot".into()], &[])(args)
         .await
         .expect_err("there is no such file");
     assert!(

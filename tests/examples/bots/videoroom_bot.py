@@ -6,7 +6,8 @@
 
 The media protocol of that provider is closed, so the runner makes room and token, and the program does the rest: there is no
 `media_url` here. RUNNER_ARGUMENTS has `room_url`, `token` and `body`; for a call from a telephone (`--dialin`) `body` names it, and
-this bot connects it. Provider and key are taken from the environment, since any client may write a `body`.
+this bot connects it. Provider and key are taken from the environment, since any client may write a `body`: the runner passes the key
+on with `--pass-env VIDEOROOM_API_KEY`.
 
 What is proven without the provider: that every call of the library below exists, that the bot starts, and that it ends with 1
 and a sentence when the room cannot be entered. That it is heard in a room, only the provider's servers can show.

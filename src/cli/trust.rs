@@ -1,0 +1,342 @@
+//! How far a `.env` file is trusted: it sets what a program reads of its own accord, and neither what is run nor where the secrets
+//! of others go.
+//!
+//! And the other way round: which variables of the runner the programs that it starts do not inherit, since each is a secret of the
+//! runner and not of a bot.
+//!
+//! In: the variables of the file, and those of the process. Out: the file without the lines that are refused, each with a warning
+//! that has its number and its name, never its value. Refused are names that change how programs are loaded and started, since
+//! whoever may write a file into the working directory (a bot, a cloned repository) would run code in every child; and the URL of a
+//! provider where the secret that is sent there is the process's: the two are taken from one place.
+//! Source: `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters.
+
+use std::collections::BTreeMap;
+
+use super::Misuse;
+use super::env::{File, Line};
+use crate::aliases::{self, Area};
+
+/// Names that change what programs load or run before their first own line, and for whom.
+const LOADERS: &[(&str, &str)] = &[
+    ("PATH", "chooses which programs are run"),
+    // What the C library itself ignores in programs with more rights than their caller.
+    ("GCONV_PATH", "loads code into every program"),
+    ("GETCONF_DIR", "chooses which programs are run"),
+    ("GLIBC_TUNABLES", "changes the C library"),
+    ("LOCPATH", "changes the C library"),
+    ("NLSPATH", "changes the C library"),
+    ("HOSTALIASES", "leads names of hosts elsewhere"),
+    ("LOCALDOMAIN", "leads names of hosts elsewhere"),
+    ("RES_OPTIONS", "leads names of hosts elsewhere"),
+    ("RESOLV_HOST_CONF", "leads names of hosts elsewhere"),
+    ("OPENSSL_CONF", "loads code into programs with OpenSSL"),
+    ("OPENSSL_ENGINES", "loads code into programs with OpenSSL"),
+    ("OPENSSL_MODULES", "loads code into programs with OpenSSL"),
+    ("SHELLOPTS", "changes how shells start"),
+    ("BASHOPTS", "changes how shells start"),
+    ("BASH_ENV", "runs code in every shell"),
+    ("IFS", "changes how shells read"),
+    ("PS4", "runs code in shells"),
+    ("PROMPT_COMMAND", "runs code in shells"),
+    ("BROWSER", "chooses which programs are run"),
+    ("NODE_OPTIONS", "loads code into Node.js"),
+    ("NODE_PATH", "loads code into Node.js"),
+    ("NODE_REPL_EXTERNAL_MODULE", "loads code into Node.js"),
+    ("BUN_OPTIONS", "loads code into Bun"),
+    ("PYTHONSTARTUP", "runs code in Python"),
+    ("PYTHONPATH", "loads code into Python"),
+    ("PYTHONHOME", "loads code into Python"),
+    ("PYTHONPLATLIBDIR", "loads code into Python"),
+    ("PYTHONUSERBASE", "loads code into Python"),
+    ("PYTHONPYCACHEPREFIX", "loads code into Python"),
+    ("PYTHONEXECUTABLE", "changes how Python starts"),
+    ("PYTHONINSPECT", "changes how Python starts"),
+    ("PYTHONBREAKPOINT", "runs code in Python"),
+    ("PERL5OPT", "loads code into Perl"),
+    ("PERL5LIB", "loads code into Perl"),
+    ("PERLLIB", "loads code into Perl"),
+    ("PERL5DB", "runs code in Perl"),
+    ("RUBYOPT", "loads code into Ruby"),
+    ("RUBYLIB", "loads code into Ruby"),
+    ("GEM_HOME", "loads code into Ruby"),
+    ("GEM_PATH", "loads code into Ruby"),
+    ("PHPRC", "loads code into PHP"),
+    ("PHP_INI_SCAN_DIR", "loads code into PHP"),
+    ("JAVA_TOOL_OPTIONS", "loads code into Java"),
+    ("JDK_JAVA_OPTIONS", "loads code into Java"),
+    ("_JAVA_OPTIONS", "loads code into Java"),
+    ("CLASSPATH", "loads code into Java"),
+    ("DOTNET_STARTUP_HOOKS", "loads code into .NET"),
+    ("R_PROFILE", "runs code in R"),
+    ("R_PROFILE_USER", "runs code in R"),
+    ("R_ENVIRON", "runs code in R"),
+    ("R_ENVIRON_USER", "runs code in R"),
+];
+
+/// The same for every name that begins like this.
+const LOADER_PREFIXES: &[(&str, &str)] = &[
+    ("LD_", "loads code into every program"),
+    ("DYLD_", "loads code into every program"),
+    ("LUA_", "loads code into Lua"),
+    ("CORECLR_", "loads code into .NET"),
+    ("COR_", "loads code into .NET"),
+    ("ERL_", "runs code in Erlang"),
+];
+
+/// Where secrets are sent: the variable of a URL, and those of what goes there, by their canonical names.
+const PAIRS: &[(&str, &[&str])] = &[
+    ("TELCO_A_API_URL", &["TELCO_A_AUTH_TOKEN"]),
+    ("TELCO_B_API_URL", &["TELCO_B_API_KEY"]),
+    ("TELCO_C_API_URL", &["TELCO_C_AUTH_TOKEN"]),
+    ("VIDEOROOM_API_URL", &["VIDEOROOM_API_KEY"]),
+    ("MEDIAROOM_URL", &["MEDIAROOM_API_SECRET", "MEDIAROOM_API_KEY"]),
+    ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
+];
+
+/// What the runner reads and others are not to know, by canonical names: each is a secret, or may have one in it.
+const SECRETS: &[&str] = &[
+    "RUNNER_API_KEY",
+    "RUNNER_ICE_SERVERS",
+    // The further arguments of the service, `--api-key` perhaps among them.
+    "RUNNER_ARGS",
+    "TELCO_A_AUTH_TOKEN",
+    "TELCO_B_API_KEY",
+    "TELCO_C_AUTH_TOKEN",
+    "VIDEOROOM_API_KEY",
+    "VIDEOROOM_DIALIN_HMAC",
+    "MEDIAROOM_API_SECRET",
+    "CLOUD_API_KEY",
+];
+
+/// Returns the names of the variables that programs do not inherit, without those that are `passed` by name.
+///
+/// # Errors
+/// [`Misuse`] for a name that no variable can have.
+pub(super) fn withheld(passed: &[String], warnings: &mut Vec<String>) -> Result<Vec<String>, Misuse> {
+    let of = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
+    let mut names: Vec<String> = SECRETS
+        .iter()
+        .flat_map(|secret| of(*secret))
+        .map(str::to_owned)
+        .collect();
+    let entries = passed.iter().flat_map(|text| text.split(',')).map(str::trim);
+    for name in entries.filter(|name| !name.is_empty()) {
+        let usable = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !name.chars().all(usable) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            let wants = "names of variables, such as VIDEOROOM_API_KEY";
+            return Err(Misuse::value("--pass-env", name, wants));
+        }
+        match names.iter().position(|withheld| withheld == name) {
+            Some(at) => drop(names.swap_remove(at)),
+            None => warnings.push(format!(
+                "`--pass-env {name}`: programs get {name} without being told; the option is for the runner's own secrets"
+            )),
+        }
+    }
+    Ok(names)
+}
+
+/// Takes the lines out that a file of the working directory has no say in.
+pub(super) fn restrict(file: &mut File, process: &BTreeMap<String, String>) {
+    let warnings = &mut file.warnings;
+    file.variables.retain(|line| match refusal(line, process) {
+        Some(why) => {
+            let Line { number, name, .. } = line;
+            warnings.push(format!(".env line {number}: {name} {why}; the line is skipped"));
+            false
+        }
+        None => true,
+    });
+}
+
+/// Tells why a line is refused, as the end of a sentence that begins with its name.
+fn refusal(line: &Line, process: &BTreeMap<String, String>) -> Option<String> {
+    let name = line.name.as_str();
+    let loader = LOADERS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .or_else(|| LOADER_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)));
+    if let Some((_, what)) = loader {
+        return Some(format!("{what}, and is only taken from the environment of the runner"));
+    }
+    let canonical = aliases::canonical(Area::Variable, name);
+    let pair = PAIRS.iter().find(|(url, _)| *url == canonical);
+    let (_, secrets) = pair.filter(|_| !line.value.trim().is_empty())?;
+    // Whichever of its names the secret has: a bot may read one that the runner does not.
+    let set = |name: &&str| process.get(*name).is_some_and(|value| !value.trim().is_empty());
+    let names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
+    let secret = secrets
+        .iter()
+        .flat_map(|secret| names(*secret))
+        .find(|name| set(&name))?;
+    Some(format!(
+        "is where {secret} is sent, which the environment of the runner sets: set both there, or both in .env"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::env;
+
+    fn read(text: &str, process: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
+        let process = process
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let mut file = env::parse(text);
+        restrict(&mut file, &process);
+        let names = file.variables.into_iter().map(|line| line.name).collect();
+        (names, file.warnings)
+    }
+
+    /// Finding 8: nothing of the file is run in a child, and what is skipped is told by number and name.
+    #[test]
+    fn what_loads_code_is_skipped_by_number_and_name() {
+        for name in [
+            "PATH",
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "LD_AUDIT",
+            "DYLD_INSERT_LIBRARIES",
+            "GLIBC_TUNABLES",
+            "GCONV_PATH",
+            "OPENSSL_CONF",
+            "BASH_ENV",
+            "IFS",
+            "NODE_OPTIONS",
+            "NODE_PATH",
+            "PYTHONSTARTUP",
+            "PYTHONPATH",
+            "PYTHONHOME",
+            "PYTHONINSPECT",
+            "PYTHONBREAKPOINT",
+            "PERL5OPT",
+            "RUBYOPT",
+            "LUA_INIT_5_4",
+            "JAVA_TOOL_OPTIONS",
+            "_JAVA_OPTIONS",
+            "DOTNET_STARTUP_HOOKS",
+            "ERL_AFLAGS",
+        ] {
+            let (names, warnings) = read(&format!("A=1\nexport {name}=hunter2\nB=2\n"), &[]);
+            assert_eq!(names, ["A", "B"], "{name}");
+            let [warning] = &warnings[..] else {
+                panic!("{warnings:?}");
+            };
+            assert!(warning.starts_with(&format!(".env line 2: {name} ")), "{warning}");
+            assert!(!warning.contains("hunter2"), "{warning}");
+        }
+    }
+
+    /// What people keep in such files stays: settings of interpreters that run nothing, keys, and names that only look alike.
+    #[test]
+    fn harmless_lines_stay() {
+        let names = [
+            "PYTHONUNBUFFERED",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONIOENCODING",
+            "PYTHONUTF8",
+            "PYTHONWARNINGS",
+            "NODE_ENV",
+            "NODE_EXTRA_CA_CERTS",
+            "SSL_CERT_FILE",
+            "HTTPS_PROXY",
+            "VIRTUAL_ENV",
+            "ENV",
+            "HOME",
+            "TZ",
+            "LANG",
+            "MALLOC_ARENA_MAX",
+            "OPENAI_API_KEY",
+            "MY_PATH",
+            "PATH_TO_MODEL",
+            "OLD_PRELOAD",
+            "path",
+            "RUNNER_PORT",
+        ];
+        let text: String = names.iter().map(|name| format!("{name}=1\n")).collect();
+        assert_eq!(
+            read(&text, &[("PATH", "/bin")]),
+            (names.map(str::to_owned).into(), vec![])
+        );
+    }
+
+    /// Finding 8: the secret of the environment goes nowhere that the file names, whichever names the two have.
+    #[test]
+    fn a_url_goes_with_the_secret_of_its_own_place() {
+        for (url, secret) in [
+            ("TELCO_A_API_URL", "TELCO_A_AUTH_TOKEN"),
+            ("TELCO_A_API_URL", "TWILIO_AUTH_TOKEN"),
+            ("TELCO_B_API_URL", "TELNYX_API_KEY"),
+            ("TELCO_C_API_URL", "PLIVO_AUTH_TOKEN"),
+            ("VIDEOROOM_API_URL", "DAILY_API_KEY"),
+            ("DAILY_API_URL", "VIDEOROOM_API_KEY"),
+            ("MEDIAROOM_URL", "LIVEKIT_API_SECRET"),
+            ("LIVEKIT_URL", "MEDIAROOM_API_KEY"),
+            ("CLOUD_API_URL", "PIPECAT_CLOUD_API_KEY"),
+            ("PIPECAT_API_HOST", "CLOUD_API_KEY"),
+        ] {
+            let line = format!("{url}=https://evil.example\n");
+            let (names, warnings) = read(&line, &[(secret, "hunter2")]);
+            assert_eq!(names, [""; 0], "{url} {secret}");
+            let warning = &warnings[0];
+            assert!(
+                warning.contains(url) && warning.contains(secret) && warning.contains("both in .env"),
+                "{warning}"
+            );
+            assert!(!warning.contains("hunter2") && !warning.contains("evil"), "{warning}");
+            for process in [&[][..], &[(secret, " ")], &[("OTHER", "x")]] {
+                assert_eq!(read(&line, process), (vec![url.to_owned()], vec![]), "{process:?}");
+            }
+            let both = format!("{line}{secret}=x\n");
+            assert_eq!(read(&both, &[]).0.len(), 2);
+        }
+    }
+
+    /// Finding 9: under each of their names, but for those that a bot is to have.
+    #[test]
+    fn secrets_are_withheld_unless_they_are_passed_by_name() {
+        let read = |passed: &[&str]| {
+            let passed: Vec<String> = passed.iter().map(|&text| text.to_owned()).collect();
+            let mut warnings = Vec::new();
+            withheld(&passed, &mut warnings).map(|names| (names, warnings))
+        };
+        let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
+        let (all, warnings) = read(&[]).expect("nothing wrong");
+        assert_eq!(warnings, [""; 0]);
+        for name in [
+            "RUNNER_API_KEY",
+            "TWILIO_AUTH_TOKEN",
+            "PIPECAT_ICE_SERVERS",
+            "DAILY_API_KEY",
+        ] {
+            assert!(has(&all, name), "{name}");
+        }
+        for name in ["TWILIO_ACCOUNT_SID", "LIVEKIT_API_KEY", "OPENAI_API_KEY", "RUNNER_PORT"] {
+            assert!(!has(&all, name), "{name}");
+        }
+        let (fewer, warnings) = read(&["TWILIO_AUTH_TOKEN, DAILY_API_KEY", "LIVEKIT_API_SECRET"]).expect("names");
+        assert_eq!((fewer.len(), warnings.len()), (all.len() - 3, 0));
+        assert!(has(&fewer, "TELCO_A_AUTH_TOKEN") && !has(&fewer, "TWILIO_AUTH_TOKEN"));
+        let (_, warnings) = read(&["OPENAI_API_KEY"]).expect("a name");
+        assert!(warnings[0].contains("OPENAI_API_KEY"), "{warnings:?}");
+        for bad in ["A=hunter2", "1A", "A B", "A-B"] {
+            let message = read(&[bad]).expect_err("a misuse").to_string();
+            assert!(
+                message.contains("--pass-env") && !message.contains("hunter2"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_pair_and_every_secret_is_of_canonical_names() {
+        let pairs = PAIRS
+            .iter()
+            .flat_map(|(url, secrets)| [*url].into_iter().chain(secrets.iter().copied()));
+        for name in pairs.chain(SECRETS.iter().copied()) {
+            assert_eq!(aliases::canonical(Area::Variable, name), name);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Whom a secret reaches: programs that are bots, and where a `.env` file of the working directory sends it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::client::Client;
+use crate::support::rest::Rest;
+use crate::support::runner::{PATIENCE, TestRunner};
+
+/// Writes its environment, and what it can read of the runner's, which is its parent.
+const TELLS: &str = r#"env > env.new; cat "/proc/$PPID/environ" > parent 2> /dev/null; mv env.new env; exec sleep 60"#;
+
+/// The environment of the bot of a runner with these lines in `.env`, these options and variables, and the runner.
+fn environment(file: &str, options: &[&str], variables: &[(&str, &str)]) -> (BTreeMap<String, String>, TestRunner) {
+    let arguments = [options, &["--", "/bin/sh", "-c", TELLS]].concat();
+    let runner = TestRunner::start_among(&[(".env", file)], &arguments, variables);
+    let _client = Client::connect(runner.addr, "/ws-client");
+    let text = wait_for(&runner.path("env"));
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let own = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    (own, runner)
+}
+
+fn wait_for(path: &Path) -> String {
+    let start = Instant::now();
+    loop {
+        if let Ok(text) = fs::read_to_string(path) {
+            return text;
+        }
+        assert!(start.elapsed() < PATIENCE, "no {}", path.display());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Finding 9: a bot gets the keys of its own services, and none of the runner's but those that are passed by name. The log names
+/// what was withheld, once and without values.
+#[test]
+fn a_bot_does_not_get_the_runner_s_secrets() {
+    let secret = "hunter2-hunter2-hunter2";
+    let variables = [
+        ("RUNNER_API_KEY", secret),
+        ("RUNNER_ARGS", secret),
+        ("PIPECAT_ICE_SERVERS", "stun:127.0.0.1:9"),
+        ("TWILIO_ACCOUNT_SID", "AC1"),
+        ("TWILIO_AUTH_TOKEN", secret),
+        ("LIVEKIT_API_KEY", "devkey"),
+        ("LIVEKIT_API_SECRET", secret),
+        ("OPENAI_API_KEY", "of the bot"),
+    ];
+    let file =
+        "DAILY_API_KEY=hunter2-hunter2-hunter2\nTELCO_B_API_KEY=hunter2-hunter2-hunter2\nDEEPGRAM_API_KEY=of the bot\n";
+    let (bot, runner) = environment(file, &["--pass-env", "DAILY_API_KEY"], &variables);
+    let holders: Vec<_> = bot.iter().filter(|(_, value)| value.contains("hunter2")).collect();
+    assert_eq!(holders.len(), 1, "{holders:?}");
+    assert_eq!(bot.get("DAILY_API_KEY").map(String::as_str), Some(secret));
+    assert!(!bot.contains_key("PIPECAT_ICE_SERVERS"));
+    for (name, value) in [
+        ("OPENAI_API_KEY", "of the bot"),
+        ("DEEPGRAM_API_KEY", "of the bot"),
+        ("TWILIO_ACCOUNT_SID", "AC1"),
+        ("LIVEKIT_API_KEY", "devkey"),
+        ("ENV", "local"),
+    ] {
+        assert_eq!(bot.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    let told = runner.wait_for_logs("withheld from the bot's environment", 1);
+    assert_eq!(told.len(), 1, "{told:?}");
+    for name in [
+        "RUNNER_API_KEY",
+        "TWILIO_AUTH_TOKEN",
+        "LIVEKIT_API_SECRET",
+        "TELCO_B_API_KEY",
+    ] {
+        assert!(told[0].contains(name), "{name} in {}", told[0]);
+    }
+    assert!(
+        !told[0].contains("DAILY_API_KEY") && !runner.log().contains("hunter2"),
+        "{}",
+        runner.log()
+    );
+}
+
+/// Finding 9: nor does a bot, which runs as the same user, find them in `/proc`.
+#[test]
+fn a_bot_cannot_read_the_environment_of_the_runner() {
+    // An administrator may read everything; without capabilities one is like any other user.
+    let plain = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"];
+    let wrapper = if is_root() { &plain[..] } else { &[] };
+    let variables = [("TWILIO_AUTH_TOKEN", "hunter2")];
+    let arguments = ["--", "/bin/sh", "-c", TELLS];
+    let runner = TestRunner::start_through(wrapper, &arguments, &variables);
+    let _client = Client::connect(runner.addr, "/ws-client");
+    let own = wait_for(&runner.path("env"));
+    assert!(own.contains("RUNNER_ARGUMENTS=") && !own.contains("hunter2"), "{own}");
+    assert_eq!(wait_for(&runner.path("parent")), "");
+}
+
+fn is_root() -> bool {
+    // SAFETY: it only asks.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Finding 8: a `.env` file runs nothing in bots, and harmless lines of it arrive.
+#[test]
+fn a_file_of_the_working_directory_loads_nothing_into_bots() {
+    let file = "PYTHONUNBUFFERED=1\nLD_PRELOAD=/tmp/evil.so\nNODE_OPTIONS=--require /tmp/evil.js\nPYTHONSTARTUP=/tmp/evil.py\n\
+                BASH_ENV=/tmp/evil.sh\nGREETING=hello\n";
+    let (bot, runner) = environment(file, &[], &[]);
+    for name in ["LD_PRELOAD", "NODE_OPTIONS", "PYTHONSTARTUP", "BASH_ENV"] {
+        assert!(!bot.contains_key(name), "{name}");
+    }
+    assert_eq!(bot.get("GREETING").map(String::as_str), Some("hello"));
+    let log = runner.log();
+    for told in [".env line 2: LD_PRELOAD", ".env line 5: BASH_ENV"] {
+        assert!(log.contains(told), "{told} in {log}");
+    }
+    assert!(!log.contains("evil"), "{log}");
+}
+
+/// Finding 8: a credential of the environment is not sent where a file of the working directory says, and one of the file is.
+#[test]
+fn a_credential_goes_where_its_own_place_says() {
+    let api = Rest::start(&[(200, "{}")]);
+    let file = format!(
+        "TELCO_A_API_URL={}\nDAILY_API_URL={}\nVIDEOROOM_ROOM_URL=https://a.example/r\n",
+        api.url(),
+        api.url()
+    );
+    let variables = [
+        ("TELCO_A_ACCOUNT_SID", "AC1"),
+        ("TELCO_A_AUTH_TOKEN", "hunter2"),
+        ("VIDEOROOM_API_KEY", "hunter2"),
+    ];
+    let (bot, runner) = environment(&file, &[], &variables);
+    for name in ["TELCO_A_API_URL", "DAILY_API_URL"] {
+        assert!(!bot.contains_key(name), "{name}");
+        let told = runner.wait_for_log(name);
+        assert!(told.contains("WARN") && told.contains("both in .env"), "{told}");
+    }
+    assert!(bot.contains_key("VIDEOROOM_ROOM_URL"));
+    let both = format!("{file}TELCO_A_AUTH_TOKEN=x\n");
+    let (bot, runner) = environment(&both, &[], &[("TELCO_A_ACCOUNT_SID", "AC1")]);
+    assert!(bot.contains_key("TELCO_A_API_URL") && !runner.log().contains("both in .env"));
+}
+
+/// Finding 8: the same for the client of the cloud service, in a folder that somebody else has written.
+#[test]
+fn a_key_of_the_cloud_service_stays_with_its_own_service() {
+    let service = Rest::start(&[(200, r#"{"regions": []}"#)]);
+    let file = format!("CLOUD_API_URL={}\n", service.url());
+    let files = [(".env", file.as_str())];
+    let key = "hunter2-hunter2-hunter2";
+    let of_variable = TestRunner::run_among(&files, &["cloud", "regions"], &[("CLOUD_API_KEY", key)]);
+    let typed = TestRunner::run_among(&files, &["cloud", "regions", "--api-key", key], &[]);
+    for ended in [&of_variable, &typed] {
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(
+            ended.stderr.contains("CLOUD_API_URL") && ended.stderr.contains(".env"),
+            "{ended:?}"
+        );
+        assert!(!ended.stderr.contains("hunter2"), "{ended:?}");
+    }
+    assert_eq!(service.asked().len(), 0);
+}
