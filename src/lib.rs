@@ -39,7 +39,8 @@ pub mod abilities;
 pub mod aliases;
 pub mod bot;
 pub mod bots;
-mod cli;
+#[doc(hidden)]
+pub mod cli;
 pub mod config;
 #[cfg(feature = "videoroom")]
 pub mod dialin;

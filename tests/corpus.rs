@@ -58,6 +58,16 @@ fn offer_bodies() {
 }
 
 #[test]
+fn heads_of_requests() {
+    replay("corpus/request", entries::request);
+}
+
+#[test]
+fn configurations() {
+    replay("corpus/configuration", entries::configuration);
+}
+
+#[test]
 fn protobuf_frames() {
     replay("corpus/frames", entries::frames);
 }

@@ -3,6 +3,11 @@
 //! In: bytes, as they could stand in a body. Each function panics when a promise is broken: a parser that panics, an output
 //! that the next parser refuses, a rewrite that a second pass changes again, a cap that does not hold.
 
+#[path = "entries/configuration.rs"]
+mod configuration;
+#[path = "entries/http.rs"]
+mod http;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
@@ -38,6 +43,9 @@ use serde_json::Value;
 use str0m::change::SdpOffer;
 use str0m::crypto::CryptoProvider;
 use str0m::{Candidate, Rtc};
+
+pub use self::configuration::configuration;
+pub use self::http::request;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 

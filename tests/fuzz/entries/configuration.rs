@@ -1,0 +1,125 @@
+//! What must hold for any configuration: the text of `.env`, arguments, ICE servers, origins, and the content of a key file.
+//!
+//! In: three parts, with a line `%%` between them: the text of `.env`, arguments (one per line), and what every file that an
+//! argument names holds. What is accepted is within its limits, and no error or warning repeats a key.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+use edge_runner::cli::env::{self, Variables};
+use edge_runner::cli::{self, Command, Surroundings};
+use edge_runner::config::Config;
+use edge_runner::limits;
+use edge_runner::proto::{host, ice};
+
+/// Keys shorter than this could stand in a message by chance.
+const TELLING_BYTES: usize = 16;
+
+/// Any configuration is refused in words that repeat no key, or is within every limit.
+pub fn configuration(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parts = text.splitn(3, "\n%%\n");
+    let mut part = || parts.next().unwrap_or_default();
+    let (file, arguments, key) = (part(), part(), part());
+    let file = variables(file);
+    let around = Surroundings {
+        variables: Variables::new([], file.variables),
+        addresses: vec![IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10))],
+        names: vec!["board".to_owned()],
+        read: &|_| match key.is_empty() {
+            true => Err(io::Error::from(io::ErrorKind::NotFound)),
+            false => Ok(key.to_owned()),
+        },
+        resolve: &|_| Vec::new(),
+    };
+    // The system hands over no argument with a NUL in it.
+    let typed: Vec<OsString> = arguments
+        .lines()
+        .filter(|line| !line.contains('\0'))
+        .map(OsString::from)
+        .collect();
+    let is_secret = |text: &str| {
+        let key = key.lines().next().unwrap_or_default().trim();
+        key.len() >= TELLING_BYTES && !arguments.contains(key) && text.contains(key)
+    };
+    match cli::parse(typed, &around) {
+        Err(misuse) => {
+            let text = misuse.to_string();
+            assert!(!text.is_empty() && !is_secret(&text), "{text}");
+        }
+        Ok(Command::Serve { config, warnings } | Command::Doctor { config, warnings }) => {
+            assert!(!warnings.iter().any(|warning| is_secret(warning)));
+            assert!(!is_secret(&format!("{config:?}")));
+            within_limits(&config);
+        }
+        Ok(Command::Cloud { warnings, .. }) => assert!(!warnings.iter().any(|warning| is_secret(warning))),
+        Ok(Command::Help(text) | Command::Version(text)) => assert!(!text.is_empty()),
+    }
+    for line in arguments.lines() {
+        servers(line);
+    }
+}
+
+/// What a `.env` file says is the same once it is written again, and a warning repeats nothing of it.
+fn variables(text: &str) -> env::File {
+    let file = env::parse(text);
+    assert!(file.warnings.len() <= text.lines().count());
+    let mut again = String::new();
+    for (name, value) in &file.variables {
+        assert!(!name.is_empty() && !name.contains(['=', '\0', '\n']) && !value.contains('\0'));
+        let value = value.replace('\\', "\\\\").replace('\'', "\\'");
+        again.push_str(&format!("{name}='{value}'\n"));
+    }
+    let again = env::parse(&again);
+    assert_eq!((again.variables, again.warnings), (file.variables.clone(), Vec::new()));
+    for (warning, line) in file.warnings.iter().zip(text.lines()) {
+        assert!(line.len() < TELLING_BYTES || !warning.contains(line));
+    }
+    file
+}
+
+fn within_limits(config: &Config) {
+    if let Some(key) = &config.api_key {
+        assert!(limits::API_KEY_BYTES.contains(&key.expose().len()));
+    }
+    assert!(config.ice_servers.len() <= limits::ICE_SERVERS_MAX);
+    assert!(config.ice_addresses.len() <= limits::ICE_ADDRESSES_MAX);
+    assert!((1..=limits::SESSIONS_MAX_HIGHEST).contains(&config.sessions_max));
+    assert!(
+        config
+            .workers
+            .is_none_or(|workers| (1..=limits::WORKERS_MAX).contains(&workers))
+    );
+    assert!(config.drain <= limits::DRAIN_MAX && config.opus_complexity <= limits::OPUS_COMPLEXITY_MAX);
+    for origin in &config.allowed_origins {
+        let (scheme, host) = origin.split_once("://").expect("a whole origin");
+        assert!(!scheme.is_empty() && !host.is_empty() && !host.contains(['/', ' ', ',']));
+        assert_eq!(*origin, origin.to_ascii_lowercase());
+    }
+    let hosts = host::Hosts::new(config);
+    for name in &config.host_names {
+        assert!(hosts.accepts(name.as_bytes()), "{name}");
+    }
+    assert!(
+        config
+            .proxy
+            .as_ref()
+            .is_none_or(|proxy| hosts.accepts(proxy.as_bytes()))
+    );
+}
+
+/// ICE servers that are accepted are the same once they were given to a client.
+fn servers(text: &str) {
+    let Ok(servers) = ice::parse([text]) else {
+        return;
+    };
+    assert!(servers.len() <= limits::ICE_SERVERS_MAX);
+    for server in &servers {
+        assert!((1..=limits::ICE_URLS_MAX).contains(&server.urls.len()));
+    }
+    let json = ice::to_json(&servers).to_string();
+    if !servers.is_empty() {
+        assert_eq!(ice::parse([&*json]), Ok(servers));
+    }
+}

@@ -1,0 +1,170 @@
+//! What must hold for the head of any request: its path, `Host`, `Origin`, `Authorization` and `Range`.
+//!
+//! In: lines, in this order: method, target, `Host`, `Origin`, a second `Origin`, `Content-Type`, `Authorization`,
+//! `Sec-Fetch-Site`, `Range`. A missing line is a missing header. The rules of `proto::{route, host, origin, key}` are compared
+//! with shorter, stricter copies of themselves. Source: RFC 9110, RFC 9112 section 3.2, the Fetch standard.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use edge_runner::config::{Config, Secret};
+use edge_runner::proto::cloud::range::{self, Lines, Part};
+use edge_runner::proto::cloud::route as cloud;
+use edge_runner::proto::host::{self, Hosts};
+use edge_runner::proto::key::ApiKey;
+use edge_runner::proto::origin::{Origins, Post, Standing};
+use edge_runner::proto::route::{self, Query, Route};
+use edge_runner::proto::{form, stun};
+
+const KEY: &str = "0123456789abcdef";
+const LISTED: [&str; 2] = ["https://app.example", "http://localhost:3000"];
+
+/// The head of any request is judged as the strict copies judge it, and nothing secret of it reaches the log.
+pub fn request(bytes: &[u8]) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let method = String::from_utf8_lossy(lines.next().unwrap_or_default());
+    let target = String::from_utf8_lossy(lines.next().unwrap_or_default());
+    let mut header = || lines.next().filter(|value| !value.is_empty());
+    let (host, origin, second, kind) = (header(), header(), header(), header());
+    let (authorization, site, range) = (header(), header(), header());
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    paths(&method, path, query);
+    hosts(host.unwrap_or_default());
+    origins(&[origin, second], host, kind, authorization.is_some(), site);
+    keys(authorization.unwrap_or_default());
+    ranges(&String::from_utf8_lossy(range.unwrap_or_default()));
+    let _ = stun::server_ufrag(bytes);
+}
+
+fn paths(method: &str, path: &str, query: &str) {
+    let found = route::route(method, path);
+    let secret = match &found {
+        Ok(Route::Socket(_, token)) => token.clone(),
+        Ok(Route::Offer(id) | Route::Candidates(id)) => id.clone(),
+        _ => None,
+    };
+    if let Some(secret) = secret {
+        assert!(!secret.is_empty() && !secret.contains('/'));
+        // Shorter ones are parts of the names of paths.
+        assert!(secret.len() < 16 || !route::for_log(path).contains(&secret));
+    }
+    if let Ok(Route::Page(name)) = &found {
+        assert!(!name.split(['/', '\\']).any(|segment| matches!(segment, "." | "..")));
+    }
+    match method {
+        "GET" => assert!(matches!(found, Ok(Route::Socket(..))) || route::route("HEAD", path) == found),
+        "POST" | "PATCH" => assert!(!route::is_navigation(method, path)),
+        _ => {}
+    }
+    let cloud_path = cloud::Path::new(path);
+    let _ = cloud_path.route(method);
+    for bytes_max in [0, 7, 256] {
+        assert!(cloud::for_log(path, bytes_max, |_| false).len() <= 2 * bytes_max + 3);
+    }
+    let _ = Query::new(query).value("token");
+    assert!(form::pairs(query.as_bytes()).len() <= edge_runner::limits::FORM_PAIRS_MAX);
+    let _ = Lines::read(query);
+}
+
+fn names() -> Hosts {
+    Hosts::new(&Config {
+        proxy: Some("bots.example.net:8443".into()),
+        host_names: vec!["board".into()],
+        ..Config::default()
+    })
+}
+
+fn hosts(value: &[u8]) {
+    let names = names();
+    let accepted = names.accepts(value);
+    assert_eq!(accepted, names.accepts(&value.to_ascii_uppercase()));
+    assert!(!names.is_near(value) || accepted);
+    assert!(!host::is_loopback(value) || accepted);
+    if accepted {
+        assert!(is_ours(value), "{:?} is accepted", String::from_utf8_lossy(value));
+        assert!(host::is_same_host(value, value));
+    }
+}
+
+/// Tells whether an authority is one of the names or any address, by its text alone.
+fn is_ours(authority: &[u8]) -> bool {
+    let text = str::from_utf8(authority)
+        .expect("an accepted name is ASCII")
+        .to_ascii_lowercase();
+    if let Some(rest) = text.strip_prefix('[') {
+        let (address, port) = rest.split_once(']').expect("an end");
+        let address = address.split('%').next().unwrap_or_default();
+        assert!(port.is_empty() || port[1..].parse::<u16>().is_ok());
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let (name, port) = text.split_once(':').unwrap_or((&text, "0"));
+    assert!(port.parse::<u16>().is_ok());
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let known = matches!(name, "localhost" | "board" | "bots.example.net");
+    known || name.ends_with(".localhost") || name.ends_with(".local") || name.parse::<Ipv4Addr>().is_ok()
+}
+
+fn origins(
+    sent: &[Option<&[u8]>; 2],
+    host: Option<&[u8]>,
+    content_type: Option<&[u8]>,
+    authorized: bool,
+    site: Option<&[u8]>,
+) {
+    let list = Origins::new(&LISTED.map(str::to_owned));
+    let all: Vec<&[u8]> = sent.iter().copied().flatten().collect();
+    match list.judge(all.iter().copied()) {
+        Standing::Allowed(origin) => {
+            assert_eq!(all, [origin]);
+            let is = |listed: &&str| listed.as_bytes().eq_ignore_ascii_case(origin);
+            assert!(LISTED.iter().any(is));
+        }
+        Standing::Refused => {}
+        Standing::Unnamed => panic!("a list leaves nobody unnamed"),
+    }
+    if let Standing::Allowed(origin) = Origins::default().judge(all.iter().copied()) {
+        // It is repeated in a header of the answer.
+        assert!(origin.is_ascii());
+    }
+    let post = Post {
+        origin: sent[0],
+        site,
+        host,
+        content_type,
+        authorized,
+    };
+    let names = names();
+    let forged = post.is_forged(&names);
+    assert!(!(forged && authorized));
+    if content_type == Some(b"application/json") {
+        assert!(!forged);
+    }
+    if content_type.is_none() && !authorized && sent[0] == Some(b"https://evil.example") {
+        assert!(
+            forged
+                || host == Some(b"evil.example")
+                || host.is_some_and(|host| host::is_same_host(b"evil.example", host))
+        );
+    }
+}
+
+fn keys(authorization: &[u8]) {
+    let key = ApiKey::new(&Secret::new(KEY), [7; 32]);
+    let opens = key.is_in([authorization].into_iter());
+    let words: Vec<&[u8]> = authorization
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .collect();
+    if opens {
+        assert!(matches!(&*words, [scheme, key] if scheme.eq_ignore_ascii_case(b"bearer") && *key == KEY.as_bytes()));
+    }
+    assert!(!key.is_in([authorization, authorization].into_iter()));
+}
+
+fn ranges(header: &str) {
+    for length in [0, 1, 1_000, u64::MAX] {
+        if let Part::Bytes(bytes) = range::part(Some(header), length) {
+            assert!(bytes.start < bytes.end && bytes.end <= length);
+            assert!(header.trim_start().to_ascii_lowercase().starts_with("bytes"));
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The head of a request. What must hold is in `entries.rs`.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses one entry")]
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::request(bytes));
