@@ -67,6 +67,32 @@ fn configurations() {
     replay("corpus/configuration", entries::configuration);
 }
 
+/// S9, C8, R3: what is not signed or sealed keeps no caller from connecting, silences none and ends nothing.
+#[test]
+fn checks_before_a_connection() {
+    replay("corpus/stun", entries::stun);
+}
+
+#[test]
+fn records_of_a_handshake() {
+    replay("corpus/dtls", entries::dtls);
+}
+
+#[test]
+fn packets_of_media() {
+    replay("corpus/media", entries::media);
+}
+
+#[test]
+fn chunks_of_channels() {
+    replay("corpus/channels", entries::channels);
+}
+
+#[test]
+fn whole_sessions() {
+    replay("corpus/session", entries::session);
+}
+
 #[test]
 fn protobuf_frames() {
     replay("corpus/frames", entries::frames);

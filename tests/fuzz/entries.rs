@@ -3,10 +3,16 @@
 //! In: bytes, as they could stand in a body. Each function panics when a promise is broken: a parser that panics, an output
 //! that the next parser refuses, a rewrite that a second pass changes again, a cap that does not hold.
 
+#[path = "entries/call.rs"]
+mod call;
 #[path = "entries/configuration.rs"]
 mod configuration;
 #[path = "entries/http.rs"]
 mod http;
+#[path = "entries/media.rs"]
+mod media;
+#[path = "entries/sctp.rs"]
+mod sctp;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -46,6 +52,7 @@ use str0m::{Candidate, Rtc};
 
 pub use self::configuration::configuration;
 pub use self::http::request;
+pub use self::media::{channels, dtls, media, session, stun};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 

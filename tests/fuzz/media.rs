@@ -1,0 +1,8 @@
+//! RTP and RTCP. What must hold is in `entries.rs`.
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target uses one entry")]
+mod entries;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| entries::media(bytes));
