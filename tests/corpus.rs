@@ -41,6 +41,32 @@ fn offers() {
     replay("data/sdp", entries::sdp_offer);
 }
 
+/// F3: generated offers go through the offer path and the rewrite for devices: no panic, no answer beyond its bound, and what
+/// is made fit stays as it is. `OFFERS` says how many; `tests/check.sh fuzz-run` asks for 100,000.
+#[test]
+fn generated_offers() {
+    let count = std::env::var("OFFERS").map_or(1_500, |count| count.parse().expect("a number of offers"));
+    let real: Vec<String> = files("data/sdp")
+        .iter()
+        .filter(|path| path.to_string_lossy().ends_with(".offer.sdp"))
+        .map(|path| fs::read_to_string(path).expect("a readable file"))
+        .collect();
+    let mut answered = 0;
+    for seed in 0..count {
+        let offer = entries::offers::make(&real, seed);
+        let outcome = catch_unwind(|| entries::offers::run(&offer));
+        match outcome {
+            Ok(was) => answered += u64::from(was),
+            Err(_) => panic!("seed {seed} breaks a promise, see above:\n{offer}"),
+        }
+    }
+    // Offers that are all refused at their first line would prove nothing.
+    assert!(
+        (count / 5..count).contains(&answered),
+        "{answered} of {count} were answered"
+    );
+}
+
 #[test]
 fn answers() {
     replay("corpus/sdp_answer", entries::sdp_answer);
@@ -59,38 +85,38 @@ fn offer_bodies() {
 
 #[test]
 fn heads_of_requests() {
-    replay("corpus/request", entries::request);
+    replay("corpus/request", entries::http::request);
 }
 
 #[test]
 fn configurations() {
-    replay("corpus/configuration", entries::configuration);
+    replay("corpus/configuration", entries::configuration::configuration);
 }
 
 /// S9, C8, R3: what is not signed or sealed keeps no caller from connecting, silences none and ends nothing.
 #[test]
 fn checks_before_a_connection() {
-    replay("corpus/stun", entries::stun);
+    replay("corpus/stun", entries::media::stun);
 }
 
 #[test]
 fn records_of_a_handshake() {
-    replay("corpus/dtls", entries::dtls);
+    replay("corpus/dtls", entries::media::dtls);
 }
 
 #[test]
 fn packets_of_media() {
-    replay("corpus/media", entries::media);
+    replay("corpus/media", entries::media::media);
 }
 
 #[test]
 fn chunks_of_channels() {
-    replay("corpus/channels", entries::channels);
+    replay("corpus/channels", entries::media::channels);
 }
 
 #[test]
 fn whole_sessions() {
-    replay("corpus/session", entries::session);
+    replay("corpus/session", entries::media::session);
 }
 
 #[test]

@@ -6,11 +6,13 @@
 #[path = "entries/call.rs"]
 mod call;
 #[path = "entries/configuration.rs"]
-mod configuration;
+pub mod configuration;
 #[path = "entries/http.rs"]
-mod http;
+pub mod http;
 #[path = "entries/media.rs"]
-mod media;
+pub mod media;
+#[path = "entries/offers.rs"]
+pub mod offers;
 #[path = "entries/sctp.rs"]
 mod sctp;
 
@@ -49,10 +51,6 @@ use serde_json::Value;
 use str0m::change::SdpOffer;
 use str0m::crypto::CryptoProvider;
 use str0m::{Candidate, Rtc};
-
-pub use self::configuration::configuration;
-pub use self::http::request;
-pub use self::media::{channels, dtls, media, session, stun};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 
