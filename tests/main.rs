@@ -25,4 +25,5 @@ mod support;
 mod telephony;
 mod tls;
 mod turn;
+mod unsafety;
 mod videoroom;

@@ -1,0 +1,62 @@
+//! How much `unsafe` there is: every file that has some stands in `tests/data/unsafe.txt` with its number and its reason.
+//!
+//! Clippy's `undocumented_unsafe_blocks` asks for what each block relies on; this asks for a decision before there is one more.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const TABLE: &str = "tests/data/unsafe.txt";
+
+/// Counts blocks, functions, implementations and attributes; words in comments and strings stand otherwise.
+fn count(text: &str) -> usize {
+    let code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+    let forms = ["unsafe {", "unsafe fn ", "unsafe impl", "unsafe extern", "#[unsafe("];
+    code.map(|line| forms.iter().map(|form| line.matches(form).count()).sum::<usize>())
+        .sum()
+}
+
+fn walk(folder: &Path, found: &mut BTreeMap<String, usize>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root).expect("below the root").display().to_string();
+            let number = count(&fs::read_to_string(&path).expect("a readable file"));
+            if number > 0 && name != "tests/unsafety.rs" {
+                found.insert(name, number);
+            }
+        }
+    }
+}
+
+/// F4: the table is true, and each of its lines has a reason.
+#[test]
+fn every_unsafe_is_counted_and_has_a_reason() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = fs::read_to_string(root.join(TABLE)).expect("a readable table");
+    let mut listed = BTreeMap::new();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.splitn(3, char::is_whitespace);
+        let (number, path, reason) = (words.next(), words.next(), words.next());
+        let number: usize = number.and_then(|number| number.parse().ok()).expect("a number first");
+        assert!(reason.is_some_and(|reason| reason.trim().len() > 10), "no reason: {line}");
+        listed.insert(path.expect("a path").to_owned(), number);
+    }
+    let mut found = BTreeMap::new();
+    for folder in ["src", "tests"] {
+        walk(&root.join(folder), &mut found);
+    }
+    let wrong: Vec<String> = found
+        .iter()
+        .filter(|&(path, number)| listed.get(path) != Some(number))
+        .map(|(path, number)| format!("{path} has {number}, the table says {:?}", listed.get(path)))
+        .chain(listed.keys().filter(|path| !found.contains_key(*path)).map(|path| format!("{path} has none")))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{wrong:#?}\nDo without, or change {TABLE} and say why."
+    );
+}
