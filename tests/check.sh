@@ -3,7 +3,7 @@
 #   tests/check.sh            what this machine has the tools for, in lanes side by side: what waits for callers' clocks runs
 #                             beside what needs the processor. Each stage's words go to target/check/STAGE.log.
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal:
-#       fmt lint doc test fuzz size features            of the code, by itself
+#       fmt lint doc test fuzz deny size features       of the code, by itself
 #       smallest telephone                              runners that lack abilities: what they say of them, and a call
 #       aiortc net pipecat rooms browser                against real peers
 #       cloud                                           the cloud service and its packer against the published client
@@ -14,6 +14,8 @@
 #       image                                           builds the image of a virtual board and starts it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       soak (MINUTES=2, or hours of them) churn        figures that must hold
+#       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for so long, and 100,000 generated offers
+#       miri asan                                       undefined behaviour: of pure modules, of what calls the system
 #   Without a name the first six lines are run.
 # A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
 set -euo pipefail
@@ -50,7 +52,7 @@ if [ $# -eq 0 ]; then
     # Callers keep time, so they go first when both want the processor.
     callers='aiortc net pipecat rooms browser'
     code='test features'
-    beside='fuzz cross cloud chaos'
+    beside='fuzz deny cross cloud chaos'
     compiled='lint doc smallest telephone'
     mkdir -p $logs
     rm -f $logs/*.passed
@@ -101,6 +103,82 @@ for stage in "$@"; do
         fi
         ;;
     fuzz) cargo check --quiet --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target/fuzz ;;
+    deny)
+        # Licences, sources and banned crates. The advisories are a git repository, and a machine without a way there proves
+        # nothing of them.
+        if ! command -v cargo-deny >/dev/null && ! [ -x target/tools/bin/cargo-deny ]; then
+            lacks "dependencies are not judged: cargo install cargo-deny --locked --root target/tools"
+        else
+            PATH=$PATH:$PWD/target/tools/bin
+            cargo deny --locked check licenses bans sources
+            if timeout 20 git ls-remote --quiet https://github.com/RustSec/advisory-db HEAD >/dev/null 2>&1; then
+                cargo deny --locked check advisories
+            else
+                printf 'SKIPPED, AND NOT PROVED HERE: advisories. With a way to github.com: cargo deny check advisories\n'
+            fi
+        fi
+        ;;
+    fuzz-run)
+        # Coverage is measured in this crate and in those that read packets; the rest runs at full speed. What is found new stays
+        # in target/fuzz-corpus, a crash in target/fuzz-run/artifacts.
+        folder=target/fuzz-run
+        if ! cargo +nightly --version >/dev/null 2>&1; then
+            lacks "fuzzers need a nightly compiler: rustup toolchain install nightly"
+        elif ! command -v c++ >/dev/null; then
+            lacks "the fuzzing engine needs a C++ compiler: apt-get install g++"
+        else
+            passes='"-Cpasses=sancov-module"'
+            for option in level=4 inline-8bit-counters pc-table trace-compares; do
+                passes="$passes,\"-Cllvm-args=-sanitizer-coverage-$option\""
+            done
+            config=(-Zprofile-rustflags)
+            for crate in edge-runner edge-runner-fuzz str0m str0m-proto dimpl sctp-proto is serde_json prost; do
+                config+=(--config "profile.release.package.$crate.rustflags=[$passes]"
+                    --config "profile.release.package.$crate.debug-assertions=true"
+                    --config "profile.release.package.$crate.overflow-checks=true")
+            done
+            cargo +nightly build --release --quiet "${config[@]}" --manifest-path tests/fuzz/Cargo.toml --target-dir $folder
+            failed=
+            for target in ${TARGETS:-$(sed -n 's/^path = "\(.*\)\.rs"/\1/p' tests/fuzz/Cargo.toml)}; do
+                seeds=(tests/corpus/"$target")
+                case $target in sdp_*) seeds+=(tests/data/sdp) ;; esac
+                mkdir -p target/fuzz-corpus/"$target" $folder/artifacts
+                $folder/release/"$target" -max_total_time=$((${MINUTES:-10} * 60)) -timeout=30 -rss_limit_mb=3000 \
+                    -print_final_stats=1 -artifact_prefix=$folder/artifacts/"$target"- \
+                    target/fuzz-corpus/"$target" "${seeds[@]}" >$folder/"$target".log 2>&1 || failed="$failed $target"
+                printf '%-16s %s\n' "$target" "$(grep -E 'number_of_executed_units|^SUMMARY' $folder/"$target".log | tail -n 1)"
+            done
+            OFFERS=100000 cargo test --quiet --test main corpus::generated_offers
+            if [ -n "$failed" ]; then
+                say "found something, see $folder/artifacts and $folder/TARGET.log:$failed"
+                exit 1
+            fi
+        fi
+        ;;
+    miri)
+        # The pure modules that read what peers send. None of the `unsafe` of this crate is among them: all of it calls the system
+        # or SQLite, which Miri cannot; that of the crates underneath is run.
+        if ! cargo +nightly miri --version >/dev/null 2>&1; then
+            lacks "Miri is not installed: rustup toolchain install nightly && rustup component add miri rust-src --toolchain nightly"
+        else
+            MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib --target-dir target/miri --no-default-features \
+                --features websocket,telephony -- proto::body proto::candidate proto::few proto::form proto::frames proto::framing \
+                proto::host proto::ice proto::key proto::lines proto::offer proto::opening proto::origin proto::route proto::stun \
+                proto::time proto::token proto::uuid proto::visit
+        fi
+        ;;
+    asan)
+        # What calls the system or SQLite, and the cryptography: with AddressSanitizer in all Rust code but the standard library's.
+        # SQLite itself is C, and is checked where it calls the allocator.
+        if ! cargo +nightly --version >/dev/null 2>&1; then
+            lacks "AddressSanitizer needs a nightly compiler: rustup toolchain install nightly"
+        else
+            host=$(rustc -vV | sed -n 's/^host: //p')
+            RUSTFLAGS=-Zsanitizer=address cargo +nightly test --quiet --lib --target "$host" --target-dir target/asan -- \
+                io::udp io::process io::group io::memory io::doctor io::cloud::folder io::cloud::disk io::cloud::records \
+                io::cloud::client::pack io::cloud::unpack proto::crypto proto::framing
+        fi
+        ;;
     features)
         # Each ability alone, none of them, and the profiles of Cargo.toml. What is asked of clippy counts for this crate alone.
         each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full)

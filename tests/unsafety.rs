@@ -42,7 +42,10 @@ fn every_unsafe_is_counted_and_has_a_reason() {
         let mut words = line.splitn(3, char::is_whitespace);
         let (number, path, reason) = (words.next(), words.next(), words.next());
         let number: usize = number.and_then(|number| number.parse().ok()).expect("a number first");
-        assert!(reason.is_some_and(|reason| reason.trim().len() > 10), "no reason: {line}");
+        assert!(
+            reason.is_some_and(|reason| reason.trim().len() > 10),
+            "no reason: {line}"
+        );
         listed.insert(path.expect("a path").to_owned(), number);
     }
     let mut found = BTreeMap::new();
@@ -53,7 +56,12 @@ fn every_unsafe_is_counted_and_has_a_reason() {
         .iter()
         .filter(|&(path, number)| listed.get(path) != Some(number))
         .map(|(path, number)| format!("{path} has {number}, the table says {:?}", listed.get(path)))
-        .chain(listed.keys().filter(|path| !found.contains_key(*path)).map(|path| format!("{path} has none")))
+        .chain(
+            listed
+                .keys()
+                .filter(|path| !found.contains_key(*path))
+                .map(|path| format!("{path} has none")),
+        )
         .collect();
     assert!(
         wrong.is_empty(),
