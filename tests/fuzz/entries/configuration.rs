@@ -24,7 +24,7 @@ pub fn configuration(bytes: &[u8]) {
     let (file, arguments, key) = (part(), part(), part());
     let file = variables(file);
     let around = Surroundings {
-        variables: Variables::new([], file.variables),
+        variables: Variables::new([], file),
         addresses: vec![IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10))],
         names: vec!["board".to_owned()],
         read: &|_| match key.is_empty() {
@@ -62,21 +62,25 @@ pub fn configuration(bytes: &[u8]) {
 }
 
 /// What a `.env` file says is the same once it is written again, and a warning repeats nothing of it.
-fn variables(text: &str) -> env::File {
+fn variables(text: &str) -> Vec<(String, String)> {
     let file = env::parse(text);
     assert!(file.warnings.len() <= text.lines().count());
     let mut again = String::new();
-    for (name, value) in &file.variables {
+    let variables = |file: env::File| file.variables.into_iter().map(|line| (line.name, line.value));
+    let warnings = file.warnings.clone();
+    let found: Vec<(String, String)> = variables(file).collect();
+    for (name, value) in &found {
         assert!(!name.is_empty() && !name.contains(['=', '\0', '\n']) && !value.contains('\0'));
         let value = value.replace('\\', "\\\\").replace('\'', "\\'");
         again.push_str(&format!("{name}='{value}'\n"));
     }
     let again = env::parse(&again);
-    assert_eq!((again.variables, again.warnings), (file.variables.clone(), Vec::new()));
-    for (warning, line) in file.warnings.iter().zip(text.lines()) {
+    assert_eq!(again.warnings, Vec::<String>::new());
+    assert_eq!(variables(again).collect::<Vec<_>>(), found);
+    for (warning, line) in warnings.iter().zip(text.lines()) {
         assert!(line.len() < TELLING_BYTES || !warning.contains(line));
     }
-    file
+    found
 }
 
 fn within_limits(config: &Config) {
