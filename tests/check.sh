@@ -5,7 +5,7 @@
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal:
 #       fmt lint doc test fuzz deny size features       of the code, by itself
 #       smallest telephone                              runners that lack abilities: what they say of them, and a call
-#       aiortc net pipecat rooms browser                against real peers
+#       aiortc net pipecat rooms browser firefox        against real peers
 #       cloud                                           the cloud service and its packer against the published client
 #       chaos (ROUNDS=100)                              the cloud service, killed at random moments; nothing may be lost
 #       cross arm                                       ARM code: built, and run under an emulator
@@ -50,7 +50,7 @@ if [ $# -eq 0 ]; then
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     # Callers keep time, so they go first when both want the processor.
-    callers='aiortc net pipecat rooms browser'
+    callers='aiortc net pipecat rooms browser firefox'
     code='test features'
     beside='fuzz deny cross cloud chaos'
     compiled='lint doc smallest telephone'
@@ -266,6 +266,16 @@ for stage in "$@"; do
         else
             release
             node tests/peers/browser/run.mjs --binary $binary --out target/browser
+        fi
+        ;;
+    firefox)
+        if ! command -v firefox-esr >/dev/null || ! command -v pulseaudio >/dev/null; then
+            lacks "firefox-esr and pulseaudio are not both installed: apt-get install --no-install-recommends firefox-esr pulseaudio"
+        elif [ ! -d tests/peers/browser/node_modules ]; then
+            lacks "the browser checks are not installed: npm ci --prefix tests/peers/browser"
+        else
+            release
+            node --experimental-websocket tests/peers/browser/run.mjs --browser firefox --binary $binary --out target/browser
         fi
         ;;
     deb)

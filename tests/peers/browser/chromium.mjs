@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
+import { watchConnections } from './watch.mjs';
 
 const WORDS = 'Hello there, can you hear me?';
 // Long enough for the parrot to hear that the sentence is over and to repeat it before the file begins again.
@@ -75,60 +76,3 @@ export async function withBrowser(use, { trusts = '', microphone = 'speaks', arg
 export const ownAddresses = () => Object.values(networkInterfaces()).flat()
 	.filter(({ family, internal }) => family === 'IPv4' && !internal)
 	.map(({ address }) => address);
-
-/** In the page: keeps every peer connection, so that what was received can be asked of the browser itself. */
-function watchConnections() {
-	const Native = globalThis.RTCPeerConnection;
-	if (!Native) return;
-	const all = [];
-	globalThis.RTCPeerConnection = class extends Native {
-		constructor(...args) {
-			super(...args);
-			all.push(this);
-		}
-	};
-	// What the official client leaves undone on its second connection: it stops the microphone that both share, and does
-	// not announce the track of the bot. Only what is played is decoded.
-	globalThis.completeNewest = async () => {
-		const { sender, receiver } = all.at(-1).getTransceivers().find(({ mid }) => mid === '0');
-		const microphone = await navigator.mediaDevices.getUserMedia({ audio: true });
-		await sender.replaceTrack(microphone.getAudioTracks()[0]);
-		const audio = document.createElement('audio');
-		audio.srcObject = new MediaStream([receiver.track]);
-		document.body.append(audio);
-		await audio.play();
-	};
-	globalThis.received = async () => {
-		const pc = all.at(-1);
-		const sum = { connections: all.length, state: pc?.connectionState, packets: 0, energy: 0, concealed: 0, sent: 0, over: '' };
-		const stats = await pc?.getStats();
-		for (const report of stats?.values() ?? []) {
-			if (report.type === 'transport') {
-				sum.over = stats.get(stats.get(report.selectedCandidatePairId)?.localCandidateId)?.protocol;
-			}
-			if (report.type === 'inbound-rtp' && report.kind === 'audio') {
-				sum.packets += report.packetsReceived;
-				sum.energy += report.totalAudioEnergy ?? 0;
-				sum.concealed += report.concealedSamples ?? 0;
-			}
-			if (report.type === 'media-source' && report.kind === 'audio') sum.sent += report.totalAudioEnergy ?? 0;
-		}
-		return sum;
-	};
-}
-
-/** Collects what a page must not do: errors, warnings, violations of its policy. */
-export function watch(page) {
-	const faults = [];
-	page.on('console', (message) => {
-		if (['error', 'warning'].includes(message.type())) faults.push(`${message.type()}: ${message.text()}`);
-	});
-	page.on('pageerror', (error) => faults.push(`thrown: ${error.stack}`));
-	page.on('requestfailed', (request) => faults.push(`request failed: ${request.url()} ${request.failure()?.errorText}`));
-	return faults;
-}
-
-export const received = (page) => page.evaluate(() => globalThis.received());
-
-/** Energy of one spoken sentence is far above this, that of silence and of comfort noise far below. */
-export const HEARD = 0.01;

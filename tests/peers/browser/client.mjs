@@ -4,8 +4,8 @@ import { createServer } from 'node:http';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { HEARD, received } from './chromium.mjs';
 import { sleep, until } from './runner.mjs';
+import { HEARD, received } from './watch.mjs';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const HTML = '<!doctype html><meta charset="utf-8"><title>client</title><script type="module" src="client.js"></script>';

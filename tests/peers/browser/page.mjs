@@ -1,8 +1,8 @@
 // The built-in page in a real browser: it connects, hears the bot, says what is wrong, and looks as it should.
 
 import { join } from 'node:path';
-import { HEARD, received, watch } from './chromium.mjs';
 import { until } from './runner.mjs';
+import { HEARD, received, watch } from './watch.mjs';
 
 const SIZES = { desk: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
 

@@ -1,9 +1,10 @@
 // A page that arrives while its sound does not: what the page says of the network, and that it gives up, or comes through.
 
 import { createSocket } from 'node:dgram';
-import { received, withBrowser } from './chromium.mjs';
+import { withBrowser } from './chromium.mjs';
 import { assertFits, isPhase, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
+import { received } from './watch.mjs';
 
 /** A UDP port that takes everything and answers nothing, until it is `open`: then it stands before port `to` of the runner. */
 async function blockedWay() {

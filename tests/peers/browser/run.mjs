@@ -2,8 +2,9 @@
 // failed.
 //
 //   node run.mjs [--binary PATH] [--out FOLDER] [--only WORD]
+//   node --experimental-websocket run.mjs --browser firefox [..]
 //
-// Needs Chromium and espeak-ng of the system, and `npm ci` in this folder. Screenshots go to FOLDER.
+// Needs Chromium and espeak-ng of the system, or Firefox, and `npm ci` in this folder. Screenshots go to FOLDER.
 
 import { mkdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -11,6 +12,8 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { withBrowser } from './chromium.mjs';
 import * as client from './client.mjs';
+import { withFirefox } from './firefox.mjs';
+import * as firefoxPage from './firefox-page.mjs';
 import * as page from './page.mjs';
 import * as path from './path.mjs';
 import * as rooms from './rooms.mjs';
@@ -25,6 +28,7 @@ const { values } = parseArgs({
 		binary: { type: 'string', default: join(root, 'target/debug/edge-runner') },
 		out: { type: 'string', default: join(root, 'target/browser') },
 		only: { type: 'string', default: '' },
+		browser: { type: 'string', default: 'chromium' },
 	},
 });
 const out = resolve(values.out);
@@ -49,6 +53,17 @@ async function alone(name, check, runnerArgs) {
 	} finally {
 		await runner.stop();
 	}
+}
+
+if (values.browser === 'firefox') {
+	for (const [microphone, checks] of Object.entries(firefoxPage.checks)) {
+		const wanted = Object.entries(checks).filter(([name]) => name.includes(values.only));
+		// It takes seconds to start, and each runner's page is another site to it.
+		if (wanted.length) await withFirefox(async (context) => {
+			for (const [name, check] of wanted) await alone(name, (runner) => check(context, runner, out), ['--bot', 'parrot']);
+		}, { microphone });
+	}
+	process.exit(failed ? 1 : 0);
 }
 
 for (const [name, check] of Object.entries(page.checks)) await run(name, check, ['--bot', 'parrot'], out);

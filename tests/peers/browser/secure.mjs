@@ -2,9 +2,10 @@
 // browsers that it needs, since trust and the microphone belong to the browser.
 
 import { join } from 'node:path';
-import { HEARD, ownAddresses, received, watch, withBrowser } from './chromium.mjs';
+import { ownAddresses, withBrowser } from './chromium.mjs';
 import { assertFits, connect, isPhase, listen, says, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
+import { HEARD, received, watch } from './watch.mjs';
 
 const portOf = (runner) => new URL(runner.url).port;
 

@@ -1,9 +1,9 @@
 // Who may use the runner from a browser: pages of strangers, names of strangers, and whoever has no key.
 
 import { createServer } from 'node:http';
-import { received } from './chromium.mjs';
 import { assertFits, connect, isPhase, shoot, text } from './page.mjs';
 import { until } from './runner.mjs';
+import { received } from './watch.mjs';
 
 /** A key in which every character has to be escaped somewhere. */
 export const KEY = 'a+b/c=d&e%f0123456789';

@@ -1,7 +1,7 @@
 // The official JavaScript client with its WebSocket transport, unchanged, against the runner, from another origin.
 
-import { HEARD } from './chromium.mjs';
 import { sleep, until } from './runner.mjs';
+import { HEARD } from './watch.mjs';
 
 const HZ = 440;
 

@@ -1,0 +1,310 @@
+// Firefox with a microphone that hums, in a fresh profile, able to reach nothing but this machine.
+//
+// It is driven over WebDriver BiDi, the interface that Debian's Firefox has of its own (https://w3c.github.io/webdriver-bidi).
+// What a check sees of a tab are those calls of Playwright's page that the checks here use, so that one check serves both
+// browsers; Playwright's own way to Firefox asks for commands that no release in Debian has.
+
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { until } from './runner.mjs';
+import { watchConnections } from './watch.mjs';
+
+const START_MS = 30000;
+const COMMAND_MS = 30000;
+
+// With its remote interface on, Firefox itself turns updates, telemetry and first-run pages off.
+const PREFERENCES = {
+	// A tone of 1000 Hz in place of a device, and nobody to ask.
+	'media.navigator.streams.fake': true,
+	'media.navigator.permission.disabled': true,
+	'media.peerconnection.ice.loopback': true,
+	// Names that no check uses lead to this machine, where nobody listens at their ports.
+	'network.dns.native-is-localhost': true,
+	'network.proxy.type': 0,
+	'network.captive-portal-service.enabled': false,
+	'network.connectivity-service.enabled': false,
+	'services.settings.server': 'data:,',
+};
+
+/** Microphones: one that hums, one that its user refuses, none, on a machine without any sound. */
+const MICROPHONES = {
+	hums: {},
+	denied: { 'media.navigator.streams.fake': true, 'media.navigator.permission.disabled': false, 'permissions.default.microphone': 2 },
+	none: { 'media.navigator.streams.fake': false, 'media.cubeb.force_null_context': true },
+};
+
+const KEYS = { Enter: '\uE007', Tab: '\uE004' };
+
+/** One connection to a browser: commands with their answers, and what it tells by itself. */
+class Bidi {
+	#socket;
+	#last = 0;
+	#waiting = new Map();
+	#listeners = [];
+
+	static async open(url) {
+		const bidi = new Bidi();
+		bidi.#socket = new WebSocket(url);
+		await new Promise((done, fail) => {
+			bidi.#socket.onopen = done;
+			bidi.#socket.onerror = () => fail(new Error(`no connection to ${url}`));
+		});
+		bidi.#socket.onmessage = ({ data }) => bidi.#take(JSON.parse(data));
+		bidi.#socket.onclose = () => {
+			for (const { fail } of bidi.#waiting.values()) fail(new Error('Firefox has closed the connection'));
+		};
+		return bidi;
+	}
+
+	#take({ type, id, result, error, message, method, params }) {
+		if (type === 'event') {
+			for (const listener of this.#listeners) listener(method, params);
+			return;
+		}
+		const waiting = this.#waiting.get(id);
+		this.#waiting.delete(id);
+		if (type === 'success') waiting?.done(result);
+		else waiting?.fail(new Error(`${waiting.method}: ${error}: ${message}`));
+	}
+
+	listen(listener) {
+		this.#listeners.push(listener);
+	}
+
+	send(method, params = {}) {
+		const id = this.#last += 1;
+		return new Promise((done, fail) => {
+			const limit = setTimeout(() => fail(new Error(`${method}: no answer within ${COMMAND_MS / 1000} s`)), COMMAND_MS);
+			const settle = (how) => (value) => {
+				clearTimeout(limit);
+				how(value);
+			};
+			this.#waiting.set(id, { method, done: settle(done), fail: settle(fail) });
+			this.#socket.send(JSON.stringify({ id, method, params }));
+		});
+	}
+}
+
+/** One element that a selector names, and perhaps words in it; looked up anew for every question. */
+class Locator {
+	constructor(tab, selector, hasText = '') {
+		Object.assign(this, { tab, selector, hasText });
+	}
+
+	/** Calls `act` in the page with the element, or gives null where there is none. */
+	#on(act, ...more) {
+		return this.tab.evaluate(`(args) => {
+			const [selector, hasText, ...more] = args;
+			const found = [...document.querySelectorAll(selector)].find((each) => each.textContent.includes(hasText));
+			return found ? (${act})(found, ...more) : null;
+		}`, [this.selector, this.hasText, ...more]);
+	}
+
+	isVisible() {
+		return this.#on((found) => found.checkVisibility({ visibilityProperty: true }));
+	}
+
+	waitFor({ timeout = 30000 } = {}) {
+		return until(() => this.isVisible(), `${this.selector} is there`, timeout);
+	}
+
+	count() {
+		return this.tab.evaluate((selector) => document.querySelectorAll(selector).length, this.selector);
+	}
+
+	innerText() {
+		return this.#on((found) => found.innerText);
+	}
+
+	focus() {
+		return this.#on((found) => found.focus());
+	}
+
+	fill(words) {
+		return this.#on((found, value) => {
+			found.focus();
+			found.value = value;
+			found.dispatchEvent(new InputEvent('input', { bubbles: true }));
+		}, words);
+	}
+
+	async click() {
+		await until(() => this.#on((found) => found.checkVisibility() && !found.disabled), `${this.selector} can be clicked`);
+		const at = await this.#on((found) => {
+			found.scrollIntoView({ block: 'center', behavior: 'instant' });
+			const { x, y, width, height } = found.getBoundingClientRect();
+			return { x: Math.round(x + width / 2), y: Math.round(y + height / 2) };
+		});
+		await this.tab.perform({
+			type: 'pointer', id: 'mouse', actions: [
+				{ type: 'pointerMove', ...at }, { type: 'pointerDown', button: 0 }, { type: 'pointerUp', button: 0 },
+			],
+		});
+	}
+
+	check() {
+		return this.click();
+	}
+}
+
+class Tab {
+	#bidi;
+	#listeners = [];
+
+	static async open(bidi) {
+		const tab = new Tab();
+		tab.#bidi = bidi;
+		tab.id = (await bidi.send('browsingContext.create', { type: 'tab' })).context;
+		bidi.listen((method, params) => tab.#take(method, params));
+		return tab;
+	}
+
+	keyboard = {
+		press: (key) => this.perform({
+			type: 'key', id: 'keyboard', actions: ['keyDown', 'keyUp'].map((type) => ({ type, value: KEYS[key] ?? key })),
+		}),
+	};
+
+	on(event, listener) {
+		this.#listeners.push({ event, listener });
+	}
+
+	#tell(event, value) {
+		for (const each of this.#listeners) if (each.event === event) each.listener(value);
+	}
+
+	#take(method, params) {
+		if ((params.source?.context ?? params.context) !== this.id) return;
+		if (method === 'log.entryAdded') {
+			const { type, level, text } = params;
+			if (type === 'javascript' && level === 'error') this.#tell('pageerror', { stack: text });
+			else this.#tell('console', { type: () => (level === 'warn' ? 'warning' : level), text: () => text });
+		}
+		if (method === 'network.fetchError') {
+			this.#tell('requestfailed', { url: () => params.request.url, failure: () => ({ errorText: params.errorText }) });
+		}
+		if (method === 'script.message') this.#tell(`script ${params.channel}`, params.data.value[0].value);
+	}
+
+	async exposeFunction(name, act) {
+		this.on(`script ${name}`, act);
+		await this.#bidi.send('script.addPreloadScript', {
+			functionDeclaration: `(tell) => { globalThis[${JSON.stringify(name)}] = (...args) => tell(args); }`,
+			arguments: [{ type: 'channel', value: { channel: name } }],
+			contexts: [this.id],
+		});
+	}
+
+	addInitScript(act, argument) {
+		return this.#bidi.send('script.addPreloadScript', {
+			functionDeclaration: `() => (${act})(${JSON.stringify(argument)})`, contexts: [this.id],
+		});
+	}
+
+	async evaluate(act, argument) {
+		const expression = `Promise.resolve((${act})(${JSON.stringify(argument)})).then((value) => JSON.stringify(value ?? null))`;
+		const { type, result, exceptionDetails } = await this.#bidi.send('script.evaluate', {
+			expression, target: { context: this.id }, awaitPromise: true, userActivation: false,
+		});
+		if (type === 'exception') throw new Error(exceptionDetails.text);
+		return JSON.parse(result.value);
+	}
+
+	locator(selector, { hasText } = {}) {
+		return new Locator(this, selector, hasText);
+	}
+
+	perform(source) {
+		return this.#bidi.send('input.performActions', { context: this.id, actions: [source] });
+	}
+
+	async goto(url) {
+		await this.#bidi.send('browsingContext.navigate', { context: this.id, url, wait: 'complete' });
+		this.address = await this.evaluate(() => location.href);
+	}
+
+	url() {
+		return this.address;
+	}
+
+	setViewportSize(viewport) {
+		return this.#bidi.send('browsingContext.setViewport', { context: this.id, viewport });
+	}
+
+	/** This Firefox cannot be told which colours its user likes: it takes the light ones. */
+	async emulateMedia() {}
+
+	async screenshot({ path }) {
+		const { data } = await this.#bidi.send('browsingContext.captureScreenshot', { context: this.id, origin: 'document' });
+		mkdirSync(dirname(path), { recursive: true });
+		writeFileSync(path, Buffer.from(data, 'base64'));
+	}
+
+	/** As its user does it. */
+	close() {
+		return this.#bidi.send('browsingContext.close', { context: this.id, promptUnload: false });
+	}
+}
+
+/** A program of which nothing stays: what it starts itself ends with it. */
+function start(command, args, env) {
+	const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'ignore', 'pipe'], detached: true });
+	const program = { child, said: [] };
+	createInterface({ input: child.stderr }).on('line', (line) => program.said.push(line));
+	program.ended = new Promise((done) => {
+		child.on('exit', done);
+		child.on('error', (error) => done(program.said.push(error.message)));
+	});
+	program.stop = async () => {
+		try {
+			process.kill(-child.pid, 'SIGKILL');
+		} catch {
+			// It has gone.
+		}
+		await program.ended;
+	};
+	return program;
+}
+
+/** A loudspeaker: without one Firefox runs no clock for sound. It keeps time, and is heard by nobody. */
+async function loudspeaker(folder) {
+	const socket = join(folder, 'sound');
+	const program = start('pulseaudio', [
+		'-n', '--daemonize=no', '--exit-idle-time=-1', '--disallow-exit', '--log-target=stderr',
+		'-L', 'module-null-sink', '-L', `module-native-protocol-unix auth-anonymous=1 socket=${socket}`,
+	], { HOME: folder, XDG_RUNTIME_DIR: folder });
+	await until(() => existsSync(socket) || program.child.exitCode !== null, 'the loudspeaker', START_MS);
+	if (!existsSync(socket)) throw new Error(`pulseaudio has ended:\n${program.said.join('\n')}`);
+	return { socket, stop: program.stop };
+}
+
+/** Opens a browser, hands it to `use`, and leaves nothing behind. */
+export async function withFirefox(use, { microphone = 'hums' } = {}) {
+	const folder = mkdtempSync(join(tmpdir(), 'firefox-'));
+	const profile = join(folder, 'profile');
+	mkdirSync(profile);
+	const preferences = Object.entries({ ...PREFERENCES, ...MICROPHONES[microphone] });
+	writeFileSync(join(profile, 'user.js'), preferences.map((each) => `user_pref(${each.map((one) => JSON.stringify(one))});\n`).join(''));
+	const args = ['--headless', '--no-remote', '--profile', profile, '--remote-debugging-port', '0'];
+	const sound = await loudspeaker(folder);
+	const firefox = start(process.env.FIREFOX ?? '/usr/bin/firefox-esr', args, {
+		HOME: folder, XDG_RUNTIME_DIR: folder, PULSE_SERVER: `unix:${sound.socket}`, MOZ_CRASHREPORTER_DISABLE: '1',
+	});
+	try {
+		const listens = () => firefox.said.map((line) => line.match(/BiDi listening on (ws:\/\/\S+)/)?.[1]).find(Boolean);
+		await until(() => listens() || firefox.child.exitCode !== null, 'Firefox listens', START_MS);
+		if (!listens()) throw new Error(`Firefox has ended:\n${firefox.said.join('\n')}`);
+		const bidi = await Bidi.open(`${listens()}/session`);
+		await bidi.send('session.new', { capabilities: {} });
+		await bidi.send('session.subscribe', { events: ['log.entryAdded', 'network.fetchError', 'script.message'] });
+		await bidi.send('script.addPreloadScript', { functionDeclaration: `${watchConnections}` });
+		return await use({ newPage: () => Tab.open(bidi) });
+	} finally {
+		await firefox.stop();
+		await sound.stop();
+		rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+	}
+}
