@@ -37,6 +37,9 @@
 
 pub mod abilities;
 pub mod aliases;
+#[cfg(test)]
+#[path = "../tests/support/allocations.rs"]
+mod allocations;
 pub mod bot;
 pub mod bots;
 #[doc(hidden)]

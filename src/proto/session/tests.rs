@@ -1,5 +1,6 @@
 //! Whole lives of a session against a str0m client, in virtual time.
 
+mod allocations;
 mod audio;
 pub mod client;
 pub mod device;

@@ -4,6 +4,7 @@
 //! after each, and keeps everything that came out. Nothing sleeps, and no socket is opened; the time is a number that the
 //! test moves. Losses are drawn from a seed, so that a failure comes again.
 
+use crate::allocations;
 use crate::proto::rtc::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -69,6 +70,18 @@ pub struct Bot {
     pub echoes: bool,
 }
 
+/// How often the session went to the allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// The datagram's first byte; nothing for a deadline.
+    pub datagram: Option<u8>,
+    pub allocations: u64,
+    /// Packets that left.
+    pub sent: u32,
+    /// Frames that the bot heard.
+    pub frames: u32,
+}
+
 /// A call.
 pub struct Pair {
     pub start: Instant,
@@ -80,6 +93,8 @@ pub struct Pair {
     pub down: Way,
     /// Tells which datagrams the network carries at all; the first argument is whether they go up.
     pub pass: fn(bool, &[u8]) -> bool,
+    /// What becomes of a datagram of the client, before the network has it.
+    pub rewrite: Option<Box<dyn FnMut(Vec<u8>) -> Vec<Vec<u8>>>>,
     pub gone: Option<Duration>,
     /// Every datagram that left the session, lost ones included.
     pub sent: Vec<(Duration, Vec<u8>)>,
@@ -87,6 +102,9 @@ pub struct Pair {
     /// Every datagram that left the client.
     pub launched: Vec<Vec<u8>>,
     pub keep_launched: bool,
+    /// What the session took from the allocator for each thing that happened to it, its outputs included.
+    pub costs: Vec<Cost>,
+    pub keep_costs: bool,
     /// Whom the session has sent something, each datagram with the time and its first byte.
     pub destinations: Vec<(Duration, SocketAddr, u8)>,
     /// How many connectivity checks the session has answered.
@@ -112,6 +130,15 @@ pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setu
 
 pub fn runner() -> SocketAddr {
     RUNNER.parse().expect("an address")
+}
+
+/// Adds to the newest cost.
+fn add(costs: &mut [Cost], allocations: u64, sent: u32, frames: u32) {
+    if let Some(cost) = costs.last_mut() {
+        cost.allocations += allocations;
+        cost.sent += sent;
+        cost.frames += frames;
+    }
 }
 
 impl Pair {
@@ -159,11 +186,14 @@ impl Pair {
             up: way,
             down: way,
             pass: |_, _| true,
+            rewrite: None,
             gone: None,
             sent: Vec::new(),
             keep_sent: false,
             launched: Vec::new(),
             keep_launched: false,
+            costs: Vec::new(),
+            keep_costs: false,
             destinations: Vec::new(),
             answers: 0,
             wake: start,
@@ -234,7 +264,9 @@ impl Pair {
             let flight = entry.remove();
             if flight.to_session {
                 let packet = Packet::datagram(flight.source, flight.destination, &flight.contents);
-                self.session.handle_packet(&packet, self.now);
+                self.begin_cost(flight.contents.first().copied());
+                let ((), allocations) = allocations::of(|| self.session.handle_packet(&packet, self.now));
+                self.add_cost(allocations, 0, 0);
             } else {
                 self.client
                     .handle_datagram(flight.source, flight.destination, &flight.contents, self.now);
@@ -244,7 +276,9 @@ impl Pair {
                 self.client.handle_timeout(self.now);
             }
             if self.gone.is_none() && self.wake <= self.now {
-                self.session.handle_timeout(self.now);
+                self.begin_cost(None);
+                let ((), allocations) = allocations::of(|| self.session.handle_timeout(self.now));
+                self.add_cost(allocations, 0, 0);
                 self.drain();
                 self.pull_speech();
             }
@@ -312,7 +346,9 @@ impl Pair {
             into.extend(speech.drain(..take));
             take
         };
-        self.session.pull_speech(take, self.now);
+        let (session, now) = (&mut self.session, self.now);
+        let ((), allocations) = allocations::of(|| session.pull_speech(take, now));
+        add(&mut self.costs, allocations, 0, 0);
     }
 
     /// Drains both ends.
@@ -323,14 +359,40 @@ impl Pair {
             if self.keep_launched {
                 self.launched.push(contents.clone());
             }
-            self.launch(true, source, destination, contents);
+            let datagrams = match &mut self.rewrite {
+                Some(rewrite) => rewrite(contents),
+                None => vec![contents],
+            };
+            for contents in datagrams {
+                self.launch(true, source, destination, contents);
+            }
         }
+    }
+
+    fn begin_cost(&mut self, datagram: Option<u8>) {
+        if self.keep_costs {
+            self.costs.push(Cost {
+                datagram,
+                allocations: 0,
+                sent: 0,
+                frames: 0,
+            });
+        }
+    }
+
+    fn add_cost(&mut self, allocations: u64, sent: u32, frames: u32) {
+        add(&mut self.costs, allocations, sent, frames);
     }
 
     fn drain(&mut self) {
         let at = self.time();
         for _ in 0..10_000 {
-            match self.session.poll_output(self.now) {
+            let (session, now) = (&mut self.session, self.now);
+            let (output, allocations) = allocations::of(move || session.poll_output(now));
+            let sent = u32::from(matches!(output, Output::Transmit(_)));
+            let frames = u32::from(matches!(output, Output::Audio(..)));
+            add(&mut self.costs, allocations, sent, frames);
+            match output {
                 Output::Timeout(wake) => {
                     self.wake = wake;
                     return;

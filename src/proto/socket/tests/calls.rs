@@ -1,6 +1,7 @@
 //! Telephone calls: the handshake and its budget, marks, interruption, and who hangs up.
 
 use super::*;
+use crate::allocations;
 use crate::config::Transport;
 
 fn start_a() -> Value {
@@ -354,4 +355,56 @@ fn the_last_words_are_played_before_the_hang_up() {
     assert_eq!(rig.hang_ups, 0);
     rig.pass(MS * 40);
     assert_eq!(rig.hang_ups, 1);
+}
+
+/// What 20 ms of a telephone's sound cost the allocator once the call runs. In, from the provider's text to PCM at the bot's rate:
+/// nothing. Out, from the bot's PCM to the provider's text: the text, and the base64 in it.
+#[test]
+fn sound_of_a_running_call_costs_little() {
+    const PER_MESSAGE_HEARD: u64 = 0;
+    const PER_MESSAGE_SAID: u64 = 2;
+    let mut session = call().session;
+    let text = media(&[0x35; 160]).to_string();
+    let (mut now, mut sent) = (session.heard, 0);
+    for round in 0..600 {
+        now += MS * 20;
+        let (frames, heard) = allocations::of(|| {
+            session.handle_text(&text, now);
+            let mut frames = 0;
+            loop {
+                match session.poll_output(false, now) {
+                    Output::Timeout(_) => return frames,
+                    Output::Audio(..) => frames += 1,
+                    _ => {}
+                }
+            }
+        });
+        let (texts, said) = allocations::of(|| {
+            session.handle_timeout(now);
+            session.pull_speech(
+                |into, samples_max| {
+                    let take = samples_max.min(320);
+                    into.resize(into.len() + take, 700);
+                    take
+                },
+                now,
+            );
+            let mut texts = 0;
+            loop {
+                match session.poll_output(true, now) {
+                    Output::Timeout(_) => return texts,
+                    Output::Send(Message::Text(_)) => texts += 1,
+                    _ => {}
+                }
+            }
+        });
+        sent += texts;
+        // Buffers reach their sizes first.
+        if round >= 100 {
+            assert_eq!(frames, 1);
+            assert!(heard <= PER_MESSAGE_HEARD, "round {round}: {heard}");
+            assert!(said <= PER_MESSAGE_SAID * texts, "round {round}: {said} for {texts}");
+        }
+    }
+    assert!((590..=620).contains(&sent), "{sent} sent");
 }

@@ -1,0 +1,55 @@
+//! What a packet costs the allocator once a call runs: from the datagram to PCM at the bot's rate, and from the bot's PCM to the
+//! datagram. What is left is taken by the libraries below; this crate adds nothing. The figures may fall, and must not grow
+//! unnoticed.
+
+use super::pair::{Pair, Tone, secs};
+
+/// A packet of sound that came: str0m hands its payload out in a block of its own.
+const PER_PACKET_HEARD: u64 = 1;
+/// A packet of sound that leaves: three blocks in the encoder, and in str0m the payload that waits and the datagram.
+const PER_PACKET_SAID: u64 = 5;
+/// A check, an answer to one, or a report on reception; there is one every few seconds.
+const PER_CHECK: u64 = 16;
+
+/// Tells whether a datagram is RTP or RTCP, by its first byte (RFC 7983).
+fn is_rtp(first: u8) -> bool {
+    (128..192).contains(&first)
+}
+
+#[test]
+fn a_packet_of_a_running_call_costs_what_the_libraries_take() {
+    let mut pair = Pair::connected();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.say(&Tone::new(330.0, 16_000).take(40 * 16_000));
+    // Buffers reach their sizes.
+    pair.run(secs(10));
+    pair.keep_costs = true;
+    pair.run(secs(20));
+    let (mut heard, mut said, mut checks) = (0, 0, 0);
+    for cost in &pair.costs {
+        let most = match (cost.datagram, cost.frames, cost.sent) {
+            (Some(first), 1, 0) if is_rtp(first) => {
+                heard += 1;
+                PER_PACKET_HEARD
+            }
+            (None, 0, 1) => {
+                said += 1;
+                PER_PACKET_SAID
+            }
+            _ => {
+                checks += 1;
+                PER_CHECK
+            }
+        };
+        // Once in a while a check is due with a packet of sound.
+        let with_check = checks < 100 && cost.allocations > most;
+        checks += u64::from(with_check);
+        let most = if with_check { most + PER_CHECK } else { most };
+        assert!(cost.allocations <= most, "{cost:?}, {most} at most");
+    }
+    assert!(
+        heard > 980 && said > 980 && checks < 60,
+        "{heard} heard, {said} said, {checks} others"
+    );
+}
