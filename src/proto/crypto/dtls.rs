@@ -6,6 +6,8 @@
 //! Not looked at: validity dates and issuer of the peer's certificate; str0m compares the fingerprint of its bytes.
 //! Sources: RFC 6347, RFC 8827 section 6.5.
 
+mod hello;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -16,6 +18,7 @@ use str0m::crypto::dtls::{
     DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion, ProtocolVersion,
 };
 
+use self::hello::Hello;
 use super::certificate::certificate;
 use crate::limits::DTLS_RETRANSMIT;
 
@@ -46,7 +49,7 @@ impl DtlsProvider for Backend {
             DtlsVersion::Auto => Dtls::new_auto,
             other => return Err(CryptoError::Other(format!("{other} is not supported"))),
         };
-        Ok(Box::new(Endpoint(start(config(mtu)?, cert.clone(), now))))
+        Ok(Box::new(Endpoint::new(start(config(mtu)?, cert.clone(), now))))
     }
 }
 
@@ -76,47 +79,65 @@ fn config(mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
 }
 
 /// One DTLS association.
-struct Endpoint(Dtls);
+struct Endpoint {
+    dtls: Dtls,
+    hello: Hello,
+}
+
+impl Endpoint {
+    fn new(dtls: Dtls) -> Self {
+        Endpoint {
+            dtls,
+            hello: Hello::default(),
+        }
+    }
+}
 
 impl DtlsInstance for Endpoint {
     fn set_active(&mut self, active: bool) {
-        self.0.set_active(active);
+        self.dtls.set_active(active);
     }
 
     fn handle_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
-        self.0.handle_packet(packet)
+        if self.dtls.is_active() {
+            return self.dtls.handle_packet(packet);
+        }
+        match &*self.hello.handle_datagram(packet) {
+            [] => Ok(()),
+            packet => self.dtls.handle_packet(packet),
+        }
     }
 
     fn poll_output<'a>(&mut self, buf: &'a mut [u8]) -> DtlsOutput<'a> {
-        self.0.poll_output(buf)
+        self.dtls.poll_output(buf)
     }
 
     fn handle_timeout(&mut self, now: Instant) -> Result<(), DtlsImplError> {
-        self.0.handle_timeout(now)
+        self.dtls.handle_timeout(now)
     }
 
     fn send_application_data(&mut self, data: &[u8]) -> Result<usize, DtlsImplError> {
-        self.0.send_application_data(data)
+        self.dtls.send_application_data(data)
     }
 
     fn is_active(&self) -> bool {
-        self.0.is_active()
+        self.dtls.is_active()
     }
 
     fn protocol_version(&self) -> Option<ProtocolVersion> {
-        self.0.protocol_version()
+        self.dtls.protocol_version()
     }
 
     fn is_closing(&self) -> bool {
-        self.0.is_closing()
+        self.dtls.is_closing()
     }
 
     fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.dtls.is_closed()
     }
 
     fn close(&mut self) -> Result<(), DtlsImplError> {
-        self.0.close()
+        self.dtls.close()
     }
 }
 

@@ -4,6 +4,7 @@ mod allocations;
 mod audio;
 pub mod client;
 pub mod device;
+mod hello;
 mod hostile;
 mod leaving;
 mod messages;

@@ -28,7 +28,7 @@ fn foreign(certificate: DtlsCert, active: bool, now: Instant) -> Box<dyn DtlsIns
         .unwrap();
     let mut dtls = Dtls::new_12(Arc::new(config), certificate, now);
     dtls.set_active(active);
-    Box::new(Endpoint(dtls))
+    Box::new(Endpoint::new(dtls))
 }
 
 /// What came out of one endpoint until it asked for time.
