@@ -242,6 +242,19 @@ impl Client {
         }
     }
 
+    /// Its next packet has these numbers.
+    pub fn set_numbers(&mut self, sequence: u64, ticks: u32) {
+        let microphone = self.microphone.as_mut().expect("a microphone");
+        (microphone.sequence, microphone.ticks) = (sequence, ticks);
+    }
+
+    /// As if so many packets were lost on their way.
+    pub fn leap(&mut self, packets: u64) {
+        let microphone = self.microphone.as_mut().expect("a microphone");
+        microphone.sequence += packets;
+        microphone.ticks = microphone.ticks.wrapping_add(packets as u32 * 960);
+    }
+
     /// Sends from another source, with other numbers, from here on.
     pub fn change_source(&mut self) {
         let (mid, microphone) = (

@@ -15,6 +15,10 @@ use crate::proto::crypto;
 pub struct Wires {
     /// SCTP packets of the session.
     pub from_session: Vec<Vec<u8>>,
+    /// The first SCTP packets of the client, so many that every kind is among them.
+    pub from_client: Vec<Vec<u8>>,
+    /// The next packet of the client becomes this one, with a right checksum.
+    pub instead: Option<Vec<u8>>,
     /// The next packet of the client becomes an ABORT.
     pub abort: bool,
     /// The next message of the client becomes an empty one, as browsers write it.
@@ -92,6 +96,13 @@ impl DtlsInstance for Tap<Box<dyn DtlsInstance>> {
         let mut wires = self.wires.lock().expect("whole");
         if wires.no_data || wires.hold.is_some_and(|kind| chunks(data).first() == Some(&kind)) {
             return Ok(data.len());
+        }
+        if wires.from_client.len() < 200 {
+            wires.from_client.push(data.to_vec());
+        }
+        if let Some(packet) = wires.instead.take() {
+            let packet = if packet.len() < 12 { packet } else { sum(packet) };
+            return self.inner.send_application_data(&packet).map(|_| data.len());
         }
         if std::mem::take(&mut wires.abort) {
             wires.no_data = true;
