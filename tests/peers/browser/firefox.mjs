@@ -17,11 +17,11 @@ const COMMAND_MS = 30000;
 
 // With its remote interface on, Firefox itself turns updates, telemetry and first-run pages off.
 const PREFERENCES = {
-	// A tone of 1000 Hz in place of a device, and nobody to ask.
+	// A tone of 1000 Hz in place of a device, and no question to the user.
 	'media.navigator.streams.fake': true,
 	'media.navigator.permission.disabled': true,
 	'media.peerconnection.ice.loopback': true,
-	// Names that no check uses lead to this machine, where nobody listens at their ports.
+	// Names that no check uses lead to this machine, where nothing listens at their ports.
 	'network.dns.native-is-localhost': true,
 	'network.proxy.type': 0,
 	'network.captive-portal-service.enabled': false,
@@ -269,7 +269,7 @@ function start(command, args, env) {
 	return program;
 }
 
-/** A loudspeaker: without one Firefox runs no clock for sound. It keeps time, and is heard by nobody. */
+/** A loudspeaker: without one Firefox runs no clock for sound. It keeps time, and plays to no device. */
 async function loudspeaker(folder) {
 	const socket = join(folder, 'sound');
 	const program = start('pulseaudio', [
