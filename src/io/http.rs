@@ -68,6 +68,7 @@ use crate::proto::lines::Lines;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::origin::{self, Standing};
+use crate::proto::request_framing;
 use crate::proto::route::{self, Route};
 use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
@@ -229,6 +230,12 @@ impl<E: Engine> Service for App<E> {
 
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send {
         self.engine.framed(tcp, peer)
+    }
+
+    fn misframed(&self, refusal: request_framing::Refusal) -> Reply {
+        let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        self.metrics.responded(status.as_u16());
+        json_reply(status, json!({"detail": refusal.to_string()}).to_string())
     }
 
     fn answer(

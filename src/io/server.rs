@@ -11,6 +11,7 @@
 )]
 
 mod connection;
+mod inspect;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ pub use crate::io::server::slots::{Doing, Phase};
 use crate::io::tasks;
 use crate::io::tls::Tls;
 use crate::limits;
+use crate::proto::request_framing::Refusal;
 
 /// How often a free port is looked for that both loopback addresses have.
 const FREE_PORT_ATTEMPTS: usize = 16;
@@ -188,6 +190,8 @@ pub trait Service: Send + Sync + 'static {
     fn tls(&self) -> Option<&Tls>;
     /// Takes a connection that brings packets of a session instead of requests, once its first packet has come.
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
+    /// Makes the answer of a request whose end is not sure. The connection is closed after it.
+    fn misframed(&self, refusal: Refusal) -> Reply;
     /// Answers one request. Whoever reads a long body notes its phase in `doing`, before the first byte and with each part.
     fn answer(
         &self,

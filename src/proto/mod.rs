@@ -3,7 +3,7 @@
 //! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it, `poll_timeout` the next deadline.
 //! One input, then a drain of the outputs.
 //!
-//! - Connections: [`opening`] (HTTP or TLS), [`tls`] (the certificate of `--tls auto`)
+//! - Connections: [`opening`] (HTTP or TLS), [`request_framing`] (where a request ends), [`tls`] (the certificate of `--tls auto`)
 //! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
@@ -51,6 +51,7 @@ pub mod outbox;
 pub mod process;
 #[cfg(feature = "turn")]
 pub mod relay;
+pub mod request_framing;
 pub mod rest;
 pub mod route;
 #[cfg(feature = "webrtc")]

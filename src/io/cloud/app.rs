@@ -50,6 +50,7 @@ use crate::proto::cloud::range::{self, Lines, Part};
 use crate::proto::cloud::regions::{self, Regions};
 use crate::proto::cloud::route::{self, Route};
 use crate::proto::key::bearer;
+use crate::proto::request_framing;
 use crate::proto::uuid::Uuid;
 
 /// What every request is answered from.
@@ -88,6 +89,14 @@ impl Service for App {
 
     async fn framed(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn misframed(&self, refusal: request_framing::Refusal) -> Reply {
+        let fault = match refusal.status() {
+            501 => Fault::new(501, "NOT_IMPLEMENTED", refusal.to_string()),
+            _ => Fault::bad_request(refusal.to_string()),
+        };
+        refuse(fault, false)
     }
 
     fn answer(

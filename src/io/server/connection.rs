@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 
 use hyper::Request;
 use hyper::body::{Body as _, Incoming};
+use hyper::header::{self, HeaderValue};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -31,6 +32,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::bot::Shutdown;
 use crate::io::http::floor::{Becomes, Peer, Times};
+use crate::io::server::inspect::{Inspected, Verdict};
 use crate::io::server::{Doing, Phase, Service};
 use crate::io::stream::Stream;
 use crate::limits;
@@ -62,19 +64,33 @@ pub(super) async fn serve<S: Service>(
         Err(_) => return debug!("{peer}: connection closed: too slow (before a request)"),
     };
     let peer = Peer::new(peer, stream.is_secure());
-    let becomes = Becomes::default();
+    let (becomes, verdict) = (Becomes::default(), Verdict::new());
     let service = service_fn(|request: Request<Incoming>| {
         let has_place = doing.set(match request.body().is_end_stream() {
             true => Phase::Answer,
             false => Phase::Body,
         });
         let (server, becomes) = (&*server, &becomes);
+        let framing = verdict.judge(request.headers());
+        let waits = request.headers().contains_key(header::EXPECT) && !request.body().is_end_stream();
         async move {
             if !has_place {
                 // Another has the place; the end is on its way.
                 pending::<()>().await;
             }
-            let reply = server.answer(request, peer, doing, becomes).await;
+            let mut reply = match framing {
+                Ok(()) => server.answer(request, peer, doing, becomes).await,
+                Err(refusal) => {
+                    debug!("{peer}: {refusal}");
+                    server.misframed(refusal)
+                }
+            };
+            // The next bytes are a request or a body: of two lengths nobody knows, and a client that was refused the leave to send
+            // a body may leave it out.
+            if framing.is_err() || waits && reply.status().as_u16() >= 400 {
+                let close = HeaderValue::from_static("close");
+                reply.headers_mut().insert(header::CONNECTION, close);
+            }
             // The answer is what ends an upload, not the leave to send it.
             if is_upload(doing.phase()) {
                 doing.set(Phase::Answer);
@@ -90,7 +106,7 @@ pub(super) async fn serve<S: Service>(
         .writev(false)
         .serve_connection(
             Watched {
-                stream: TokioIo::new(stream),
+                stream: TokioIo::new(Inspected::new(stream, &verdict)),
                 doing: doing.clone(),
             },
             service,
@@ -130,7 +146,7 @@ pub(super) async fn serve<S: Service>(
         return;
     }
     let parts = connection.into_parts();
-    let stream = parts.io.stream.into_inner();
+    let stream = parts.io.stream.into_inner().into_inner();
     let becomes = becomes.lock().unwrap_or_else(PoisonError::into_inner).take();
     match becomes {
         Some(upgrade) => upgrade(stream, parts.read_buf),
@@ -246,12 +262,12 @@ impl Patience {
 }
 
 /// A socket that notes what its connection is doing.
-struct Watched {
-    stream: TokioIo<Stream>,
+struct Watched<'v> {
+    stream: TokioIo<Inspected<'v>>,
     doing: Arc<Doing>,
 }
 
-impl Watched {
+impl Watched<'_> {
     /// A write that goes through ends a request; one that does not waits for the client. What is written while an upload is
     /// under way only gives leave to send it.
     fn note_write<T>(&self, written: &Poll<io::Result<T>>) {
@@ -263,7 +279,7 @@ impl Watched {
     }
 }
 
-impl Read for Watched {
+impl Read for Watched<'_> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if read.is_ready() && self.doing.phase() == Phase::Idle {
@@ -273,7 +289,7 @@ impl Read for Watched {
     }
 }
 
-impl Write for Watched {
+impl Write for Watched<'_> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note_write(&written);

@@ -259,7 +259,8 @@ async fn a_body_with_two_lengths_smuggles_nothing() {
     client.stream.shutdown().await.expect("it was open");
     let replies = client.rest().await;
     let text = String::from_utf8_lossy(&replies);
-    assert!(!text.contains("HTTP/1.1 404"), "{text}");
+    assert!(text.starts_with("HTTP/1.1 400"), "{text}");
+    assert_eq!(text.matches("HTTP/1.1").count(), 1, "{text}");
     assert_alive(&runner).await;
 }
 

@@ -5,6 +5,7 @@ use http_body_util::BodyExt as _;
 use super::hostile::never;
 use super::*;
 use crate::io::http::floor::{self, json_reply};
+use crate::proto::request_framing;
 use hyper::StatusCode;
 
 /// Takes bodies as an upload is taken, or refuses them unread; answers with how many bytes came.
@@ -24,6 +25,10 @@ impl Service for Taker {
 
     async fn framed(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn misframed(&self, refusal: request_framing::Refusal) -> floor::Reply {
+        json_reply(StatusCode::BAD_REQUEST, refusal.to_string())
     }
 
     async fn answer(&self, request: Request<Incoming>, _: Peer, doing: &Arc<Doing>, _: &Becomes) -> floor::Reply {

@@ -1,0 +1,406 @@
+//! Where each request of a connection begins and ends, told by its bytes alone; and which one two servers would understand
+//! differently.
+//!
+//! In: the bytes of an HTTP/1.1 connection as they come, in pieces of any size. Out: the number of the first request whose length
+//! is ambiguous ([`Framing::refused`]), and the transfer codings that are taken ([`judge`]). The HTTP library takes a request that
+//! has `Content-Length` and `Transfer-Encoding` by the latter and hides the former, so it can be seen here alone. Nothing is kept
+//! but the place in the stream: what a line is not known by is skipped. What cannot be followed is refused from there on; the
+//! library has refused it by then. Source: RFC 9112 sections 2.2, 6.1, 6.3 and 7.1.
+
+use std::fmt;
+
+/// Why a request is refused for its framing. The connection is closed after the answer, since nobody knows where the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `Content-Length` beside `Transfer-Encoding`.
+    TwoLengths,
+    /// A transfer coding beside `chunked`, or `chunked` twice.
+    Coding,
+}
+
+impl Refusal {
+    /// Returns the status of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Refusal::TwoLengths => 400,
+            Refusal::Coding => 501,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::TwoLengths => {
+                "the request has both Content-Length and Transfer-Encoding, so its end is ambiguous; send one of them"
+            }
+            Refusal::Coding => {
+                "the only transfer coding here is `chunked`, once; send the body in that or with a Content-Length"
+            }
+        })
+    }
+}
+
+/// Judges the values of `Transfer-Encoding` of a request.
+///
+/// # Errors
+/// [`Refusal::Coding`] for anything but `chunked`, once.
+pub fn judge<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Result<(), Refusal> {
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(only), None) if only.trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(Refusal::Coding),
+    }
+}
+
+/// Follows the requests of one connection.
+#[derive(Debug, Default)]
+pub struct Framing {
+    at: At,
+    head: Head,
+    /// Heads that have ended.
+    heads: usize,
+    refused: Option<usize>,
+}
+
+/// What is known of a head so far.
+#[derive(Debug, Default)]
+struct Head {
+    has_coding: bool,
+    length: Option<u64>,
+}
+
+/// What the next byte is a part of.
+#[derive(Debug, Default)]
+enum At {
+    /// Empty lines before a request.
+    #[default]
+    Before,
+    /// A line of a head: how long it is, and what it may be.
+    Line { bytes: usize, field: Field },
+    /// So many bytes that mean nothing: a body, or a chunk with its line end.
+    Skip { bytes: u64, chunked: bool },
+    /// The line before a chunk.
+    Size { size: Option<u64>, is_over: bool },
+    /// A line behind the last chunk, and whether it is empty.
+    Trailer { is_empty: bool },
+    /// Nobody can tell.
+    Lost,
+}
+
+/// Which field a line is.
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    /// As many bytes as there are fit this name.
+    Name(&'static [u8]),
+    /// The value of `Content-Length`, and whether its digits are over.
+    Length { value: Option<u64>, is_over: bool },
+    /// None of both, or one whose value tells nothing.
+    Other,
+}
+
+const LENGTH: &[u8] = b"content-length:";
+const CODING: &[u8] = b"transfer-encoding:";
+
+impl Framing {
+    /// Takes the next bytes of the connection.
+    pub fn handle(&mut self, mut bytes: &[u8]) {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            match &mut self.at {
+                At::Lost => return,
+                At::Skip { bytes: left, chunked } => {
+                    let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                    bytes = &bytes[skipped..];
+                    *left -= skipped as u64;
+                    if *left == 0 {
+                        self.at = if *chunked { At::size() } else { At::Before };
+                    }
+                    continue;
+                }
+                At::Before if matches!(byte, b'\r' | b'\n') => {}
+                // The line of the request begins, which is no field.
+                At::Before => {
+                    self.head = Head::default();
+                    self.at = At::Line {
+                        bytes: 1,
+                        field: Field::Other,
+                    };
+                }
+                At::Line { .. } if byte == b'\n' => self.handle_line(),
+                At::Line { bytes, field } => {
+                    // A line that has nothing but its end is empty.
+                    *bytes += usize::from(byte != b'\r');
+                    field.handle(byte, *bytes, &mut self.head.has_coding);
+                }
+                At::Size { .. } if byte == b'\n' => self.handle_size(),
+                At::Size { size, is_over } => match char::from(byte).to_digit(16) {
+                    Some(digit) if !*is_over => {
+                        let more = size
+                            .unwrap_or(0)
+                            .checked_mul(16)
+                            .and_then(|size| size.checked_add(digit.into()));
+                        match more {
+                            Some(more) => *size = Some(more),
+                            None => self.lose(),
+                        }
+                    }
+                    _ => *is_over = true,
+                },
+                At::Trailer { is_empty: true } if byte == b'\n' => self.at = At::Before,
+                At::Trailer { is_empty } => *is_empty = byte == b'\n' || byte == b'\r' && *is_empty,
+            }
+            bytes = rest;
+        }
+    }
+
+    /// Returns the number of the first request that is to be refused with [`Refusal::TwoLengths`], counted from 0; all that follow
+    /// are too.
+    pub fn refused(&self) -> Option<usize> {
+        self.refused
+    }
+
+    /// A line of a head has ended.
+    fn handle_line(&mut self) {
+        let At::Line { bytes, field } = std::mem::replace(
+            &mut self.at,
+            At::Line {
+                bytes: 0,
+                field: Field::NONE,
+            },
+        ) else {
+            return;
+        };
+        if let Field::Length { value, .. } = field {
+            match (value, self.head.length) {
+                (Some(value), None) => self.head.length = Some(value),
+                (Some(value), Some(before)) if value == before => {}
+                // None, or another one than before.
+                _ => return self.lose(),
+            }
+        }
+        if bytes == 0 {
+            self.handle_head();
+        }
+    }
+
+    fn handle_head(&mut self) {
+        self.at = match (self.head.has_coding, self.head.length) {
+            (true, Some(_)) => return self.lose(),
+            (true, None) => At::size(),
+            (false, Some(bytes)) if bytes > 0 => At::Skip { bytes, chunked: false },
+            (false, _) => At::Before,
+        };
+        self.heads += 1;
+    }
+
+    fn handle_size(&mut self) {
+        let At::Size { size, .. } = self.at else {
+            return;
+        };
+        // Behind a chunk comes the end of a line.
+        self.at = match size.and_then(|size| size.checked_add(2)) {
+            Some(2) => At::Trailer { is_empty: true },
+            Some(bytes) => At::Skip { bytes, chunked: true },
+            None => return self.lose(),
+        };
+    }
+
+    /// The request that is being read, or the one behind its body, and whatever follows has no place that all agree on.
+    fn lose(&mut self) {
+        self.at = At::Lost;
+        self.refused = Some(self.heads);
+    }
+}
+
+impl At {
+    fn size() -> At {
+        At::Size {
+            size: None,
+            is_over: false,
+        }
+    }
+}
+
+impl Field {
+    /// What a line may be that has not begun.
+    const NONE: Field = Field::Name(b"");
+
+    /// Takes the byte of a line that makes it so many bytes long.
+    fn handle(&mut self, byte: u8, bytes: usize, has_coding: &mut bool) {
+        match self {
+            Field::Other => {}
+            Field::Name(name) => {
+                let lower = byte.to_ascii_lowercase();
+                let name = match (bytes, lower) {
+                    (1, b'c') => LENGTH,
+                    (1, b't') => CODING,
+                    _ => *name,
+                };
+                *self = match bytes.checked_sub(1).and_then(|at| name.get(at)) {
+                    Some(&expected) if expected != lower => Field::Other,
+                    Some(_) if bytes < name.len() => Field::Name(name),
+                    Some(_) if name == LENGTH => Field::Length {
+                        value: None,
+                        is_over: false,
+                    },
+                    Some(_) => {
+                        *has_coding = true;
+                        Field::Other
+                    }
+                    None => Field::Other,
+                };
+            }
+            Field::Length { value, is_over } => match byte {
+                b' ' | b'\t' | b'\r' => *is_over |= value.is_some(),
+                b'0'..=b'9' if !*is_over => {
+                    let more = value.unwrap_or(0).checked_mul(10);
+                    *value = more.and_then(|more| more.checked_add((byte - b'0').into()));
+                    // Too many digits are no length.
+                    *is_over = value.is_none();
+                }
+                _ => (*value, *is_over) = (None, true),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many heads end in these bytes, and which one is refused; the same in pieces of every size.
+    fn follow(bytes: &[u8]) -> (usize, Option<usize>) {
+        let mut whole = Framing::default();
+        whole.handle(bytes);
+        for size in 1..bytes.len() {
+            let mut pieces = Framing::default();
+            bytes.chunks(size).for_each(|piece| pieces.handle(piece));
+            let found = (pieces.heads, pieces.refused());
+            assert_eq!(found, (whole.heads, whole.refused()), "pieces of {size}");
+        }
+        (whole.heads, whole.refused())
+    }
+
+    const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    /// RFC 9112 section 6.3: both headers, in either order, in any case, whatever their values, are refused, and nothing else is.
+    #[test]
+    fn two_lengths_are_refused() {
+        for fields in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5",
+            "transfer-encoding:chunked\r\nHost: h\r\nCONTENT-LENGTH:\t0 ",
+            "Content-Length: 0\r\nX: y\r\nContent-Length: 0\r\nTransfer-Encoding: gzip, chunked",
+            "Content-Length: 5\nTransfer-Encoding: chunked",
+        ] {
+            let bytes = format!("POST /a HTTP/1.1\r\n{fields}\r\n\r\n{GET}");
+            assert_eq!(follow(bytes.as_bytes()), (0, Some(0)), "{fields}");
+            let bytes = format!("{GET}\r\n{GET}{bytes}");
+            assert_eq!(follow(bytes.as_bytes()), (2, Some(2)), "{fields}");
+        }
+    }
+
+    /// Requests that follow one another are told apart, whatever looks like a head in their bodies.
+    #[test]
+    fn bodies_are_no_heads() {
+        let evil = "\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let length = evil.len();
+        let chunk = format!("{length:x};ext=1\r\n{evil}\r\n");
+        for request in [
+            GET.to_owned(),
+            "GET / HTTP/1.0\n\n".into(),
+            "\r\n\n\r\nGET /Content-Length: 5 HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+            "POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n".into(),
+            format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{evil}"),
+            format!("POST / HTTP/1.1\r\nContent-Length:{length}\r\ncontent-length: {length} \r\n\r\n{evil}"),
+            format!(
+                "POST / HTTP/1.1\r\nX-Content-Length: 7\r\nContent-Lengths: 7\r\nContent-Length: {length}\r\n\r\n{evil}"
+            ),
+            format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}0\r\n\r\n"),
+            format!(
+                "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}000\r\nContent-Length: 5\r\nT: x\r\n\r\n"
+            ),
+            format!("POST / HTTP/1.1\r\nTransfer-Encodings: x\r\nContent-Length: {length}\r\n\r\n{evil}"),
+        ] {
+            let bytes = format!("{request}{request}{GET}");
+            assert_eq!(follow(bytes.as_bytes()), (3, None), "{request:?}");
+        }
+    }
+
+    /// What the library refuses for itself is not followed further, and whatever came after it would be refused here.
+    #[test]
+    fn what_cannot_be_followed_is_refused_from_there_on() {
+        for (head, heads) in [
+            ("Content-Length: +5\r\n\r\nhello", 0),
+            ("Content-Length: -1\r\n\r\n", 0),
+            ("Content-Length: 0x10\r\n\r\n", 0),
+            ("Content-Length: 1 2\r\n\r\n", 0),
+            ("Content-Length: 1, 1\r\n\r\n", 0),
+            ("Content-Length:\r\n\r\n", 0),
+            ("Content-Length: 18446744073709551616\r\n\r\n", 0),
+            ("Content-Length: 99999999999999999999999\r\n\r\n", 0),
+            ("Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello", 0),
+            ("Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 1),
+            ("Transfer-Encoding: chunked\r\n\r\n\r\n", 1),
+            ("Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n", 1),
+            ("Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", 1),
+        ] {
+            let bytes = format!("POST / HTTP/1.1\r\n{head}{GET}{GET}");
+            assert_eq!(follow(bytes.as_bytes()), (heads, Some(heads)), "{head:?}");
+        }
+        let mut longest = Framing::default();
+        longest.handle(b"POST / HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n");
+        longest.handle(&[b'\n'; 1000]);
+        assert_eq!((longest.heads, longest.refused()), (1, None));
+    }
+
+    /// Any bytes at all are followed without a panic, and a head is never counted after the place was lost.
+    #[test]
+    fn any_bytes_are_followed() {
+        let words = [
+            "GET / HTTP/1.1\r\n",
+            "\r\n",
+            "\n",
+            "\r",
+            "Content-Length: ",
+            "5",
+            "transfer-encoding:",
+            "chunked",
+            " ",
+            "ffff",
+            ";",
+            "0",
+            "x",
+        ];
+        let mut state = 1_u32;
+        for _ in 0..2_000 {
+            let mut bytes = String::new();
+            for _ in 0..20 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                bytes.push_str(words[(state >> 16) as usize % words.len()]);
+            }
+            let (heads, refused) = follow(bytes.as_bytes());
+            assert!(refused.is_none_or(|refused| refused == heads), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn chunked_is_the_only_coding() {
+        let judge_all = |values: &[&str]| judge(values.iter().map(|value| value.as_bytes()));
+        for good in [&[][..], &["chunked"], &["Chunked"], &[" chunked\t"]] {
+            assert_eq!(judge_all(good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            &["gzip, chunked"][..],
+            &["chunked, chunked"],
+            &["chunked", "chunked"],
+            &["identity", "chunked"],
+            &["chunked;q=1"],
+            &["chunked,"],
+            &["xchunked"],
+            &[""],
+        ] {
+            assert_eq!(judge_all(bad), Err(Refusal::Coding), "{bad:?}");
+        }
+    }
+}
