@@ -19,14 +19,14 @@ use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 use crate::support::http::{self, Reply};
 use crate::support::runner::{PATIENCE, TestRunner};
 
-type Tls = StreamOwned<ClientConnection, TcpStream>;
+pub type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 fn auto() -> TestRunner {
     TestRunner::start(&["--bot", "echo", "--tls", "auto", "--state-dir", "state"])
 }
 
 /// A client that trusts the certificates in this PEM, and nobody else.
-fn trusting(pem: &[u8]) -> Arc<ClientConfig> {
+pub fn trusting(pem: &[u8]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for der in CertificateDer::pem_slice_iter(pem) {
         roots.add(der.expect("PEM")).expect("a certificate");
@@ -56,7 +56,7 @@ fn tcp(addr: SocketAddr) -> TcpStream {
 }
 
 /// Does the handshake with a server of this name.
-fn connect(addr: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> io::Result<Tls> {
+pub fn connect(addr: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> io::Result<Tls> {
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(config.clone(), name).expect("a sound configuration");
     let mut stream = StreamOwned::new(connection, tcp(addr));
