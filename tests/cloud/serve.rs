@@ -168,7 +168,7 @@ fn an_unusable_data_directory_is_named() {
 fn leftovers_in_the_data_directory_do_not_end_the_start() {
     let data = DataDir::new();
     fs::create_dir_all(data.path().join("tmp/folder/below")).expect("the folder is the test's");
-    fs::set_permissions(data.path().join("tmp/folder"), fs::Permissions::from_mode(0)).expect("ours");
+    fs::set_permissions(data.path().join("tmp/folder"), fs::Permissions::from_mode(0o000)).expect("ours");
     let cloud = TestCloud::start(&data, &["--", "/bin/true"]);
     assert_eq!(cloud.send(&cloud.grant(), b"\x1f\x8b").status, 204);
     drop(cloud);

@@ -367,7 +367,7 @@ mod tests {
             ("folder/d", 0o111),
             ("folder", 0),
             ("empty", 0o222),
-            ("", 0),
+            ("", 0o000),
         ] {
             fs::set_permissions(tmp.join(path), fs::Permissions::from_mode(mode)).expect("ours");
         }
