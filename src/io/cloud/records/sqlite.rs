@@ -227,17 +227,17 @@ fn failure(connection: &Connection, error: &rusqlite::Error) -> RecordError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => RecordError::Full,
         // Only the main file and the journal say "full" by themselves; the index of the journal does not, nor does a quota.
-        // SAFETY: the handle is that of a live connection, and the call reads one number of it.
-        Some(ErrorCode::SystemIoFailure)
-            if matches!(
-                unsafe { ffi::sqlite3_system_errno(connection.handle()) },
-                libc::ENOSPC | libc::EDQUOT
-            ) =>
-        {
+        Some(ErrorCode::SystemIoFailure) if matches!(system_error(connection), libc::ENOSPC | libc::EDQUOT) => {
             RecordError::Full
         }
         _ => RecordError::Broken(error.to_string()),
     }
+}
+
+/// Returns the number of the system's last refusal.
+fn system_error(connection: &Connection) -> std::ffi::c_int {
+    // SAFETY: the handle is that of a live connection, and the call reads one number of it.
+    unsafe { ffi::sqlite3_system_errno(connection.handle()) }
 }
 
 impl Records for Sqlite {
