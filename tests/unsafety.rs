@@ -20,7 +20,9 @@ fn walk(folder: &Path, found: &mut BTreeMap<String, usize>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        // What was built, and the packages of browsers' tests.
+        let is_own = !path.ends_with("target") && !path.ends_with("node_modules");
+        if path.is_dir() && is_own {
             walk(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let name = path.strip_prefix(root).expect("below the root").display().to_string();
