@@ -279,6 +279,11 @@ pub const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 pub const CHANNELS_MAX: usize = 8;
 /// Addresses that a client may check from between two restarts of ICE: its candidates, and what networks make of them.
 pub const CHECKED_ADDRESSES_MAX: usize = 64;
+/// Addresses that a session may be checked from, over its life and all restarts of ICE, that answer no check of ours: a client's
+/// answer, so a dozen are left over at each of many restarts. Who forges source addresses gets no further.
+pub const CHECKED_UNPROVEN_MAX: usize = 4 * CHECKED_ADDRESSES_MAX;
+/// Connectivity checks of ours that wait for their answer: 50 ms apart, those of six seconds.
+pub const CHECKS_UNDER_WAY_MAX: usize = 128;
 /// Sources of sound that one connection may go through; a browser keeps to one, and str0m forgets none.
 pub const AUDIO_SOURCES_MAX: usize = 32;
 /// Bytes of one message to a device: it takes one SCTP chunk for a whole message.

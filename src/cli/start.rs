@@ -26,7 +26,7 @@ use crate::abilities::Ability;
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::STAYS_OUT;
 use crate::config::Config;
-use crate::io::{RunError, memory};
+use crate::io::{RunError, memory, webrtc};
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
 
@@ -199,8 +199,10 @@ pub(super) fn runtime(workers: Option<usize>) -> Result<Runtime, Failure> {
             builder
         }
     };
+    webrtc::seed_thread();
     builder
         .enable_all()
+        .on_thread_start(webrtc::seed_thread)
         .build()
         .map_err(|error| Failure::of_step("starting the runtime", error))
 }

@@ -114,6 +114,7 @@ impl Incoming {
         Ok(packet.map(|packet| {
             self.port
                 .deliver_framed(self.peer, self.local, &packet, &mut self.arena)
+                .is_some()
         }))
     }
 

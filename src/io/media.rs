@@ -4,7 +4,6 @@
 //! runner's, hands it to the session, and does what the session answers. It ends when nothing of the session is left, its
 //! bot included.
 
-use std::net::IpAddr;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
@@ -18,11 +17,10 @@ use crate::io::sessions::{BotTask, Outcome};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
-use crate::limits::DEVICE_SILENT_AFTER;
 use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::offer::Answer;
 use crate::proto::rtc::{OfferError, Packet};
-use crate::proto::session::{Event, LeaveReason, Output, Session};
+use crate::proto::session::{Event, LeaveReason, Output, Rival, Session};
 
 /// Everything that one session owns.
 pub struct Life {
@@ -48,7 +46,6 @@ struct Tally {
     reason: Option<LeaveReason>,
     /// It was asked to leave before it was connected.
     gave_way: bool,
-    peer: Option<IpAddr>,
 }
 
 impl Tally {
@@ -86,7 +83,6 @@ pub async fn run(mut life: Life) {
         began,
         reason: None,
         gave_way: false,
-        peer: None,
     };
     let outcome = talk(&mut life, &mut tally).await;
     // Its bot has its own time to end, and its place until then.
@@ -180,7 +176,7 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                 tally.gave_way = true;
                 life.session.handle_end(LeaveReason::NeverConnected, tasks::now());
             }
-            Some(request) = life.requests.recv() => handle_request(life, tally, request),
+            Some(request) = life.requests.recv() => handle_request(life, request),
             ended = life.bot.ended(), if outcome.is_none() => {
                 hear_bot(life, tally);
                 life.session.handle_bot_end(ended.reason(), tasks::now());
@@ -210,17 +206,18 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
                 tally.counts.add(Count::PacketsOut, 1);
                 let (over, source, destination) = (transmit.over, transmit.source, transmit.destination);
                 let path = life.inbox.port().path(over, source, destination);
-                if transmit.proves_destination() {
-                    tally.peer = Some(destination.ip());
-                    if let Some(old) = life.inbox.claim(path) {
-                        life.engine.replace(old);
-                    }
-                } else if transmit.is_check() {
+                if transmit.is_check() || transmit.is_answer() {
                     life.inbox.expect(path);
                 }
                 let contents = transmit.contents();
                 tally.counts.add(Count::BytesOut, contents.len() as u64);
                 life.inbox.port().send(over, source, destination, contents);
+            }
+            Output::Proven(proven) => {
+                let path = life.inbox.port().path(proven.over, proven.local, proven.peer);
+                for other in life.inbox.prove(path) {
+                    life.engine.tell(other, Rival::AtAddress);
+                }
             }
             Output::Audio(pcm, rate_hz) => {
                 tally.counts.add(Count::FramesIn, 1);
@@ -243,8 +240,8 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
         Event::Joined => {
             log::info!("connected");
             tally.share.connected(tasks::now() - tally.began);
-            if let (true, Some(address)) = (life.session.is_device(), tally.peer) {
-                life.engine.device_connected(life.inbox.number(), address);
+            if let (true, Some(address)) = (life.session.is_device(), life.session.address()) {
+                life.engine.tell_others(life.inbox.number(), Rival::Device(address));
             }
             bot::Event::Joined
         }
@@ -302,7 +299,7 @@ fn pull_speech(life: &mut Life) {
     }
 }
 
-fn handle_request(life: &mut Life, tally: &Tally, request: Request) {
+fn handle_request(life: &mut Life, request: Request) {
     let now = tasks::now();
     match request {
         Request::Renegotiate { offer, reply } => {
@@ -328,18 +325,7 @@ fn handle_request(life: &mut Life, tally: &Tally, request: Request) {
                 life.session.add_remote_candidate(line);
             }
         }
-        Request::Replace { by } => {
-            // What waits in the inbox was said, and on a busy machine the runner is the one who has not listened.
-            let same_device = by.is_none_or(|address| {
-                life.session.is_device()
-                    && tally.peer == Some(address)
-                    && life.inbox.is_empty()
-                    && life.session.silent_for(now) >= DEVICE_SILENT_AFTER
-            });
-            if same_device {
-                life.session.handle_end(LeaveReason::Replaced, now);
-            }
-        }
+        Request::Rival(rival) => life.session.handle_rival(rival, !life.inbox.is_empty(), now),
     }
 }
 

@@ -457,7 +457,7 @@ async fn close(life: &mut Life) {
 fn launch(life: &mut Life, target: Target, mut transmit: Transmit) {
     life.counts.add(Count::PacketsOut, 1);
     let (over, source, destination) = (transmit.over, transmit.source, transmit.destination);
-    let (proves, checks) = (transmit.proves_destination(), transmit.is_check());
+    let finds_peer = transmit.is_check() || transmit.is_answer();
     let contents = transmit.contents();
     life.counts.add(Count::BytesOut, contents.len() as u64);
     let Some([publisher, subscriber]) = &life.ports else {
@@ -468,10 +468,8 @@ fn launch(life: &mut Life, target: Target, mut transmit: Transmit) {
         Target::Subscriber => &subscriber.inbox,
     };
     let path = inbox.port().path(over, source, destination);
-    if proves {
-        // Nobody else has this port, so nobody loses the address.
-        inbox.claim(path);
-    } else if checks {
+    // Nobody else has this port, so what is expected there is all that there is.
+    if finds_peer {
         inbox.expect(path);
     }
     inbox.port().send(over, source, destination, contents);

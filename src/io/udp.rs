@@ -1,7 +1,7 @@
 //! The one UDP port of all WebRTC sessions: reads datagrams in batches and hands each to the session it belongs to.
 //!
-//! A datagram belongs to the session whose own ufrag stands in its STUN user name, else to the session that has proven the
-//! datagram's source address. Anything else is dropped without an answer. The kernel says which local address a datagram
+//! Whose a datagram is, [`Routes`] says: by the name in it, or by the path that it came on. What is no session's is dropped
+//! without an answer. The kernel says which local address a datagram
 //! came to, so one socket per address family serves every interface, also one that comes up later. Session inboxes are
 //! bounded; a datagram for a full one is dropped, as the network would do.
 //!
@@ -11,7 +11,6 @@
 
 #![allow(clippy::disallowed_types)] // Sockets live on this floor.
 
-use std::collections::HashMap;
 use std::io;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -34,8 +33,8 @@ use crate::limits::{
     DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
 };
 use crate::proto::backoff::{Backoff, Pause};
+use crate::proto::routes::{Path, Routes};
 use crate::proto::rtc::Over;
-use crate::proto::stun;
 use queues::{Queues, Table};
 
 pub use queues::{Attached, Outgoing};
@@ -51,52 +50,8 @@ pub struct Datagram {
     pub arrived: Instant,
 }
 
-/// A session's inbox, and the number by which its entries are found again.
-#[derive(Clone)]
-struct Route {
-    session: u64,
-    inbox: mpsc::Sender<Datagram>,
-    claim: Claim,
-}
-
-/// What gives a session an address.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    /// A check was sent there.
-    Expected,
-    /// The peer there has proven to be the session's.
-    Proven,
-    /// The configuration names it: no peer can take it.
-    Reserved,
-}
-
-/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the same address, and so may
-/// the two protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Path {
-    over: Over,
-    peer: SocketAddr,
-    relay: Option<SocketAddr>,
-}
-
-impl From<SocketAddr> for Path {
-    /// A peer that sends datagrams without a relay.
-    fn from(peer: SocketAddr) -> Self {
-        Path {
-            over: Over::Udp,
-            peer,
-            relay: None,
-        }
-    }
-}
-
-/// Who gets which datagram.
-#[derive(Default)]
-struct Routes {
-    by_ufrag: HashMap<String, Route>,
-    by_address: HashMap<Path, Route>,
-    last_session: u64,
-}
+/// What a session is reached by.
+type Sender = mpsc::Sender<Datagram>;
 
 struct Socket {
     socket: UdpSocket,
@@ -108,7 +63,8 @@ struct Socket {
 pub struct Port {
     v4: Option<Socket>,
     v6: Option<Socket>,
-    routes: Mutex<Routes>,
+    routes: Mutex<Routes<Sender>>,
+    last_session: AtomicU64,
     relays: Queues,
     /// Peers that came over TCP.
     connected: Queues,
@@ -162,6 +118,7 @@ impl Port {
             v4,
             v6,
             routes: Mutex::default(),
+            last_session: AtomicU64::new(0),
             relays: Queues::default(),
             connected: Queues::default(),
             elsewhere: OnceLock::new(),
@@ -241,7 +198,7 @@ impl Port {
                 for contents in part[..meta.len].chunks(meta.stride.max(1)) {
                     let dropped = &self.dropped;
                     let path = Path::from(meta.addr);
-                    routes.deliver(path, destination, contents, &mut arena, arrived, dropped);
+                    deliver(&routes, path, destination, contents, &mut arena, arrived, dropped);
                 }
             }
         }
@@ -295,14 +252,20 @@ impl Port {
     pub fn deliver_relayed(&self, peer: SocketAddr, relayed: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
         let path = self.path(Over::Udp, relayed, peer);
         let (now, dropped) = (tasks::now(), &self.dropped);
-        self.routes().deliver(path, relayed, contents, arena, now, dropped);
+        deliver(&self.routes(), path, relayed, contents, arena, now, dropped);
     }
 
-    /// Hands on what a peer sent on a connection; `false` when that is no session's.
-    pub fn deliver_framed(&self, peer: SocketAddr, local: SocketAddr, contents: &[u8], arena: &mut BytesMut) -> bool {
+    /// Hands on what a peer sent on a connection, and returns whose it is.
+    pub fn deliver_framed(
+        &self,
+        peer: SocketAddr,
+        local: SocketAddr,
+        contents: &[u8],
+        arena: &mut BytesMut,
+    ) -> Option<u64> {
         let path = self.path(Over::Tcp, local, peer);
         let (now, dropped) = (tasks::now(), &self.dropped);
-        self.routes().deliver(path, local, contents, arena, now, dropped)
+        deliver(&self.routes(), path, local, contents, arena, now, dropped)
     }
 
     fn queues(&self, table: Table) -> &Queues {
@@ -315,15 +278,10 @@ impl Port {
     /// Opens an inbox for a new session.
     pub fn open(self: &Arc<Self>) -> Inbox {
         let (sender, receiver) = mpsc::channel(SESSION_INBOX_DATAGRAMS);
-        let mut routes = self.routes();
-        routes.last_session += 1;
         Inbox {
             port: self.clone(),
-            route: Route {
-                session: routes.last_session,
-                inbox: sender,
-                claim: Claim::Proven,
-            },
+            session: self.last_session.fetch_add(1, Relaxed) + 1,
+            sender,
             receiver,
             ufrag: None,
         }
@@ -333,60 +291,68 @@ impl Port {
     #[cfg(test)]
     pub fn inject(&self, source: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
         let destination = SocketAddr::from(([127, 0, 0, 1], self.number()));
-        self.routes()
-            .deliver(source.into(), destination, contents, arena, tasks::now(), &self.dropped);
+        let (now, dropped) = (tasks::now(), &self.dropped);
+        deliver(
+            &self.routes(),
+            source.into(),
+            destination,
+            contents,
+            arena,
+            now,
+            dropped,
+        );
     }
 
     /// Returns how many names and addresses are routed.
     #[cfg(test)]
     pub fn routed(&self) -> (usize, usize) {
-        let routes = self.routes();
-        (routes.by_ufrag.len(), routes.by_address.len())
+        self.routes().len()
     }
 
-    fn routes(&self) -> MutexGuard<'_, Routes> {
+    fn routes(&self) -> MutexGuard<'_, Routes<Sender>> {
         // The maps are whole after every single statement, so a panic elsewhere leaves nothing to repair.
         self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Routes {
-    /// Hands a packet to its session; `false` when it has none.
-    fn deliver(
-        &self,
-        path: Path,
-        destination: SocketAddr,
-        contents: &[u8],
-        arena: &mut BytesMut,
-        arrived: Instant,
-        dropped: &Dropped,
-    ) -> bool {
-        let route = match stun::server_ufrag(contents) {
-            Some(ufrag) => self.by_ufrag.get(ufrag),
-            None => self.by_address.get(&path),
-        };
-        let Some(route) = route else {
-            dropped.strangers.fetch_add(1, Relaxed);
-            return false;
-        };
-        let Ok(place) = route.inbox.try_reserve() else {
+/// Hands a packet to those who take it, and returns the first of them.
+fn deliver(
+    routes: &Routes<Sender>,
+    path: Path,
+    destination: SocketAddr,
+    contents: &[u8],
+    arena: &mut BytesMut,
+    arrived: Instant,
+    dropped: &Dropped,
+) -> Option<u64> {
+    let mut first = None;
+    let mut copy: Option<Bytes> = None;
+    for (session, inbox) in routes.takers(path, contents) {
+        first = first.or(Some(session));
+        let Ok(place) = inbox.try_reserve() else {
             dropped.inbox_full.fetch_add(1, Relaxed);
-            return true;
+            continue;
         };
-        if arena.capacity() < contents.len() {
-            // One block carries many datagrams, and is used again once they are all read.
-            arena.reserve(DATAGRAM_ARENA_BYTES.max(contents.len()));
-        }
-        arena.extend_from_slice(contents);
+        let copy = copy.get_or_insert_with(|| {
+            if arena.capacity() < contents.len() {
+                // One block carries many datagrams, and is used again once they are all read.
+                arena.reserve(DATAGRAM_ARENA_BYTES.max(contents.len()));
+            }
+            arena.extend_from_slice(contents);
+            arena.split().freeze()
+        });
         place.send(Datagram {
             over: path.over,
             source: path.peer,
             destination,
-            contents: arena.split().freeze(),
+            contents: copy.clone(),
             arrived,
         });
-        true
     }
+    if first.is_none() {
+        dropped.strangers.fetch_add(1, Relaxed);
+    }
+    first
 }
 
 impl Socket {
@@ -452,7 +418,9 @@ fn bind_v6_only(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
 /// One session's place at the port; its routes go when it is dropped.
 pub struct Inbox {
     port: Arc<Port>,
-    route: Route,
+    session: u64,
+    /// Held, so that the queue never ends.
+    sender: Sender,
     receiver: mpsc::Receiver<Datagram>,
     ufrag: Option<String>,
 }
@@ -462,7 +430,7 @@ impl Inbox {
     pub async fn recv(&mut self) -> Datagram {
         match self.receiver.recv().await {
             Some(datagram) => datagram,
-            // `route` holds a sender, so the queue never ends.
+            // The inbox holds a sender.
             None => std::future::pending().await,
         }
     }
@@ -484,63 +452,35 @@ impl Inbox {
         }
         let mut routes = self.port.routes();
         if let Some(old) = self.ufrag.replace(ufrag.clone()) {
-            routes.by_ufrag.remove(&old);
-            routes.by_address.retain(|_, route| route.session != self.route.session);
+            routes.forget(Some(&old), self.session);
         }
-        routes.by_ufrag.insert(ufrag, self.route.clone());
+        routes.listen(ufrag, self.session, &self.sender);
     }
 
-    /// Makes the session known under an address that its peer has proven. Returns the session that had it before.
-    pub fn claim(&self, path: impl Into<Path>) -> Option<u64> {
-        let path = path.into();
-        let mut routes = self.port.routes();
-        if let Some(route) = routes.by_address.get(&path)
-            && (route.claim == Claim::Reserved || (route.claim == Claim::Proven && route.session == self.route.session))
-        {
-            return None;
-        }
-        routes
-            .by_address
-            .insert(path, self.route.clone())
-            .filter(|route| route.claim == Claim::Proven && route.session != self.route.session)
-            .map(|route| route.session)
-    }
-
-    /// Lets answers from an address in that a check was sent to. An address that is another session's stays so.
+    /// Lets answers in on a path on which a check was sent, or answered.
     pub fn expect(&self, path: impl Into<Path>) {
-        let mut routes = self.port.routes();
-        routes.by_address.entry(path.into()).or_insert_with(|| Route {
-            claim: Claim::Expected,
-            ..self.route.clone()
-        });
+        self.port.routes().expect(path.into(), self.session, &self.sender);
+    }
+
+    /// Lets everything in on a path on which a check was answered. Returns the other sessions to which the same has happened.
+    pub fn prove(&self, path: impl Into<Path>) -> Vec<u64> {
+        self.port.routes().prove(path.into(), self.session, &self.sender)
     }
 
     /// Lets everything from an address in that the configuration names, for as long as the inbox is open or until
-    /// [`Inbox::release`]: no peer of a session can take it.
+    /// [`Inbox::release`]: no other session gets any of it.
     pub fn reserve(&self, address: SocketAddr) {
-        let route = Route {
-            claim: Claim::Reserved,
-            ..self.route.clone()
-        };
-        self.port.routes().by_address.insert(address.into(), route);
+        self.port.routes().reserve(address.into(), self.session, &self.sender);
     }
 
     /// Gives a reserved address back.
     pub fn release(&self, address: SocketAddr) {
-        let mut routes = self.port.routes();
-        let path = Path::from(address);
-        if routes
-            .by_address
-            .get(&path)
-            .is_some_and(|route| route.session == self.route.session)
-        {
-            routes.by_address.remove(&path);
-        }
+        self.port.routes().release(&address.into(), self.session);
     }
 
     /// Returns the session's number at this port.
     pub fn number(&self) -> u64 {
-        self.route.session
+        self.session
     }
 
     pub fn port(&self) -> &Port {
@@ -550,11 +490,7 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        let mut routes = self.port.routes();
-        if let Some(ufrag) = &self.ufrag {
-            routes.by_ufrag.remove(ufrag);
-        }
-        routes.by_address.retain(|_, route| route.session != self.route.session);
+        self.port.routes().forget(self.ufrag.as_deref(), self.session);
     }
 }
 

@@ -11,7 +11,7 @@ mod opened;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -34,11 +34,11 @@ use crate::proto::candidate;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 pub use crate::proto::rtc::Common;
-use crate::proto::rtc::{OfferError, Setup};
-use crate::proto::session::Session;
+use crate::proto::rtc::{IceSecret, OfferError, Setup};
+use crate::proto::session::{Rival, Session};
 use crate::proto::stall::Task;
 
-pub use opened::{Opened, prepare};
+pub use opened::{Opened, prepare, seed_thread};
 
 /// A message to the task of a session.
 pub enum Request {
@@ -54,10 +54,8 @@ pub enum Request {
         reply: Reply,
     },
     Candidates(Vec<String>),
-    /// Another session of the same device has come; a device whose address is given is only replaced if it is silent.
-    Replace {
-        by: Option<IpAddr>,
-    },
+    /// Another session has come, perhaps of the same caller.
+    Rival(Rival),
 }
 
 /// Where the answer of a session goes.
@@ -211,20 +209,20 @@ impl WebRtc {
             .map_err(|_| OfferRefusal::UnknownConnection)
     }
 
-    /// Tells the session that had a device's address before that a new session has it.
-    pub fn replace(&self, number: u64) {
+    /// Tells a session of another one.
+    pub fn tell(&self, number: u64, rival: Rival) {
         let session = self.connections().by_number.get(&number).cloned();
         if let Some(session) = session {
             // A session whose inbox is full is busy dying anyway.
-            let _ = session.try_send(Request::Replace { by: None });
+            let _ = session.try_send(Request::Rival(rival));
         }
     }
 
-    /// Tells every other session that a device has connected from this address: the silent ones among them are replaced.
-    pub fn device_connected(&self, number: u64, address: IpAddr) {
+    /// Tells every session but this one of it.
+    pub fn tell_others(&self, number: u64, rival: Rival) {
         for (other, session) in &self.connections().by_number {
             if *other != number {
-                let _ = session.try_send(Request::Replace { by: Some(address) });
+                let _ = session.try_send(Request::Rival(rival));
             }
         }
     }
@@ -306,6 +304,7 @@ impl WebRtc {
             gathered: &inner.gatherer.gathered(),
             embedded: inner.sessions.config().embedded,
             seed: random(),
+            secret: secret(),
         })
     }
 
@@ -383,6 +382,13 @@ pub(crate) fn refusal(error: OfferError) -> OfferRefusal {
 /// Makes the name of a new connection: 128 random bits, so that nobody guesses another's.
 fn new_pc_id() -> String {
     format!("{:016x}{:016x}", random(), random())
+}
+
+/// Makes what no other secret can be guessed from.
+pub(crate) fn secret() -> IceSecret {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).expect("the operating system has random numbers once it has booted");
+    IceSecret(secret)
 }
 
 fn random() -> u64 {

@@ -7,7 +7,7 @@
 //! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
-//!   a TURN server), [`stun`] (whose datagram), [`backoff`] (errors in a row), [`framing`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
+//!   a TURN server), [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
 //!   (messages to the client), [`lobby`] (who has yet to connect)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
@@ -54,6 +54,8 @@ pub mod relay;
 pub mod request_framing;
 pub mod rest;
 pub mod route;
+#[cfg(feature = "webrtc")]
+pub mod routes;
 #[cfg(feature = "webrtc")]
 pub mod rtc;
 pub mod rtvi;

@@ -3,15 +3,18 @@
 //! In: the offer, datagrams, candidates, Opus payloads, texts, and `now`. Out, by [`Peer::poll_output`]: datagrams to send,
 //! Opus payloads with their RTP numbers, texts, and the few events that a session acts on. Every input is followed by a
 //! drain of `poll_output` up to [`Output::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
+//! A peer's address is proven by its answer to a check of this end alone ([`Output::Proven`]).
 //! Microcontrollers get what the embedded fact sheet asks for: SCTP in the passive role, no header extension in any packet,
 //! an answer that fits their buffers. Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
 
+pub(in crate::proto) mod checks;
+mod credentials;
 pub(in crate::proto) mod early;
 pub(in crate::proto) mod packet;
 pub(in crate::proto) mod remote;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,9 +29,12 @@ use str0m::net::{Protocol, Receive, TcpType};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, IceConnectionState, Input, Rtc, RtcConfig, RtcError};
 
+use self::checks::Checks;
+use self::credentials::Credentials;
+pub use self::credentials::IceSecret;
 use self::early::Early;
-use self::packet::rtp_source;
-pub use self::packet::{Over, Packet, Transmit};
+pub use self::packet::{Over, Packet, Sender, Transmit};
+use self::packet::{is_stun, rtp_source};
 use self::remote::Remote;
 use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
 use crate::proto::audio::opus::EncoderSettings;
@@ -107,6 +113,8 @@ pub struct Setup<'a> {
     pub embedded: Option<Ipv4Addr>,
     /// Random bits: where sequence numbers and timestamps start.
     pub seed: u64,
+    /// More of them, which nobody gets to see.
+    pub secret: IceSecret,
 }
 
 /// One Opus payload of the peer.
@@ -123,6 +131,8 @@ pub enum Output {
     /// Nothing more; the connection wants [`Peer::handle_timeout`] at this time.
     Timeout(Instant),
     Transmit(Transmit),
+    /// The peer has answered a check of this end, and so has what is sent to this address.
+    Proven(Proven),
     /// ICE and DTLS are up: audio flows.
     Connected,
     Audio(AudioPacket),
@@ -133,6 +143,15 @@ pub enum Output {
     Left,
     /// The connection broke.
     Failed,
+}
+
+/// The way on which a peer answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proven {
+    pub over: Over,
+    /// Where the answer came to.
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
 }
 
 /// Why an offer was not answered.
@@ -163,6 +182,13 @@ pub struct Peer {
     embedded: Option<Ipv4Addr>,
     device: bool,
     remote: Remote,
+    credentials: Credentials,
+    /// The user name fragment that str0m chose at the last restart of ICE, and that its candidates go on to tell.
+    replaced_ufrag: Option<String>,
+    checks: Checks,
+    proven: Option<Proven>,
+    /// The peer's address, as the last proof has it.
+    address: Option<IpAddr>,
     audio: Option<(Mid, Pt)>,
     /// The source of the packets of `audio` that last had a good tag.
     voice: Option<Ssrc>,
@@ -200,12 +226,20 @@ impl Peer {
         } else {
             &setup.common.provider
         };
-        let config = base_config(provider.clone(), cert.clone()).set_extension_map(extensions(device));
+        let mut credentials = Credentials::new(setup.secret);
+        let config = base_config(provider.clone(), cert.clone())
+            .set_extension_map(extensions(device))
+            .set_local_ice_credentials(credentials.next());
         let mut peer = Peer {
             rtc: config.build(now),
             embedded: setup.embedded,
             device,
             remote: Remote::new(setup.local, own(setup), false),
+            credentials,
+            replaced_ufrag: None,
+            checks: Checks::default(),
+            proven: None,
+            address: None,
             audio: None,
             voice: None,
             voices: 0,
@@ -244,11 +278,16 @@ impl Peer {
         self.negotiate(&prepared)
     }
 
+    /// Takes over from a connection that the client has thrown away.
+    pub fn follow(&mut self, former: Peer) {
+        self.remote.follow(former.remote);
+    }
+
     fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, OfferError> {
         let ufrag = self.local_ufrag();
         let offer = SdpOffer::from_sdp_string(&prepared.sdp)
             .map_err(|error| OfferError::Bad(format!("the offer's SDP cannot be read: {error}")))?;
-        let answer = self
+        let mut answer = self
             .rtc
             .sdp_api()
             .accept_offer(offer)
@@ -261,6 +300,10 @@ impl Peer {
         }
         if self.local_ufrag() != ufrag {
             self.remote.handle_restart();
+            answer = self.replace_credentials(&answer);
+        }
+        if let Some(replaced) = &self.replaced_ufrag {
+            answer = answer.replace(replaced, &self.rtc.direct_api().local_ice_credentials().ufrag);
         }
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
@@ -275,6 +318,17 @@ impl Peer {
             sdp::DeviceAnswerError::NoCandidate { .. } => OfferError::NoCandidate(error.to_string()),
             other => OfferError::Answer(other.to_string()),
         })
+    }
+
+    /// Puts credentials in place of those that str0m has made for a restart of ICE; see [`credentials`].
+    fn replace_credentials(&mut self, answer: &str) -> String {
+        let mut api = self.rtc.direct_api();
+        let made = api.local_ice_credentials();
+        let ours = self.credentials.next();
+        let answer = answer.replace(&made.pass, &ours.pass);
+        api.set_local_ice_credentials(ours);
+        self.replaced_ufrag = Some(made.ufrag);
+        answer
     }
 
     /// Adds a candidate of the peer; one that cannot be used is ignored, since the peer's own checks tell its address.
@@ -299,8 +353,8 @@ impl Peer {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
-    /// Takes a packet. One that is not this connection's, or not readable, has no effect; `false` tells so.
-    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) -> bool {
+    /// Takes a packet. One that is not this connection's, or not readable, has no effect.
+    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) -> Sender {
         let &Packet {
             over,
             source,
@@ -308,7 +362,7 @@ impl Peer {
             contents,
         } = packet;
         let Ok(receive) = Receive::new(over.into(), source, destination, contents) else {
-            return false;
+            return Sender::Stranger;
         };
         self.now = now;
         let input = Input::Receive(now, receive);
@@ -318,20 +372,48 @@ impl Peer {
             if self.remote.has_checked_from(source) && !self.rtc.is_connected() {
                 self.early.keep(packet);
             }
-            return false;
+            return Sender::Stranger;
+        }
+        let signed = is_stun(contents) && self.is_signed(packet);
+        if signed && self.checks.take_answered(packet) {
+            self.handle_proof(packet);
         }
         if !self.remote.admits(packet) {
-            return false;
+            return Sender::Stranger;
         }
         match rtp_source(contents) {
             Some(source) if self.voice == Some(source) => self.keep_voice(),
-            Some(_) if self.voices == AUDIO_SOURCES_MAX => return false,
+            Some(_) if self.voices == AUDIO_SOURCES_MAX => return Sender::Stranger,
             _ => {}
         }
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
-        true
+        if signed { Sender::Peer } else { Sender::Unproven }
+    }
+
+    /// Tells whether the peer has signed a STUN message. Asked in the name of an address that nobody has, str0m looks at the
+    /// signature; it takes whatever says to come from the address that it sends to.
+    fn is_signed(&self, packet: &Packet<'_>) -> bool {
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let receive = Receive::new(packet.over.into(), nobody, packet.destination, packet.contents);
+        receive.is_ok_and(|receive| self.rtc.accepts(&Input::Receive(self.now, receive)))
+    }
+
+    /// A check of this end was answered from where it was sent to.
+    fn handle_proof(&mut self, packet: &Packet<'_>) {
+        self.remote.handle_proof(packet.source);
+        self.address = Some(packet.source.ip());
+        self.proven = Some(Proven {
+            over: packet.over,
+            local: packet.destination,
+            peer: packet.source,
+        });
+    }
+
+    /// Returns the address that the peer was last proven to have.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
     }
 
     /// Gives the audio section back to the source that has proven itself in it.
@@ -364,6 +446,9 @@ impl Peer {
 
     /// Returns the next thing to do.
     pub fn poll_output(&mut self) -> Output {
+        if let Some(proven) = self.proven.take() {
+            return Output::Proven(proven);
+        }
         loop {
             let output = match self.rtc.poll_output() {
                 Ok(output) => output,
@@ -387,7 +472,9 @@ impl Peer {
                 str0m::Output::Transmit(transmit) => {
                     self.tried
                         .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
-                    return Output::Transmit(Transmit::new(transmit, self.device));
+                    let transmit = Transmit::new(transmit, self.device);
+                    transmit.note_check(&mut self.checks);
+                    return Output::Transmit(transmit);
                 }
                 str0m::Output::Event(event) => {
                     if let Some(output) = self.event(event) {

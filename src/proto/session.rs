@@ -6,17 +6,20 @@
 //! the same session: its bot, speech and waiting messages stay.
 //! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
 
-use std::time::Instant;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::limits::{CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER};
+use crate::limits::{
+    CLOSE_WITHIN, CONNECT_WITHIN, DEVICE_SILENT_AFTER, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER,
+};
 use crate::proto::audio::listener::{self, Listener};
 use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
 pub use crate::proto::event::{Event, LeaveReason};
 use crate::proto::outbox::Outbox;
-use crate::proto::rtc::{self, OfferError, Packet, Peer, Setup, Transmit};
+use crate::proto::rtc::{self, OfferError, Packet, Peer, Proven, Sender, Setup, Transmit};
 use crate::proto::why::Tried;
 
 /// What a session answers to an input.
@@ -24,11 +27,22 @@ pub enum Output<'a> {
     /// Nothing more; the session wants [`Session::handle_timeout`] at this time.
     Timeout(Instant),
     Transmit(Transmit),
+    /// The caller has this address: it answered a check.
+    Proven(Proven),
     /// Speech of the caller: `i16` mono at the rate in Hz.
     Audio(&'a [i16], u32),
     Event(Event),
     /// Nothing is left; no input has any effect.
     Gone,
+}
+
+/// Another session whose caller may be this one's, come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rival {
+    /// Its checks are answered from an address and port from which this one's were.
+    AtAddress,
+    /// A device's, connected from this address.
+    Device(IpAddr),
 }
 
 /// Where a session is in its life.
@@ -62,7 +76,12 @@ pub struct Session {
     /// Whether the caller has been connected, in this connection or an earlier one.
     joined: bool,
     lost: bool,
+    /// The bot has to be told that this is over.
+    resumed: bool,
+    /// When the caller last sent what nobody else can.
     heard: Instant,
+    /// Another session has the caller's address, and nothing was heard of the caller since.
+    doubted: bool,
     listener: Listener,
     speaker: Speaker,
     outbox: Outbox,
@@ -88,7 +107,9 @@ impl Session {
             },
             joined: false,
             lost: false,
+            resumed: false,
             heard: now,
+            doubted: false,
             listener: Listener::new(),
             speaker: Speaker::new(device, setup.common.voice),
             outbox: Outbox::new(device),
@@ -120,7 +141,8 @@ impl Session {
         }
         let (peer, answer) = Peer::accept(offer, setup, now)?;
         // The client has forgotten the old connection, so there is nobody to say goodbye to.
-        self.peer = peer;
+        let former = std::mem::replace(&mut self.peer, peer);
+        self.peer.follow(former);
         self.listener.handle_restart();
         self.outbox.handle_close();
         if let Phase::Connecting { .. } | Phase::Live = self.phase {
@@ -129,6 +151,7 @@ impl Session {
             };
         }
         self.heard = now;
+        self.doubted = false;
         Ok(answer)
     }
 
@@ -140,6 +163,11 @@ impl Session {
 
     pub fn is_device(&self) -> bool {
         self.peer.is_device()
+    }
+
+    /// Returns the address that the caller was last proven to have.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.peer.address()
     }
 
     /// Returns the ufrag by which datagrams find this session.
@@ -177,18 +205,43 @@ impl Session {
     }
 
     /// Tells how long the peer has been silent.
-    pub fn silent_for(&self, now: Instant) -> std::time::Duration {
+    pub fn silent_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.heard)
     }
 
     pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) {
-        // Strangers, and the connection before a restart, do not keep a session alive.
-        if !self.peer.handle_packet(packet, now) {
-            return;
+        // What only says to come from the caller does not keep a session alive.
+        if self.peer.handle_packet(packet, now) == Sender::Peer {
+            self.handle_sign_of_life(now);
         }
+    }
+
+    fn handle_sign_of_life(&mut self, now: Instant) {
         self.heard = now;
+        self.doubted = false;
         if !self.is_ending() && std::mem::take(&mut self.lost) {
-            self.event = Some(Event::Resumed);
+            self.resumed = true;
+        }
+    }
+
+    /// Takes the news of another session. `waiting` says that packets came for this one which it has not seen.
+    ///
+    /// A device has one caller, so its answer to another session's check ends this one. Any other caller may share a socket, and
+    /// leaves when it has gone silent. A device that comes back at another port of its address is known by its silence.
+    pub fn handle_rival(&mut self, rival: Rival, waiting: bool, now: Instant) {
+        let device = self.peer.is_device();
+        let silent = self.silent_for(now);
+        let replaced = match rival {
+            Rival::AtAddress => device || silent >= PEER_LOST_AFTER,
+            // What waits was said, and on a busy machine the runner is the one who has not listened.
+            Rival::Device(address) => {
+                device && self.peer.address() == Some(address) && !waiting && silent >= DEVICE_SILENT_AFTER
+            }
+        };
+        if replaced {
+            self.handle_end(LeaveReason::Replaced, now);
+        } else if rival == Rival::AtAddress {
+            self.doubted = true;
         }
     }
 
@@ -254,6 +307,8 @@ impl Session {
                 let silent = self.silent_for(now);
                 if silent >= PEER_FREED_AFTER {
                     self.end(LeaveReason::Vanished, now);
+                } else if silent >= PEER_LOST_AFTER && self.doubted {
+                    self.end(LeaveReason::Replaced, now);
                 } else if silent >= PEER_LOST_AFTER && !self.lost {
                     self.lost = true;
                     self.event = Some(Event::Lost);
@@ -314,6 +369,9 @@ impl Session {
     /// Returns the next thing to do.
     pub fn poll_output(&mut self, now: Instant) -> Output<'_> {
         loop {
+            if std::mem::take(&mut self.resumed) {
+                return Output::Event(Event::Resumed);
+            }
             if let Some(event) = self.event.take() {
                 return Output::Event(event);
             }
@@ -339,10 +397,17 @@ impl Session {
                     }
                 }
                 rtc::Output::Transmit(transmit) => return Output::Transmit(transmit),
+                rtc::Output::Proven(proven) => return Output::Proven(proven),
                 rtc::Output::Connected => self.connected(now),
-                rtc::Output::Audio(packet) => self.listener.handle_packet(&packet, now),
+                rtc::Output::Audio(packet) => {
+                    self.handle_sign_of_life(now);
+                    self.listener.handle_packet(&packet, now);
+                }
                 rtc::Output::ChannelOpen => self.outbox.handle_open(now),
-                rtc::Output::Message(text) => self.event = incoming(text),
+                rtc::Output::Message(text) => {
+                    self.handle_sign_of_life(now);
+                    self.event = incoming(text);
+                }
                 rtc::Output::Left => self.peer_gone(LeaveReason::Left, now),
                 rtc::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
             }

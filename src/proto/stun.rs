@@ -1,12 +1,14 @@
-//! The one question that the demultiplexer asks of a STUN message: for which session is it?
+//! What the demultiplexer asks of a STUN message: for which session is it, or is it an answer to one of them?
 //!
 //! In: a datagram of any content. Out: the left half of its USERNAME attribute, which is the ufrag of the end that receives
-//! the connectivity check. Nothing else of STUN is read here; the message is checked by str0m.
+//! the connectivity check, or whether it is an answer. Nothing else of STUN is read here; the message is checked by str0m.
 //! Source: RFC 8489 sections 5 and 14, RFC 8445 section 7.2.2.
 
 const HEADER_BYTES: usize = 20;
 const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
+const BINDING_SUCCESS: [u8; 2] = [0x01, 0x01];
+const BINDING_ERROR: [u8; 2] = [0x01, 0x11];
 const USERNAME: u16 = 0x0006;
 
 /// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to our own checks included.
@@ -26,6 +28,12 @@ pub fn server_ufrag(datagram: &[u8]) -> Option<&str> {
         attributes = rest.get(length.next_multiple_of(4)..)?;
     }
     None
+}
+
+/// Tells whether a datagram says that it answers a connectivity check, with success or with an error.
+pub fn is_answer(datagram: &[u8]) -> bool {
+    let is_it = |kind: [u8; 2]| datagram.starts_with(&kind);
+    datagram.len() >= HEADER_BYTES && (is_it(BINDING_SUCCESS) || is_it(BINDING_ERROR)) && datagram[4..8] == MAGIC_COOKIE
 }
 
 #[cfg(test)]
@@ -76,5 +84,19 @@ mod tests {
         let mut message = request(&[(USERNAME, b"bot7:Ab3x")]);
         message[0] = 1;
         assert_eq!(server_ufrag(&message), None);
+    }
+
+    /// An answer is known by its first bytes; a piece of one is none.
+    #[test]
+    fn answers_are_told_from_checks() {
+        let mut message = request(&[(USERNAME, b"bot7:Ab3x")]);
+        assert!(!is_answer(&message));
+        for kind in [BINDING_SUCCESS, BINDING_ERROR] {
+            message[..2].copy_from_slice(&kind);
+            assert!(is_answer(&message));
+            assert!(!is_answer(&message[..HEADER_BYTES - 1]));
+        }
+        message[4] = 0;
+        assert!(!is_answer(&message));
     }
 }

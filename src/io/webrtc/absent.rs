@@ -70,6 +70,9 @@ pub fn prepare() -> Result<(), RunError> {
     Ok(())
 }
 
+/// Nothing is drawn from a generator that would have to be seeded.
+pub fn seed_thread() {}
+
 /// An engine without a port.
 pub struct Opened {
     pub engine: WebRtc,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use super::WebRtc;
+use super::{WebRtc, random};
 use crate::config::Config;
 use crate::io::addresses::addresses_elsewhere;
 use crate::io::gather::Gatherer;
@@ -24,6 +24,12 @@ use crate::proto::rtc::Common;
 pub fn prepare() -> Result<(), RunError> {
     let made = crypto::certificate();
     made.map(drop).map_err(|error| RunError::Certificate(error.to_string()))
+}
+
+/// Starts this thread's generator of small random numbers, the transactions of STUN among them, where nobody can guess: by itself
+/// it begins with the time. An answer to a check tells where a caller is because nobody else can know the transaction.
+pub fn seed_thread() {
+    fastrand::seed(random());
 }
 
 /// An engine that callers reach.

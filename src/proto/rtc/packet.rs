@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use str0m::net::Protocol;
 use str0m::rtp::Ssrc;
 
+use super::checks::Checks;
 use crate::proto::crypto;
 
 /// What carries a packet between this machine, or a relay, and the peer.
@@ -81,16 +82,33 @@ impl Transmit {
         }
     }
 
-    /// Tells whether this answers a connectivity check: only an authenticated peer is sent one, so its address is proven.
-    pub fn proves_destination(&self) -> bool {
+    /// Tells whether this answers a connectivity check. Who knows the password is sent one, from wherever it says to be: that
+    /// proves no address.
+    pub fn is_answer(&self) -> bool {
         // STUN binding success response, RFC 8489 section 5.
         self.contents.starts_with(&[0x01, 0x01])
+    }
+
+    /// Takes note of it if it is a check.
+    pub fn note_check(&self, checks: &mut Checks) {
+        checks.handle_outgoing(self.over, self.destination, &self.contents);
     }
 
     /// Tells whether this is a connectivity check, whose answer will come from the destination.
     pub fn is_check(&self) -> bool {
         is_check(&self.contents)
     }
+}
+
+/// What a packet has shown of who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// It had no effect.
+    Stranger,
+    /// It came from an address of the peer, as far as it says; what is in it may show more.
+    Unproven,
+    /// It is signed by the peer.
+    Peer,
 }
 
 /// Returns the source that an RTP packet claims to have, RFC 3550 section 5.1; RTCP shares its port, RFC 5761 section 4.
@@ -100,6 +118,11 @@ pub fn rtp_source(contents: &[u8]) -> Option<Ssrc> {
     };
     let is_rtp = (128..192).contains(&first) && !(192..224).contains(&second);
     is_rtp.then(|| u32::from_be_bytes([a, b, c, d]).into())
+}
+
+/// Tells whether a datagram is STUN, by its first byte, RFC 7983.
+pub fn is_stun(contents: &[u8]) -> bool {
+    contents.first().is_some_and(|first| *first < 4)
 }
 
 /// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.

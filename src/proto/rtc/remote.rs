@@ -1,13 +1,16 @@
-//! The addresses of the other end of a connection: which of its candidates are used, and where it may check from.
+//! The addresses of the other end of a connection: which of its candidates are used, where it may check from, and which of
+//! them have answered.
 //!
-//! Both are counted, since str0m keeps each for ever. An address of this end is never the other's.
+//! All are counted, since str0m keeps each for ever. An address of this end is never the other's. A check may say to come from
+//! anywhere; so those addresses that have not answered a check of this end are counted over all restarts of ICE, and over all
+//! connections of the session.
 
 use std::net::SocketAddr;
 
 use str0m::Candidate;
 
 use super::packet::{Packet, is_check};
-use crate::limits::{CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
+use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
 use crate::proto::candidate::{self, Ignored, RemotePolicy, Usable};
 
 /// What is known of the other end's addresses.
@@ -18,6 +21,10 @@ pub struct Remote {
     candidates: usize,
     /// Where the peer has checked from.
     checked: Vec<SocketAddr>,
+    /// Where it has answered a check of this end, here and before.
+    proven: Vec<SocketAddr>,
+    /// How many addresses it has checked from that did not answer, here and before.
+    unproven: usize,
 }
 
 impl Remote {
@@ -32,7 +39,15 @@ impl Remote {
             own,
             candidates: 0,
             checked: Vec::new(),
+            proven: Vec::new(),
+            unproven: 0,
         }
+    }
+
+    /// Goes on counting where the connection before this one stopped.
+    pub fn follow(&mut self, former: Remote) {
+        self.unproven += former.unproven;
+        self.proven = former.proven;
     }
 
     /// Takes a candidate of the peer as text, and returns it fit for str0m.
@@ -76,13 +91,25 @@ impl Remote {
         if !is_check(packet.contents) || self.has_checked_from(packet.source) {
             return true;
         }
-        let room = self.checked.len() < CHECKED_ADDRESSES_MAX;
+        let known = self.proven.contains(&packet.source);
+        let room = self.checked.len() < CHECKED_ADDRESSES_MAX && (known || self.unproven < CHECKED_UNPROVEN_MAX);
         if room {
+            self.unproven += usize::from(!known);
             self.checked.push(packet.source);
         } else {
-            log::debug!("check ignored: the peer has {CHECKED_ADDRESSES_MAX} addresses already");
+            let (here, unproven) = (self.checked.len(), self.unproven);
+            log::debug!("check ignored: the peer has {here} addresses already, and {unproven} did not answer");
         }
         room
+    }
+
+    /// A check of this end was answered from there.
+    pub fn handle_proof(&mut self, source: SocketAddr) {
+        if self.proven.contains(&source) || self.proven.len() == CHECKED_ADDRESSES_MAX {
+            return;
+        }
+        self.proven.push(source);
+        self.unproven -= usize::from(self.has_checked_from(source));
     }
 
     /// Tells whether the peer has checked from this address. Who has not is a stranger.

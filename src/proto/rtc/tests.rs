@@ -49,6 +49,7 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
         gathered: &crate::proto::gather::NOTHING,
         embedded: None,
         seed: 1,
+        secret: IceSecret([1; 32]),
     };
     let (peer, answer) = Peer::accept(&offer.to_sdp_string(), &setup, now).expect("an answer");
     let answer = SdpAnswer::from_sdp_string(&answer).expect("an answer that can be read");
@@ -127,7 +128,8 @@ fn early_records_are_few() {
     assert!(peer.early.is_empty(), "a stranger's record means nothing");
     client.handle(Input::Timeout(now));
     for check in client.drain().iter().filter(|datagram| is_check(datagram)) {
-        assert!(peer.handle_packet(&Packet::datagram(client_address, address, check), now));
+        let packet = Packet::datagram(client_address, address, check);
+        assert_eq!(peer.handle_packet(&packet, now), Sender::Peer);
     }
     peer.handle_packet(&Packet::datagram(client_address, address, &[0x80; 64]), now);
     assert!(peer.early.is_empty(), "RTP before the handshake means nothing");

@@ -212,7 +212,8 @@ async fn a_device_that_waits_to_be_heard_is_not_replaced() {
         }
     }
     for caller in &devices {
-        rig.engine.device_connected(u64::MAX, caller.client.address.ip());
+        let rival = Rival::Device(caller.client.address.ip());
+        rig.engine.tell_others(u64::MAX, rival);
     }
     tokio::time::resume();
     // Each has taken what it was asked when it sends again.

@@ -11,7 +11,7 @@ use super::pair::{Pair, Rng, ms, runner, secs, setup};
 use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
-use crate::proto::rtc::Common;
+use crate::proto::rtc::{Common, IceSecret};
 
 /// A running call, and everything that its client has sent so far.
 fn call() -> (Pair, Vec<Vec<u8>>) {
@@ -246,6 +246,7 @@ fn sessions_that_are_dropped_leave_nothing() {
             gathered: &crate::proto::gather::NOTHING,
             embedded: None,
             seed: number,
+            secret: IceSecret([number as u8; 32]),
         };
         let (session, answer) = Session::accept(&offer, &setup, client.start).expect("an answer");
         assert!(common.held() > 0);
@@ -468,7 +469,7 @@ fn sent_to(
                 let sent = sent.entry(transmit.destination).or_default();
                 sent.push((now - start, transmit.contents().len()));
             }
-            Output::Event(_) | Output::Audio(..) => {}
+            Output::Event(_) | Output::Audio(..) | Output::Proven(_) => {}
         }
     }
 }

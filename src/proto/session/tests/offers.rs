@@ -1,5 +1,7 @@
 //! Offers of many kinds, and the answers they get.
 
+use crate::proto::rtc::IceSecret;
+
 use super::super::*;
 use super::client::{self, Client};
 use super::pair::{COMMON, Pair, ms, runner, secs, setup};
@@ -218,6 +220,7 @@ fn sessions_do_not_share_credentials() {
                 gathered: &crate::proto::gather::NOTHING,
                 embedded: None,
                 seed,
+                secret: IceSecret([seed as u8; 32]),
             };
             let (mut session, _) = Session::accept(CHROME, &setup, Instant::now()).expect("an answer");
             session.local_ufrag()

@@ -9,13 +9,14 @@ use crate::proto::rtc::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::super::*;
 use super::client::Client;
 use super::way::Way;
 pub use crate::proto::audio::tone::{Tone, share};
-use crate::proto::rtc::Common;
+use crate::proto::rtc::{Common, IceSecret};
 
 pub const RUNNER: &str = "192.0.2.1:7860";
 
@@ -109,6 +110,8 @@ pub struct Pair {
     pub destinations: Vec<(Duration, SocketAddr, u8)>,
     /// How many connectivity checks the session has answered.
     pub answers: usize,
+    /// When the client was proven to have an address.
+    pub proven: Vec<(Duration, SocketAddr)>,
     wake: Instant,
     flights: BTreeMap<(Instant, u64), Flight>,
     flown: u64,
@@ -125,7 +128,16 @@ pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setu
         gathered: &crate::proto::gather::NOTHING,
         embedded,
         seed: 0x1234_5678_9abc_def0,
+        secret: fresh_secret(),
     }
+}
+
+/// As many secrets as there are connections.
+fn fresh_secret() -> IceSecret {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let mut secret = [7; 32];
+    secret[..8].copy_from_slice(&MADE.fetch_add(1, Relaxed).to_be_bytes());
+    IceSecret(secret)
 }
 
 pub fn runner() -> SocketAddr {
@@ -196,6 +208,7 @@ impl Pair {
             keep_costs: false,
             destinations: Vec::new(),
             answers: 0,
+            proven: Vec::new(),
             wake: start,
             flights: BTreeMap::new(),
             flown: 0,
@@ -403,7 +416,7 @@ impl Pair {
                 }
                 Output::Transmit(mut transmit) => {
                     let (source, destination) = (transmit.source, transmit.destination);
-                    self.answers += usize::from(transmit.proves_destination());
+                    self.answers += usize::from(transmit.is_answer());
                     let contents = transmit.contents().to_vec();
                     self.destinations.push((at, destination, contents[0]));
                     if self.keep_sent {
@@ -411,6 +424,7 @@ impl Pair {
                     }
                     self.launch(false, source, destination, contents);
                 }
+                Output::Proven(proven) => self.proven.push((at, proven.peer)),
                 Output::Audio(pcm, rate_hz) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;

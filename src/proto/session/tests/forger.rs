@@ -1,0 +1,395 @@
+//! Whoever writes other people's addresses on his datagrams: he ends, moves and degrades no session but his own.
+//!
+//! The forger has a session of his own, so his checks are signed as they should be. He sends them from the addresses of others,
+//! at any time and through restarts; what he cannot do is read what is sent to them.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::super::*;
+use super::client::Client;
+use super::device::device;
+use super::pair::{ms, secs};
+use super::world::{WAY, World};
+use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX};
+
+const VICTIM: &str = "192.0.2.9:5000";
+const FORGER: &str = "198.51.100.66:6666";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn client(world: &World, at: &str) -> Client {
+    Client::at(at, world.now)
+}
+
+/// A victim who talks, and a forger who has a call of his own.
+fn victim_and_forger() -> (World, u64, u64) {
+    let mut world = World::new(false);
+    let victim = world.connected(client(&world, VICTIM));
+    let forger = world.connected(client(&world, FORGER));
+    let now = world.now;
+    for number in [victim, forger] {
+        world.client(number).beep(440.0, 100, now);
+    }
+    world.run(secs(1));
+    (world, victim, forger)
+}
+
+/// Lets time pass while the forger does something every 100 ms, and asserts that the victim's sound goes on both ways.
+fn assert_undisturbed(world: &mut World, victim: u64, time: Duration, mut each_100_ms: impl FnMut(&mut World, u64)) {
+    let frames = world.lives[&victim].frames;
+    let heard = world.clients[&victim].heard.len();
+    let turns = time.as_millis() as u64 / 100;
+    for turn in 0..turns {
+        each_100_ms(world, turn);
+        world.run(ms(100));
+    }
+    let wanted = turns as usize * 5;
+    let frames = world.lives[&victim].frames - frames;
+    let heard = world.clients[&victim].heard.len() - heard;
+    assert!(
+        frames + 2 >= wanted && heard + 2 >= wanted,
+        "{frames} frames, {heard} packets of {wanted}"
+    );
+    let life = &world.lives[&victim];
+    assert_eq!((life.left(), life.at(&Event::Lost), life.gone), (None, None, false));
+}
+
+/// Asserts that a session sent an address nothing but STUN, whose first byte is 0 or 1.
+fn assert_sent_no_sound(world: &World, session: u64, destination: &str) {
+    let destination = address(destination);
+    let mut sent = world.lives[&session].sent.iter();
+    assert!(sent.all(|(to, first)| *to != destination || *first < 4));
+}
+
+/// The finding: a check of the forger's own session, from the victim's address and port, while the victim talks.
+#[test]
+fn a_forged_check_ends_nobody() {
+    let (mut world, victim, forger) = victim_and_forger();
+    assert_undisturbed(&mut world, victim, secs(40), |world, _| {
+        let check = world.checks[&forger].clone();
+        world.forge(address(VICTIM), &check);
+    });
+    let forgers = &world.lives[&forger];
+    assert!(forgers.proven.iter().all(|(_, proven)| *proven == address(FORGER)));
+    assert!(
+        forgers.sent.iter().any(|(to, _)| *to == address(VICTIM)),
+        "it was answered"
+    );
+    // Neither the victim's sound nor the forger's moves: a nomination counts where this end's check was answered.
+    assert_sent_no_sound(&world, forger, VICTIM);
+    assert_sent_no_sound(&world, victim, FORGER);
+}
+
+/// With the victim's name and without the victim's password, a check from anywhere moves nothing.
+#[test]
+fn a_check_without_the_password_moves_nobody() {
+    let (mut world, victim, forger) = victim_and_forger();
+    let mut check = world.checks[&victim].clone();
+    // A bit of the transaction: the signature is wrong from here on.
+    check[12] ^= 1;
+    let sent = world.lives[&victim].sent.len();
+    assert_undisturbed(&mut world, victim, secs(10), |world, _| {
+        world.forge(address(FORGER), &check);
+        world.forge(address(VICTIM), &check);
+    });
+    assert!(
+        world.lives[&victim].sent[sent..]
+            .iter()
+            .all(|(to, _)| *to == address(VICTIM))
+    );
+    assert_eq!(world.lives[&forger].left(), None);
+}
+
+/// An answer proves the address that its check was sent to, and no other: the forger's own, sent again under the victim's
+/// address, and at the very moment when his session waits for it.
+#[test]
+fn an_answer_from_elsewhere_proves_nothing() {
+    let (mut world, victim, forger) = victim_and_forger();
+    assert_undisturbed(&mut world, victim, secs(20), |world, _| {
+        let (check, answer) = (world.checks[&forger].clone(), world.answers[&forger].clone());
+        world.forge(address(VICTIM), &check);
+        world.forge(address(VICTIM), &answer);
+    });
+    let mut proven = world.lives[&forger].proven.iter();
+    assert!(proven.all(|(_, proven)| *proven == address(FORGER)));
+}
+
+/// The forger is there first: his checks have come from the victim's address before the victim's own, and go on. The victim
+/// connects as soon as without him.
+#[test]
+fn a_forger_who_comes_first_keeps_nobody_out() {
+    let connected_after = |forges: bool| {
+        let mut world = World::new(false);
+        let forger = world.connected(client(&world, FORGER));
+        if forges {
+            let check = world.checks[&forger].clone();
+            world.forge(address(VICTIM), &check);
+            world.run(ms(20));
+        }
+        let began = world.time();
+        let victim = world.call(client(&world, VICTIM));
+        while world.lives[&victim].joined().is_none() {
+            if forges {
+                let check = world.checks[&forger].clone();
+                world.forge(address(VICTIM), &check);
+            }
+            world.run(ms(1));
+            assert!(world.time() < secs(5));
+        }
+        world.connect(victim);
+        let now = world.now;
+        world.client(victim).beep(440.0, 100, now);
+        world.run(secs(1));
+        assert_undisturbed(&mut world, victim, secs(2), |_, _| {});
+        world.lives[&victim].joined().expect("joined") - began
+    };
+    let (alone, with_forger) = (connected_after(false), connected_after(true));
+    assert!(
+        with_forger <= alone + ms(1),
+        "{alone:?} alone, {with_forger:?} with a forger"
+    );
+}
+
+/// Restarts of ICE, and connections thrown away, give the forger no more ports to guess: those that do not answer are counted
+/// over the life of his session. His own address answers, and stays good.
+#[test]
+fn restarts_make_no_more_guesses() {
+    let (mut world, victim, forger) = victim_and_forger();
+    let (mut port, mut answered) = (10_000, 0);
+    for round in 0..20 {
+        if round % 5 == 4 {
+            let anew = client(&world, FORGER);
+            world.restart(forger, anew);
+            world.connect(forger);
+        } else {
+            world.restart_ice(forger);
+            world.run(ms(200));
+        }
+        let check = world.checks[&forger].clone();
+        let sent = world.lives[&forger].sent.len();
+        for _ in 0..2 * CHECKED_ADDRESSES_MAX {
+            port += 1;
+            world.forge(SocketAddr::new(address(VICTIM).ip(), port), &check);
+        }
+        let check = world.checks[&forger].clone();
+        world.forge(address(VICTIM), &check);
+        let sent = &world.lives[&forger].sent[sent..];
+        // An answer begins with 1, a check with 0.
+        answered += sent
+            .iter()
+            .filter(|(to, first)| *first == 1 && to.port() > 10_000)
+            .count();
+    }
+    assert!(
+        (CHECKED_UNPROVEN_MAX / 2..=CHECKED_UNPROVEN_MAX).contains(&answered),
+        "{answered}"
+    );
+    assert_undisturbed(&mut world, victim, secs(5), |_, _| {});
+    world.restart_ice(forger);
+    world.run(secs(1));
+    world.client(forger).send("still here");
+    world.run(secs(1));
+    let mut events = world.lives[&forger].events.iter();
+    assert!(events.any(|(_, event)| *event == Event::Message("still here".into())));
+}
+
+fn a_device(world: &World, at: &str) -> Client {
+    let mut device = device(at, world.now);
+    device.beep(440.0, 100, world.now);
+    device
+}
+
+fn device_connects(world: &mut World, at: &str) -> u64 {
+    let device = a_device(world, at);
+    let number = world.device_calls(device);
+    assert!(world.run_until(secs(5), |world| world.lives[&number].joined().is_some()));
+    world.open_audio(number);
+    world.run(ms(500));
+    number
+}
+
+/// A device that comes back at the same port has its place as soon as it has answered a check: a round trip after its own first
+/// one, and the time between two checks of ours.
+#[test]
+fn a_device_at_the_same_port_is_back_within_a_round_trip() {
+    let mut world = World::new(true);
+    let old = device_connects(&mut world, VICTIM);
+    let heard = world.clients[&old].heard.len();
+    assert!(heard > 20);
+    world.clients.remove(&old);
+    let began = world.time();
+    let device = a_device(&world, VICTIM);
+    let new = world.device_calls(device);
+    assert!(world.run_until(secs(1), |world| world.lives[&old].left().is_some()));
+    let (reason, at) = world.lives[&old].left().expect("left");
+    assert_eq!(reason, LeaveReason::Replaced);
+    // To the runner, there and back.
+    assert!(at - began <= 3 * WAY + ms(50), "{:?}", at - began);
+    assert!(world.run_until(secs(1), |world| world.lives[&new].joined().is_some()));
+    world.run(secs(1));
+    assert!(world.lives[&old].gone && world.lives[&new].left().is_none());
+    assert!(world.clients[&new].heard.len() > 40);
+    assert_eq!(world.routes.len(), (1, 1));
+}
+
+/// A device that forges its neighbour's address is not taken for the neighbour, however silent that one is.
+#[test]
+fn a_silent_device_is_replaced_by_itself_alone() {
+    let mut world = World::new(true);
+    let neighbour = device_connects(&mut world, VICTIM);
+    let earlier = device_connects(&mut world, "198.51.100.66:6000");
+    world.client(neighbour).mute();
+    world.run(secs(4));
+    let forger = device(FORGER, world.now);
+    let forger = world.device_calls(forger);
+    assert!(world.run_until(secs(1), |world| world.checks.contains_key(&forger)));
+    let check = world.checks[&forger].clone();
+    while world.lives[&forger].joined().is_none() {
+        world.forge(address(VICTIM), &check);
+        world.run(ms(1));
+        assert!(world.time() < secs(20));
+    }
+    world.run(ms(500));
+    assert_eq!(world.lives[&neighbour].left(), None);
+    assert_eq!(world.lives[&earlier].left(), None, "it speaks");
+}
+
+/// Two callers share one socket, as behind a gateway: each is heard in its own session, through a restart of ICE, too.
+#[test]
+fn callers_may_share_a_socket() {
+    let mut world = World::new(false);
+    let one = world.connected(client(&world, VICTIM));
+    let two = world.connected(client(&world, VICTIM));
+    let now = world.now;
+    for number in [one, two] {
+        world.client(number).beep(440.0, 100, now);
+    }
+    world.run(secs(1));
+    assert_undisturbed(&mut world, one, secs(10), |_, _| {});
+    world.restart_ice(two);
+    world.run(secs(1));
+    assert_undisturbed(&mut world, one, secs(35), |_, _| {});
+    assert_undisturbed(&mut world, two, secs(1), |_, _| {});
+}
+
+/// A caller who comes back to the same port with a new session is heard at once, and the old session ends when it is plain that
+/// nobody speaks in it: other people's packets do not keep it.
+#[test]
+fn a_caller_who_comes_back_to_the_same_port_frees_the_old_session() {
+    let mut world = World::new(false);
+    let old = world.connected(client(&world, VICTIM));
+    let now = world.now;
+    world.client(old).beep(440.0, 100, now);
+    world.run(secs(1));
+    world.clients.remove(&old);
+    let began = world.time();
+    let new = world.connected(client(&world, VICTIM));
+    assert!(world.lives[&new].joined().expect("joined") - began < ms(300));
+    let now = world.now;
+    world.client(new).beep(440.0, 100, now);
+    world.run(secs(1));
+    assert_undisturbed(&mut world, new, secs(7), |_, _| {});
+    let (reason, at) = world.lives[&old].left().expect("it has left");
+    assert_eq!(reason, LeaveReason::Replaced);
+    assert!(
+        at - began <= crate::limits::PEER_LOST_AFTER + ms(100),
+        "{:?}",
+        at - began
+    );
+    assert_eq!(world.routes.len(), (1, 1));
+}
+
+/// Packets under the caller's address that nobody has signed are no sign of life.
+#[test]
+fn a_forger_keeps_no_session_alive() {
+    let (mut world, victim, _) = victim_and_forger();
+    world.clients.remove(&victim);
+    let gone = world.time();
+    let mut sound = vec![128, 111, 0, 1, 0, 0, 0, 2, 0, 0, 0, 6];
+    sound.extend([7; 60]);
+    let mut record = vec![23, 254, 253, 0, 1, 0, 0, 0, 0, 0, 9, 0, 16];
+    record.extend([7; 16]);
+    while world.lives[&victim].left().is_none() {
+        world.forge(address(VICTIM), &sound);
+        world.forge(address(VICTIM), &record);
+        world.run(ms(500));
+        assert!(world.time() - gone < secs(31));
+    }
+    let lost = world.lives[&victim].at(&Event::Lost).expect("it was noticed");
+    assert!(lost - gone <= crate::limits::PEER_LOST_AFTER + ms(50));
+    assert_eq!(world.lives[&victim].at(&Event::Resumed), None);
+}
+
+/// Ten minutes of a device that reboots every few seconds, at the same port and at others of its address, among a neighbour
+/// behind the same address, another device and a browser: it is back each time, nobody else is disturbed, and nothing is left.
+#[test]
+fn a_storm_of_reboots_is_weathered() {
+    let mut world = World::new(true);
+    let began = Instant::now();
+    let neighbours = [
+        device_connects(&mut world, "192.0.2.57:40000"),
+        device_connects(&mut world, "192.0.2.58:49152"),
+        world.connected(client(&world, "192.0.2.9:5000")),
+    ];
+    let now = world.now;
+    world.client(neighbours[2]).beep(440.0, 100, now);
+    world.run(secs(2));
+    let before = neighbours.map(|number| (world.lives[&number].frames, world.clients[&number].heard.len()));
+    let from = world.time();
+    let (mut device, mut reboots, mut slowest) = (None::<u64>, 0u64, Duration::ZERO);
+    while world.time() - from < secs(600) {
+        reboots += 1;
+        if let Some(device) = device {
+            world.clients.remove(&device);
+            // Between one second and two to boot.
+            world.run(ms(1_000 + reboots * 377 % 1_000));
+        }
+        let port = if reboots.is_multiple_of(3) {
+            50_000 + reboots
+        } else {
+            49_152
+        };
+        let at = format!("192.0.2.57:{port}");
+        let offered = world.time();
+        let fresh = a_device(&world, &at);
+        let number = world.device_calls(fresh);
+        let old = device.replace(number);
+        let joined = world.run_until(secs(1), |world| world.lives[&number].joined().is_some());
+        let life = &world.lives[&number];
+        assert!(joined, "reboot {reboots} at {at}: {:?} {:?}", life.sent, life.proven);
+        slowest = slowest.max(world.time() - offered);
+        world.run(ms(500));
+        if let Some(old) = old {
+            let (reason, at) = world.lives[&old].left().expect("the old session has ended");
+            assert_eq!(reason, LeaveReason::Replaced, "reboot {reboots}");
+            assert!(at - offered < secs(1), "reboot {reboots}: {:?}", at - offered);
+            assert!(world.lives[&old].gone);
+            world.lives.remove(&old);
+        }
+        assert_eq!((world.living(), world.routes.len().0), (4, 4), "reboot {reboots}");
+        world.run(ms(reboots * 977 % 6_000));
+    }
+    let seconds = (world.time() - from).as_secs() as usize;
+    for (number, (frames, heard)) in neighbours.into_iter().zip(before) {
+        let life = &world.lives[&number];
+        assert_eq!((life.left(), life.at(&Event::Lost)), (None, None));
+        let (frames, heard) = (life.frames - frames, world.clients[&number].heard.len() - heard);
+        assert!(
+            frames.min(heard) + 100 >= seconds * 50,
+            "{frames} frames, {heard} packets in {seconds} s"
+        );
+    }
+    assert!(reboots > 100);
+    assert_eq!(world.routes.len(), (4, 4));
+    println!(
+        "{reboots} reboots, the slowest connected after {slowest:?}; {:?} of real time",
+        began.elapsed()
+    );
+    // They all end, and nothing is left of them.
+    world.clients.clear();
+    world.run(secs(40));
+    assert_eq!((world.living(), world.routes.len()), (0, (0, 0)));
+}
