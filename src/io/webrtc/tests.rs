@@ -156,7 +156,7 @@ impl Rig {
             lease: Some(Box::new(lease)),
         };
         let requester = Requester {
-            source: IpAddr::from([127, 0, 0, 1]).into(),
+            source: std::net::IpAddr::from([127, 0, 0, 1]).into(),
             is_authorised: false,
         };
         self.engine.offer(offer, requester, || start).await
