@@ -33,7 +33,7 @@ use self::checks::Checks;
 use self::credentials::Credentials;
 pub use self::credentials::IceSecret;
 use self::early::Early;
-pub use self::packet::{Over, Packet, Sender, Transmit};
+pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
 use self::packet::{is_stun, rtp_source};
 use self::remote::Remote;
 use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
@@ -308,7 +308,7 @@ impl Peer {
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
         }
-        let answer = sdp::name_rejected_formats(&answer, &prepared.sdp);
+        let answer = sdp::write_declined(&answer, &prepared.sdp);
         match self.embedded {
             Some(host) if self.device => sdp::rewrite_answer_for_device(&answer, host),
             Some(host) => sdp::keep_only_host_candidate(&answer, host),

@@ -66,37 +66,6 @@ impl fmt::Display for DeviceAnswerError {
     }
 }
 
-/// Names a format of the offer in each section that the answer rejects. str0m writes format 0, which is none of the offer's;
-/// RFC 3264 section 6 asks for one that is, and aiortc refuses the whole answer without.
-pub fn name_rejected_formats(answer: &str, offer: &str) -> String {
-    let mut offered = offer.split("\nm=").skip(1);
-    let mut text = String::with_capacity(answer.len());
-    let mut rtpmap = None;
-    for line in answer.lines() {
-        let mut line = line.to_owned();
-        if line.starts_with("m=") {
-            text.extend(rtpmap.take());
-            let section = offered.next().unwrap_or_default();
-            let format = section.lines().next().and_then(|media| media.split(' ').nth(3));
-            if let (true, Some(format)) = (is_rejected_without_format(&line), format) {
-                line.replace_range(line.len() - 1.., format);
-                let prefix = format!("a=rtpmap:{format} ");
-                let map = section.lines().find(|line| line.starts_with(&prefix));
-                rtpmap = map.map(|map| format!("{map}\r\n"));
-            }
-        }
-        text.push_str(&line);
-        text.push_str("\r\n");
-    }
-    text.extend(rtpmap);
-    text
-}
-
-fn is_rejected_without_format(media: &str) -> bool {
-    let mut words = media.split(' ').skip(1);
-    words.next() == Some("0") && media.ends_with(" 0")
-}
-
 /// Keeps only the candidates with the address of `--host`, for a browser on a runner for embedded clients.
 ///
 /// # Errors

@@ -551,15 +551,17 @@ fn a_device_answer_is_taken_up_to_its_caps() {
     );
 }
 
-/// A browser's video sections are declined by a format that it offered, each with its name; the rest of the answer stays.
+/// A browser's video sections are declined by a format that it offered, inactive in its bundle, each with its name; the rest of
+/// the answer stays.
 #[test]
-fn a_rejected_section_names_an_offered_format() {
+fn a_browsers_video_is_declined_in_the_bundle() {
     let (_, answer) = answer(CHROME);
     let prepared = prepare_offer(CHROME).expect("the offer is fit");
-    let named = name_rejected_formats(&answer, &prepared.sdp);
-    let rejected: Vec<&str> = named.lines().filter(|line| line.starts_with("m=video 0 ")).collect();
-    assert_eq!(rejected.len(), prepared.sdp.matches("\nm=video").count());
-    for media in &rejected {
+    let named = write_declined(&answer, &prepared.sdp);
+    let declined: Vec<&str> = named.lines().filter(|line| line.starts_with("m=video 9 ")).collect();
+    assert_eq!(declined.len(), prepared.sdp.matches("\nm=video").count());
+    assert!(!named.contains("m=video 0"));
+    for media in &declined {
         let format = media.rsplit(' ').next().expect("a section has a format");
         assert_ne!(format, "0");
         assert!(
@@ -567,15 +569,33 @@ fn a_rejected_section_names_an_offered_format() {
             "{format} has no name"
         );
     }
+    for section in named.split("m=video").skip(1) {
+        let section = section.split("\r\nm=").next().expect("a section");
+        for wanted in [
+            "a=inactive",
+            "a=rtcp-mux",
+            "a=ice-ufrag:",
+            "a=fingerprint:sha-256 ",
+            "a=setup:",
+        ] {
+            assert!(section.contains(wanted), "{wanted} is not in {section}");
+        }
+    }
+    let group = |text: &str| -> Option<String> {
+        let mut lines = text.lines();
+        lines.find(|line| line.starts_with("a=group:BUNDLE")).map(str::to_owned)
+    };
+    assert_eq!(group(&named), group(CHROME));
     let other = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| !line.starts_with("m=video"));
         lines
-            .filter(|line| !line.starts_with("a=rtpmap"))
+            .filter(|line| !line.starts_with("a=rtpmap") && !line.starts_with("a=group"))
             .map(str::to_owned)
             .collect()
     };
     assert_eq!(other(&named), other(&answer));
-    assert_eq!(name_rejected_formats(&named, &prepared.sdp), named);
-    // An answer and an offer that do not belong together change nothing but line ends.
-    assert_eq!(name_rejected_formats("m=video 0 a 0\n", ""), "m=video 0 a 0\r\n");
+    // A room's server has them outside.
+    let outside = name_rejected_formats(&answer, &prepared.sdp);
+    assert_eq!(outside.matches("m=video 0 ").count(), declined.len());
+    assert_eq!(group(&outside), group(&answer));
 }

@@ -41,8 +41,8 @@ class Tone(aiortc.MediaStreamTrack):
 
 
 class Client:
-    def __init__(self, runner, hz=440, relay=None, trickle=False):
-        self.runner, self.hz, self.relay, self.trickle = runner, hz, relay, trickle
+    def __init__(self, runner, hz=440, relay=None, trickle=False, videos=0):
+        self.runner, self.hz, self.relay, self.trickle, self.videos = runner, hz, relay, trickle, videos
         self.path, self.pc_id, self.pc, self.channel = None, None, None, None
         self.config = aiortc.RTCConfiguration(iceServers=[])
         self.heard = array.array("h")
@@ -60,6 +60,8 @@ class Client:
             await self.start()
         old, self.pc = self.pc, aiortc.RTCPeerConnection(self.config)
         self.pc.addTrack(self.track())
+        for _ in range(self.videos):
+            self.pc.addTransceiver("video")
         self.channel = self.pc.createDataChannel("chat")
         self.channel.on("message", self.messages.append)
         self.pc.on("track", self.on_track)

@@ -22,6 +22,8 @@ from runner import BINARY, Runner
 
 # A vanished peer is freed within this time, and a moment for the check itself.
 FREED_S = 35 + 3
+# Audio, video sections and data: a caller waits no longer than this.
+CONNECTED_S = 1.0
 # A clean leave is noticed at once; the rest is the busy machine's.
 NOTICED_S = 3
 
@@ -45,6 +47,29 @@ async def trickle(runner):
     await client.close()
     assert share > 0.9, f"share of the tone {share:.2f}"
     return f"share {share:.3f}"
+
+
+async def video(runner):
+    """a caller that offers two video sections beside audio and data is connected within a second, and its channel opens"""
+    client = Client(runner, videos=2)
+    try:
+        start = time.monotonic()
+        await client.connect()
+        took = time.monotonic() - start
+        answer = client.pc.remoteDescription.sdp
+        assert answer.count("m=video") == 2 and "m=video 0" not in answer, answer
+        assert len({id(each.receiver.transport) for each in client.pc.getTransceivers()}) == 1, "more than one transport"
+        assert [each.currentDirection for each in client.pc.getTransceivers()][1:] == ["inactive"] * 2
+        share = tone_share(await client.listen_for(2), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        # A second offer on the same connection changes nothing.
+        await client.offer()
+        share = tone_share(await client.listen_for(1), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f} after a second offer"
+        assert took < CONNECTED_S, f"connected after {took:.2f} s"
+        return f"connected after {took * 1000:.0f} ms, share {share:.3f}"
+    finally:
+        await client.close()
 
 
 async def eight(runner):
@@ -219,7 +244,7 @@ async def metrics(runner):
         await client.close()
 
 
-CHECKS = [tone, trickle, rtvi, renegotiation, restart, eight, loss, farewell, vanish, never, metrics]
+CHECKS = [tone, trickle, video, rtvi, renegotiation, restart, eight, loss, farewell, vanish, never, metrics]
 
 
 async def main(binary, under, names):

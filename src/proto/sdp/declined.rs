@@ -1,0 +1,206 @@
+//! Sections that an answer declines: video, and audio without Opus.
+//!
+//! In: str0m's answer and the offer. Out: the answer with its declined sections as the other end needs them. str0m writes port 0
+//! and format 0, which is none of the offer's (RFC 3264 section 6 asks for one that is), and leaves the section out of the
+//! bundle. A section that the offer bundles stays in the bundle, inactive: outside it would need a transport of its own, and
+//! aiortc waits for that for ever. One that is not bundled, or that its sender has stopped, keeps port 0.
+//! Nothing is refused. Sources: RFC 3264 section 6, RFC 9143 sections 7.3 and 7.3.3, RFC 8829 section 5.3.1.
+
+use std::collections::HashSet;
+
+const GROUP: &str = "a=group:BUNDLE";
+
+/// A section of a description.
+struct Section<'a> {
+    lines: Vec<&'a str>,
+}
+
+impl<'a> Section<'a> {
+    fn value(&self, prefix: &str) -> Option<&'a str> {
+        self.lines.iter().find_map(|line| line.strip_prefix(prefix))
+    }
+
+    fn has(&self, line: &str) -> bool {
+        self.lines.contains(&line)
+    }
+
+    fn word(&self, nth: usize) -> Option<&'a str> {
+        self.lines.first().and_then(|media| media.split(' ').nth(nth))
+    }
+
+    fn is_rejected(&self) -> bool {
+        self.word(1) == Some("0")
+    }
+}
+
+/// Splits a description: what is before its sections, and those.
+fn parse(text: &str) -> (Vec<&str>, Vec<Section<'_>>) {
+    let mut head = Vec::new();
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("m=") {
+            sections.push(Section { lines: Vec::new() });
+        }
+        sections
+            .last_mut()
+            .map_or(&mut head, |section| &mut section.lines)
+            .push(line);
+    }
+    (head, sections)
+}
+
+fn bundled<'a>(head: &[&'a str]) -> HashSet<&'a str> {
+    let groups = head.iter().filter_map(|line| line.strip_prefix(GROUP));
+    groups.flat_map(str::split_whitespace).collect()
+}
+
+/// Writes the declined sections of an answer to a client as the offer asks for.
+pub fn write_declined(answer: &str, offer: &str) -> String {
+    write(answer, offer, true)
+}
+
+/// Names a format of the offer in each declined section, and leaves all of them out of the bundle: a media-room server looks for
+/// that.
+pub fn name_rejected_formats(answer: &str, offer: &str) -> String {
+    write(answer, offer, false)
+}
+
+fn write(answer: &str, offer: &str, keeps_bundled: bool) -> String {
+    let (offered_head, offered) = parse(offer);
+    let (head, mut sections) = parse(answer);
+    let (offered_bundle, mut bundle) = (bundled(&offered_head), bundled(&head));
+    // Without anything accepted in it there is no bundle to stay in.
+    let has_bundle = keeps_bundled && !bundle.is_empty();
+    let mut written = Vec::new();
+    for (at, section) in sections.iter_mut().enumerate() {
+        let Some(offered) = offered.get(at).filter(|_| section.is_rejected()) else {
+            continue;
+        };
+        if section.word(0) == Some("m=application") {
+            continue;
+        }
+        let (Some(format), Some(profile), Some(kind)) = (offered.word(3), section.word(2), section.word(0)) else {
+            continue;
+        };
+        let mid = section.value("a=mid:").filter(|mid| offered_bundle.contains(mid));
+        let is_stopped = offered.is_rejected() && !offered.has("a=bundle-only");
+        let stays = mid.filter(|_| has_bundle && !is_stopped);
+        bundle.extend(stays);
+        let port = if stays.is_some() { "9" } else { "0" };
+        let map = format!("a=rtpmap:{format} ");
+        let map = offered.lines.iter().find(|line| line.starts_with(&map));
+        let map = map.copied().filter(|map| !section.has(map));
+        section.lines.extend(map);
+        written.push((at, format!("{kind} {port} {profile} {format}")));
+    }
+    let mids: Vec<&str> = sections.iter().filter_map(|section| section.value("a=mid:")).collect();
+    let mids: String = mids
+        .into_iter()
+        .filter(|mid| bundle.contains(mid))
+        .flat_map(|mid| [" ", mid])
+        .collect();
+    let mut text = String::with_capacity(answer.len() + 64);
+    let mut push = |line: &str| {
+        text.push_str(line);
+        text.push_str("\r\n");
+    };
+    for line in head {
+        if line.starts_with(GROUP) {
+            push(&format!("{GROUP}{mids}"));
+        } else {
+            push(line);
+        }
+    }
+    for (at, section) in sections.iter().enumerate() {
+        let media = written.iter().find(|(written, _)| *written == at);
+        for (number, line) in section.lines.iter().enumerate() {
+            match media {
+                Some((_, media)) if number == 0 => push(media),
+                _ => push(line),
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n";
+
+    fn sections(head: &str, sections: &[&str]) -> String {
+        let text = [&[HEAD, head], sections].concat().join("");
+        text.replace('\n', "\r\n").replace("\r\r", "\r")
+    }
+
+    const ANSWERED: [&str; 2] = [
+        "m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\na=sendrecv\n",
+        "m=video 0 UDP/TLS/RTP/SAVPF 0\na=mid:1\na=inactive\n",
+    ];
+
+    fn declined(group: &str, video: &str) -> String {
+        let offer = sections(group, &["m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\n", video]);
+        write_declined(&sections("a=group:BUNDLE 0\n", &ANSWERED), &offer)
+    }
+
+    const VIDEO: &str = "m=video 9 UDP/TLS/RTP/SAVPF 96 97\na=mid:1\na=sendrecv\na=rtpmap:96 VP8/90000\n";
+
+    /// What the offer bundles stays in the bundle, by a format of the offer.
+    #[test]
+    fn a_bundled_section_stays_in_the_bundle() {
+        let wanted = sections(
+            "a=group:BUNDLE 0 1\n",
+            &[
+                ANSWERED[0],
+                "m=video 9 UDP/TLS/RTP/SAVPF 96\na=mid:1\na=inactive\na=rtpmap:96 VP8/90000\n",
+            ],
+        );
+        let video = declined("a=group:BUNDLE 0 1\n", VIDEO);
+        assert_eq!(video, wanted);
+        let bundle_only = VIDEO
+            .replace("video 9", "video 0")
+            .replace("a=mid:1", "a=bundle-only\na=mid:1");
+        assert_eq!(declined("a=group:BUNDLE 0 1\n", &bundle_only), wanted);
+    }
+
+    /// What is not bundled is rejected, as is what its sender has stopped.
+    #[test]
+    fn any_other_section_is_rejected() {
+        let wanted = sections(
+            "a=group:BUNDLE 0\n",
+            &[
+                ANSWERED[0],
+                "m=video 0 UDP/TLS/RTP/SAVPF 96\na=mid:1\na=inactive\na=rtpmap:96 VP8/90000\n",
+            ],
+        );
+        assert_eq!(declined("a=group:BUNDLE 0\n", VIDEO), wanted);
+        assert_eq!(declined("", VIDEO), wanted);
+        let stopped = VIDEO.replace("video 9", "video 0");
+        assert_eq!(declined("a=group:BUNDLE 0 1\n", &stopped), wanted);
+    }
+
+    /// Without a bundle in the answer there is none to stay in.
+    #[test]
+    fn no_bundle_is_made_up() {
+        let offer = sections(
+            "a=group:BUNDLE 0 1\n",
+            &["m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\n", VIDEO],
+        );
+        let answer = write_declined(&sections("", &ANSWERED), &offer);
+        assert!(answer.contains("m=video 0 UDP/TLS/RTP/SAVPF 96\r\n") && !answer.contains("BUNDLE"));
+    }
+
+    /// A second pass changes nothing, nor does an answer with an offer that is not its own.
+    #[test]
+    fn what_is_written_stays_so() {
+        let once = declined("a=group:BUNDLE 0 1\n", VIDEO);
+        let offer = sections(
+            "a=group:BUNDLE 0 1\n",
+            &["m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\n", VIDEO],
+        );
+        assert_eq!(write_declined(&once, &offer), once);
+        assert_eq!(write_declined("m=video 0 a 0\n", ""), "m=video 0 a 0\r\n");
+        assert_eq!(write_declined("m=\nm", "m=\n"), "m=\r\nm\r\n");
+    }
+}
