@@ -463,6 +463,13 @@ pub const TCP_ADDRESSES_MAX: usize = 4;
 pub const FRAMED_BYTES_MAX: usize = 4 * 1024 - 1;
 /// Connections of callers that come over TCP: one per session, and those that a client tries beside it.
 pub const ICE_TCP_CONNECTIONS_MAX: usize = 128;
+/// Those of one session: a client tries each address that is offered over TCP once.
+pub const ICE_TCP_PER_SESSION_MAX: usize = TCP_ADDRESSES_MAX;
+/// Those of one source address: an eighth of all, so that it takes eight addresses to fill them. Four callers behind one router
+/// have as many as they try at once, and a dozen more as many as they keep.
+pub const ICE_TCP_PER_SOURCE_MAX: usize = ICE_TCP_CONNECTIONS_MAX / 8;
+/// From such a connection's first packet to the answer of its session: a right check is answered within milliseconds.
+pub const ICE_TCP_PROVEN_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes that the system may hold of what such a connection was sent: half a second of speech, which is worthless after that.
 pub const ICE_TCP_SEND_BUFFER_BYTES: usize = 8 * 1024;
 /// Bytes of one line to a microcontroller, which copies it into 256 bytes without looking.

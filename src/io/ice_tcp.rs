@@ -1,8 +1,9 @@
 //! Callers whose network lets no UDP through: their WebRTC packets, framed, on a connection to the HTTP port.
 //!
 //! In: a connection whose first byte is the length of a packet. Out: its packets to the sessions they are for, and those of the
-//! sessions back. Nothing is sent to, and nothing kept for, a caller whose first packet is not a check of a live session. A
-//! connection that has stalled loses packets, as the network would: late speech is worthless.
+//! sessions back. Nothing is sent to, and nothing kept for, a caller whose first packet is not a check of a live session. Which
+//! connections may stay, [`Connections`] says; one on which no session answers checks is closed. A connection that has stalled
+//! loses packets, as the network would: late speech is worthless.
 //! The browser on the far end of an SSH tunnel to this port comes this way. Source: RFC 6544, RFC 4571.
 #![allow(
     clippy::disallowed_methods,
@@ -12,21 +13,61 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
 
 use crate::io::udp::{Attached, Port};
-use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
+use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PROVEN_WITHIN, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
+use crate::proto::connections::Connections;
 use crate::proto::framing::{self, Framed};
+use crate::proto::rtc::is_answer;
+
+/// The places of all connections.
+#[derive(Clone, Default)]
+pub struct Places(Arc<Mutex<Connections<oneshot::Sender<()>>>>);
+
+impl Places {
+    /// Takes a place for a connection whose caller has named a session; who has to go for it is closed.
+    fn enter(&self, session: u64, peer: SocketAddr) -> Option<Place> {
+        let (handle, evicted) = oneshot::channel();
+        let admitted = self.connections().admit(session, peer.ip(), handle)?;
+        Some(Place {
+            places: self.clone(),
+            id: admitted.id,
+            evicted,
+        })
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections<oneshot::Sender<()>>> {
+        // The list is whole after every single statement.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One place, until it is dropped.
+struct Place {
+    places: Places,
+    id: u64,
+    /// Ends when another connection has the place.
+    evicted: oneshot::Receiver<()>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.connections().remove(self.id);
+    }
+}
 
 /// A connection whose caller has named a live session.
 pub struct Connected {
     incoming: Incoming,
+    place: Place,
     outgoing: Attached,
     write: OwnedWriteHalf,
 }
@@ -35,8 +76,8 @@ impl Connected {
     /// Reads the first packet, and hands it on; the caller of this sets the time for it.
     ///
     /// # Errors
-    /// The connection's, and that of a packet for no session.
-    pub async fn open(port: &Arc<Port>, stream: TcpStream, peer: SocketAddr) -> io::Result<Connected> {
+    /// The connection's, that of a packet for no session, and that of one connection too many.
+    pub async fn open(port: &Arc<Port>, places: &Places, stream: TcpStream, peer: SocketAddr) -> io::Result<Connected> {
         socket2::SockRef::from(&stream).set_send_buffer_size(ICE_TCP_SEND_BUFFER_BYTES)?;
         let local = stream.local_addr()?;
         let (read, write) = stream.into_split();
@@ -50,15 +91,18 @@ impl Connected {
         };
         // The answer to the first packet has to have somewhere to go.
         let outgoing = port.connect(incoming.peer);
-        loop {
+        let session = loop {
             match incoming.deliver()? {
-                Some(true) => break,
-                Some(false) => return Err(io::Error::other("its first packet is for no session")),
+                Some(Some(session)) => break session,
+                Some(None) => return Err(io::Error::other("its first packet is for no session")),
                 None => incoming.fill().await?,
             }
-        }
+        };
+        let place = places.enter(session, peer);
+        let place = place.ok_or_else(|| io::Error::other("its session or its address has too many already"))?;
         Ok(Connected {
             incoming,
+            place,
             outgoing,
             write,
         })
@@ -67,9 +111,17 @@ impl Connected {
     /// Carries packets until either side has no more use for the connection.
     pub async fn carry(self) {
         let peer = self.incoming.peer;
+        let mut place = self.place;
+        let answered = Notify::new();
+        let (places, id) = (place.places.clone(), place.id);
+        let prove = || {
+            places.connections().prove(id);
+            answered.notify_one();
+        };
         let ended = tokio::select! {
-            read = self.incoming.carry() => read,
-            written = send(self.outgoing, self.write) => written,
+            read = self.incoming.carry(&answered) => read,
+            written = send(self.outgoing, self.write, prove) => written,
+            _ = &mut place.evicted => Err(io::Error::other("another connection has its place")),
         };
         if let Err(error) = ended {
             log::debug!("{peer}: connection closed: {error}");
@@ -88,25 +140,20 @@ struct Incoming {
 }
 
 impl Incoming {
-    async fn carry(mut self) -> io::Result<()> {
-        let mut until = Instant::now() + PEER_FREED_AFTER;
+    async fn carry(mut self, answered: &Notify) -> io::Result<()> {
+        let mut until = Instant::now() + ICE_TCP_PROVEN_WITHIN;
         loop {
-            let mut taken = false;
-            while let Some(for_a_session) = self.deliver()? {
-                taken |= for_a_session;
-            }
-            if taken {
-                until = Instant::now() + PEER_FREED_AFTER;
-            }
-            match timeout_at(until, self.fill()).await {
-                Ok(filled) => filled?,
-                Err(_) => return Err(io::Error::other("nothing came for a session any more")),
+            while self.deliver()?.is_some() {}
+            tokio::select! {
+                filled = self.fill() => filled?,
+                () = answered.notified() => until = Instant::now() + PEER_FREED_AFTER,
+                () = sleep_until(until) => return Err(io::Error::other("no session answers a check on it")),
             }
         }
     }
 
-    /// Hands on the next whole packet, and tells whether it was for a session; nothing when there is none.
-    fn deliver(&mut self) -> io::Result<Option<bool>> {
+    /// Hands on the next whole packet, and tells whose it is; nothing when there is none.
+    fn deliver(&mut self) -> io::Result<Option<Option<u64>>> {
         let packet = self
             .framed
             .take()
@@ -114,7 +161,6 @@ impl Incoming {
         Ok(packet.map(|packet| {
             self.port
                 .deliver_framed(self.peer, self.local, &packet, &mut self.arena)
-                .is_some()
         }))
     }
 
@@ -126,10 +172,15 @@ impl Incoming {
     }
 }
 
-async fn send(mut outgoing: Attached, mut write: OwnedWriteHalf) -> io::Result<()> {
+/// Writes what sessions send, and tells of each answer to a check.
+async fn send(mut outgoing: Attached, mut write: OwnedWriteHalf, answered: impl Fn()) -> io::Result<()> {
     let mut framed = Vec::with_capacity(FRAMED_BYTES_MAX);
     loop {
-        framing::put(&outgoing.next().await.contents, &mut framed);
+        let packet = outgoing.next().await;
+        if is_answer(&packet.contents) {
+            answered();
+        }
+        framing::put(&packet.contents, &mut framed);
         write.write_all(&framed).await?;
         framed.clear();
     }

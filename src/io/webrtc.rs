@@ -17,17 +17,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::io::addresses::local_addresses;
 use crate::io::gather::Gatherer;
-use crate::io::ice_tcp::Connected;
+use crate::io::ice_tcp::{Connected, Places};
 use crate::io::media::{self, Life};
 use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks;
 use crate::io::udp::Port;
-use crate::limits::{AUDIO_IN_FRAMES_MAX, ICE_TCP_CONNECTIONS_MAX, SESSION_REQUESTS};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::logging;
 use crate::proto::admission::{Kind, Requester};
 use crate::proto::candidate;
@@ -72,8 +72,8 @@ struct Inner {
     gatherer: Gatherer,
     /// Where the HTTP server listens, for callers that come over TCP.
     http: Vec<SocketAddr>,
-    /// Free places of such callers' connections.
-    framed: Arc<Semaphore>,
+    /// The places of such callers' connections.
+    framed: Places,
     connections: Mutex<Connections>,
 }
 
@@ -97,7 +97,7 @@ impl WebRtc {
             port,
             gatherer,
             http,
-            framed: Arc::new(Semaphore::new(ICE_TCP_CONNECTIONS_MAX)),
+            framed: Places::default(),
             connections: Mutex::default(),
         }))
     }
@@ -139,13 +139,8 @@ impl WebRtc {
     /// # Errors
     /// The connection's, that of a packet for no session, and that of one connection too many.
     pub async fn framed(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let connected = Connected::open(&self.0.port, stream, peer).await?;
-        let place = self.0.framed.clone().try_acquire_owned();
-        let place = place.map_err(|_| io::Error::other(format!("there are {ICE_TCP_CONNECTIONS_MAX} such already")))?;
-        tasks::spawn(async move {
-            connected.carry().await;
-            drop(place);
-        });
+        let connected = Connected::open(&self.0.port, &self.0.framed, stream, peer).await?;
+        tasks::spawn(connected.carry());
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 //! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
-//!   a TURN server), [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
+//!   a TURN server), [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and [`connections`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
 //!   (messages to the client), [`lobby`] (who has yet to connect)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
@@ -27,6 +27,8 @@ pub mod body;
 pub mod candidate;
 #[cfg(feature = "cloud")]
 pub mod cloud;
+#[cfg(feature = "webrtc")]
+pub mod connections;
 #[cfg(feature = "webrtc")]
 pub mod crypto;
 pub mod doctor;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::packet::{Over, Packet, is_check};
+use super::packet::{Over, Packet, is_answer, is_check};
 use crate::limits::CHECKS_UNDER_WAY_MAX;
 
 type TransactionId = [u8; 12];
@@ -38,8 +38,7 @@ impl Checks {
 
     /// Tells whether a packet answers a check that was sent to where it comes from. Each is answered once.
     pub fn take_answered(&mut self, packet: &Packet<'_>) -> bool {
-        // STUN binding success response, RFC 8489 section 5.
-        let id = transaction_id(packet.contents).filter(|_| packet.contents.starts_with(&[0x01, 0x01]));
+        let id = transaction_id(packet.contents).filter(|_| is_answer(packet.contents));
         let is_it =
             |check: &Check| Some(check.id) == id && check.over == packet.over && check.destination == packet.source;
         let at = self.under_way.iter().position(is_it);

@@ -85,8 +85,7 @@ impl Transmit {
     /// Tells whether this answers a connectivity check. Who knows the password is sent one, from wherever it says to be: that
     /// proves no address.
     pub fn is_answer(&self) -> bool {
-        // STUN binding success response, RFC 8489 section 5.
-        self.contents.starts_with(&[0x01, 0x01])
+        is_answer(&self.contents)
     }
 
     /// Takes note of it if it is a check.
@@ -128,4 +127,9 @@ pub fn is_stun(contents: &[u8]) -> bool {
 /// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.
 pub fn is_check(contents: &[u8]) -> bool {
     contents.starts_with(&[0x00, 0x01])
+}
+
+/// Tells whether a datagram is a STUN binding success response, RFC 8489 section 5.
+pub fn is_answer(contents: &[u8]) -> bool {
+    contents.starts_with(&[0x01, 0x01])
 }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::limits::FRAMED_BYTES_MAX;
+use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PER_SESSION_MAX};
 use crate::proto::framing::{self, Framed};
 
 /// The listener of an HTTP server whose connections all bring packets, and the engine behind it.
@@ -122,4 +122,72 @@ async fn a_stranger_gets_nothing() {
         assert!(answer.is_empty());
     }
     assert_eq!(rig.engine.sessions().count(), 0);
+}
+
+/// Returns a check that names a session and that nobody who knows its password has signed.
+fn unsigned_check(answer: &str) -> Vec<u8> {
+    let mut ufrags = answer.lines().filter_map(|line| line.strip_prefix("a=ice-ufrag:"));
+    let name = format!("{}:somebody", ufrags.next().expect("a name"));
+    let padded = name.len().next_multiple_of(4);
+    let mut check = vec![0, 1, 0, 4 + padded as u8, 0x21, 0x12, 0xa4, 0x42];
+    check.extend([7; 12]);
+    check.extend([0, 6, 0, name.len() as u8]);
+    check.extend(name.bytes());
+    check.resize(20 + 4 + padded, 0);
+    let mut framed = Vec::new();
+    framing::put(&check, &mut framed);
+    framed
+}
+
+/// Waits until the runner has closed a connection, on which it has sent nothing.
+async fn assert_closed(stream: &mut TcpStream) {
+    let mut answer = Vec::new();
+    let closing = tokio::time::timeout(GUARD, stream.read_to_end(&mut answer)).await;
+    let _ = closing.expect("the connection is closed");
+    assert!(answer.is_empty());
+}
+
+/// Who names a session and does not know its password holds few places, none of them for long, however much he sends; and the
+/// session's own caller comes in among them.
+#[tokio::test]
+async fn a_name_alone_holds_no_place() {
+    let (mut rig, http) = rig().await;
+    let mut tunnel = Tunnel::new(http).await;
+    let offer = new(tunnel.caller.client.offer());
+    let answer = rig.offer(offer, json!({})).await.expect("an answer");
+    let check = unsigned_check(&answer.sdp);
+    let mut strangers = Vec::new();
+    for _ in 0..2 * ICE_TCP_PER_SESSION_MAX {
+        let mut stream = TcpStream::connect(http).await.expect("somebody listens");
+        stream.write_all(&check).await.expect("a connection");
+        strangers.push(stream);
+    }
+    // So many of them have gone, whichever came to the runner first.
+    let mut closed = 0;
+    while closed < ICE_TCP_PER_SESSION_MAX {
+        let ends = strangers.iter_mut().map(|stream| Box::pin(assert_closed(stream)));
+        let (_, at, _) = futures_util::future::select_all(ends).await;
+        drop(strangers.remove(at));
+        closed += 1;
+    }
+    // The session's caller, whose connection is proven, stays.
+    tunnel.caller.client.accept(&answer.sdp);
+    let runner = SocketAddr::from(([127, 0, 0, 1], rig.engine.port().number()));
+    tunnel
+        .until(runner, |client| client.connected && client.open_channel().is_some())
+        .await;
+    assert_eq!(rig.told().await, "Joined");
+    for _ in 0..2 * ICE_TCP_PER_SESSION_MAX {
+        let mut stream = TcpStream::connect(http).await.expect("somebody listens");
+        stream.write_all(&check).await.expect("a connection");
+        strangers.push(stream);
+    }
+    tunnel.caller.client.send("hello");
+    tunnel.until(runner, |client| !client.read.is_empty()).await;
+    // The rest goes by the clock, though they repeat themselves.
+    tokio::time::pause();
+    for mut stream in strangers {
+        let _ = stream.write_all(&check).await;
+        assert_closed(&mut stream).await;
+    }
 }
