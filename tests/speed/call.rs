@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use edge_runner::proto::audio::g711;
 use edge_runner::proto::crypto;
 use edge_runner::proto::gather::Gathered;
-use edge_runner::proto::rtc::{Common, Packet, Setup};
+use edge_runner::proto::rtc::{Common, IceSecret, Packet, Setup};
 use edge_runner::proto::session::{Output as SessionOutput, Session};
 use edge_runner::proto::socket::{self, Output as SocketOutput};
 use edge_runner::proto::{frames, socket::Message};
@@ -157,6 +157,7 @@ impl End for Runner {
                     }
                     pull(&mut self.echo, |take| self.session.pull_speech(take, now));
                 }
+                SessionOutput::Proven(_) => {}
                 SessionOutput::Event(_) => self.joined = true,
             }
         }
@@ -290,6 +291,7 @@ pub fn session(packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work> {
         gathered: &Gathered::default(),
         embedded: None,
         seed: 1,
+        secret: IceSecret([1; 32]),
     };
     let (mut session, answer) = Session::accept(&offer, &setup, now).map_err(|error| error.to_string())?;
     let answer = SdpAnswer::from_sdp_string(&answer)?;

@@ -14,7 +14,7 @@ use edge_runner::limits;
 use edge_runner::proto::crypto;
 use edge_runner::proto::event::Event;
 use edge_runner::proto::gather::Gathered;
-use edge_runner::proto::rtc::{Common, OfferError, Packet, Setup};
+use edge_runner::proto::rtc::{Common, IceSecret, OfferError, Packet, Setup};
 use edge_runner::proto::session::{Output, Session};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
@@ -314,6 +314,7 @@ impl Call {
                     assert_eq!(rate_hz, 16_000);
                     self.heard += pcm.len();
                 }
+                Output::Proven(_) => {}
                 Output::Event(event) => self.events.push(event),
             }
         }
@@ -466,6 +467,7 @@ fn setup() -> Setup<'static> {
         gathered: &NOTHING,
         embedded: None,
         seed: 0x1234_5678_9abc_def0,
+        secret: IceSecret([7; 32]),
     }
 }
 

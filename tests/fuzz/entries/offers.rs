@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use edge_runner::limits;
 use edge_runner::proto::gather::Gathered;
-use edge_runner::proto::rtc::{Common, Setup};
+use edge_runner::proto::rtc::{Common, IceSecret, Setup};
 use edge_runner::proto::session::Session;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
@@ -186,6 +186,7 @@ pub fn run(offer: &str) -> bool {
             gathered: &NOTHING,
             embedded,
             seed: 7,
+            secret: IceSecret([7; 32]),
         };
         let now = Instant::now();
         let Ok((mut session, answer)) = Session::accept(offer, &setup, now) else {
