@@ -25,6 +25,7 @@ const PTIME: Duration = Duration::from_millis(20);
 const PTIME_TICKS: u32 = 960;
 /// A handshake that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(15);
+const OFFER: &str = "/api/offer";
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A packet that came back.
@@ -41,6 +42,9 @@ pub struct Call {
     local: SocketAddr,
     /// Where the runner's datagrams come from, by the first candidate of its answer.
     pub remote: SocketAddr,
+    /// What the runner's checks are signed by.
+    pub remote_ufrag: String,
+    pub remote_pwd: String,
     mid: Mid,
     connected: Option<Instant>,
     channel_open: bool,
@@ -56,7 +60,12 @@ pub struct Call {
 impl Call {
     /// Offers a call over `http` and waits until it is connected and its channel is open.
     pub async fn begin(http: &mut Connection) -> Result<Call> {
-        let mut call = Call::offer(http).await?;
+        Self::begin_at(http, OFFER).await
+    }
+
+    /// The same by an offer to this path.
+    pub async fn begin_at(http: &mut Connection, path: &str) -> Result<Call> {
+        let mut call = Call::offer_at(http, path).await?;
         while !call.channel_open {
             call.turn(call.began + PATIENCE, |_| {}).await?;
             if call.began.elapsed() > PATIENCE {
@@ -69,6 +78,10 @@ impl Call {
 
     /// Only offers a call: the answer is taken, and not one datagram is sent.
     pub async fn offer(http: &mut Connection) -> Result<Call> {
+        Self::offer_at(http, OFFER).await
+    }
+
+    async fn offer_at(http: &mut Connection, path: &str) -> Result<Call> {
         let sender = std::net::UdpSocket::bind(LOOPBACK)?;
         sender.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(sender.try_clone()?)?;
@@ -89,7 +102,7 @@ impl Call {
         let body = json!({"sdp": offer.to_sdp_string(), "type": "offer"}).to_string();
 
         let began = Instant::now();
-        let (status, answer) = http.request("POST", "/api/offer", body.as_bytes())?;
+        let (status, answer) = http.request("POST", path, body.as_bytes())?;
         let answered_in = began.elapsed();
         if status != 200 {
             return Err(format!("the offer was answered {status}: {}", String::from_utf8_lossy(&answer)).into());
@@ -103,6 +116,8 @@ impl Call {
             sender,
             local,
             remote: candidate(sdp)?,
+            remote_ufrag: credential(sdp, "a=ice-ufrag:")?,
+            remote_pwd: credential(sdp, "a=ice-pwd:")?,
             mid,
             connected: None,
             channel_open: false,
@@ -144,6 +159,11 @@ impl Call {
             self.turn(end, &mut heard).await?;
         }
         Ok(())
+    }
+
+    /// Returns the caller's half of the name of a check.
+    pub fn local_ufrag(&mut self) -> String {
+        self.rtc.direct_api().local_ice_credentials().ufrag
     }
 
     /// Hangs up in good order.
@@ -205,6 +225,12 @@ impl Call {
             }
         }
     }
+}
+
+/// Finds one of the runner's ICE credentials.
+fn credential(sdp: &str, begin: &str) -> Result<String> {
+    let found = sdp.lines().find_map(|line| line.strip_prefix(begin));
+    Ok(found.ok_or("an answer without ICE credentials")?.trim().to_owned())
 }
 
 /// Returns the address of the first candidate in an answer.

@@ -3,14 +3,24 @@
 //! In: method, path, body. Out: status and body. Standard library only; it reads replies that have a `Content-Length`.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 use crate::Result;
 
 /// How long an answer may take before the measurement is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connects from an address of this machine's.
+pub fn connect_from(from: Ipv4Addr, addr: SocketAddr) -> Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect_timeout(&addr.into(), PATIENCE)?;
+    Ok(socket.into())
+}
 
 pub struct Connection {
     stream: TcpStream,
@@ -22,7 +32,15 @@ pub struct Connection {
 
 impl Connection {
     pub fn open(addr: SocketAddr) -> Result<Connection> {
-        let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+        Self::over(TcpStream::connect_timeout(&addr, PATIENCE)?, addr)
+    }
+
+    /// The same from an address of choice.
+    pub fn open_from(from: Ipv4Addr, addr: SocketAddr) -> Result<Connection> {
+        Self::over(connect_from(from, addr)?, addr)
+    }
+
+    fn over(stream: TcpStream, addr: SocketAddr) -> Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Connection {

@@ -37,8 +37,14 @@ impl Runner {
 
     /// The same with variables.
     pub fn start_with(binary: &Path, environment: &[(&str, &str)]) -> Result<Runner> {
-        let args = "--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo --max-sessions 128";
+        let args = "--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo --max-sessions 160";
         Self::launch(binary, args, environment)
+    }
+
+    /// Starts it as it comes, with these further arguments, each after a space.
+    pub fn start_stock(binary: &Path, more: &str) -> Result<Runner> {
+        let args = format!("--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo{more}");
+        Self::launch(binary, &args, &[])
     }
 
     /// Starts the cloud service with this private key and a builder that makes an image of nothing.

@@ -1,4 +1,4 @@
-//! What the tests have for rooms: their server, their guest, and what that says.
+//! What the tests have: the server of rooms, its guest, what that says, and STUN.
 
 // The tests use more of it.
 #![allow(dead_code)]
@@ -9,6 +9,16 @@ pub mod guest;
 pub mod room;
 #[path = "../../support/sound.rs"]
 pub mod sound;
+#[path = "../../support/device/stun.rs"]
+pub mod stun;
+
+/// The checksum of STUN, bit by bit.
+fn crc(bytes: &[u8], polynomial: u32) -> u32 {
+    let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
+    !bytes.iter().fold(u32::MAX, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| step(crc))
+    })
+}
 
 /// What the guest wants to know of the tests' runner.
 pub mod runner {
