@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
+use crate::proto::forwarded::Network;
 
 /// A transport by its canonical name; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -330,6 +331,8 @@ pub struct Config {
     pub transport: Option<Transport>,
     /// Public host name without scheme and trailing slash.
     pub proxy: Option<String>,
+    /// Proxies on other machines that are believed where a request came from.
+    pub trusted_proxies: Vec<Network>,
     /// Whole origins in lower case, without a default port; empty allows every origin.
     pub allowed_origins: Vec<String>,
     /// Names under which the server may be addressed beside those that are always taken, in lower case: of this machine,
@@ -384,6 +387,7 @@ impl Default for Config {
             rtc_port: None,
             transport: None,
             proxy: None,
+            trusted_proxies: Vec::new(),
             allowed_origins: Vec::new(),
             host_names: Vec::new(),
             api_key: None,

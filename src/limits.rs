@@ -51,12 +51,12 @@ pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 /// Live sessions by default: what four slow cores carry with room to spare.
 pub const SESSIONS_MAX_DEFAULT: usize = 32;
-/// WebRTC sessions that were answered and have not connected: half of the default house, which leaves the other half to callers;
-/// all devices of a home that come back at once after a power cut fit.
+/// WebRTC sessions that were answered and have not connected: half of the default places, which leaves the other half to
+/// callers; all devices of a home that come back at once after a power cut fit.
 pub const PENDING_OFFERS_MAX: usize = 16;
-/// How long such a session is left alone before it gives way to a newcomer: a phone that has to go through relays takes four.
+/// How long a pending session is left alone before it is evicted for a newcomer whose address holds as many places: a phone that has to go through relays takes four.
 pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
-/// Sessions that gave way and whose bots still end; beyond it nobody gives way.
+/// Sessions that were evicted and whose bots still end; beyond it none is evicted.
 pub const GAVE_WAY_MAX: usize = 32;
 
 // ---- watch: stalls, supervisor
@@ -110,6 +110,8 @@ pub const WORKERS_MAX: usize = 64;
 pub const ICE_SERVERS_MAX: usize = 16;
 /// URLs of one ICE server: four schemes on two address families.
 pub const ICE_URLS_MAX: usize = 8;
+/// Networks of trusted proxies: a chain of some, or the ranges of a content network.
+pub const TRUSTED_PROXIES_MAX: usize = 64;
 /// Further addresses to offer; each is a line in every section of every answer.
 pub const ICE_ADDRESSES_MAX: usize = 8;
 /// Bytes of an API key: below, it can be guessed; above, it is not a key but a file given by mistake.
@@ -229,7 +231,11 @@ pub const LOGGED_BODIES_MAX: u32 = 30;
 pub const REGISTERED_MAX: usize = 4_096;
 /// Bytes of all bodies that are kept for them.
 pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long such a session is left alone before it gives way to a new one: clients connect within a second, people who are asked
+/// Sessions of those that one source address may have: a quarter, so that one address shuts nobody out.
+pub const REGISTERED_SHARE_MAX: usize = REGISTERED_MAX / 4;
+/// Bytes of bodies that one source address may have: four of the longest.
+pub const REGISTERED_SHARE_BYTES_MAX: usize = REGISTERED_BYTES_MAX / 4;
+/// How long such a session is left alone before it gives way to a new one of a source that holds as much: clients connect within a second, people who are asked
 /// for their microphone within some.
 pub const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
 /// How long a session that is never used stays valid.

@@ -357,7 +357,14 @@ fn calls(watched: &mut Watched) {
 
 /// Opens a socket with what does not open it, if the runner asks for tokens.
 fn refused(watched: &Watched, target: &str, headers: &[(&'static str, &str)]) {
-    if let Err(refused) = Socket::try_connect(watched.addr(), target, Habits { headers, deaf: false }) {
+    if let Err(refused) = Socket::try_connect(
+        watched.addr(),
+        target,
+        Habits {
+            headers,
+            ..Habits::default()
+        },
+    ) {
         let text = format!("{refused:?}");
         assert!(watched.secrets.iter().all(|secret| !text.contains(secret)), "{text}");
     }

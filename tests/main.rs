@@ -20,6 +20,7 @@ mod processes;
 mod requests;
 mod rooms;
 mod secrets;
+mod shares;
 mod sockets;
 mod strangers;
 mod support;

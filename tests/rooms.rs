@@ -77,6 +77,31 @@ fn begin(runner: &TestRunner, body: &Value) -> Value {
     reply.json()
 }
 
+/// A session of a room in which nobody is yet gives way to a caller of an address that holds fewer; one with a guest stays.
+#[test]
+fn a_room_without_a_guest_gives_way() {
+    let house = House::new();
+    let runner = house.runner(&["--bot", "echo", "--max-sessions", "2"]);
+    let ask = |from: u8| {
+        let connection = http::Kept::from([127, 0, 0, from].into(), runner.addr);
+        let request = json!({"transport": "mediaroom"});
+        let reply = connection.and_then(|mut connection| connection.post("/start", &[], &request));
+        reply.expect("an answer")
+    };
+    let (first, second) = (ask(2), ask(2));
+    assert_eq!((first.status, second.status), (200, 200));
+    let guest = house.join(&first.json());
+    guest.wait_for("the bot", |seen| seen.others.contains(&agent(&first.json())));
+    let honest = ask(1);
+    assert_eq!(honest.status, 200, "{}", honest.text());
+    runner.wait_for_log("session ended: never connected");
+    assert_eq!(runner.sessions(), 2);
+    assert!(
+        house.people(&first.json()).contains(&agent(&first.json())),
+        "its guest keeps its bot"
+    );
+}
+
 fn agent(answer: &Value) -> String {
     format!("Agent-{}", &answer["sessionId"].as_str().expect("a name")[..8])
 }

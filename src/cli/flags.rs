@@ -14,6 +14,7 @@ use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
 use crate::limits::{
     DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
+use crate::proto::forwarded::{Network, NoNetwork};
 
 /// What was typed, before the values are held against each other.
 #[derive(Debug, Default)]
@@ -27,6 +28,7 @@ pub(super) struct Typed {
     pub dialin: bool,
     pub allowed_origins: Vec<String>,
     pub allowed_hosts: Vec<String>,
+    pub trusted_proxies: Vec<Network>,
     pub ice_servers: Vec<String>,
     pub ice_addresses: Vec<IpAddr>,
     pub embedded: bool,
@@ -326,6 +328,14 @@ pub(super) const FLAGS: &[Flag] = &[
     ),
     flag(
         None,
+        "--trusted-proxies",
+        Takes::Many("ADDR[/BITS]", |typed, text| networks(&mut typed.trusted_proxies, &text)),
+        Group::Access,
+        "Reverse proxies whose `X-Forwarded-For` or `Forwarded` says which address a caller has; each address has a share \
+         of the places. [default: those on this machine with --proxy, else none]",
+    ),
+    flag(
+        None,
         "--api-key",
         Takes::One("KEY", |typed, text| put(&mut typed.api_key, text)),
         Group::Access,
@@ -507,6 +517,13 @@ fn bot(text: &str) -> Result<BuiltInBot, Wants> {
 
 fn listed<const N: usize>(names: [&str; N]) -> String {
     names.map(|name| format!("`{name}`")).join(", ")
+}
+
+fn networks(list: &mut Vec<Network>, text: &str) -> Result<(), Wants> {
+    for network in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        list.push(network.parse().map_err(|error: NoNetwork| error.to_string())?);
+    }
+    Ok(())
 }
 
 fn ice_address(text: &str) -> Result<IpAddr, Wants> {

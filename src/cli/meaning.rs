@@ -11,7 +11,9 @@ use super::moq::Moq;
 use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony, trust};
 use crate::abilities::Ability;
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
-use crate::limits::{API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
+use crate::limits::{
+    API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
+};
 use crate::proto::{few, ice};
 
 /// HTTP port when none is given.
@@ -41,6 +43,11 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
         return Err(Misuse::Combination(format!(
             "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
+        )));
+    }
+    if typed.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
+        return Err(Misuse::Combination(format!(
+            "`--trusted-proxies` takes {TRUSTED_PROXIES_MAX} networks"
         )));
     }
     let host = host(typed.host.as_deref(), around)?;
@@ -76,6 +83,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         rtc_port: typed.rtc_port,
         transport,
         proxy,
+        trusted_proxies: typed.trusted_proxies,
         allowed_origins,
         host_names,
         api_key,

@@ -446,6 +446,26 @@ fn host_names_are_those_of_the_machine_and_of_the_option() {
     }
 }
 
+#[test]
+fn trusted_proxies_are_networks() {
+    assert!(config(&[]).trusted_proxies.is_empty());
+    let networks = |list: &[&str]| -> Vec<_> { list.iter().map(|text| text.parse().expect("a network")).collect() };
+    let asked = config(&["--trusted-proxies", "10.0.0.1,192.0.2.0/24", "2001:db8::/32"]);
+    assert_eq!(
+        asked.trusted_proxies,
+        networks(&["10.0.0.1", "192.0.2.0/24", "2001:db8::/32"])
+    );
+    let (set, _) = served(&[], &[("RUNNER_TRUSTED_PROXIES", "10.0.0.1, 10.0.0.2")]);
+    assert_eq!(set.trusted_proxies, networks(&["10.0.0.1", "10.0.0.2"]));
+    for bad in ["proxy", "10.0.0.0/33", "10.0.0.1:80"] {
+        assert!(refused(&["--trusted-proxies", bad]).contains("ADDRESS/BITS"), "{bad}");
+    }
+    let of = |count: usize| vec!["10.0.0.1"; count].join(",");
+    let most = crate::limits::TRUSTED_PROXIES_MAX;
+    assert_eq!(config(&["--trusted-proxies", &of(most)]).trusted_proxies.len(), most);
+    assert!(refused(&["--trusted-proxies", &of(most + 1)]).contains("64 networks"));
+}
+
 /// the key of callers comes from the option, a file or a variable, and no error repeats it.
 #[test]
 fn an_api_key_comes_from_one_place_and_is_never_repeated() {
@@ -575,6 +595,7 @@ fn every_specified_option_is_known() {
         "--no-dialin",
         "--allowed-origins",
         "--allowed-hosts",
+        "--trusted-proxies",
         "--ice-servers",
         "--ice-address",
         "--embedded",

@@ -32,13 +32,13 @@ mod webhook;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
 use serde_json::{Value, json};
@@ -63,6 +63,7 @@ use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
 use crate::logging;
 use crate::proto::admission::{Kind, Requester};
+use crate::proto::forwarded::TrustedProxies;
 use crate::proto::host;
 use crate::proto::lines::Lines;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
@@ -193,6 +194,7 @@ pub struct App<E = WebRtc> {
     /// The log lines that callers cause.
     lines: Arc<Mutex<Lines>>,
     metrics: Arc<Metrics>,
+    proxies: TrustedProxies,
     pub(super) times: Times,
     /// What takes TLS; nothing when TLS is off.
     pub(super) tls: Option<Arc<Tls>>,
@@ -212,6 +214,7 @@ impl<E: Engine> App<E> {
             lines: Arc::default(),
             times: Times::default(),
             metrics: engine.metrics(),
+            proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
             tls: None,
             engine,
             config,
@@ -219,9 +222,23 @@ impl<E: Engine> App<E> {
     }
 }
 
+impl<E> App<E> {
+    /// Returns where a request came from, before any trusted proxy.
+    fn client(&self, headers: &HeaderMap, peer: Peer) -> IpAddr {
+        let lines = |name: HeaderName| headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        let x_forwarded_for = lines(HeaderName::from_static("x-forwarded-for"));
+        self.proxies
+            .client(peer.ip(), x_forwarded_for, lines(header::FORWARDED))
+    }
+}
+
 impl<E: Engine> Service for App<E> {
     fn times(&self) -> Times {
         self.times
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.proxies.trusts(address)
     }
 
     fn tls(&self) -> Option<&Tls> {
@@ -253,6 +270,7 @@ impl<E: Engine> Service for App<E> {
 async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, peer: Peer, becomes: &Becomes) -> Reply {
     let (head, body) = request.into_parts();
     let peer = Peer {
+        source: app.client(&head.headers, peer),
         is_authorised: app.gate.is_authorised(&head.headers),
         ..peer
     };
@@ -372,13 +390,13 @@ async fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>, peer: Pe
     })?;
     let reply = match plan {
         Plan::Register { body, ice_servers } => {
-            let id = register(app, &body)?;
+            let id = register(app, &body, peer)?;
             start::webrtc_reply(&id, &ice_servers)
         }
         Plan::Socket { family, body } => {
             // A telephone's data comes from its provider, so there is nothing to keep.
             let id = match family {
-                Family::Client => Some(register(app, &body)?),
+                Family::Client => Some(register(app, &body, peer)?),
                 Family::Call => None,
             };
             let url = start::socket_url(&app.config, asked, family);
@@ -391,10 +409,10 @@ async fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>, peer: Pe
 }
 
 /// Keeps a body for the connection to come, under a new name.
-fn register<E: Engine>(app: &App<E>, body: &Value) -> Result<SessionId, Refusal> {
+fn register<E: Engine>(app: &App<E>, body: &Value, peer: Peer) -> Result<SessionId, Refusal> {
     let id = fresh_id();
     lock(&app.table)
-        .register(id.clone(), body, Instant::now())
+        .register(id.clone(), body, peer.requester(), Instant::now())
         .map_err(Refusal::Full)?;
     Ok(id)
 }
@@ -418,7 +436,7 @@ async fn take_offer<E: Engine>(
     };
     // The engine hands the bot what `start` gives; data of the offer goes before that of `/start`.
     let sent = offer.request_data.take();
-    let requester = peer.requester();
+    let requester = requester(peer, lease.as_ref());
     let caller = caller(app, peer);
     let of = caller.clone();
     let begin = move || match lease {
@@ -463,6 +481,15 @@ impl Lease {
             claim,
             used: false,
         })
+    }
+}
+
+/// Tells who asks for a session: who has the name of one that an authorised request registered is authorised as well.
+fn requester(peer: Peer, lease: Option<&Lease>) -> Requester {
+    let requester = peer.requester();
+    Requester {
+        is_authorised: requester.is_authorised || lease.is_some_and(|lease| lease.claim.is_authorised),
+        ..requester
     }
 }
 

@@ -1,8 +1,8 @@
 //! The HTTP server's sockets: listening, accepting, capping and ending connections.
 //!
 //! In: a host and a port, and the [`Service`] that answers. Out: [`Listeners`], whose port is known before the
-//! first request, and then a future that serves until the runner stops. A failing accept pauses, a full house sends
-//! away who can be spared (`slots`), and every connection has time limits (`connection`).
+//! first request, and then a future that serves until the runner stops. A failing accept pauses, one connection
+//! too many takes the place of one that can be spared (`slots`), and every connection has time limits (`connection`).
 //! Refuses: a port in use, with words that say what to do.
 #![allow(
     clippy::disallowed_methods,
@@ -188,6 +188,10 @@ pub trait Service: Send + Sync + 'static {
     fn times(&self) -> Times;
     /// Returns what takes TLS; nothing when TLS is off.
     fn tls(&self) -> Option<&Tls>;
+    /// Tells whether an address is that of a proxy, whose connections are those of many clients.
+    fn trusts(&self, _address: IpAddr) -> bool {
+        false
+    }
     /// Takes a connection that brings packets of a session instead of requests, once its first packet has come.
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Makes the answer of a request whose end is not sure. The connection is closed after it.
@@ -241,11 +245,16 @@ async fn accept<S: Service>(socket: TcpListener, service: Arc<S>, slots: Slots, 
         match accepted {
             Ok((stream, peer)) => {
                 pause = limits::ACCEPT_PAUSE_FIRST;
+                let source = (!service.trusts(peer.ip())).then(|| peer.ip().into());
                 // While all that are in are being answered this one waits here, and those after it in the system's queue.
                 let slot = tokio::select! {
                     biased;
                     () = shutdown.wait() => break,
-                    slot = slots.enter() => slot,
+                    slot = slots.enter(source) => slot,
+                };
+                let Some(slot) = slot else {
+                    debug!("{peer}: connection closed: its address has its share of them");
+                    continue;
                 };
                 let (service, shutdown) = (service.clone(), shutdown.clone());
                 connections.spawn(tasks::boxed(async move {

@@ -210,7 +210,10 @@ mod tests {
         for (trusted, peer) in [
             (TrustedProxies::default(), "127.0.0.1"),
             (proxies(&["10.0.0.0/8"]), "11.0.0.1"),
-            (TrustedProxies::new(&["10.0.0.1".parse().expect("one")], false), "127.0.0.1"),
+            (
+                TrustedProxies::new(&["10.0.0.1".parse().expect("one")], false),
+                "127.0.0.1",
+            ),
         ] {
             assert_eq!(trusted.client(ip(peer), lines(), lines()), ip(peer));
         }
@@ -332,7 +335,16 @@ mod tests {
             assert!(network.contains(ip(inside)), "{text}");
             assert!(outside.is_empty() || !network.contains(ip(outside)), "{text}");
         }
-        for text in ["", "10.0.0.0/", "10.0.0.0/33", "::/129", "10.0.0/8", "proxy.example", "10.0.0.0/+8", "/8"] {
+        for text in [
+            "",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0/8",
+            "proxy.example",
+            "10.0.0.0/+8",
+            "/8",
+        ] {
             assert_eq!(text.parse::<Network>(), Err(NoNetwork), "{text}");
         }
     }

@@ -36,6 +36,7 @@ pub mod event;
 pub mod few;
 pub mod form;
 #[cfg(feature = "_websocket")]
+pub mod forwarded;
 pub mod frames;
 pub mod framing;
 pub mod gather;

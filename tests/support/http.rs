@@ -4,7 +4,7 @@
 //! lines, whether the body was chunked, and its bytes. It gives up after [`PATIENCE`], which no test relies on.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -62,6 +62,84 @@ pub fn exchange(addr: SocketAddr, bytes: &[u8]) -> io::Result<Reply> {
     let mut raw = Vec::new();
     stream.read_to_end(&mut raw)?;
     parse(&raw).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, String::from_utf8_lossy(&raw).into_owned()))
+}
+
+/// A connection that comes from an address of the caller's choice, and brings many requests.
+pub struct Kept {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Kept {
+    pub fn from(from: Ipv4Addr, addr: SocketAddr) -> io::Result<Self> {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((from, 0)).into())?;
+        socket.connect_timeout(&addr.into(), PATIENCE)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        let stream = socket.into();
+        Ok(Kept {
+            stream,
+            received: Vec::new(),
+        })
+    }
+
+    /// Writes bytes that need not be a request.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends a request with a JSON body, and reads the reply.
+    pub fn post(&mut self, target: &str, headers: &[&str], body: &Value) -> io::Result<Reply> {
+        self.stream.write_all(&Self::head(target, headers, body))?;
+        self.read()
+    }
+
+    /// Sends the same request so many times before it reads the first reply; calls `each` with every reply.
+    pub fn flood(&mut self, target: &str, body: &Value, count: usize, mut each: impl FnMut(Reply)) -> io::Result<()> {
+        let request = Self::head(target, &[], body);
+        self.stream.write_all(&request.repeat(count))?;
+        for _ in 0..count {
+            each(self.read()?);
+        }
+        Ok(())
+    }
+
+    fn head(target: &str, headers: &[&str], body: &Value) -> Vec<u8> {
+        let body = body.to_string();
+        let mut head = format!("POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        for line in headers {
+            head.push_str(line);
+            head.push_str("\r\n");
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+        head.into_bytes()
+    }
+
+    fn read(&mut self) -> io::Result<Reply> {
+        let mut more = [0; 16 * 1024];
+        loop {
+            if let Some(reply) = parse(&self.received) {
+                let end = self
+                    .received
+                    .windows(4)
+                    .position(|w| w == b"\r\n\r\n")
+                    .map_or(0, |at| at + 4);
+                let length = reply
+                    .header("content-length")
+                    .and_then(|length| length.parse().ok())
+                    .unwrap_or(0);
+                if self.received.len() >= end + length {
+                    self.received.drain(..end + length);
+                    return Ok(reply);
+                }
+            }
+            match self.stream.read(&mut more)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => self.received.extend_from_slice(&more[..read]),
+            }
+        }
+    }
 }
 
 /// Reads a whole reply.

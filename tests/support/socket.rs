@@ -5,7 +5,7 @@
 //! may be busy while messages come. Nobody waits longer than [`PATIENCE`].
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -64,6 +64,8 @@ pub struct Habits<'a> {
     pub headers: &'a [(&'static str, &'a str)],
     /// Reads nothing after the handshake, and has its system hold as little as it can.
     pub deaf: bool,
+    /// The address that it comes from, if not the usual one.
+    pub from: Option<Ipv4Addr>,
 }
 
 impl Socket {
@@ -78,7 +80,8 @@ impl Socket {
             let value = value.parse().expect("the value of a header");
             request.headers_mut().insert(*name, value);
         }
-        let stream = open(addr, habits.deaf).unwrap_or_else(|error| panic!("connecting to {addr}: {error}"));
+        let stream =
+            open(addr, habits.from, habits.deaf).unwrap_or_else(|error| panic!("connecting to {addr}: {error}"));
         let (mut sink, stream) = runtime().block_on(handshake(request, stream))?.split();
         let (outbox, mut letters) = unbounded_channel::<Message>();
         let (heard, inbox) = channel();
@@ -232,8 +235,11 @@ async fn listen(
     }
 }
 
-fn open(addr: SocketAddr, deaf: bool) -> io::Result<TcpStream> {
+fn open(addr: SocketAddr, from: Option<Ipv4Addr>, deaf: bool) -> io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(addr), socket2::Type::STREAM, None)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::from((from, 0)).into())?;
+    }
     if deaf {
         socket.set_recv_buffer_size(4096)?;
     }

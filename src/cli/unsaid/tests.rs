@@ -44,7 +44,7 @@ fn fitting(flag: &Flag) -> &'static str {
         (_, "--tls") => "auto",
         (_, "--metrics") => "any",
         (_, "--ws-auth") => "token",
-        (_, "--ice-address") => "192.0.2.1",
+        (_, "--ice-address" | "--trusted-proxies") => "192.0.2.1",
         _ => "7",
     }
 }

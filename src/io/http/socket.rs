@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response;
 use super::floor::{Becomes, Payload, Peer, Reply, lock};
 use super::note::caller;
 use super::webhook::verify_upgrade;
-use super::{App, Engine, Lease, Refusal, fresh_id};
+use super::{App, Engine, Lease, Refusal, fresh_id, requester};
 use crate::io::sessions::Start;
 use crate::proto::route;
 use crate::proto::token::Family;
@@ -70,7 +70,8 @@ pub(super) fn socket<E: Engine>(
         None => None,
     };
     let caller = caller(app, peer);
-    let upgrade = app.engine.socket(family, peer.requester(), || {
+    let requester = requester(peer, lease.as_ref());
+    let upgrade = app.engine.socket(family, requester, || {
         if let Some(token) = token {
             token.use_up();
         }

@@ -93,6 +93,10 @@ pub(super) async fn dialled<E: Engine>(
         let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
         dialin::verify(key.expose(), &text, &body, unix_time_s()).map_err(Refusal::Caller)?;
     }
+    let peer = Peer {
+        is_authorised: peer.is_authorised || config.dialin_hmac.is_some(),
+        ..peer
+    };
     let call = dialin::call(map).map_err(Refusal::DialIn)?;
     still_open(app)?;
     if call.headers_left_out {

@@ -334,7 +334,7 @@ mod tests {
     async fn the_first_head_has_one_deadline() {
         let times = Times::default();
         let accepted = Instant::now();
-        let slot = Slots::new(1).enter().await;
+        let slot = Slots::new(1).enter(None).await.expect("a place");
         let doing = &slot.doing;
         let mut patience = Patience::new(times, accepted);
         assert_eq!(patience.deadline(), accepted + times.first_head);

@@ -1,16 +1,22 @@
-//! The places of open connections: how many there are, and who has to go when a newcomer finds them taken.
+//! The places of open connections: how many there are, and which is closed when a newcomer finds them taken.
 //!
-//! In: newcomers, and what each connection is doing ([`Doing`]). Out: a [`Slot`], at once while any connection can be spared:
-//! first the oldest of those that never sent a whole request, then the one that has been idle for longest, then the oldest of
-//! those that hold a request's body back or leave an answer unread. Only while each of them is being answered does a newcomer
-//! wait. So whoever opens connections and keeps silent pushes out himself, and
-//! keeps nobody out. A connection that is chosen and one that begins a request decide it by one atomic step.
+//! In: newcomers with their source addresses, and what each connection is doing ([`Doing`]). Out: a [`Slot`], at once while any
+//! connection can be spared, of those of the source that holds most: first the oldest of those that never sent a whole
+//! request, then the one that has been idle for longest, then the oldest of those that hold a request's body back or leave an
+//! answer unread. A source spares its own before those of one that holds less, and holds three quarters of all at most, so
+//! what one address opens keeps no other out. Connections of a trusted proxy are those of many, and count for no source.
+//! Only while each connection is being answered does a newcomer wait. A connection that is chosen and one that begins a
+//! request decide it by one atomic step. Refuses: a source that has its share, and none of its own to spare.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+
+use crate::proto::admission::share;
+use crate::proto::source::SourceKey;
 
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +156,46 @@ pub(super) struct Slots {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    by_number: BTreeMap<u64, Arc<Doing>>,
+    by_number: BTreeMap<u64, Connection>,
+    /// Connections of each source.
+    held: HashMap<SourceKey, usize>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    doing: Arc<Doing>,
+    /// Nothing for a trusted proxy's.
+    source: Option<SourceKey>,
+}
+
+impl Taken {
+    fn held(&self, source: Option<SourceKey>) -> usize {
+        source.and_then(|source| self.held.get(&source).copied()).unwrap_or(0)
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(Connection {
+            source: Some(source), ..
+        }) = self.by_number.remove(&number)
+        else {
+            return;
+        };
+        if let Some(held) = self.held.get_mut(&source) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&source);
+            }
+        }
+    }
+}
+
+/// Why there is no place at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Busy {
+    /// All are being answered.
+    Wait,
+    /// The source holds too many of them.
+    Refused,
 }
 
 /// A place, free again when it is dropped.
@@ -174,74 +219,93 @@ impl Slots {
         }
     }
 
-    /// Takes a place; waits while every connection is being answered.
-    pub(super) async fn enter(&self) -> Slot {
-        if let Some(slot) = self.try_enter() {
-            return slot;
+    /// Takes a place; waits while every connection is being answered. Nothing comes of a source that holds too many.
+    pub(super) async fn enter(&self, source: Option<SourceKey>) -> Option<Slot> {
+        let taken = |entered| match entered {
+            Ok(slot) => Some(Some(slot)),
+            Err(Busy::Refused) => Some(None),
+            Err(Busy::Wait) => None,
+        };
+        if let Some(done) = taken(self.try_enter(source)) {
+            return done;
         }
         let _waiting = Waiting::new(&self.shared);
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
             changed.as_mut().enable();
-            if let Some(slot) = self.try_enter() {
-                return slot;
+            if let Some(done) = taken(self.try_enter(source)) {
+                return done;
             }
             changed.await;
         }
     }
 
-    /// Takes a place that is free, or somebody's who can be spared.
-    fn try_enter(&self) -> Option<Slot> {
+    /// Takes a place that is free, or that of a connection that can be spared.
+    fn try_enter(&self, source: Option<SourceKey>) -> Result<Slot, Busy> {
         let mut taken = self.taken();
-        if taken.by_number.len() >= self.max && !self.make_room(&mut taken) {
-            return None;
+        let own = taken.held(source);
+        if source.is_some() && own >= share(self.max) {
+            let made = self.make_room(&mut taken, |connection, _| connection.source == source);
+            made.then_some(()).ok_or(Busy::Refused)?;
+        } else if taken.by_number.len() >= self.max && !self.make_room(&mut taken, |_, held| held >= own) {
+            // A newcomer that waits keeps those behind it waiting: this one may, if others hold more, and nothing can be spared.
+            let is_heaviest = own > 0 && taken.held.values().all(|held| *held <= own);
+            let refused = is_heaviest || self.spare(&taken, &|_, _| true).is_some();
+            return Err(if refused { Busy::Refused } else { Busy::Wait });
         }
         let number = taken.next;
         taken.next += 1;
         let doing = Arc::new(Doing::new(self.shared.clone()));
-        taken.by_number.insert(number, doing.clone());
-        Some(Slot {
+        let connection = Connection {
+            doing: doing.clone(),
+            source,
+        };
+        taken.by_number.insert(number, connection);
+        if let Some(source) = source {
+            *taken.held.entry(source).or_default() += 1;
+        }
+        Ok(Slot {
             number,
             slots: self.clone(),
             doing,
         })
     }
 
-    /// Sends somebody away; tells whether anybody could be spared.
-    fn make_room(&self, taken: &mut Taken) -> bool {
-        while let Some((number, seen)) = self.spare(taken) {
+    /// Closes a connection of those that `may` be; tells whether any could be spared.
+    fn make_room(&self, taken: &mut Taken, may: impl Fn(&Connection, usize) -> bool) -> bool {
+        while let Some((number, seen)) = self.spare(taken, &may) {
             // One that has just begun a request stays, and the next is looked for.
-            let gone = taken.by_number.get(&number).is_some_and(|doing| doing.evict(seen));
+            let gone = taken
+                .by_number
+                .get(&number)
+                .is_some_and(|connection| connection.doing.evict(seen));
             if gone {
-                taken.by_number.remove(&number);
+                taken.remove(number);
                 return true;
             }
         }
         false
     }
 
-    /// Finds who can best be spared, and what it was doing.
-    fn spare(&self, taken: &Taken) -> Option<(u64, u32)> {
+    /// Finds what can best be spared, and what it was doing. `may` is told how many its source holds.
+    fn spare(&self, taken: &Taken, may: &impl Fn(&Connection, usize) -> bool) -> Option<(u64, u32)> {
         let turn = self.shared.turn.load(SeqCst);
-        let mut idle: Option<(u32, u64, u32)> = None;
-        let mut slow: Option<(u64, u32)> = None;
-        for (number, doing) in &taken.by_number {
-            let (seen, phase) = doing.get();
-            match phase {
-                Phase::First => return Some((*number, seen)),
-                Phase::Idle | Phase::Head => {
-                    // The count of turns may have wrapped since.
-                    let age = turn.wrapping_sub(doing.idle_turn.load(SeqCst));
-                    if idle.is_none_or(|(oldest, ..)| age > oldest) {
-                        idle = Some((age, *number, seen));
-                    }
-                }
-                // The numbers grow, so the first is the oldest.
-                Phase::Body | Phase::Receiving | Phase::Stall => slow = slow.or(Some((*number, seen))),
-                Phase::Upload | Phase::Answer | Phase::Evicted => {}
-            }
-        }
-        idle.map(|(_, number, seen)| (number, seen)).or(slow)
+        let candidates = taken.by_number.iter().filter_map(|(number, connection)| {
+            let held = taken.held(connection.source);
+            let (seen, phase) = connection.doing.get();
+            // The numbers grow, so the first is the oldest.
+            let oldest = u64::MAX - *number;
+            let (class, age) = match phase {
+                Phase::First => (0, oldest),
+                // The count of turns may have wrapped since.
+                Phase::Idle | Phase::Head => (1, turn.wrapping_sub(connection.doing.idle_turn.load(SeqCst)).into()),
+                Phase::Body | Phase::Receiving | Phase::Stall => (2, oldest),
+                Phase::Upload | Phase::Answer | Phase::Evicted => return None,
+            };
+            may(connection, held).then_some(((held, Reverse(class), age), *number, seen))
+        });
+        let best = candidates.max_by_key(|(rank, ..)| *rank);
+        best.map(|(_, number, seen)| (number, seen))
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -251,7 +315,7 @@ impl Slots {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.taken().by_number.remove(&self.number);
+        self.slots.taken().remove(self.number);
         self.slots.shared.changed.notify_waiters();
     }
 }
@@ -275,13 +339,14 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use std::future::Future as _;
+    use std::net::IpAddr;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use super::*;
 
     fn enter(slots: &Slots) -> Slot {
-        slots.try_enter().expect("there is a place")
+        slots.try_enter(None).expect("there is a place")
     }
 
     /// Tells whether a connection was told to go.
@@ -347,16 +412,16 @@ mod tests {
         let (first, second) = (enter(&slots), enter(&slots));
         first.doing.set(Phase::Answer);
         second.doing.set(Phase::Answer);
-        let mut entering = pin!(slots.enter());
+        let mut entering = pin!(slots.enter(None));
         let mut poll = || entering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending() && poll().is_pending());
         first.doing.set(Phase::Idle);
-        let Poll::Ready(third) = poll() else {
+        let Poll::Ready(Some(third)) = poll() else {
             panic!("the idle one can be spared");
         };
         assert!(is_evicted(&first));
         third.doing.set(Phase::Answer);
-        let mut entering = pin!(slots.enter());
+        let mut entering = pin!(slots.enter(None));
         let mut poll = || entering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending());
         drop(second);
@@ -389,7 +454,7 @@ mod tests {
         assert_eq!(stranger.doing.phase(), Phase::Evicted);
         assert!(!stranger.doing.set(Phase::Upload), "the place is another's");
         newcomer.doing.set(Phase::Answer);
-        assert!(slots.try_enter().is_none());
+        assert!(slots.try_enter(None).is_err());
         assert_eq!(known.doing.phase(), Phase::Upload);
     }
 
@@ -417,7 +482,83 @@ mod tests {
         let second = enter(&slots);
         assert_eq!(stalled.doing.phase(), Phase::Evicted);
         second.doing.set(Phase::Answer);
-        assert!(slots.try_enter().is_none(), "all the others are being answered");
+        assert!(slots.try_enter(None).is_err(), "all the others are being answered");
         assert_eq!(busy.doing.phase(), Phase::Answer);
+    }
+
+    fn of(source: &str) -> Option<SourceKey> {
+        let address: IpAddr = source.parse().expect("an address");
+        Some(address.into())
+    }
+
+    fn phases(slots: &[Slot]) -> Vec<Phase> {
+        slots.iter().map(|slot| slot.doing.phase()).collect()
+    }
+
+    /// Places are spared by the source that holds most of them, whatever its connections do, and then by what they do.
+    #[test]
+    fn the_heaviest_source_is_spared_from_first() {
+        let slots = Slots::new(4);
+        let lone = slots.try_enter(of("192.0.2.1")).expect("a place");
+        let heavy: Vec<Slot> = ["2001:db8::1", "2001:db8::2", "2001:db8::3"]
+            .map(|address| slots.try_enter(of(address)).expect("a place"))
+            .into();
+        assert!(heavy[0].doing.set(Phase::Idle) && heavy[1].doing.set(Phase::Body) && heavy[2].doing.set(Phase::Idle));
+        let mut newcomers = Vec::new();
+        for gone in [0, 2] {
+            newcomers.push(slots.try_enter(of("192.0.2.2")).expect("the network gives way"));
+            assert_eq!(phases(&heavy)[gone], Phase::Evicted);
+        }
+        assert_eq!(
+            (lone.doing.phase(), heavy[1].doing.phase()),
+            (Phase::First, Phase::Body)
+        );
+    }
+
+    /// At its share a source spares its own, and past it, while all of its own are being answered, it is refused at once. So
+    /// its newcomers keep nobody waiting, and others find places.
+    #[test]
+    fn a_source_has_a_share() {
+        let slots = Slots::new(8);
+        let flood = of("192.0.2.1");
+        let busy: Vec<Slot> = (0..6).map(|_| slots.try_enter(flood).expect("a place")).collect();
+        assert!(busy.iter().all(|slot| slot.doing.set(Phase::Answer)));
+        assert_eq!(slots.try_enter(flood).err(), Some(Busy::Refused));
+        let other = slots.try_enter(of("192.0.2.2")).expect("a place");
+        assert!(busy[3].doing.set(Phase::Idle));
+        let more = slots.try_enter(flood).expect("its own idle one is spared");
+        assert_eq!(
+            (busy[3].doing.phase(), other.doing.phase()),
+            (Phase::Evicted, Phase::First)
+        );
+        drop(more);
+        assert!(slots.try_enter(flood).is_ok());
+    }
+
+    /// The heaviest source is refused rather than given a place of one that holds less, and a light one waits.
+    #[test]
+    fn what_holds_less_is_not_spared_for_what_holds_more() {
+        let slots = Slots::new(4);
+        let (heavy, light) = (of("192.0.2.1"), of("192.0.2.2"));
+        let busy = [heavy, heavy].map(|source| slots.try_enter(source).expect("a place"));
+        let idle = [light, of("192.0.2.3")].map(|source| slots.try_enter(source).expect("a place"));
+        assert!(busy.iter().all(|slot| slot.doing.set(Phase::Answer)));
+        assert_eq!(slots.try_enter(heavy).err(), Some(Busy::Refused));
+        assert!(idle.iter().all(|slot| slot.doing.phase() == Phase::First));
+        assert!(idle.iter().all(|slot| slot.doing.set(Phase::Answer)));
+        assert_eq!(slots.try_enter(light).err(), Some(Busy::Wait));
+        assert_eq!(slots.try_enter(of("192.0.2.4")).err(), Some(Busy::Wait));
+        assert_eq!(slots.try_enter(heavy).err(), Some(Busy::Refused));
+    }
+
+    /// What is left leaves no count.
+    #[test]
+    fn counts_go_with_their_connections() {
+        let slots = Slots::new(2);
+        let held = ["192.0.2.1", "192.0.2.2"].map(|source| slots.try_enter(of(source)).expect("a place"));
+        let newcomer = slots.try_enter(of("192.0.2.3")).expect("the oldest is spared");
+        drop((held, newcomer));
+        let taken = slots.taken();
+        assert!(taken.by_number.is_empty() && taken.held.is_empty());
     }
 }

@@ -410,8 +410,10 @@ fn pauses_between_failed_accepts_double_up_to_a_limit() {
 /// that is being answered keeps its own.
 #[tokio::test]
 async fn a_connection_beyond_the_cap_takes_the_place_of_an_idle_one() {
+    // The connections of a proxy are those of many, and have no share.
     let localhost = Config {
         host: Host::Localhost,
+        proxy: Some("bots.example.net".into()),
         ..config()
     };
     let runner = Runner::with(localhost, Times::default()).await;

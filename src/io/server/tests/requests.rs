@@ -208,16 +208,21 @@ async fn a_start_that_makes_no_sense_is_refused() {
     );
 }
 
-/// R-059: starts that nobody uses have a cap of their own.
+/// R-059: the starts of one address that nobody uses are capped; one past that, the oldest of them is gone.
 #[tokio::test]
 async fn starts_that_nobody_uses_are_capped() {
     let runner = Runner::start().await;
     let mut client = runner.client().await;
-    for _ in 0..limits::REGISTERED_MAX {
-        assert_eq!(client.ask("POST /start HTTP/1.1", "{}").await.status, 200);
+    let mut names = Vec::new();
+    for _ in 0..=limits::REGISTERED_SHARE_MAX {
+        let reply = client.ask("POST /start HTTP/1.1", "{}").await;
+        assert_eq!(reply.status, 200);
+        names.push(reply.json()["sessionId"].as_str().expect("a name").to_owned());
     }
-    let full = client.ask("POST /start HTTP/1.1", "{}").await;
-    assert_eq!((full.refusal().0, full.header("retry-after")), (503, Some("5")));
+    for (nth, status) in [(0, 404), (1, 200), (names.len() - 1, 200)] {
+        let line = format!("POST /sessions/{}/api/offer HTTP/1.1", names[nth]);
+        assert_eq!(client.ask(&line, r#"{"sdp": ""}"#).await.status, status, "{nth}");
+    }
 }
 
 /// R-040, R-101, and HEAD wherever GET goes: the same head, and no body.
