@@ -197,6 +197,8 @@ pub struct Telephony {
     pub c_url: String,
     /// Whether webhooks are verified where a credential for it is there.
     pub verify_webhooks: bool,
+    /// Whether calls need no proof that such a provider makes them.
+    pub unverified_calls: bool,
 }
 
 impl Default for Telephony {
@@ -210,6 +212,7 @@ impl Default for Telephony {
             b_url: "https://api.telnyx.com".into(),
             c_url: "https://api.plivo.com".into(),
             verify_webhooks: true,
+            unverified_calls: false,
         }
     }
 }

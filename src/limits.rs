@@ -250,6 +250,9 @@ pub const TOKEN_BYTES_MAX: usize = 256;
 /// Tokens, a bit each, of which it is known whether they were used; past that the oldest expire early. 1 MiB, and 28,000 tokens
 /// a second for [`TOKEN_LIFE`], which is more than `/start` answers.
 pub const TOKENS_KEPT_MAX: usize = 8 * 1024 * 1024;
+/// Telephone calls and signed webhooks by which it is remembered which token a call got: some 4,000 calls, a day of three a minute,
+/// in a megabyte. Only what a provider signed is remembered, so strangers cannot fill it.
+pub const CALLS_REMEMBERED_MAX: usize = 8 * 1024;
 
 // ---- rtvi
 

@@ -6,10 +6,10 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::http;
 use crate::support::provider::{ALL, Caller, FROM, Provider, TO};
 use crate::support::rest::{Asked, Rest, SILENCE};
 use crate::support::runner::TestRunner;
+use crate::support::signed::{self, API_KEY};
 use crate::support::socket::{Habits, Socket};
 
 const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
@@ -40,7 +40,10 @@ impl Apis {
 
     fn runner(&self, options: &[&str], credentials: &[(&str, &str)]) -> TestRunner {
         let variables = [&self.bases()[..], credentials].concat();
-        TestRunner::start_with(&[&["--bot", "echo"], options].concat(), &variables)
+        TestRunner::start_with(
+            &[&["--bot", "echo", "--api-key", API_KEY], options].concat(),
+            &variables,
+        )
     }
 
     fn asked(&self) -> Vec<Asked> {
@@ -100,17 +103,22 @@ fn credentials() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// A call of each provider, whose bots are at work.
+/// A call of each provider, whose bots are at work. Each has a token, which two of them need.
 fn calls(runner: &TestRunner) -> Vec<Caller> {
     let mut callers: Vec<Caller> = ALL
         .into_iter()
-        .map(|provider| Caller::dial(runner.addr, provider))
+        .map(|provider| Caller::dial_at(runner.addr, &path(runner, provider), provider))
         .collect();
     for caller in &mut callers {
         caller.say(&vec![0; caller.line.rate_hz as usize / 2]);
         caller.hear_ms(100);
     }
     callers
+}
+
+/// A path of `/ws` with a token where the runner hands one out.
+fn path(runner: &TestRunner, provider: Provider) -> String {
+    signed::started(runner, provider).unwrap_or_else(|| "/ws".into())
 }
 
 /// Tells the runner to end, and waits until it has: what it has not asked by then, it never asks.
@@ -257,7 +265,7 @@ fn a_provider_that_stumbles_is_asked_again_and_one_that_knows_no_such_call_is_no
     runners.into_iter().for_each(stop);
 }
 
-/// Anybody can open a socket and say any id: it never leaves its place in the path.
+/// Who has the key may say any id: it never leaves its place in the path.
 #[test]
 fn ids_that_would_change_the_path_are_not_sent() {
     let apis = Apis::start(&[(200, "{}")]);
@@ -265,7 +273,8 @@ fn ids_that_would_change_the_path_are_not_sent() {
     let ids = ["..", "../..", " ", "a/../b", "x/", "/", "\\..\\", "."];
     for provider in [Provider::A, Provider::B, Provider::C] {
         for id in ids {
-            let mut caller = Caller::connect(runner.addr, "/ws", provider, provider.lines()[0]);
+            let target = path(&runner, provider);
+            let mut caller = Caller::connect(runner.addr, &target, provider, provider.lines()[0]);
             caller.call_id = id.into();
             caller.greet();
             caller.start();
@@ -277,7 +286,8 @@ fn ids_that_would_change_the_path_are_not_sent() {
             let code = caller.end().map(|(code, _)| code);
             assert!(matches!(code, Some(1003 | 1008)), "{provider:?} `{id}`: {code:?}");
         }
-        let mut caller = Caller::connect(runner.addr, "/ws", provider, provider.lines()[0]);
+        let target = path(&runner, provider);
+        let mut caller = Caller::connect(runner.addr, &target, provider, provider.lines()[0]);
         caller.call_id = "a b/c?d#e%2e".into();
         caller.greet();
         caller.start();
@@ -300,10 +310,8 @@ fn neither_secrets_nor_numbers_reach_the_log() {
     let runner = apis.runner(&["-vv", "--ws-auth", "token"], &credentials());
     let mut tokens = Vec::new();
     for provider in ALL {
-        let body = json!({"transport": provider.transport()}).to_string();
-        let json = ["Content-Type: application/json"];
-        let reply = http::request(runner.addr, "POST", "/start", &json, body.as_bytes()).expect("an answer");
-        let token = reply.json()["token"].as_str().expect("a token").to_owned();
+        let target = path(&runner, provider);
+        let token = target.strip_prefix("/ws/").expect("a token").to_owned();
         let mut caller = Caller::connect(
             runner.addr,
             &format!("/ws?token={token}"),

@@ -17,6 +17,7 @@ mod hangup;
 mod house;
 mod metrics;
 mod processes;
+mod proof;
 mod requests;
 mod rooms;
 mod secrets;

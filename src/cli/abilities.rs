@@ -29,6 +29,9 @@ const OPTIONS: &[Row] = &[
     ("--no-verify-webhooks", &[Ability::Telephony], |typed| {
         typed.no_verify_webhooks
     }),
+    ("--unverified-calls", &[Ability::Telephony], |typed| {
+        typed.unverified_calls
+    }),
     ("--direct", &[Ability::Videoroom], |typed| typed.direct),
     ("--dialin", &[Ability::Videoroom], |typed| typed.dialin),
     ("--no-dialin", &[Ability::Videoroom], |_| false),

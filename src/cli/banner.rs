@@ -11,6 +11,7 @@ use crate::abilities::Ability;
 use crate::config::{Config, Host, Listening, Tls, Transport};
 use crate::proto::mediaroom::missing;
 use crate::proto::telephony::Provider;
+use crate::proto::telephony::proof::is_protected;
 
 /// Makes the text, with a line break at its end.
 pub fn text(config: &Config, listening: &Listening) -> String {
@@ -62,6 +63,12 @@ pub fn text(config: &Config, listening: &Listening) -> String {
         for (name, what) in telephone(provider, config) {
             row(name, what);
         }
+    }
+    if config.telephony.unverified_calls {
+        row(
+            "Unverified",
+            "calls need no proof that their provider makes them".into(),
+        );
     }
     for (name, what) in rooms(config, listening) {
         row(name, what);
@@ -131,7 +138,15 @@ fn telephone(provider: Provider, config: &Config) -> Vec<(&'static str, String)>
         // It signs nothing, and ends a call when its socket closes.
         Provider::D => (false, true),
     };
-    let signatures = match (provider, verifies && telephony.verify_webhooks) {
+    let are_signed = verifies && telephony.verify_webhooks;
+    let calls = match (is_protected(provider, telephony), config.ws_tokens) {
+        (true, _) if provider == Provider::A => "with the token of a webhook, or a signature of their own",
+        (true, _) => "with the token of a webhook",
+        (false, true) if are_signed => "with a token",
+        (false, true) => "with a token, which anybody gets who asks the webhook",
+        (false, false) => "open to anybody who finds the address",
+    };
+    let signatures = match (provider, are_signed) {
         (Provider::D, _) => "",
         (_, true) => ", signed by the provider",
         (_, false) => ", signatures are not verified",
@@ -139,6 +154,7 @@ fn telephone(provider: Provider, config: &Config) -> Vec<(&'static str, String)>
     let mut rows = vec![
         ("Webhook", format!("https://{host}/{signatures}")),
         ("Media", format!("wss://{host}/ws")),
+        ("Calls", calls.into()),
     ];
     if !hangs_up {
         rows.push(("Hang-up", "none: there are no credentials for it".into()));
@@ -428,6 +444,18 @@ mod tests {
             assert!(!whole.contains("Hang-up") && !whole.contains("hunter2"), "{whole}");
             let off = of(&credentials, &["-t", name, "--no-verify-webhooks"]);
             assert!(off.contains("signatures are not verified\n"), "{off}");
+            // Who may call is told as well.
+            assert!(whole.contains("  Calls      with the token of a webhook"), "{whole}");
+            let switched = of(&credentials, &["-t", name, "--unverified-calls"]);
+            for open in [&bare, &off, &switched] {
+                assert!(
+                    open.contains("  Calls      open to anybody who finds the address\n"),
+                    "{open}"
+                );
+            }
+            assert!(switched.contains("  Unverified calls need no proof"), "{switched}");
+            let tokens = of(&[], &["-t", name, "--ws-auth", "token"]);
+            assert!(tokens.contains("which anybody gets who asks the webhook\n"), "{tokens}");
         }
         let d = of(&[], &["-t", "exotel"]);
         assert!(d.contains("  Webhook    https://bots.example.net/\n  Media      wss://bots.example.net/ws\n"));

@@ -33,6 +33,7 @@ pub(super) struct Typed {
     pub ice_addresses: Vec<IpAddr>,
     pub embedded: bool,
     pub no_verify_webhooks: bool,
+    pub unverified_calls: bool,
     pub ws_auth: Option<WsAuth>,
     pub bot: Option<BuiltInBot>,
     pub pass_env: Vec<String>,
@@ -373,6 +374,14 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::Nothing(|typed| typed.no_verify_webhooks = true),
         Group::Providers,
         "Do not verify the signatures of telephony webhooks, which is done wherever a credential for it is set.",
+    ),
+    flag(
+        None,
+        "--unverified-calls",
+        Takes::Nothing(|typed| typed.unverified_calls = true),
+        Group::Providers,
+        "Take calls on `/ws` without proof that their provider makes them, and hang up whichever ids they name. Where webhooks \
+         are verified, a call needs the token of its webhook otherwise, or the provider's signature.",
     ),
     flag(
         Some('d'),

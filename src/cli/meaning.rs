@@ -59,7 +59,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let ice_servers = ice_servers(&typed)?;
     let variables = &around.variables;
     let telephony = abilities::where_built(Ability::Telephony, || {
-        telephony::telephony(variables, !typed.no_verify_webhooks, warnings)
+        telephony::telephony(variables, !typed.no_verify_webhooks, typed.unverified_calls, warnings)
     })?;
     let videoroom = abilities::where_built(Ability::Videoroom, || rooms::videoroom(&typed, variables, warnings))?;
     let mediaroom = abilities::where_built(Ability::Mediaroom, || rooms::mediaroom(variables, warnings))?;

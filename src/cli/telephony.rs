@@ -19,6 +19,7 @@ use crate::config::{Account, Secret, Telephony, Transport};
 pub(super) fn telephony(
     variables: &Variables,
     verify_webhooks: bool,
+    unverified_calls: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Telephony, Misuse> {
     let standard = Telephony::default();
@@ -41,6 +42,7 @@ pub(super) fn telephony(
         b_url: base(variables, "TELCO_B_API_URL", warnings)?.unwrap_or(standard.b_url),
         c_url: base(variables, "TELCO_C_API_URL", warnings)?.unwrap_or(standard.c_url),
         verify_webhooks,
+        unverified_calls,
     })
 }
 
@@ -98,7 +100,7 @@ mod tests {
     fn read(list: &[(&str, &str)]) -> Result<(Telephony, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let mut warnings = Vec::new();
-        telephony(&Variables::new(own, []), true, &mut warnings)
+        telephony(&Variables::new(own, []), true, false, &mut warnings)
             .map(|telephony| (telephony, warnings))
             .map_err(|misuse| misuse.to_string())
     }

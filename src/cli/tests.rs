@@ -338,7 +338,9 @@ fn telephony_is_told_by_variables_and_verified_unless_that_is_turned_off() {
     let (config, warnings) = served(&[], &variables);
     assert_eq!(config.telephony.a.expect("an account").id, "AC1");
     assert_eq!(config.telephony.a_url, "http://127.0.0.1:8080");
-    assert!(config.telephony.verify_webhooks);
+    assert!(config.telephony.verify_webhooks && !config.telephony.unverified_calls);
+    let (switched, _) = served(&["--unverified-calls"], &variables);
+    assert!(switched.telephony.verify_webhooks && switched.telephony.unverified_calls);
     assert_eq!(warnings, Vec::<String>::new());
     assert!(
         !served(&["--no-verify-webhooks"], &variables)

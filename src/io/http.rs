@@ -57,7 +57,7 @@ use crate::io::metrics;
 use crate::io::room::{self, Begin};
 use crate::io::server::{Doing, Service};
 use crate::io::sessions::Start;
-use crate::io::socket::{Entry, Upgrade, upgrade};
+use crate::io::socket::{Endpoint, Entry, Upgrade, upgrade};
 use crate::io::tasks::Place;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
@@ -73,7 +73,8 @@ use crate::proto::request_framing;
 use crate::proto::route::{self, Route};
 use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Claim, Table};
-use crate::proto::token::{Family, Tokens};
+use crate::proto::telephony::proof;
+use crate::proto::token::{Family, Issuer, Tokens};
 use crate::proto::videoroom::taken::Taken;
 
 /// The content type of the text format of Prometheus.
@@ -106,7 +107,12 @@ pub trait Engine: Send + Sync + 'static {
     }
     /// Makes what the connection becomes that asks for a WebSocket and may have one. `start` is called when there is a place for
     /// its session, and what it uses up is used for good.
-    fn socket(&self, family: Family, requester: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal>;
+    fn socket(
+        &self,
+        endpoint: Endpoint,
+        requester: Requester,
+        start: impl FnOnce() -> Start,
+    ) -> Result<Upgrade, Refusal>;
     /// Takes a place for a session in a room, which begins when what is returned is called.
     fn room(&self, requester: Requester, kind: Kind) -> Result<Begin, Refusal>;
     /// Takes a place beside the sessions, which the end of the runner waits for; nothing when all are taken.
@@ -149,20 +155,25 @@ impl Engine for WebRtc {
         metrics::text(self)
     }
 
-    fn socket(&self, family: Family, requester: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal> {
+    fn socket(
+        &self,
+        endpoint: Endpoint,
+        requester: Requester,
+        start: impl FnOnce() -> Start,
+    ) -> Result<Upgrade, Refusal> {
         let sessions = WebRtc::sessions(self);
         if sessions.is_closed() {
             return Err(Refusal::Offer(OfferRefusal::Stopping));
         }
-        let entry = match family {
-            Family::Client => sessions
+        let entry = match endpoint {
+            Endpoint::Client => sessions
                 .admission()
                 .session(requester, Kind::Silent)
                 .map(Entry::Session),
-            Family::Call => sessions.admission().handshake(requester).map(Entry::Handshake),
+            Endpoint::Call(_) => sessions.admission().handshake(requester).map(Entry::Handshake),
         };
         let entry = entry.map_err(|refused| Refusal::Offer(refused.into()))?;
-        Ok(upgrade(sessions.clone(), family, start(), entry))
+        Ok(upgrade(sessions.clone(), endpoint, start(), entry))
     }
 
     fn room(&self, requester: Requester, kind: Kind) -> Result<Begin, Refusal> {
@@ -187,8 +198,8 @@ pub struct App<E = WebRtc> {
     gate: Gate,
     status: Status,
     table: Arc<Mutex<Table>>,
-    /// Tokens of WebSockets; nothing when none are asked for.
-    tokens: Option<Mutex<Tokens>>,
+    /// Tokens of WebSockets.
+    tokens: Mutex<Tokens>,
     /// Calls to video rooms that have a bot.
     calls: Mutex<Taken>,
     /// The log lines that callers cause.
@@ -207,9 +218,7 @@ impl<E: Engine> App<E> {
             gate: Gate::new(&config, random()),
             status: Status::new(&config),
             table: Arc::default(),
-            tokens: config
-                .ws_tokens
-                .then(|| Mutex::new(Tokens::new(random(), Instant::now()))),
+            tokens: Mutex::new(Tokens::new(random(), Instant::now())),
             calls: Mutex::default(),
             lines: Arc::default(),
             times: Times::default(),
@@ -400,7 +409,8 @@ async fn start<E: Engine>(app: &App<E>, body: &Bytes, asked: Asked<'_>, peer: Pe
                 Family::Call => None,
             };
             let url = start::socket_url(&app.config, asked, family);
-            start::socket_reply(&url, id.as_deref(), mint(app, family, id.as_deref()).as_deref())
+            let token = mint(app, family, id.as_deref(), peer.is_authorised);
+            start::socket_reply(&url, id.as_deref(), token.as_deref())
         }
         Plan::Videoroom { room, body } => videoroom::start(app, room, body, peer).await?,
         Plan::Mediaroom { body } => rooms::mediaroom(app, body, peer)?,
@@ -417,11 +427,16 @@ fn register<E: Engine>(app: &App<E>, body: &Value, peer: Peer) -> Result<Session
     Ok(id)
 }
 
-/// Makes a token for a socket, where one is asked for. A registered session's name in it leads to that session.
-fn mint<E: Engine>(app: &App<E>, family: Family, session: Option<&str>) -> Option<String> {
-    let tokens = app.tokens.as_ref()?;
+/// Makes a token for a socket, where one is asked for. A registered session's name in it leads to that session. Who has the API
+/// key gets one for calls too that need proof otherwise.
+fn mint<E>(app: &App<E>, family: Family, session: Option<&str>, is_authorised: bool) -> Option<String> {
+    let proves = family == Family::Call && is_authorised && proof::protects_any(&app.config.telephony);
+    if !app.config.ws_tokens && !proves {
+        return None;
+    }
     let id = session.map_or_else(fresh_id, SessionId::from);
-    Some(lock(tokens).mint(family, &id, Instant::now()))
+    let issuer = if is_authorised { Issuer::ApiKey } else { Issuer::Anybody };
+    Some(lock(&app.tokens).mint(family, &id, issuer, Instant::now()))
 }
 
 async fn take_offer<E: Engine>(

@@ -39,7 +39,7 @@ use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::socket::{GAVE_WAY, Message, Output, Session};
 use crate::proto::stall::Task;
 use crate::proto::telephony::hangup;
-use crate::proto::token::Family;
+use crate::proto::telephony::proof::{Proof, Unproven};
 
 /// What a connection becomes once its upgrade is answered: its stream goes in, with what was read beyond the request.
 pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
@@ -52,8 +52,15 @@ pub enum Entry {
     Handshake(Permit),
 }
 
+/// The endpoint that a socket came to.
+pub enum Endpoint {
+    Client,
+    /// A telephone's, with what shows whose call it is.
+    Call(Proof),
+}
+
 /// Makes what an accepted upgrade becomes: a session of its own.
-pub fn upgrade(sessions: Sessions, family: Family, start: Start, entry: Entry) -> Upgrade {
+pub fn upgrade(sessions: Sessions, endpoint: Endpoint, start: Start, entry: Entry) -> Upgrade {
     Box::new(move |stream, read| {
         let id = start.session_id.clone();
         let watch = sessions.watch().clone();
@@ -62,7 +69,7 @@ pub fn upgrade(sessions: Sessions, family: Family, start: Start, entry: Entry) -
                 log::debug!("the size of the send buffer: {error}");
             }
             let socket = WebSocketStream::from_partially_read(stream, read.into(), Role::Server, Some(config())).await;
-            run(socket, sessions, family, start, entry).await;
+            run(socket, sessions, endpoint, start, entry).await;
         });
         let task = logging::in_session(id.clone(), task);
         tasks::spawn(watch.over(id, Task::Media, task));
@@ -89,6 +96,10 @@ struct Life {
     sessions: Sessions,
     path: &'static str,
     entry: Entry,
+    /// What shows that a call is its provider's.
+    proof: Proof,
+    /// The call was refused for want of that.
+    unproven: Option<Unproven>,
     /// What the bot starts from; gone once it has.
     start: Option<Start>,
     lease: Option<Box<dyn Send>>,
@@ -122,11 +133,11 @@ impl Life {
     }
 }
 
-async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family, start: Start, entry: Entry) {
+async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, endpoint: Endpoint, start: Start, entry: Entry) {
     let began = tasks::now();
-    let (session, path) = match family {
-        Family::Client => (Session::client(began), "/ws-client"),
-        Family::Call => (Session::call(began), "/ws"),
+    let (session, path, proof) = match endpoint {
+        Endpoint::Client => (Session::client(began), "/ws-client", Proof::Nothing),
+        Endpoint::Call(proof) => (Session::call(began), "/ws", proof),
     };
     let mut life = Life {
         session: Box::new(session),
@@ -134,6 +145,8 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         sessions,
         path,
         entry,
+        proof,
+        unproven: None,
         start: Some(start),
         lease: None,
         link: None,
@@ -155,6 +168,7 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
         socket,
         sessions,
         entry,
+        unproven,
         start,
         lease,
         link,
@@ -190,9 +204,13 @@ async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, family: Family
                 );
                 outcome.log(reason, &words);
             }
-            None => match session.refused() {
-                Some(why) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
-                None => log::info!("no session on {path}: the connection ended after {seconds:.1} s"),
+            None => match (unproven, session.refused()) {
+                (Some(unproven), _) => {
+                    let advice = unproven.advice(sessions.config().proxy.as_deref());
+                    log::warn!("no session on {path}: {advice}");
+                }
+                (None, Some(why)) => log::warn!("no session on {path}: {why}, after {seconds:.1} s"),
+                (None, None) => log::info!("no session on {path}: the connection ended after {seconds:.1} s"),
             },
         }
         drop((start, lease));
@@ -345,7 +363,7 @@ async fn evicted(entry: &Entry) {
 fn handle_eviction(life: &mut Life) {
     let now = tasks::now();
     match life.entry {
-        Entry::Handshake(_) => life.session.handle_no_place(1013, GAVE_WAY, now),
+        Entry::Handshake(_) => life.session.handle_refused(1013, GAVE_WAY, now),
         Entry::Session(_) => life.session.handle_end(LeaveReason::NeverConnected, now),
     }
 }
@@ -472,9 +490,16 @@ async fn send(life: &mut Life, message: Message) {
 }
 
 fn begin(life: &mut Life, now: Instant) {
+    // Who a call claims to be is known only now, and nothing is done for it before that is shown.
+    if let Some(call) = life.session.telephone()
+        && let Err(unproven) = life.proof.admit(call, &life.sessions.config().telephony)
+    {
+        life.unproven = Some(unproven);
+        return life.session.handle_refused(1008, unproven.reason(), now);
+    }
     if let Entry::Handshake(permit) = &life.entry {
         if life.sessions.is_closed() {
-            return life.session.handle_no_place(1001, "the runner is stopping", now);
+            return life.session.handle_refused(1001, "the runner is stopping", now);
         }
         match life.sessions.admission().session(permit.requester(), Kind::Caller) {
             Ok(permit) => life.entry = Entry::Session(permit),
@@ -483,7 +508,7 @@ fn begin(life: &mut Life, now: Instant) {
                     Refused::Full => "all places are taken; try again later",
                     Refused::Share => "this address has its share of the places; try again later",
                 };
-                return life.session.handle_no_place(1013, why, now);
+                return life.session.handle_refused(1013, why, now);
             }
         }
     }

@@ -1,14 +1,17 @@
 //! One-time tokens for WebSockets: what `/start` and the telephony webhook hand out, and what an upgrade must bring.
 //!
 //! In: the family of endpoints, an id, `now`. Out: a token, and once, within 300 s, the id again. A token is
-//! `base64url({"aud","exp","jti","seq"}) "." hex(HMAC-SHA256)`; `jti` is the id and `aud` the family, so that one made for
-//! `/ws` is of no use on `/ws-client`. `seq` is its serial number: one bit for each number says whether it was used.
+//! `base64url({"aud","exp","jti","seq","iss"}) "." hex(HMAC-SHA256)`; `jti` is the id and `aud` the family, so that one made
+//! for `/ws` is of no use on `/ws-client`. `seq` is its serial number: one bit for each number says whether it was used.
+//! `iss` says on whose word it was made, and is left out where that was anybody's.
 //! `exp` is in seconds since the [`Tokens`] were made, not since 1970: a board's wall clock jumps by decades when it finds its
 //! time server, and the key lives no longer than the process anyway.
 //! A token is verified first, and used up when the connection has all that it needs besides: see [`Unused`].
+//! A webhook that comes twice is answered with one token, so a captured one that is sent again opens nothing: see `calls`.
 //! Refuses: what this key did not sign, before anything of it is read, and what is expired, used, or for the other family.
 //! Source: the fact sheet on telephony, its section on tokens; RFC 7519 for the names of the members.
 
+mod calls;
 mod serials;
 
 use std::fmt;
@@ -19,8 +22,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use self::calls::Calls;
 use self::serials::{Serials, State};
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE};
+use crate::proto::telephony::proof::CallKey;
 
 /// The endpoints that a token opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,11 +38,27 @@ pub enum Family {
     Client,
 }
 
-/// What a token says once it is taken.
+/// On whose word a token was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Issuer {
+    /// Anybody's who asked.
+    #[default]
+    #[serde(rename = "anybody")]
+    Anybody,
+    /// That of somebody with the API key.
+    #[serde(rename = "key")]
+    ApiKey,
+    /// That of a provider whose webhook was verified; the id is the [`CallKey`] of the call that it named.
+    #[serde(rename = "webhook")]
+    Webhook,
+}
+
+/// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The id that it was made with.
     pub id: String,
+    pub issuer: Issuer,
 }
 
 /// Why a token opens nothing.
@@ -73,6 +94,12 @@ struct Payload {
     exp: u64,
     jti: String,
     seq: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    iss: Issuer,
+}
+
+fn is_default(issuer: &Issuer) -> bool {
+    *issuer == Issuer::default()
 }
 
 /// Makes tokens, and remembers which of them were used.
@@ -80,6 +107,7 @@ pub struct Tokens {
     keyed: Hmac<Sha256>,
     made: Instant,
     serials: Serials,
+    calls: Calls,
 }
 
 impl fmt::Debug for Tokens {
@@ -117,21 +145,41 @@ impl Tokens {
             keyed: Hmac::new_from_slice(&key).expect("HMAC takes a key of any length"),
             made: now,
             serials: Serials::default(),
+            calls: Calls::default(),
         }
     }
 
     /// Makes a token. `id` is the name of a session, or random.
-    pub fn mint(&mut self, family: Family, id: &str, now: Instant) -> String {
+    pub fn mint(&mut self, family: Family, id: &str, issuer: Issuer, now: Instant) -> String {
         let second = self.second(now);
         self.serials.expire(second);
         let exp = second + TOKEN_LIFE.as_secs();
-        let payload = Payload {
+        let seq = self.serials.issue(exp);
+        self.sign(&Payload {
             aud: family,
             exp,
             jti: id.to_owned(),
-            seq: self.serials.issue(exp),
-        };
-        let json = serde_json::to_vec(&payload).expect("strings and numbers are JSON");
+            seq,
+            iss: issuer,
+        })
+    }
+
+    /// Makes the token of a call that a verified webhook named; `webhook` names what the provider signed.
+    pub fn mint_for_call(&mut self, call: CallKey, webhook: [u8; 16], now: Instant) -> String {
+        let second = self.second(now);
+        self.serials.expire(second);
+        let issued = self.calls.issue(call, webhook, &mut self.serials, second);
+        self.sign(&Payload {
+            aud: Family::Call,
+            exp: issued.expires,
+            jti: issued.call.to_string(),
+            seq: issued.serial,
+            iss: Issuer::Webhook,
+        })
+    }
+
+    fn sign(&self, payload: &Payload) -> String {
+        let json = serde_json::to_vec(payload).expect("strings and numbers are JSON");
         let signed = BASE64URL_NOPAD.encode(&json);
         let tag = self.mac(&signed).finalize().into_bytes();
         format!("{signed}.{}", HEXLOWER.encode(&tag))
@@ -142,7 +190,13 @@ impl Tokens {
     /// # Errors
     /// See [`Refusal`].
     pub fn verify(&mut self, token: &str, family: Family, now: Instant) -> Result<Unused<'_>, Refusal> {
-        let Payload { aud, exp, jti, seq } = self.signed(token).ok_or(Refusal::Foreign)?;
+        let Payload {
+            aud,
+            exp,
+            jti,
+            seq,
+            iss,
+        } = self.signed(token).ok_or(Refusal::Foreign)?;
         if aud != family {
             return Err(Refusal::MadeFor(aud));
         }
@@ -153,7 +207,7 @@ impl Tokens {
             State::Fresh => Ok(Unused {
                 serials: &mut self.serials,
                 serial: seq,
-                claims: Claims { id: jti },
+                claims: Claims { id: jti, issuer: iss },
             }),
             State::Used => Err(Refusal::Used),
             State::Expired => Err(Refusal::Expired),
@@ -188,6 +242,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::proto::telephony::Provider;
 
     const ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 
@@ -204,18 +259,21 @@ mod tests {
     }
 
     fn id(text: &str) -> Result<Claims, Refusal> {
-        Ok(Claims { id: text.to_owned() })
+        Ok(Claims {
+            id: text.to_owned(),
+            issuer: Issuer::Anybody,
+        })
     }
 
     #[test]
     fn a_token_gives_its_id_once() {
         let (mut tokens, now) = tokens();
-        let token = tokens.mint(Family::Client, ID, now);
+        let token = tokens.mint(Family::Client, ID, Issuer::Anybody, now);
         assert_eq!(tokens.take(&token, Family::Client, now), id(ID));
         for _ in 0..2 {
             assert_eq!(tokens.take(&token, Family::Client, now), Err(Refusal::Used));
         }
-        let other = tokens.mint(Family::Client, "other", now);
+        let other = tokens.mint(Family::Client, "other", Issuer::Anybody, now);
         assert_eq!(tokens.take(&other, Family::Client, now), id("other"));
     }
 
@@ -223,7 +281,7 @@ mod tests {
     #[test]
     fn a_token_has_its_documented_form() {
         let (mut tokens, now) = tokens();
-        let token = tokens.mint(Family::Call, "a", now + Duration::from_millis(9_999));
+        let token = tokens.mint(Family::Call, "a", Issuer::Anybody, now + Duration::from_millis(9_999));
         let (signed, tag) = token.split_once('.').expect("two parts");
         let json = BASE64URL_NOPAD
             .decode(signed.as_bytes())
@@ -242,7 +300,7 @@ mod tests {
     fn a_token_is_good_for_300_seconds() {
         let (mut tokens, made) = tokens();
         let now = made + Duration::from_secs(1_000);
-        let [first, second] = ["first", "second"].map(|id| tokens.mint(Family::Call, id, now));
+        let [first, second] = ["first", "second"].map(|id| tokens.mint(Family::Call, id, Issuer::Anybody, now));
         let at = |after_ms| now + Duration::from_millis(after_ms);
         assert_eq!(tokens.take(&first, Family::Call, at(299_999)), id("first"));
         assert_eq!(tokens.take(&second, Family::Call, at(300_000)), Err(Refusal::Expired));
@@ -255,7 +313,7 @@ mod tests {
     fn a_token_opens_only_the_family_that_it_was_made_for() {
         let (mut tokens, now) = tokens();
         for (made_for, other) in [(Family::Call, Family::Client), (Family::Client, Family::Call)] {
-            let token = tokens.mint(made_for, &format!("{made_for:?}"), now);
+            let token = tokens.mint(made_for, &format!("{made_for:?}"), Issuer::Anybody, now);
             assert_eq!(tokens.take(&token, other, now), Err(Refusal::MadeFor(made_for)));
             assert!(tokens.take(&token, made_for, now).is_ok());
         }
@@ -265,7 +323,7 @@ mod tests {
     #[test]
     fn a_token_with_any_byte_changed_is_foreign() {
         let (mut tokens, now) = tokens();
-        let token = tokens.mint(Family::Call, ID, now);
+        let token = tokens.mint(Family::Call, ID, Issuer::Anybody, now);
         for at in 0..token.len() {
             for other in "Aa0-_.=\u{e9}".chars().filter(|c| !token[at..].starts_with(*c)) {
                 let changed = format!("{}{other}{}", &token[..at], &token[at + 1..]);
@@ -302,7 +360,7 @@ mod tests {
         let (mut tokens, now) = tokens();
         let mut of_length = |bytes: usize| {
             let ids = (1..).map(|length| "x".repeat(length));
-            let mut made = ids.map(|id| tokens.mint(Family::Client, &id, now));
+            let mut made = ids.map(|id| tokens.mint(Family::Client, &id, Issuer::Anybody, now));
             made.find(|token| token.len() >= bytes)
                 .expect("a longer id makes a longer token")
         };
@@ -312,7 +370,7 @@ mod tests {
         assert_eq!(tokens.take(&too_long, Family::Client, now), Err(Refusal::Foreign));
 
         let in_a_century = now + Duration::from_secs(100 * 365 * 86_400);
-        let token = tokens.mint(Family::Client, ID, in_a_century);
+        let token = tokens.mint(Family::Client, ID, Issuer::Anybody, in_a_century);
         assert_eq!(tokens.take(&token, Family::Client, in_a_century), id(ID));
     }
 
@@ -320,7 +378,7 @@ mod tests {
     #[test]
     fn a_token_is_used_up_by_nothing_but_its_use() {
         let (mut tokens, now) = tokens();
-        let token = tokens.mint(Family::Call, ID, now);
+        let token = tokens.mint(Family::Call, ID, Issuer::Anybody, now);
         for _ in 0..3 {
             let unused = tokens.verify(&token, Family::Call, now).expect("a good token");
             assert_eq!(unused.claims().id, ID);
@@ -329,13 +387,41 @@ mod tests {
         assert_eq!(tokens.take(&token, Family::Call, now), Err(Refusal::Used));
     }
 
+    /// A token says on whose word it was made; the one of a webhook names its call, and is the same however often it is asked for.
+    #[test]
+    fn a_token_says_on_whose_word_it_was_made() {
+        let (mut tokens, now) = tokens();
+        for issuer in [Issuer::Anybody, Issuer::ApiKey] {
+            let token = tokens.mint(Family::Call, ID, issuer, now);
+            let claims = tokens.take(&token, Family::Call, now).expect("a good token");
+            assert_eq!((claims.id.as_str(), claims.issuer), (ID, issuer));
+        }
+        let call = CallKey::of(Provider::A, "CA01");
+        let token = tokens.mint_for_call(call, [1; 16], now);
+        assert!(token.len() <= TOKEN_BYTES_MAX, "{} bytes", token.len());
+        assert_eq!(tokens.mint_for_call(call, [1; 16], now + TOKEN_LIFE), token);
+        assert_eq!(tokens.mint_for_call(call, [2; 16], now), token);
+        assert_eq!(
+            tokens.verify(&token, Family::Client, now).err(),
+            Some(Refusal::MadeFor(Family::Call))
+        );
+        let claims = tokens.take(&token, Family::Call, now).expect("a good token");
+        assert_eq!((claims.id, claims.issuer), (call.to_string(), Issuer::Webhook));
+        for webhook in [[1; 16], [2; 16]] {
+            let again = tokens.mint_for_call(call, webhook, now);
+            assert_eq!(tokens.take(&again, Family::Call, now), Err(Refusal::Used));
+        }
+        let back = tokens.mint_for_call(call, [3; 16], now);
+        assert!(tokens.take(&back, Family::Call, now).is_ok());
+    }
+
     /// However many tokens others use up, a fresh one is good, and a used one is used until it has expired.
     #[test]
     fn used_tokens_cost_no_fresh_one_its_use() {
         let (mut tokens, now) = tokens();
-        let honest = tokens.mint(Family::Client, "honest", now);
+        let honest = tokens.mint(Family::Client, "honest", Issuer::Anybody, now);
         for burnt in 0..20_000 {
-            let token = tokens.mint(Family::Client, "burnt", now);
+            let token = tokens.mint(Family::Client, "burnt", Issuer::Anybody, now);
             assert!(tokens.take(&token, Family::Client, now).is_ok(), "{burnt}");
             assert_eq!(tokens.take(&token, Family::Client, now), Err(Refusal::Used));
         }
@@ -350,7 +436,7 @@ mod tests {
     #[test]
     fn no_debug_form_shows_the_key_or_a_token() {
         let (mut tokens, now) = tokens();
-        let token = tokens.mint(Family::Call, ID, now);
+        let token = tokens.mint(Family::Call, ID, Issuer::Anybody, now);
         let shown = format!("{tokens:?} {:?} {}", Refusal::Foreign, Refusal::Foreign);
         assert!(shown.starts_with("Tokens { .. }"), "{shown}");
         assert!(!shown.contains(&token) && !shown.contains("7, 7"));

@@ -44,7 +44,7 @@ use edge_runner::proto::mediaroom::wire::{self, DataPacket, Request, SignalReque
 use edge_runner::proto::offer::{Candidates, Offer};
 use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use edge_runner::proto::telephony::{self, Call, Heard, Provider};
-use edge_runner::proto::token::{Family, Refusal, Tokens};
+use edge_runner::proto::token::{Family, Issuer, Refusal, Tokens};
 use edge_runner::proto::uuid::Uuid;
 use prost::Message as _;
 use serde_json::Value;
@@ -180,7 +180,7 @@ pub fn token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let now = Instant::now();
     let mut tokens = Tokens::new([7; 32], now);
-    let made = [Family::Call, Family::Client].map(|family| tokens.mint(family, TOKEN_ID, now));
+    let made = [Family::Call, Family::Client].map(|family| tokens.mint(family, TOKEN_ID, Issuer::Anybody, now));
     for family in [Family::Call, Family::Client] {
         if let Ok(unused) = tokens.verify(&text, family, now) {
             unused.use_up();

@@ -12,6 +12,7 @@ pub mod rest;
 #[allow(dead_code, reason = "it is a program of its own as well")]
 pub mod room;
 pub mod runner;
+pub mod signed;
 pub mod socket;
 pub mod sound;
 pub mod sweep;

@@ -188,6 +188,11 @@ pub struct Caller {
 impl Caller {
     /// Dials in, and says nothing yet.
     pub fn connect(addr: SocketAddr, target: &str, provider: Provider, line: Line) -> Self {
+        Self::connect_by(Socket::connect(addr, target), provider, line)
+    }
+
+    /// The same over a socket that is open.
+    pub fn connect_by(socket: Socket, provider: Provider, line: Line) -> Self {
         let tag = match provider {
             Provider::A => "MZ00000000000000000000000000000001",
             Provider::B => "7d1a3c52-0b61-4f4e-9f0e-3a8f0c9b2a11",
@@ -203,7 +208,7 @@ impl Caller {
         Self {
             provider,
             line,
-            socket: Socket::connect(addr, target),
+            socket,
             stream_id: tag.into(),
             call_id: call_id.into(),
             said: None,
@@ -226,6 +231,14 @@ impl Caller {
     /// Dials in on `/ws`, and opens the stream as this provider does.
     pub fn dial(addr: SocketAddr, provider: Provider) -> Self {
         Self::dial_on(addr, provider, provider.lines()[0])
+    }
+
+    /// The same on another path, with a token in it.
+    pub fn dial_at(addr: SocketAddr, target: &str, provider: Provider) -> Self {
+        let mut caller = Self::connect(addr, target, provider, provider.lines()[0]);
+        caller.greet();
+        caller.start();
+        caller
     }
 
     pub fn dial_on(addr: SocketAddr, provider: Provider, line: Line) -> Self {

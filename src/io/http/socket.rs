@@ -16,8 +16,11 @@ use super::note::caller;
 use super::webhook::verify_upgrade;
 use super::{App, Engine, Lease, Refusal, fresh_id, requester};
 use crate::io::sessions::Start;
+use crate::io::socket::Endpoint;
+use crate::proto::admission::Requester;
 use crate::proto::route;
-use crate::proto::token::Family;
+use crate::proto::telephony::proof::Proof;
+use crate::proto::token::{self, Family, Issuer};
 
 /// Answers an upgrade, and says what the connection becomes.
 pub(super) fn socket<E: Engine>(
@@ -33,27 +36,28 @@ pub(super) fn socket<E: Engine>(
     *request.version_mut() = head.version;
     *request.headers_mut() = head.headers.clone();
     let switching = create_response(&request).map_err(|_| Refusal::NoUpgrade)?;
-    if family == Family::Call {
-        verify_upgrade(app, head)?;
-    }
+    let signed = match family {
+        Family::Call => verify_upgrade(app, head)?,
+        Family::Client => None,
+    };
     let query = route::Query::new(head.uri.query().unwrap_or_default());
+    let bearer = head
+        .headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let token = in_path
+        .or_else(|| bearer.and_then(route::bearer))
+        .or_else(|| query.value("token"));
     // What may be refused is looked at first, a place is taken then, and nothing is used up before there is one. Until then the
     // tokens stay locked, so that two requests with one token do not both find it good.
-    let mut tokens = app.tokens.as_ref().map(lock);
-    let token = match &mut tokens {
-        Some(tokens) => {
-            let bearer = head
-                .headers
-                .get(header::AUTHORIZATION)
-                .and_then(|value| value.to_str().ok());
-            let token = in_path
-                .or_else(|| bearer.and_then(route::bearer))
-                .or_else(|| query.value("token"));
-            let token = token.ok_or(Refusal::NoToken)?;
-            let now = Instant::now();
-            Some(tokens.verify(&token, family, now).map_err(Refusal::Token)?)
-        }
+    let mut tokens = lock(&app.tokens);
+    let token = match token.map(|token| tokens.verify(&token, family, Instant::now())) {
+        Some(Ok(token)) => Some(token),
+        None if app.config.ws_tokens => return Err(Refusal::NoToken),
+        // Where none is needed, what others made for others is no concern of ours.
         None => None,
+        Some(Err(token::Refusal::Foreign)) if !app.config.ws_tokens => None,
+        Some(Err(refusal)) => return Err(Refusal::Token(refusal)),
     };
     let named = match (family, &token) {
         // A call's data comes from its provider.
@@ -69,9 +73,22 @@ pub(super) fn socket<E: Engine>(
         Some(id) => Some(Lease::claim(&app.table, &id).map_err(Refusal::Unknown)?),
         None => None,
     };
-    let caller = caller(app, peer);
+    let issuer = token.as_ref().map(|token| token.claims().issuer);
     let requester = requester(peer, lease.as_ref());
-    let upgrade = app.engine.socket(family, requester, || {
+    let requester = Requester {
+        is_authorised: requester.is_authorised
+            || signed.is_some()
+            || issuer.is_some_and(|issuer| issuer != Issuer::Anybody),
+        ..requester
+    };
+    let endpoint = match (family, issuer, &token) {
+        (Family::Client, ..) => Endpoint::Client,
+        (Family::Call, Some(Issuer::Webhook), Some(token)) => Endpoint::Call(Proof::Webhook(token.claims().id.clone())),
+        (Family::Call, Some(Issuer::ApiKey), _) => Endpoint::Call(Proof::ApiKey),
+        (Family::Call, ..) => Endpoint::Call(signed.map_or(Proof::Nothing, Proof::Signature)),
+    };
+    let caller = caller(app, peer);
+    let upgrade = app.engine.socket(endpoint, requester, || {
         if let Some(token) = token {
             token.use_up();
         }

@@ -2,26 +2,34 @@
 //!
 //! In: their requests. Out: markup, or an address. Refuses: signatures that are not the provider's.
 
+use std::time::Instant;
+
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::floor::{Reply, unix_time_s, whole};
+use super::floor::{Reply, lock, unix_time_s, whole};
 use super::read::{Takes, read};
 use super::{App, Engine, Refusal, mint, still_open};
 use crate::config::Transport;
 use crate::proto::route;
-use crate::proto::telephony::{Provider, signature, webhook};
+use crate::proto::telephony::proof::{self, CallKey};
+use crate::proto::telephony::signature::{self, Standing};
+use crate::proto::telephony::{Provider, webhook};
 use crate::proto::token::Family;
 
-/// Verifies the upgrade of a call of the one provider that signs it.
-pub(super) fn verify_upgrade<E>(app: &App<E>, head: &Parts) -> Result<(), Refusal> {
-    if let (Some(Transport::TelephonyA), Some(proxy)) = (app.config.transport, &app.config.proxy) {
-        let url = format!("wss://{proxy}{}", head.uri.path());
-        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-        signature::verify_upgrade(&app.config.telephony, &url, &text).map_err(Refusal::Signature)?;
+/// Verifies the upgrade of a call of the one provider that signs it, and returns who signed. Where the URL that was signed is not
+/// known for sure, a signature that does not fit is none.
+pub(super) fn verify_upgrade<E>(app: &App<E>, head: &Parts) -> Result<Option<Provider>, Refusal> {
+    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
+    let url = format!("wss://{host}{}", head.uri.path());
+    let is_known = app.config.transport == Some(Transport::TelephonyA) && app.config.proxy.is_some();
+    match signature::verify_upgrade(&app.config.telephony, &url, &text) {
+        Ok(Standing::Verified(_)) => Ok(Some(Provider::A)),
+        Err(wrong) if is_known => Err(Refusal::Signature(wrong)),
+        Ok(Standing::NotChecked) | Err(_) => Ok(None),
     }
-    Ok(())
 }
 
 /// Tells a telephony provider where to bring a call's audio.
@@ -42,8 +50,16 @@ pub(super) async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incomin
         header: &text,
         body: &body,
     };
-    signature::verify(provider, &app.config.telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
-    let url = webhook::socket_url(host, mint(app, Family::Call, None).as_deref());
+    let telephony = &app.config.telephony;
+    let standing = signature::verify(provider, telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
+    let token = match standing {
+        Standing::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
+            let call = CallKey::of(provider, &webhook::call_id(provider, &body));
+            Some(lock(&app.tokens).mint_for_call(call, fingerprint, Instant::now()))
+        }
+        _ => mint(app, Family::Call, None, false),
+    };
+    let url = webhook::socket_url(host, token.as_deref());
     let webhook::Reply { content_type, body } = webhook::reply(provider, &url, &body);
     let mut reply = Reply::new(whole(body));
     reply

@@ -26,11 +26,10 @@ use crate::io::http::{App, Engine, Refusal};
 use crate::io::mediaroom;
 use crate::io::room::{Begin, Room};
 use crate::io::sessions::Start;
-use crate::io::socket::Upgrade;
+use crate::io::socket::{Endpoint, Upgrade};
 use crate::io::tls::Tls;
 use crate::proto::admission::{Kind, Requester};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
-use crate::proto::token::Family;
 
 const GUARD: Duration = Duration::from_secs(30);
 
@@ -132,7 +131,7 @@ impl Engine for Arc<Fake> {
     }
 
     /// A socket answers with the name of its session, and closes.
-    fn socket(&self, _: Family, _: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal> {
+    fn socket(&self, _: Endpoint, _: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if self.full.load(Ordering::Relaxed) {
             return Err(Refusal::Offer(OfferRefusal::Full));

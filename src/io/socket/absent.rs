@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::io::admission::Permit;
 use crate::io::sessions::{Sessions, Start};
 use crate::io::stream::Stream;
-use crate::proto::token::Family;
+use crate::proto::telephony::proof::Proof;
 
 pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 
@@ -14,7 +14,12 @@ pub enum Entry {
     Handshake(Permit),
 }
 
+pub enum Endpoint {
+    Client,
+    Call(Proof),
+}
+
 /// Makes what closes the connection.
-pub fn upgrade(_sessions: Sessions, _family: Family, _start: Start, _entry: Entry) -> Upgrade {
+pub fn upgrade(_sessions: Sessions, _endpoint: Endpoint, _start: Start, _entry: Entry) -> Upgrade {
     Box::new(|_stream, _read| {})
 }

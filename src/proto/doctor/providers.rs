@@ -7,6 +7,7 @@
 use super::Finding;
 use crate::config::{Config, Telephony};
 use crate::proto::rest::{Method, Request, basic, bearer};
+use crate::proto::telephony::proof::is_protected;
 use crate::proto::telephony::{Provider, hangup};
 
 /// Name of the check of a provider.
@@ -71,11 +72,13 @@ pub fn answer(provider: Provider, status: u16) -> Finding {
     }
 }
 
-/// Says what does not work without credentials. Nothing where the provider is not served.
+/// Says what does not work without credentials, and who may call for want of them. Nothing where the provider is not served.
 pub fn missing(provider: Provider, config: &Config) -> Option<Finding> {
-    let served = config.transport == Some(provider.transport());
+    if config.transport != Some(provider.transport()) {
+        return None;
+    }
     let telephony = &config.telephony;
-    let what = what(provider);
+    let doubt = |words: String| Some(Finding::doubtful(what(provider), words));
     let missing = match provider {
         Provider::A => telephony.a.is_none(),
         Provider::B => telephony.b_key.is_none(),
@@ -83,17 +86,26 @@ pub fn missing(provider: Provider, config: &Config) -> Option<Finding> {
         Provider::D => false,
     };
     match provider {
-        Provider::D => served.then(|| Finding::good(what, "needs no credentials: its calls end with their socket")),
-        _ if served && missing => Some(Finding::doubtful(
-            what,
-            "no credentials: calls work, and are not hung up by this side, nor are webhooks verified",
+        Provider::D => doubt(format!(
+            "it signs nothing, and its calls end with their socket: {OPEN}. Start without -t, with --api-key and `--ws-auth \
+             token`, and have a server of yours ask /start for the URL of each call; or let a proxy ask for HTTP Basic"
         )),
-        Provider::B if served && telephony.b_public_key.is_none() => {
-            Some(Finding::doubtful(what, "no public key: its webhooks are not verified"))
+        _ if missing && !is_protected(provider, telephony) => doubt(format!(
+            "no credentials: calls work, and are not hung up by this side, nor are webhooks verified: {OPEN}"
+        )),
+        _ if missing => doubt("no key: calls work, and are not hung up by this side".to_owned()),
+        Provider::B if telephony.b_public_key.is_none() => {
+            doubt(format!("no public key: its webhooks are not verified, and {OPEN}"))
         }
+        _ if !is_protected(provider, telephony) => doubt(format!(
+            "--no-verify-webhooks or --unverified-calls is set: calls are not verified, and {OPEN}"
+        )),
         _ => None,
     }
 }
+
+/// What is so where nothing shows whose call it is.
+const OPEN: &str = "/ws is open to anybody who finds the address";
 
 #[cfg(test)]
 mod tests {
@@ -159,6 +171,30 @@ mod tests {
         }
     }
 
+    /// Whose calls need no proof is open to anybody, for whichever reason, and is told so.
+    #[test]
+    fn a_provider_whose_calls_are_open_to_anybody_is_told_so() {
+        let with = |telephony| Config {
+            transport: Some(Transport::TelephonyA),
+            telephony,
+            ..Config::default()
+        };
+        assert_eq!(missing(Provider::A, &with(telephony())), None);
+        let off = Telephony {
+            verify_webhooks: false,
+            ..telephony()
+        };
+        let switched = Telephony {
+            unverified_calls: true,
+            ..telephony()
+        };
+        for open in [off, switched, Telephony::default()] {
+            let found = missing(Provider::A, &with(open)).expect("words");
+            assert_eq!(found.verdict, Verdict::Doubtful);
+            assert!(found.words.contains(OPEN), "{}", found.words);
+        }
+    }
+
     /// Only the provider of `-t` is asked for what it lacks: nobody is told of four telephones he has not.
     #[test]
     fn what_is_not_configured_is_told_where_it_is_served() {
@@ -183,6 +219,7 @@ mod tests {
         );
         assert_eq!(missing(Provider::A, &config), None);
         let none = missing(Provider::D, &of(Some(Transport::TelephonyD))).expect("words");
-        assert_eq!(none.verdict, Verdict::Good);
+        assert_eq!(none.verdict, Verdict::Doubtful);
+        assert!(none.words.contains("anybody") && none.words.contains("--ws-auth token"));
     }
 }

@@ -13,6 +13,7 @@ mod call;
 mod d;
 pub mod hangup;
 mod message;
+pub mod proof;
 #[cfg_attr(not(feature = "telephony"), path = "signature/absent.rs")]
 pub mod signature;
 pub mod webhook;

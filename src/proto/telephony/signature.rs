@@ -1,7 +1,7 @@
 //! Whether a webhook comes from the provider that it claims to come from.
 //!
 //! In: the request as the provider saw it, that is its public URL, the headers, the raw body, and the time in Unix seconds.
-//! Out: a [`Standing`], or what is [`Wrong`] in words that name the URL of the computation without its query, since a
+//! Out: a [`Standing`], with a [`Fingerprint`] by which a webhook is known when it comes again, or what is [`Wrong`] in words that name the URL of the computation without its query, since a
 //! `--proxy` that is not the host the provider calls is the usual fault. Signatures are compared in constant time.
 //! Refuses: missing, malformed, foreign and, where the provider dates them, old signatures. Without a credential, or with
 //! verification turned off, nothing is checked, and that is told. Provider d signs nothing.
@@ -38,10 +38,13 @@ pub struct Webhook<'r> {
     pub body: &'r [u8],
 }
 
+/// Names what was signed: who sends a webhook once more, in whatever form, cannot change it.
+pub type Fingerprint = [u8; 16];
+
 /// How much a request that was not refused is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    Verified,
+    Verified(Fingerprint),
     /// There is nothing to verify with, or nobody wants it.
     NotChecked,
 }
@@ -159,6 +162,13 @@ impl Wrong {
     }
 }
 
+/// Names a request by its signature: of one message and one key there is one.
+fn verified(signature: &[u8]) -> Standing {
+    let mut fingerprint = [0; 16];
+    fingerprint.copy_from_slice(&Sha256::digest(signature)[..16]);
+    Standing::Verified(fingerprint)
+}
+
 /// Provider a: HMAC-SHA1 over the URL and the sorted parameters of a form, or over the URL alone when that has the hash of
 /// the body in its query.
 fn a(token: &Secret, webhook: &Webhook<'_>) -> Result<Standing, Wrong> {
@@ -198,7 +208,7 @@ fn a_signed<'r>(
         mac.verify_slice(&signature).is_ok()
     };
     if urls.iter().any(fits) {
-        return Ok(Standing::Verified);
+        return Ok(verified(&signature));
     }
     if header(A_SETTINGS).is_some() {
         return Err(Wrong::OtherKey);
@@ -225,7 +235,7 @@ fn b(key: &[u8; 32], webhook: &Webhook<'_>, now_unix_s: u64) -> Result<Standing,
     if off_s > SIGNATURE_AGE_MAX_S {
         return Err(Wrong::Stale { off_s });
     }
-    Ok(Standing::Verified)
+    Ok(verified(&signature))
 }
 
 /// Provider c: HMAC-SHA256 over the URL with its query sorted, the sorted parameters of the form, and a nonce.
@@ -237,17 +247,18 @@ fn c(token: &Secret, webhook: &Webhook<'_>) -> Result<Standing, Wrong> {
     }
     let (place, query) = split_query(webhook.url);
     let message = format!("{}.{nonce}", c_base(place, query, webhook.body));
-    let fits = |text: &str| {
+    let fitting = |text: &str| {
         let mut mac = Hmac::<Sha256>::new_from_slice(token.expose().as_bytes()).expect("HMAC takes keys of any length");
         mac.update(message.as_bytes());
-        base64(C_SIGNATURE, text).is_ok_and(|signature| mac.verify_slice(&signature).is_ok())
+        let signature = base64(C_SIGNATURE, text).ok()?;
+        mac.verify_slice(&signature).is_ok().then_some(signature)
     };
     let mut signatures = lists
         .into_iter()
         .flatten()
         .flat_map(|list| list.split(',').take(SIGNATURES_MAX));
-    if signatures.any(fits) {
-        return Ok(Standing::Verified);
+    if let Some(signature) = signatures.find_map(fitting) {
+        return Ok(verified(&signature));
     }
     Err(Wrong::Foreign {
         header: C_SIGNATURE,

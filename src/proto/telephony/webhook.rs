@@ -26,6 +26,17 @@ pub fn socket_url(host: &str, token: Option<&str>) -> String {
     }
 }
 
+/// Returns the provider's id of the call that a webhook is about, which the `start` of its stream names again. It is empty
+/// when the form names none.
+pub fn call_id(provider: Provider, body: &[u8]) -> String {
+    let field = match provider {
+        // What provider b calls so here is its `call_control_id`.
+        Provider::A | Provider::B | Provider::D => "CallSid",
+        Provider::C => "CallUUID",
+    };
+    form::value(&form::pairs(body), field).unwrap_or_default().to_owned()
+}
+
 /// Answers a webhook with the URL of the media socket.
 pub fn reply(provider: Provider, socket_url: &str, body: &[u8]) -> Reply {
     let url = escaped(socket_url);
@@ -139,6 +150,16 @@ mod tests {
   <Stream bidirectional="true" keepCallAlive="true" contentType="audio/x-mulaw;rate=8000">wss://bots.example.net/ws</Stream>
 </Response>"#
         );
+    }
+
+    /// The field of each provider's form that names the call.
+    #[test]
+    fn a_webhook_names_its_call() {
+        let form = b"CallSid=v3%3Aabc-_&CallUUID=7b1f&From=%2B15550001111";
+        assert_eq!(call_id(Provider::A, form), "v3:abc-_");
+        assert_eq!(call_id(Provider::B, form), "v3:abc-_");
+        assert_eq!(call_id(Provider::C, form), "7b1f");
+        assert_eq!(call_id(Provider::A, b"From=1"), "");
     }
 
     /// R-036, R-046: provider d takes JSON with the address under `url`, and a person reads the rest.

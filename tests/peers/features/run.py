@@ -31,7 +31,7 @@ OPTIONS = {
     ("webrtc",): {
         "--rtc-port": "0", "--ice-servers": "stun:a", "--ice-address": "192.0.2.1", "--embedded": None, "--opus-complexity": "5",
     },
-    ("telephony",): {"--no-verify-webhooks": None},
+    ("telephony",): {"--no-verify-webhooks": None, "--unverified-calls": None},
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
     ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
     ("metrics",): {"--metrics": "any"},

@@ -5,6 +5,7 @@ use hyper::http::request::Parts;
 
 use super::{App, Engine, Refusal, Reply};
 use crate::abilities::{Ability, Absent};
+use crate::proto::telephony::Provider;
 
 const REFUSED: Refusal = Refusal::Absent(Absent(Ability::Telephony));
 
@@ -12,6 +13,6 @@ pub(super) async fn webhook<E: Engine>(_app: &App<E>, _head: &Parts, _body: Inco
     Err(REFUSED)
 }
 
-pub(super) fn verify_upgrade<E>(_app: &App<E>, _head: &Parts) -> Result<(), Refusal> {
+pub(super) fn verify_upgrade<E>(_app: &App<E>, _head: &Parts) -> Result<Option<Provider>, Refusal> {
     Err(REFUSED)
 }

@@ -93,7 +93,7 @@ fn a_call_without_a_place_is_closed_before_its_bot_begins() {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
         assert_eq!(session.poll_output(true, now), Output::Begin);
-        session.handle_no_place(1013, "full", now);
+        session.handle_refused(1013, "full", now);
     });
     assert_eq!(
         (rig.closed(), rig.session.refused()),
@@ -104,11 +104,11 @@ fn a_call_without_a_place_is_closed_before_its_bot_begins() {
     assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty() && rig.hang_ups == 0);
 
     let mut rig = Rig::new(Session::call);
-    rig.with(|session, now| session.handle_no_place(1013, "others came", now));
+    rig.with(|session, now| session.handle_refused(1013, "others came", now));
     rig.json(start_a());
     assert_eq!((rig.closed(), rig.begun), (Some((1013, "others came")), 0));
     // Once it has ended there is nothing to take away.
-    rig.with(|session, now| session.handle_no_place(1013, "again", now));
+    rig.with(|session, now| session.handle_refused(1013, "again", now));
     assert_eq!(rig.sent.len(), 1);
 }
 

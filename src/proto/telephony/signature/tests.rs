@@ -5,6 +5,22 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use super::*;
 use crate::config::Account;
 
+/// What most tests ask of a [`super::Standing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Verified,
+    NotChecked,
+}
+
+impl From<super::Standing> for Standing {
+    fn from(standing: super::Standing) -> Self {
+        match standing {
+            super::Standing::Verified(_) => Standing::Verified,
+            super::Standing::NotChecked => Standing::NotChecked,
+        }
+    }
+}
+
 const NOW_S: u64 = 1_795_252_753;
 
 fn account(token: &str) -> Option<Account> {
@@ -66,12 +82,23 @@ impl Sent {
     }
 
     fn verify_at(&self, provider: Provider, telephony: &Telephony, now_s: u64) -> Result<Standing, Wrong> {
+        self.judge_at(provider, telephony, now_s).map(Standing::from)
+    }
+
+    fn judge_at(&self, provider: Provider, telephony: &Telephony, now_s: u64) -> Result<super::Standing, Wrong> {
         let webhook = Webhook {
             url: &self.url,
             header: &|name| self.header(name),
             body: &self.body,
         };
         verify(provider, telephony, &webhook, now_s)
+    }
+
+    fn fingerprint(&self, provider: Provider, telephony: &Telephony) -> Fingerprint {
+        match self.judge_at(provider, telephony, NOW_S) {
+            Ok(super::Standing::Verified(fingerprint)) => fingerprint,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Flips one bit in every byte of the body in turn, and in every character of the headers.
@@ -244,7 +271,7 @@ fn an_upgrade_is_verified_when_it_is_signed() {
     let url = "wss://bots.example.net/ws";
     let signature = "lSY1FtgclpU49kSp82uKi0xxgCg=".to_owned();
     let sent = |signature: &str| Sent::new(url, &[(A_SIGNATURE, signature)], b"");
-    let check = |sent: &Sent, url: &str| verify_upgrade(&telephony, url, &|name| sent.header(name));
+    let check = |sent: &Sent, url: &str| verify_upgrade(&telephony, url, &|name| sent.header(name)).map(Standing::from);
     assert_eq!(check(&sent(&signature), url), Ok(Standing::Verified));
     assert_eq!(
         check(&sent(&signature), "wss://bots.example.net/ws/"),
@@ -267,7 +294,7 @@ fn an_upgrade_is_verified_when_it_is_signed() {
     assert_eq!(check(&sent("").without(A_SIGNATURE), url), Ok(Standing::NotChecked));
     let nobody = Telephony::default();
     let outcome = verify_upgrade(&nobody, url, &|name| (name == A_SIGNATURE).then_some("x"));
-    assert_eq!(outcome, Ok(Standing::NotChecked));
+    assert_eq!(outcome.map(Standing::from), Ok(Standing::NotChecked));
 }
 
 fn b_telephony() -> Telephony {
@@ -488,4 +515,29 @@ fn a_refusal_names_the_address_and_no_more() {
         words.contains("https://wrong.example.net/;") && !words.contains("secret"),
         "{words}"
     );
+}
+
+/// However a captured webhook is dressed up, it is known again; another one of the same call is another.
+#[test]
+fn a_webhook_that_comes_again_has_the_same_fingerprint() {
+    let (sent, telephony) = (a_webhook(), a_telephony());
+    let turned = Sent {
+        body: b"CallSid=CA0123456789abcdef0123456789abcdef&CallStatus=ringing&CallStatus=ringing&From=%2b15550001111\
+                &To=%2B15550002222&"
+            .to_vec(),
+        ..sent.with(A_SIGNATURE, " Je6A1DWCb/yHrzlhDUI00JGnKx8= ")
+    };
+    let first = sent.fingerprint(Provider::A, &telephony);
+    assert_eq!(turned.fingerprint(Provider::A, &telephony), first);
+
+    let (sent, telephony) = (c_webhook(C_URL, C_GOOD), c_telephony());
+    let again = sent.fingerprint(Provider::C, &telephony);
+    assert_ne!(again, first);
+    for dressed in [
+        sent.with(C_SIGNATURE, &format!("AAAA,{C_GOOD},{C_GOOD}")),
+        sent.with(C_MAIN_SIGNATURE, C_GOOD),
+        sent.without(C_SIGNATURE).with(C_MAIN_SIGNATURE, C_GOOD),
+    ] {
+        assert_eq!(dressed.fingerprint(Provider::C, &telephony), again);
+    }
 }

@@ -1,0 +1,249 @@
+//! Whose call it is: where a provider's webhooks are verified, nobody else can pose as that provider on `/ws`, start a bot with a
+//! caller of his choice, or have somebody's call hung up. The real binary, with webhooks signed as the providers sign them.
+
+use edge_runner::proto::telephony::{Provider as Known, proof::Unproven};
+
+use crate::support::http;
+use crate::support::provider::{Caller, FROM, Provider, TO};
+use crate::support::rest::Rest;
+use crate::support::runner::TestRunner;
+use crate::support::signed::{self, API_KEY, HOST, TOKEN};
+use crate::support::socket::{Habits, Socket};
+
+const PROTECTED: [Provider; 3] = [Provider::A, Provider::B, Provider::C];
+const ACCOUNT: &str = "AC0000000000000000000000000000cafe";
+/// The id that an attacker would have hung up.
+const VICTIM: &str = "CAffffffffffffffffffffffffffffffff";
+
+/// A runner of one provider with all its credentials, and the provider's API.
+struct House {
+    provider: Provider,
+    api: Rest,
+    runner: TestRunner,
+}
+
+impl House {
+    fn start(provider: Provider, options: &[&str]) -> Self {
+        let api = Rest::start(&[(200, "{}")]);
+        let (url, key) = (api.url(), signed::public_key());
+        let variables = [
+            ("TELCO_A_API_URL", url.as_str()),
+            ("TELCO_B_API_URL", &url),
+            ("TELCO_C_API_URL", &url),
+            ("TELCO_A_ACCOUNT_SID", ACCOUNT),
+            ("TELCO_A_AUTH_TOKEN", TOKEN),
+            ("TELCO_B_API_KEY", TOKEN),
+            ("TELCO_B_PUBLIC_KEY", &key),
+            ("TELCO_C_AUTH_ID", "MAFEFEFEFEFEFEFEFEFE"),
+            ("TELCO_C_AUTH_TOKEN", TOKEN),
+        ];
+        let own = ["--bot", "echo", "-t", provider.transport(), "--proxy", HOST];
+        let runner = TestRunner::start_with(&[&own[..], options].concat(), &variables);
+        Self { provider, api, runner }
+    }
+
+    /// The path that a signed webhook of a call is told.
+    fn markup(&self, call_id: &str, nonce: &str) -> String {
+        signed::target(&signed::webhook(&self.runner, self.provider, call_id, nonce))
+    }
+
+    /// Opens a socket, and says whose call it is.
+    fn call(&self, target: &str, call_id: &str) -> Caller {
+        let provider = self.provider;
+        let mut caller = Caller::connect(self.runner.addr, target, provider, provider.lines()[0]);
+        caller.call_id = call_id.to_owned();
+        caller.greet();
+        caller.start();
+        caller
+    }
+
+    fn assert_refused(&self, target: &str) {
+        let refused = Socket::try_connect(self.runner.addr, target, Habits::default());
+        assert_eq!(refused.err().map(|refused| refused.status), Some(403));
+    }
+
+    /// Ends the runner, and returns the paths that its provider was asked for.
+    fn end(mut self) -> (Vec<String>, String) {
+        self.runner.signal("TERM");
+        assert_eq!(self.runner.wait().code(), Some(0));
+        let asked = self.api.asked().into_iter().map(|asked| asked.target).collect();
+        (asked, self.runner.log())
+    }
+}
+
+/// Hears the echo, so that the bot is at work.
+fn assert_served(caller: &mut Caller) {
+    caller.say(&vec![0; caller.line.rate_hz as usize / 2]);
+    caller.hear_ms(100);
+}
+
+fn assert_unproven(caller: &mut Caller, unproven: fn(Known) -> Unproven) {
+    let reason = unproven(Known::A).reason().to_owned();
+    assert_eq!(caller.end(), Some((1008, reason)), "{:?}", caller.provider);
+}
+
+/// Finding 3: a stranger's socket starts no bot, takes no place, and has nobody's call hung up; one line says what to do.
+#[test]
+fn a_stranger_who_poses_as_a_provider_gets_nothing() {
+    for provider in PROTECTED {
+        let house = House::start(provider, &["--max-sessions", "1"]);
+        let token = house.markup("the-honest-call", "1");
+        for target in ["/ws", "/ws/no-token", "/ws?token=eyJ9.00"] {
+            let mut stranger = house.call(target, VICTIM);
+            assert_unproven(&mut stranger, Unproven::Nothing);
+        }
+        let lines = house.runner.wait_for_logs("no session on /ws", 3);
+        for line in &lines {
+            let advice = [
+                " WARN ",
+                provider.transport(),
+                "https://bots.example.net/",
+                "--unverified-calls",
+            ];
+            assert!(advice.iter().all(|part| line.contains(part)), "{line}");
+        }
+        assert!(!house.runner.log().contains("session started"));
+        // The place is free for who has the token, and the call is hung up by its own id.
+        let mut honest = house.call(&token, "the-honest-call");
+        assert_served(&mut honest);
+        let (asked, log) = house.end();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert!(asked[0].contains("the-honest-call"), "{asked:?}");
+        assert_eq!(log.matches(" WARN ").count(), 3, "{log}");
+    }
+}
+
+/// The token of a call is good for that call alone: no other is served with it, and no other is hung up.
+#[test]
+fn a_token_of_one_call_serves_and_hangs_up_no_other() {
+    for provider in PROTECTED {
+        let house = House::start(provider, &[]);
+        let mut caller = house.call(&house.markup("my-own-call", "1"), VICTIM);
+        assert_unproven(&mut caller, Unproven::OtherCall);
+        let (asked, log) = house.end();
+        assert_eq!(asked, Vec::<String>::new());
+        assert!(
+            !log.contains("session started") && log.contains("made for another call"),
+            "{log}"
+        );
+    }
+}
+
+/// Finding 14: a webhook that is sent again, by its provider or by who captured it, is answered with the same token, and one
+/// socket comes of it. A call that comes back with a webhook of its own is served again.
+#[test]
+fn a_captured_webhook_opens_nothing() {
+    for provider in PROTECTED {
+        let house = House::start(provider, &[]);
+        let first = house.markup("call-1", "nonce-1");
+        let mut caller = house.call(&house.markup("call-1", "nonce-1"), "call-1");
+        assert_served(&mut caller);
+        house.assert_refused(&first);
+        house.assert_refused(&house.markup("call-1", "nonce-1"));
+        caller.stop();
+        caller.end();
+        house.runner.wait_for_sessions(0);
+        house.assert_refused(&house.markup("call-1", "nonce-1"));
+        if provider == Provider::C {
+            let mut back = house.call(&house.markup("call-1", "nonce-2"), "call-1");
+            assert_served(&mut back);
+        }
+        assert_served(&mut house.call(&house.markup("call-2", "nonce-3"), "call-2"));
+    }
+}
+
+/// Provider a signs the upgrade itself, so markup that somebody else wrote goes on working, and its calls are hung up.
+#[test]
+fn a_signed_upgrade_is_proof() {
+    let house = House::start(Provider::A, &[]);
+    let (name, value) = ("x-twilio-signature", signed::upgrade("/ws"));
+    let value = value.split_once(": ").expect("a header").1;
+    let habits = Habits {
+        headers: &[(name, value)],
+        ..Habits::default()
+    };
+    let socket = Socket::try_connect(house.runner.addr, "/ws", habits).expect("an upgrade");
+    let mut caller = Caller::connect_by(socket, Provider::A, Provider::A.lines()[0]);
+    caller.greet();
+    caller.start();
+    assert_served(&mut caller);
+    // What is signed is one URL.
+    let elsewhere = Socket::try_connect(house.runner.addr, "/ws/x", habits);
+    assert_eq!(elsewhere.err().map(|refused| refused.status), Some(403));
+    assert_eq!(house.end().0.len(), 1);
+}
+
+/// What `/start` hands out is worth what its asker is worth: with the API key a token is proof, without it none.
+#[test]
+fn a_token_of_start_is_proof_where_the_key_was_given() {
+    for provider in PROTECTED {
+        let house = House::start(provider, &["--api-key", API_KEY]);
+        let target = signed::started(&house.runner, provider).expect("a token");
+        let mut outbound = house.call(&target, "outbound");
+        assert_served(&mut outbound);
+        let (asked, _) = house.end();
+        assert!(asked.len() == 1 && asked[0].contains("outbound"), "{asked:?}");
+
+        let house = House::start(provider, &["--ws-auth", "token"]);
+        let target = signed::started(&house.runner, provider).expect("a token");
+        assert_unproven(&mut house.call(&target, VICTIM), Unproven::Nothing);
+        house.assert_refused(&target);
+        assert_eq!(house.end().0, Vec::<String>::new());
+    }
+    let anonymous = House::start(Provider::A, &[]);
+    assert_eq!(signed::started(&anonymous.runner, Provider::A), None);
+}
+
+/// The switch gives back what was before: every call is served, and hung up by whatever id it names.
+#[test]
+fn the_switch_takes_calls_without_proof() {
+    for (provider, switch) in [
+        (Provider::A, "--unverified-calls"),
+        (Provider::B, "--unverified-calls"),
+        (Provider::C, "--unverified-calls"),
+        (Provider::C, "--no-verify-webhooks"),
+    ] {
+        let house = House::start(provider, &[switch]);
+        assert_eq!(house.markup("any", "1"), "/ws");
+        let mut caller = house.call("/ws", "any");
+        assert_served(&mut caller);
+        let (asked, _) = house.end();
+        assert_eq!(asked.len(), 1, "{provider:?} {switch}");
+    }
+}
+
+/// Providers that sign nothing are served as ever, also beside those that do.
+#[test]
+fn a_provider_without_signatures_needs_no_proof() {
+    let house = House::start(Provider::A, &[]);
+    assert_served(&mut Caller::dial(house.runner.addr, Provider::D));
+    assert_eq!(house.end().0, Vec::<String>::new());
+}
+
+/// Neither tokens nor numbers nor ids of calls reach the log, whatever comes of a call.
+#[test]
+fn no_token_and_no_number_reaches_the_log() {
+    for provider in PROTECTED {
+        let house = House::start(provider, &["-vv"]);
+        let target = house.markup("call-4716", "1");
+        let mut other = house.call(&house.markup("call-4717", "2"), VICTIM);
+        other.end();
+        house.call("/ws", VICTIM).end();
+        assert_served(&mut house.call(&target, "call-4716"));
+        house.assert_refused(&target);
+        house.runner.wait_for_log("the token was used before");
+        let reply = http::request(house.runner.addr, "POST", "/", &[], b"CallSid=1").expect("an answer");
+        assert_eq!(reply.status, 403);
+        let (_, log) = house.end();
+        let token = target.strip_prefix("/ws/").expect("a token");
+        for secret in token.split('.').chain([TOKEN]) {
+            assert!(!log.contains(secret), "{secret} was logged: {log}");
+        }
+        let numbers = [FROM, TO].map(|number| number.trim_start_matches('+').to_owned());
+        let mut plain = log
+            .lines()
+            .filter(|line| !line.contains(" DEBUG ") && !line.contains(" TRACE "));
+        let told = plain.find(|line| numbers.iter().any(|number| line.contains(number)) || line.contains(VICTIM));
+        assert_eq!(told, None);
+    }
+}
