@@ -602,8 +602,9 @@ pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
 /// Bytes of the `body` among them in a video room: it is held against this before there is a room, and room, token and ids need
 /// the rest.
 pub const PROCESS_BODY_BYTES_MAX: usize = PROCESS_ARGUMENTS_BYTES_MAX - 20 * 1024;
-/// Connections to one `media_url` that may be in their handshake: the program's own, and a few strays.
-pub const PROCESS_HANDSHAKES_MAX: usize = 4;
+/// Connections to one `media_url` that may be in their handshake, before the oldest gives way: the program's own, and strays, which
+/// have to come faster than it asks to keep it out.
+pub const PROCESS_HANDSHAKES_MAX: usize = 32;
 /// How long such a handshake may take.
 pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);
 /// From a program's connection to the first frame to it: Pipecat's client connects before its pipeline runs.

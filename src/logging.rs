@@ -3,7 +3,7 @@
 //! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] edge_runner::io::server: message`. Times are UTC. Records of the runner and of
 //! the bot's own crate are shown from INFO, those of libraries from WARN; `-v` shows more, and `RUST_LOG` decides alone when
 //! it is set. A line break or another control character in a message is escaped, so no peer can write a line of its own,
-//! and a message has an end. A panic is one line too. Of the WARN and INFO lines that a [`Caller`] has caused, those beyond its
+//! and a message has an end. A panic is one line too. Of the ERROR, WARN and INFO lines that a [`Caller`] has caused, those beyond its
 //! minute's share are left out, and one line tells how many.
 
 #![allow(clippy::disallowed_methods, reason = "lines are counted by the minute")]
@@ -63,7 +63,7 @@ pub async fn of_caller<F: Future>(caller: Caller, future: F) -> F::Output {
 
 /// Takes leave to write a line: `Some` with the number of lines that were left out before it.
 fn leave(level: Level) -> Option<u64> {
-    if !matches!(level, Level::Warn | Level::Info) {
+    if !matches!(level, Level::Error | Level::Warn | Level::Info) {
         return Some(0);
     }
     let of_caller = CALLER.try_with(|caller| caller.lines().take(caller.address, Instant::now()));
@@ -281,7 +281,8 @@ mod tests {
         caller.charge(spend);
         assert_eq!(caller.charge(|| leave(Level::Warn)), None);
         assert_eq!(now(of_caller(caller.clone(), async { leave(Level::Info) })), None);
-        for level in [Level::Error, Level::Debug, Level::Trace] {
+        assert_eq!(caller.charge(|| leave(Level::Error)), None);
+        for level in [Level::Debug, Level::Trace] {
             assert_eq!(caller.charge(|| leave(level)), Some(0));
         }
         spend();

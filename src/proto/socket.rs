@@ -233,6 +233,7 @@ impl Session {
     pub fn handle_close(&mut self, now: Instant) {
         self.leave(LeaveReason::Left);
         self.waiting.clear();
+        self.waiting_bytes = 0;
         if self.phase != Phase::Gone {
             self.phase = Phase::Closing {
                 until: now + SOCKET_CLOSE_WITHIN,

@@ -1,19 +1,20 @@
 //! The door to a session's media: a listener on loopback that lets one connection in.
 //!
 //! In: connections. Out: the WebSocket of the one that asks for the secret path; the listener is closed with that. Whoever
-//! asks for another path gets 403 and uses nothing up; who does not ask in time is dropped. The path is 128 random bits and
+//! asks for another path gets 403 and uses nothing up; who does not ask in time is dropped, and earlier where others wait. The path is 128 random bits and
 //! stands in no log.
 //! Source: RFC 6455 section 4.
 
 #![allow(clippy::disallowed_types)] // Sockets live on this floor.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
@@ -73,11 +74,14 @@ impl Door {
     /// Waits for the connection that is let in, and closes the door behind it.
     pub async fn admit(self) -> Socket {
         let mut guests = JoinSet::new();
+        let mut pending = VecDeque::with_capacity(PROCESS_HANDSHAKES_MAX);
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if guests.len() < PROCESS_HANDSHAKES_MAX => match accepted {
+                accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        guests.spawn(greet(stream, self.secret.clone()));
+                        if self.make_place(&mut pending) {
+                            pending.push_back(guests.spawn(greet(stream, self.secret.clone())));
+                        }
                     }
                     Err(error) => {
                         log::warn!("accepting the bot's media: {error}");
@@ -92,6 +96,24 @@ impl Door {
                 },
             }
         }
+    }
+}
+
+impl Door {
+    /// Makes a place for one more handshake: the oldest of too many gives way, since a program that has just connected asks at once.
+    /// Tells whether there is one; there is none once the right path was asked for, as that handshake may be the oldest.
+    fn make_place(&self, pending: &mut VecDeque<AbortHandle>) -> bool {
+        pending.retain(|handshake| !handshake.is_finished());
+        if pending.len() < PROCESS_HANDSHAKES_MAX {
+            return true;
+        }
+        if self.secret.taken.load(Ordering::Relaxed) {
+            return false;
+        }
+        if let Some(oldest) = pending.pop_front() {
+            oldest.abort();
+        }
+        true
     }
 }
 

@@ -89,6 +89,27 @@ async fn strangers_do_not_block_the_door() {
     }
 }
 
+/// More strangers than the door takes at once, of which none says a word: the program is let in before the first of them is given up.
+#[tokio::test(start_paused = true)]
+async fn a_full_door_lets_the_program_in_at_once() {
+    // As long as this thread waits, the clock stands still whatever else does.
+    let (over, wait) = std::sync::mpsc::channel::<()>();
+    let held = tokio::task::spawn_blocking(move || wait.recv_timeout(std::time::Duration::from_secs(60)).is_ok());
+    let began = tokio::time::Instant::now();
+    let door = Door::open().expect("a free port");
+    let (url, address) = (door.url(), door.address);
+    let admitted = tokio::spawn(door.admit());
+    let mut strangers = Vec::new();
+    for _ in 0..2 * PROCESS_HANDSHAKES_MAX {
+        strangers.push(dial(address).await);
+    }
+    let _program = ask(address, &url).await.expect("the right path");
+    admitted.await.expect("no panic");
+    assert_eq!(tokio::time::Instant::now(), began);
+    over.send(()).expect("it waits");
+    assert!(held.await.expect("no panic"));
+}
+
 /// A program that goes away in the middle of its handshake may come again.
 #[tokio::test]
 async fn a_handshake_that_breaks_uses_nothing_up() {
