@@ -361,6 +361,8 @@ pub struct Config {
     pub command: Option<Vec<OsString>>,
     /// The variables of this process that the program does not inherit.
     pub withheld: Vec<String>,
+    /// Where the program starts; `None` means where the runner does.
+    pub bot_folder: Option<PathBuf>,
     /// Whether WebSockets need a one-time token of `/start`.
     pub ws_tokens: bool,
     pub telephony: Telephony,
@@ -404,6 +406,7 @@ impl Default for Config {
             bot: BuiltInBot::Parrot,
             command: None,
             withheld: Vec::new(),
+            bot_folder: None,
             ws_tokens: false,
             telephony: Telephony::default(),
             videoroom: Videoroom::default(),
@@ -442,6 +445,16 @@ impl Config {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
+    }
+
+    /// Says what it means that others reach this runner and it asks for no key; nothing where they do not, or it does.
+    pub fn open_words(&self) -> Option<&'static str> {
+        let for_others = !matches!(self.host, Host::Localhost)
+            && !matches!(self.host, Host::Address(address) if address.is_loopback());
+        (for_others && self.api_key.is_none() && !self.direct).then_some(
+            "no key is asked for: whoever reaches this machine may talk to the bot; `--api-key-file FILE` with `--ws-auth \
+             token` asks for one",
+        )
     }
 
     /// Tells whether a name is known under which a provider could reach this runner; webhooks under others are sent away. A
@@ -488,6 +501,33 @@ mod tests {
         let v4 = Host::Address("192.0.2.7".parse().expect("an address"));
         assert_eq!(v4.url(80), "http://192.0.2.7:80");
         assert_eq!(Host::Localhost.url(1), "http://localhost:1");
+    }
+
+    /// Finding 7: open is who listens to others and asks for nothing.
+    #[test]
+    fn who_asks_nobody_for_a_key_is_open_to_others() {
+        let is_open = |host: Host, key: Option<&str>, direct: bool| {
+            let config = Config {
+                host,
+                api_key: key.map(Secret::new),
+                direct,
+                ..Config::default()
+            };
+            config.open_words().is_some()
+        };
+        let address = |text: &str| Host::Address(text.parse().expect("an address"));
+        for host in ["0.0.0.0", "::", "192.168.1.9", "2001:db8::1"].map(address) {
+            assert!(is_open(host, None, false), "{host:?}");
+            assert!(!is_open(host, Some("k"), false) && !is_open(host, None, true));
+        }
+        for host in [
+            Host::Localhost,
+            address("127.0.0.1"),
+            address("127.8.9.1"),
+            address("::1"),
+        ] {
+            assert!(!is_open(host, None, false), "{host:?}");
+        }
     }
 
     #[test]

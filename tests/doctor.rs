@@ -30,6 +30,24 @@ fn a_machine_that_serves_gets_a_line_per_check() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
+/// Finding 7: who listens to others without a key is told so, in one line, and it keeps nobody out.
+#[test]
+fn a_runner_that_is_open_to_the_network_is_told_so() {
+    for (options, words) in [
+        (&["--host", "0.0.0.0"][..], "look  access      no key is asked for"),
+        (
+            &["--host", "0.0.0.0", "--api-key", CANARY],
+            "ok    access      callers are asked for the key",
+        ),
+        (&[], "ok    access      this machine alone"),
+    ] {
+        let ended = doctor(&[&["--port", "0"], options].concat(), &[]);
+        assert!(line(&ended, "access").starts_with(words), "{ended:?}");
+        assert!(!ended.stderr.contains("no key is asked for"), "{ended:?}");
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+}
+
 /// Who has rooms is asked for something to read, and half of what it takes is told by name.
 #[test]
 fn rooms_that_cannot_be_had_fail() {

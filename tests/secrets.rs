@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::client::Client;
 use crate::support::rest::Rest;
-use crate::support::runner::{PATIENCE, TestRunner};
+use crate::support::runner::{PATIENCE, TestRunner, folder};
 
 /// Writes its environment, and what it can read of the runner's, which is its parent.
 const TELLS: &str = r#"env > env.new; cat "/proc/$PPID/environ" > parent 2> /dev/null; mv env.new env; exec sleep 60"#;
@@ -118,6 +118,24 @@ fn a_file_of_the_working_directory_loads_nothing_into_bots() {
         assert!(log.contains(told), "{told} in {log}");
     }
     assert!(!log.contains("evil"), "{log}");
+}
+
+/// Finding 8: as a service the runner is where nobody writes, and its bots where systemd has made a folder for them, by whose programs a
+/// relative path counts.
+#[test]
+fn a_bot_of_a_service_starts_in_the_folder_of_its_state() {
+    let state = folder();
+    fs::write(state.join("bot.sh"), TELLS).expect("the folder is the test's");
+    fs::write(state.join(".env"), "GREETING=of a bot\n").expect("the folder is the test's");
+    let name = state.to_str().expect("a plain name");
+    let runner = TestRunner::start_with(&["--", "/bin/sh", "./bot.sh"], &[("STATE_DIRECTORY", name)]);
+    let _client = Client::connect(runner.addr, "/ws-client");
+    let own = wait_for(&state.join("env"));
+    assert!(own.contains("RUNNER_ARGUMENTS=") && !own.contains("GREETING"), "{own}");
+    drop(runner);
+    let ended = TestRunner::run_with(&["--port", "0", "--", "./gone.sh"], &[("STATE_DIRECTORY", name)]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("./gone.sh"), "{ended:?}");
+    fs::remove_dir_all(&state).expect("the folder is the test's");
 }
 
 /// Finding 8: a credential of the environment is not sent where a file of the working directory says, and one of the file is.

@@ -1,7 +1,8 @@
 //! The text that people see on stdout once the server listens.
 //!
 //! Configuration and bound addresses enter; a few lines leave, of which one is `listening on http://HOST:PORT`, for programs.
-//! It says what to open, how other machines get here, and what differs from the defaults. No secret is part of it.
+//! It says what to open, how other machines get here, and what differs from the defaults. No secret is part of it, but for the key of
+//! callers where somebody looks on: on a terminal it stands behind the `#` of the URL to open, which no server is sent.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +15,10 @@ use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 
 /// Makes the text, with a line break at its end.
-pub fn text(config: &Config, listening: &Listening) -> String {
+pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String {
+    let way = Way::BUILT;
+    let key = config.api_key.as_ref().filter(|_| on_terminal && way == Way::Page);
+    let fragment = key.map_or_else(String::new, |key| format!("#key={}", escaped(key.expose())));
     let url = config.host.url(listening.port);
     let mut lines = vec![
         format!("edge-runner {}", env!("CARGO_PKG_VERSION")),
@@ -30,9 +34,9 @@ pub fn text(config: &Config, listening: &Listening) -> String {
         };
         row(
             "Talk",
-            format!("{}{note}", Way::BUILT.to(&near(config.host, listening.port))),
+            format!("{}{note}", way.to(&near(config.host, listening.port), &fragment)),
         );
-        if let Some(far) = far(config, listening) {
+        if let Some(far) = far(config, listening, &fragment) {
             row("Elsewhere", far);
         }
     }
@@ -72,6 +76,9 @@ pub fn text(config: &Config, listening: &Listening) -> String {
     }
     for (name, what) in rooms(config, listening) {
         row(name, what);
+    }
+    if let Some(words) = config.open_words() {
+        row("Open", words.into());
     }
     if config.api_key.is_some() {
         let also = match config.transport {
@@ -117,10 +124,10 @@ impl Way {
         Way::Provider
     };
 
-    /// Says what to do with the URL of a server.
-    fn to(self, url: &str) -> String {
+    /// Says what to do with the URL of a server, and what the page is to find behind it.
+    fn to(self, url: &str, fragment: &str) -> String {
         match self {
-            Way::Page => format!("open {url}/"),
+            Way::Page => format!("open {url}/{fragment}"),
             Way::Client | Way::Provider => format!("point a client at {url}"),
         }
     }
@@ -209,6 +216,18 @@ fn rooms(config: &Config, listening: &Listening) -> Vec<(&'static str, String)> 
     rows
 }
 
+/// The key as the value of a form field, which is how the page reads what stands behind the `#`.
+fn escaped(key: &str) -> String {
+    let mut text = String::new();
+    for byte in key.bytes() {
+        match byte {
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
 /// The program of a bot, without what a terminal would obey.
 fn shown(program: &OsStr) -> String {
     program
@@ -228,7 +247,7 @@ fn near(host: Host, port: u16) -> String {
 
 /// How a browser on another machine gets here. It opens a microphone only for `localhost` or HTTPS, and a tunnel makes this
 /// server `localhost` there too; audio does not go through the tunnel but straight to the UDP port.
-fn far(config: &Config, listening: &Listening) -> Option<String> {
+fn far(config: &Config, listening: &Listening, fragment: &str) -> Option<String> {
     let port = listening.port;
     let direct = outside(config, listening).map(|address| SocketAddr::new(address, port));
     // What is no browser opens its microphone without HTTPS too.
@@ -236,7 +255,10 @@ fn far(config: &Config, listening: &Listening) -> Option<String> {
         && (config.tls != Tls::Off || Way::BUILT == Way::Client)
     {
         let scheme = if config.tls == Tls::Off { "http" } else { "https" };
-        return Some(format!("{} there", Way::BUILT.to(&format!("{scheme}://{direct}"))));
+        return Some(format!(
+            "{} there",
+            Way::BUILT.to(&format!("{scheme}://{direct}"), fragment)
+        ));
     }
     let (target, address) = match config.host {
         // A microcontroller's only candidate would be this machine itself.
@@ -247,7 +269,7 @@ fn far(config: &Config, listening: &Listening) -> Option<String> {
     };
     Some(format!(
         "ssh -L {port}:{target}:{port} {address}, then {} there",
-        Way::BUILT.to(&Host::Localhost.url(port))
+        Way::BUILT.to(&Host::Localhost.url(port), fragment)
     ))
 }
 
@@ -321,7 +343,7 @@ mod tests {
             rtc_port: 7861,
             addresses,
         };
-        text(&config, &listening)
+        text(&config, &listening, false)
     }
 
     /// one line for programs, and what to open for people.
@@ -421,6 +443,35 @@ mod tests {
         }
     }
 
+    /// Finding 7: on a terminal the key stands in the URL, and nowhere else is it seen; without one, it is said who may call.
+    #[test]
+    fn the_key_is_shown_on_a_terminal_alone() {
+        let config = |key: &str| Config {
+            host: Host::Address([0, 0, 0, 0].into()),
+            tls: Tls::Auto,
+            api_key: Some(crate::config::Secret::new(key)),
+            ..Config::default()
+        };
+        let listening = Listening {
+            port: 7860,
+            rtc_port: 7861,
+            addresses: vec![IpAddr::from([192, 0, 2, 5])],
+        };
+        let seen = super::text(&config("hunter2/+&%x"), &listening, true);
+        for url in ["http://localhost:7860/", "https://192.0.2.5:7860/"] {
+            assert!(seen.contains(&format!("{url}#key=hunter2%2F%2B%26%25x")), "{seen}");
+        }
+        assert!(
+            seen.contains("listening on http://0.0.0.0:7860\n") && !seen.contains("Open"),
+            "{seen}"
+        );
+        let piped = super::text(&config("hunter2"), &listening, false);
+        assert!(!piped.contains("hunter2") && !piped.contains("#key"), "{piped}");
+        let open = banner(&["--host", "0.0.0.0"], &["192.0.2.5"]);
+        assert!(open.contains("  Open       no key is asked for"), "{open}");
+        assert!(!banner(&[], &["192.0.2.5"]).contains("  Open"));
+    }
+
     const KEY: &str = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
 
     /// what has to be entered at the provider stands there whole, and what is missing is said.
@@ -514,7 +565,7 @@ mod tests {
             rtc_port: 7861,
             addresses: Vec::new(),
         };
-        let stock = super::text(&config, &listening);
+        let stock = super::text(&config, &listening, false);
         assert!(
             stock.contains("  Rooms      none: the built-in bots cannot enter"),
             "{stock}"

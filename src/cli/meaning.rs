@@ -97,6 +97,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         bot: typed.bot.unwrap_or(BuiltInBot::Parrot),
         command: typed.command,
         withheld,
+        bot_folder: bot_folder(around),
         ws_tokens: ws_auth == WsAuth::Token,
         telephony,
         videoroom,
@@ -336,6 +337,16 @@ fn state_dir(typed: &Typed, around: &Surroundings<'_>) -> Option<PathBuf> {
     let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let state = variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?;
     Some(state.join("edge-runner"))
+}
+
+/// A service starts where its bots cannot write, so that they leave it no `.env` file; they start where systemd lets them write.
+fn bot_folder(around: &Surroundings<'_>) -> Option<PathBuf> {
+    const NAME: &str = "STATE_DIRECTORY";
+    let folders = around
+        .variables
+        .literal(NAME)
+        .filter(|_| around.variables.is_of_process(NAME))?;
+    folders.split(':').next().map(PathBuf::from)
 }
 
 /// Refuses what is specified and comes in a later version, so that no option is ever ignored in silence.

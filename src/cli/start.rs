@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::future::Future;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal as _, Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -142,6 +142,8 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
                 .into(),
         );
     }
+    // The doctor has a line of its own for it.
+    warnings.extend(config.open_words().filter(|_| !doctor).map(str::to_owned));
     if config.videoroom.dialin && !config.has_public_name() {
         warnings.push(
             "`--dialin` without `--proxy HOST`: a webhook that comes under a public name is refused with 421; give the name \
@@ -228,8 +230,8 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), Failure>
     }
     let announced = Arc::clone(&config);
     let announce = move |listening: &crate::config::Listening| {
-        let text = banner::text(&announced, listening);
         let mut out = io::stdout();
+        let text = banner::text(&announced, listening, out.is_terminal());
         // A supervisor may have closed stdout; the log has the address too.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         let rtc_port = match Ability::WebRtc.in_this_build() {

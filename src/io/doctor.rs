@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use crate::abilities::Ability;
 use crate::config::Config;
 use crate::limits::DOCTOR_CHECK;
+use crate::proto::doctor::network;
 pub use crate::proto::doctor::{Finding, Findings, Verdict};
 
 /// Makes every check.
@@ -47,7 +48,21 @@ pub async fn examine(config: Arc<Config>) -> Findings {
     let https = only(Ability::Tls, https);
     let ice_servers = only(Ability::WebRtc, ice_servers);
     let providers = only(Ability::Telephony, providers);
-    Findings([ports, machine, https, resolver, ice_servers, providers, rooms, program].concat())
+    let access = vec![network::access(&config)];
+    Findings(
+        [
+            ports,
+            access,
+            machine,
+            https,
+            resolver,
+            ice_servers,
+            providers,
+            rooms,
+            program,
+        ]
+        .concat(),
+    )
 }
 
 /// Tells nothing of what this build lacks.

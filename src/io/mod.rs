@@ -228,8 +228,13 @@ pub async fn run_with(
 fn bot_of(config: &Config, bot: Bot) -> Result<Bot, RunError> {
     match &config.command {
         Some(command) => {
-            process::check(command).map_err(RunError::Command)?;
-            Ok(process::bot(command.clone(), &config.withheld))
+            let recipe = process::Recipe {
+                command: command.clone(),
+                withheld: config.withheld.clone(),
+                folder: config.bot_folder.clone(),
+            };
+            process::check(command, recipe.folder.as_deref()).map_err(RunError::Command)?;
+            Ok(process::bot(recipe))
         }
         None => Ok(bot),
     }

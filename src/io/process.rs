@@ -30,42 +30,40 @@ use crate::limits::{
 };
 use crate::proto::process;
 use door::Door;
-use program::{Program, Recipe};
+use program::Program;
+pub use program::Recipe;
 use talk::{End, Fault, Waiting};
 
-/// Makes the bot that runs `command` for every session, without the variables that are `withheld`; the log names those that are
-/// set.
-pub fn bot(command: Vec<OsString>, withheld: &[String]) -> Bot {
+/// Makes the bot that runs a command for every session. The log names the variables that it does not get.
+pub fn bot(recipe: Recipe) -> Bot {
     let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let set: Vec<&str> = withheld.iter().filter(is_set).map(String::as_str).collect();
+    let set: Vec<&str> = recipe.withheld.iter().filter(is_set).map(String::as_str).collect();
     if !set.is_empty() {
         log::info!(
             "withheld from the bot's environment: {}; `--pass-env NAME` gives it one of them",
             set.join(", ")
         );
     }
-    let recipe = Arc::new(Recipe {
-        command,
-        withheld: withheld.to_vec(),
-    });
+    let recipe = Arc::new(recipe);
     bot::erase(move |args| run(recipe.clone(), args))
 }
 
-/// Tells whether `command` can be run, before any caller comes.
+/// Tells whether `command` can be run in this folder, before any caller comes.
 ///
 /// # Errors
 /// What is wrong, with the name of the program.
-pub fn check(command: &[OsString]) -> Result<(), String> {
+pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), String> {
     // Where the system will look for the program; no other room has a use for it.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = command.first().filter(|program| !program.is_empty());
     let program = program.ok_or("the command after `--` is empty")?;
     let name = program.display();
     if program.as_bytes().contains(&b'/') {
-        return match Path::new(program).metadata() {
+        let program = folder.unwrap_or(Path::new("")).join(program);
+        return match program.metadata() {
             Err(error) => Err(format!("the bot `{name}` cannot be run: {error}")),
             Ok(found) if found.is_dir() => Err(format!("the bot `{name}` cannot be run: it is a folder")),
-            Ok(_) if !is_executable(program) => Err(format!(
+            Ok(_) if !is_executable(program.as_os_str()) => Err(format!(
                 "the bot `{name}` cannot be run: it is not executable; `chmod +x` makes it so, or put its interpreter before it"
             )),
             Ok(_) => Ok(()),
@@ -77,7 +75,7 @@ pub fn check(command: &[OsString]) -> Result<(), String> {
     if found {
         return Ok(());
     }
-    let here = Path::new(program).exists();
+    let here = folder.unwrap_or(Path::new("")).join(program).exists();
     let hint = if here {
         format!("; did you mean `./{name}`?")
     } else {

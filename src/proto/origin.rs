@@ -60,6 +60,15 @@ impl Origins {
         }
     }
 
+    /// Tells whether a page of this origin may reach into the private network that `host` is in: one of the list, or our own. That no
+    /// list is there opens CORS to every page, and not the network: a browser then keeps the pages of strangers out.
+    pub fn grants_private_network(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
+        let scheme = origin.windows(3).position(|three| three == b"://");
+        let page = scheme.map(|at| &origin[at + 3..]);
+        let is_own = page.is_some_and(|page| host.is_some_and(|host| host::is_same_host(page, host)));
+        is_own || !self.is_open() && self.contains(origin)
+    }
+
     /// Tells whether there is no list.
     pub fn is_open(&self) -> bool {
         self.0.is_empty()
@@ -124,7 +133,8 @@ pub fn is_stranger(origin: &[u8], host: Option<&[u8]>, hosts: &Hosts) -> bool {
 pub struct Preflight<'r> {
     /// `Access-Control-Request-Headers`.
     pub headers: Option<&'r [u8]>,
-    /// `Access-Control-Request-Private-Network: true`: a public page wants to reach this host on a private network.
+    /// `Access-Control-Request-Private-Network: true`, from a page that [`Origins::grants_private_network`]: a public page wants to
+    /// reach this host on a private network.
     pub private_network: bool,
 }
 
@@ -202,6 +212,28 @@ mod tests {
         ] {
             assert_eq!(judge(&list, refused), Standing::Refused, "{refused:?}");
         }
+    }
+
+    /// Finding 7: the network behind this host is opened to pages that somebody has listed, and to our own.
+    #[test]
+    fn a_private_network_is_granted_by_the_list_alone() {
+        let host = Some(&b"192.168.1.9:7860"[..]);
+        let (all, list) = (Origins::default(), listed());
+        for (origin, open, listed) in [
+            ("https://evil.example", false, false),
+            ("null", false, false),
+            ("", false, false),
+            ("https://app.example", false, true),
+            ("https://APP.example", false, true),
+            ("https://app.example:8443", false, false),
+            ("http://192.168.1.9:7860", true, true),
+            ("https://192.168.1.9", true, true),
+            ("http://192.168.1.10:7860", false, false),
+        ] {
+            assert_eq!(all.grants_private_network(origin.as_bytes(), host), open, "{origin}");
+            assert_eq!(list.grants_private_network(origin.as_bytes(), host), listed, "{origin}");
+        }
+        assert!(!all.grants_private_network(b"http://192.168.1.9", None));
     }
 
     fn hosts() -> Hosts {

@@ -58,7 +58,7 @@ pub fn program(config: &Config) -> Vec<Finding> {
             ),
         ),
         (None, None) => Finding::good(WHAT, format!("the built-in `{}`", config.bot.name())),
-        (Some(command), _) => match process::check(command) {
+        (Some(command), _) => match process::check(command, config.bot_folder.as_deref()) {
             Ok(()) => {
                 let name = command.first().map(|name| name.display().to_string());
                 Finding::good(WHAT, format!("`{}` can be run", name.unwrap_or_default()))

@@ -52,7 +52,7 @@ impl Gate {
             return Err(Refusal::Misdirected);
         }
         if is_preflight(&head.method, &head.headers) {
-            return preflight(standing, &head.headers).map(Some);
+            return preflight(&self.origins, standing, &head.headers).map(Some);
         }
         let route = route::route(head.method.as_str(), head.uri.path());
         if standing == Standing::Refused
@@ -156,17 +156,23 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-fn preflight(standing: Standing<'_>, headers: &HeaderMap) -> Result<Reply, Refusal> {
-    if standing == Standing::Refused {
-        return Err(Refusal::Preflight);
-    }
+fn preflight(origins: &Origins, standing: Standing<'_>, headers: &HeaderMap) -> Result<Reply, Refusal> {
+    let granted = match standing {
+        Standing::Refused => return Err(Refusal::Preflight),
+        Standing::Unnamed => false,
+        Standing::Allowed(origin) => {
+            let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
+            origins.grants_private_network(origin, host)
+        }
+    };
     let asked = Preflight {
         headers: headers
             .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
             .map(HeaderValue::as_bytes),
-        private_network: headers
-            .get("access-control-request-private-network")
-            .is_some_and(|value| value == "true"),
+        private_network: granted
+            && headers
+                .get("access-control-request-private-network")
+                .is_some_and(|value| value == "true"),
     };
     let mut reply = Reply::default();
     put(reply.headers_mut(), origin::preflight_headers(asked));

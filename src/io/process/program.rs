@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
 use tokio::process::{Child, Command};
@@ -25,6 +26,8 @@ pub struct Recipe {
     pub command: Vec<OsString>,
     /// Variables of this process that it does not inherit.
     pub withheld: Vec<String>,
+    /// Where it starts; `None` means where this process did.
+    pub folder: Option<PathBuf>,
 }
 
 /// A running program.
@@ -46,6 +49,9 @@ impl Program {
         let mut command = Command::new(program);
         for name in &recipe.withheld {
             command.env_remove(name);
+        }
+        if let Some(folder) = &recipe.folder {
+            command.current_dir(folder);
         }
         let mut child = command
             .args(rest)

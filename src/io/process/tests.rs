@@ -87,7 +87,7 @@ impl Rig {
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
-        let bot = tokio::spawn(bot(command.to_vec(), &[])(args));
+        let bot = tokio::spawn(bot(recipe(&command))(args));
         Rig {
             folder,
             link,
@@ -117,6 +117,14 @@ impl Rig {
 }
 
 /// Tells whether a process runs; a zombie does not.
+fn recipe(command: &[OsString]) -> Recipe {
+    Recipe {
+        command: command.to_vec(),
+        withheld: Vec::new(),
+        folder: None,
+    }
+}
+
 fn is_running(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat"));
     stat.is_ok_and(|stat| {
@@ -178,9 +186,7 @@ async fn a_session_without_media_lasts_as_long_as_its_program() {
     let script = "case $RUNNER_ARGUMENTS in *media_url*) exit 9;; esac; exit 4";
     let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), Kind::Base);
-    let failed = within(bot(command.to_vec(), &[])(args))
-        .await
-        .expect_err("it exits with 4");
+    let failed = within(bot(recipe(&command))(args)).await.expect_err("it exits with 4");
     assert_eq!(failed.to_string(), "exit status: 4");
 }
 
@@ -204,7 +210,7 @@ async fn a_program_that_cannot_be_started_is_named() {
     let (_link, seat) = pair(AUDIO_IN_FRAMES_MAX);
     let kind = Kind::WebRtc(WebRtcArguments::new(WebRtcConnection::new("pc".into(), false), seat));
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
-    let failed = bot(vec!["/nonexistent/bot".into()], &[])(args)
+    let failed = bot(recipe(&["/nonexistent/bot".into()]))(args)
         .await
         .expect_err("there is no such file");
     assert!(
@@ -410,7 +416,7 @@ fn a_command_is_checked_at_the_start() {
     let folder = Folder::new();
     let script = folder.path("bot.sh");
     fs::write(&script, "#!/bin/sh\n").expect("a file");
-    let checked = |command: &OsStr| check(&[command.to_owned(), "--option".into()]);
+    let checked = |command: &OsStr| check(&[command.to_owned(), "--option".into()], None);
     let refused = |command: &OsStr| {
         let words = checked(command).expect_err("it cannot be run");
         assert!(words.contains(&*command.to_string_lossy()), "{words} names it");
@@ -424,5 +430,5 @@ fn a_command_is_checked_at_the_start() {
     assert_eq!(checked("sh".as_ref()), Ok(()));
     assert!(refused("no-such-program-4f1c".as_ref()).contains("PATH"));
     assert!(refused("Cargo.toml".as_ref()).contains("./Cargo.toml"));
-    assert!(check(&[]).is_err() && check(&["".into()]).is_err());
+    assert!(check(&[], None).is_err() && check(&["".into()], None).is_err());
 }

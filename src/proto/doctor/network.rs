@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Finding;
+use crate::config::Config;
 use crate::proto::candidate::Interface;
 
 /// Judges the addresses that clients would be offered.
@@ -63,6 +64,16 @@ fn those(interfaces: &[Interface]) -> String {
         "it has none but loopback".to_owned()
     } else {
         format!("it has {}", others.join(", "))
+    }
+}
+
+/// Judges who may call.
+pub fn access(config: &Config) -> Finding {
+    const WHAT: &str = "access";
+    match (config.open_words(), &config.api_key) {
+        (Some(words), _) => Finding::doubtful(WHAT, words),
+        (None, Some(_)) => Finding::good(WHAT, "callers are asked for the key"),
+        (None, None) => Finding::good(WHAT, "this machine alone is listened to, and needs no key"),
     }
 }
 

@@ -361,12 +361,16 @@ async fn preflights_are_answered() {
         ("access-control-allow-origin", "https://a.example"),
         ("access-control-allow-credentials", "true"),
         ("access-control-allow-headers", "authorization,content-type"),
-        ("access-control-allow-private-network", "true"),
         ("access-control-max-age", "600"),
         ("vary", "Origin"),
     ] {
         assert_eq!(reply.header(name), Some(value));
     }
+    // Nobody has listed that page: a browser keeps it out of the network that this runner is in.
+    assert_eq!(reply.header("access-control-allow-private-network"), None);
+    let own = format!("{PREFLIGHT}\r\nOrigin: http://localhost:1\r\nAccess-Control-Request-Private-Network: true");
+    let own = runner.ask(&own, "").await;
+    assert_eq!(own.header("access-control-allow-private-network"), Some("true"));
     let methods = reply.header("access-control-allow-methods").expect("methods");
     for method in ["GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"] {
         assert!(methods.split(", ").any(|allowed| allowed == method), "{method}");
