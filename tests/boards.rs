@@ -1,10 +1,12 @@
 //! The defaults of each board: that they are read as a service manager reads them, name options that exist, and start the runner.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::http::get;
-use crate::support::runner::TestRunner;
+use crate::support::runner::{TestRunner, folder};
 
 /// A board's name, and its variables with their values.
 type Board = (String, Vec<(String, String)>);
@@ -76,4 +78,48 @@ fn every_profile_says_what_it_is_for() {
             assert!(text.contains(word), "{board} lacks `{word}`");
         }
     }
+}
+
+/// Finding 7: a board's key is made once, stays, is root's alone, and gives way to what the owner's file says. A file that a power cut has
+/// left empty is no key.
+#[test]
+fn the_key_of_a_board_is_made_once_and_shown_in_a_url() {
+    // SAFETY: it only asks.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let etc = folder();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards/common/api-key");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&script);
+        let output = command
+            .args(words)
+            .env("EDGE_RUNNER_ETC", &etc)
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    let file = etc.join("api-key.env");
+    let key = || {
+        let text = fs::read_to_string(&file).expect("it was made");
+        let line = text.lines().find_map(|line| line.strip_prefix("RUNNER_API_KEY="));
+        line.expect("a key").to_owned()
+    };
+    assert!(run(&[]).contains("need no key"));
+    assert_eq!(run(&["make"]), "", "what is told to apt and systemd stands in logs");
+    let first = key();
+    assert_eq!(first.len(), 48);
+    let mode = fs::metadata(&file).expect("it was made").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    run(&["make"]);
+    assert_eq!(key(), first);
+    fs::write(etc.join("edge-runner.env"), "#RUNNER_API_KEY=\nRUNNER_PORT=7861\n").expect("the folder is the test's");
+    assert!(run(&[]).contains(&format!(".local:7861/#key={first}")));
+    fs::write(&file, "").expect("the folder is the test's");
+    run(&["make"]);
+    assert_ne!(key(), first);
+    fs::write(etc.join("edge-runner.env"), "RUNNER_API_KEY=\n").expect("the folder is the test's");
+    assert!(!run(&[]).contains("#key="));
+    fs::remove_dir_all(&etc).expect("the folder is the test's");
 }

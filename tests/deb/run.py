@@ -42,6 +42,7 @@ MASK = r"\xff" * 7 + r"\x00" + r"\xff" * 8 + r"\xfe\xff\xff\xff"
 TARGET = {"arm64": "aarch64-unknown-linux-gnu", "armhf": "armv7-unknown-linux-gnueabihf"}
 UNIT = "edge-runner.service"
 ENV = "/etc/edge-runner/edge-runner.env"
+KEY = "/etc/edge-runner/api-key.env"
 AVAHI = "/etc/avahi/services/edge-runner.service"
 DEVICES = ["null", "zero", "full", "random", "urandom", "tty"]
 # A start under emulation takes seconds on a busy machine; this is only how long a failure waits.
@@ -233,7 +234,9 @@ def check_files(chroot):
         "/usr/lib/edge-runner/builder-container": "755 root:root",
         "/usr/share/doc/edge-runner/CLOUD.md": "644 root:root",
         "/usr/lib/edge-runner/select-board": "755 root:root",
-        ENV: "640 root:edge-runner",
+        "/usr/lib/edge-runner/api-key": "755 root:root",
+        ENV: "600 root:root",
+        KEY: "600 root:root",
         AVAHI: "644 root:root",
         "/usr/share/edge-runner/boards/qemu-virt.env": "644 root:root",
         "/usr/share/doc/edge-runner/README.md": "644 root:root",
@@ -283,13 +286,14 @@ def notified(supervisor, text):
     failed(f"the service did not say {text}")
 
 
-def ask(path, secure):
+def ask(path, secure, method="GET", **headers):
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     connection = kind("127.0.0.1", 7860, timeout=PATIENCE_S, **({"context": unverified} if secure else {}))
-    connection.request("GET", path)
-    return connection.getresponse().read()
+    connection.request(method, path, "{}" if method == "POST" else None, headers)
+    reply = connection.getresponse()
+    return reply.read() if reply.status == 200 else reply.status
 
 
 def check_service(chroot):
@@ -302,6 +306,9 @@ def check_service(chroot):
     environment = {"PATH": "/usr/bin:/bin", "STATE_DIRECTORY": "/var/lib/edge-runner", "NOTIFY_SOCKET": "/run/edge-runner/n"}
     for file in unit["EnvironmentFile"]:
         environment.update(settings(chroot.path(file.removeprefix("-"))))
+    key = environment["RUNNER_API_KEY"]
+    if len(key) != 48 or f"/#key={key}" not in chroot.run("/usr/lib/edge-runner/api-key"):
+        failed("the key is not shown, or is none")
     supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     # The path of a socket is short; that of the chroot may not be.
     os.chdir(chroot.path("/run/edge-runner"))
@@ -319,6 +326,11 @@ def check_service(chroot):
                 failed(f"/status answers {status}")
         if b"BEGIN CERTIFICATE" not in ask("/ca.crt", False):
             failed("/ca.crt is no certificate")
+        if (without := ask("/start", False, "POST")) != 401:
+            failed(f"/start without the key answers {without}")
+        started = ask("/start", True, "POST", Authorization=f"Bearer {key}")
+        if not isinstance(started, bytes) or "sessionId" not in json.loads(started):
+            failed(f"/start with the key answers {started}")
         service.send_signal(1)
         notified(supervisor, "RELOADING=1")
         service.terminate()
@@ -330,12 +342,16 @@ def check_service(chroot):
         raise
     finally:
         service.kill()
+        log.seek(0)
+        if key in log.read().decode():
+            failed("the key stands in the log")
         supervisor.close()
         os.unlink("n")
         os.chdir("/")
     if chroot.stat("/var/lib/edge-runner/authority.pem") != "600 edge-runner:edge-runner":
         failed("the authority's key is not the user's alone")
     seen(board)
+    seen("callers are asked for the key that was made, and it stands in no log")
     seen(f"as its user: ready, {status['version']}, HTTP and HTTPS answer, SIGHUP is told, SIGTERM ends it with 0")
 
 
@@ -352,23 +368,35 @@ def life(chroot, package, older):
     seen("installed, without network")
     check_files(chroot)
     check_service(chroot)
+    made = chroot.path(KEY).read_text()
     chroot.apt("install", "--reinstall", "/new.deb")
     check_files(chroot)
+    if chroot.path(KEY).read_text() != made:
+        failed("another installation made another key")
+    seen("installed again: the same key")
     chroot.apt("purge", "edge-runner")
     check_gone(chroot, before)
 
     chroot.apt("install", "--no-install-recommends", "/older.deb")
+    if chroot.path(KEY).read_text() == made:
+        failed("two installations have one key")
     env.write_text(env.read_text().replace("#RUNNER_PORT=7860", "RUNNER_PORT=7861"))
     own = env.read_text()
+    # As versions left it that made no key.
+    chroot.path(KEY).unlink()
+    chroot.run("chown", "root:edge-runner", ENV)
+    chroot.run("chmod", "640", ENV)
     chroot.apt("install", "--no-install-recommends", "/new.deb")
     installed = chroot.run("dpkg-query", "-W", "-f", "${Version} ${db:Status-Status}", "edge-runner")
     if installed != f"{version_of(package)} installed":
         failed(f"after the upgrade: {installed}")
-    if env.read_text() != own or chroot.stat(ENV) != "640 root:edge-runner":
-        failed(f"{ENV} was changed by its owner, and not kept")
+    if env.read_text() != own or chroot.stat(ENV) != "600 root:root":
+        failed(f"{ENV} was changed by its owner, and not kept, or can be read by bots")
+    if chroot.path(KEY).exists():
+        failed("an upgrade has made a key, and shut callers out")
     if "older version" in avahi.read_text():
         failed(f"{AVAHI} was changed by nobody, and not replaced")
-    seen("upgraded: the changed file is kept, the unchanged one replaced")
+    seen("upgraded: the changed file is kept, the unchanged one replaced; what ran without a key goes on without one")
     chroot.apt("install", "--allow-downgrades", "--no-install-recommends", "/older.deb")
     chroot.apt("install", "--no-install-recommends", "/new.deb")
     chroot.path(f"/etc/systemd/system/multi-user.target.wants/{UNIT}").unlink()

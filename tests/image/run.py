@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 import traceback
+import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
@@ -44,8 +45,9 @@ BOARD_SECRET = "a pass phrase of nobody"
 class Remote(Runner):
     """The runner on a board, spoken to as if it were started here."""
 
-    def __init__(self, address):
+    def __init__(self, address, key):
         self.url = f"http://{address}:{PORT}"
+        self.headers = {"Authorization": f"Bearer {key}"}
 
     def stop(self):
         pass
@@ -105,6 +107,12 @@ async def until(condition, what, limit_s, pause_s=1.0):
 
 def fetch(address, path, scheme="http", context=None, limit_s=10):
     with urllib.request.urlopen(f"{scheme}://{address}:{PORT}{path}", timeout=limit_s, context=context) as reply:
+        return reply.read()
+
+
+def post(address, path, **headers):
+    request = urllib.request.Request(f"http://{address}:{PORT}{path}", b"{}", {"Content-Type": "application/json", **headers})
+    with urllib.request.urlopen(request, timeout=10) as reply:
         return reply.read()
 
 
@@ -170,7 +178,7 @@ def ask_mdns(host, name, limit_s=30):
 async def call(board, hz):
     """A WebRTC call over UDP that is connected."""
     aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: [board.host]
-    client = Client(Remote(board.address), hz=hz)
+    client = Client(Remote(board.address, board.key), hz=hz)
     try:
         await client.connect()
         yield client
@@ -237,6 +245,23 @@ async def keys_only(house):
     return "edge by key; only publickey is offered"
 
 
+async def key_of_callers(house):
+    """the board has made a key: callers without it get 401, the console shows it in a URL, and no journal has it"""
+    shown = await house.inside(house.one, "sudo /usr/lib/edge-runner/api-key; sudo stat -c '%a %U' /etc/edge-runner/api-key.env /run/issue.d/edge-board.issue")
+    house.one.key = shown.split("#key=", 1)[1].split()[0]
+    assert len(house.one.key) == 48 and shown.split()[-4:] == ["600", "root", "600", "root"], shown
+    try:
+        await asyncio.to_thread(post, house.one.address, "/start")
+        raise AssertionError("a caller without the key was served")
+    except urllib.error.HTTPError as error:
+        assert error.code == 401, error
+    await asyncio.to_thread(post, house.one.address, "/start", Authorization=f"Bearer {house.one.key}")
+    assert f"#key={house.one.key}" in house.one.console, "the console does not show it"
+    journal = await house.inside(house.one, "sudo journalctl --no-pager")
+    assert house.one.key not in journal, "the journal has it"
+    return "/start asks for it"
+
+
 async def names(house):
     """the host name is that of edge-runner.txt, and kitchen.local is answered by multicast"""
     said = await house.inside(house.one, "hostname; cat /etc/hostname; getent hosts kitchen")
@@ -253,7 +278,7 @@ async def wrong_lines(house):
         assert f"line {number}:" in journal, journal
         assert f"line {number}:" in house.one.console, "not on the console"
     assert "wifi_passphrase is there, and no wifi_ssid" in journal, journal
-    everything = await house.inside(house.one, "sudo journalctl --no-pager; cat /run/issue.d/*")
+    everything = await house.inside(house.one, "sudo journalctl --no-pager; sudo cat /run/issue.d/*")
     for text in (journal, everything, house.one.console):
         assert BOARD_SECRET not in text, "the value of a wrong line was told"
     return "lines 3, 9 and 12"
@@ -375,6 +400,8 @@ async def twins(house):
     name = await house.inside(house.two, "hostname")
     assert name.startswith("edge-runner-") and len(name) == 16, name
     assert await asyncio.to_thread(certificate, house.two) != house.certificate, "the same certificate"
+    other = await house.inside(house.two, "sudo /usr/lib/edge-runner/api-key")
+    assert "#key=" in other and house.one.key not in other, "the same key of callers"
     keys = await asyncio.to_thread(ssh_host_keys, house.two)
     assert keys and not set(keys) & set(house.host_keys), "the same ssh key"
     assert await house.inside(house.two, "cat /etc/machine-id") != house.machine_id, "the same machine-id"
@@ -452,7 +479,7 @@ async def clean(house):
     return done.stdout.strip().splitlines()[-1].split("/")[-1]
 
 
-STORY = [unfinished, first_start, https, keys_only, names, wrong_lines, unreadable, service, doctor, disk_grown, echo, killed, kernel_hook,
+STORY = [unfinished, first_start, https, keys_only, key_of_callers, names, wrong_lines, unreadable, service, doctor, disk_grown, echo, killed, kernel_hook,
          reboot, twins, first_cut, second_cut, early_cut, clean]
 
 

@@ -16,6 +16,9 @@ BINARY = ROOT / "target" / "debug" / "edge-runner"
 
 
 class Runner:
+    # What every request has beside its type.
+    headers = {}
+
     def __init__(self, binary, *args, inside=(), port=0, variables=None, rtc=True):
         """`inside` is the beginning of a command that runs the rest of it elsewhere; `variables` are more than there are;
         without `rtc` it is a runner that has no WebRTC."""
@@ -45,7 +48,8 @@ class Runner:
     def call(self, method, path, body=None):
         """Status and JSON of the reply."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)
+        headers = {"Content-Type": "application/json", **self.headers}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=10) as reply:
                 return reply.status, json.loads(reply.read())
