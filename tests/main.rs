@@ -27,6 +27,7 @@ mod strangers;
 mod support;
 mod telephony;
 mod tls;
+mod troubles;
 mod turn;
 mod unsafety;
 mod videoroom;

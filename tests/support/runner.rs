@@ -5,7 +5,7 @@
 //! the runner's variables, so that the developer's settings do not reach it.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -110,6 +110,28 @@ impl TestRunner {
         let mut command = clean(words.next().expect("the binary at least"), &folder);
         command.args(words).args(["--port", "0", "--rtc-port", "0"]).args(args);
         Self::watch(command, folder, variables)
+    }
+
+    /// Starts it with mounts of its own, which `script` makes, and which go with it. Nothing where this user may not.
+    pub fn start_among_mounts(script: &str, args: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
+        let probe = Command::new("unshare").args(["-m", "true"]).status();
+        if !probe.is_ok_and(|status| status.success()) {
+            // Not by a macro: what those print of a test that passes is not shown.
+            let said = "SKIPPED, AND NOT PROVED HERE: the runner on a machine in trouble. Mounts need root.";
+            writeln!(std::io::stderr(), "{said}").expect("stderr is open");
+            return None;
+        }
+        let folder = folder();
+        let inner = command(&folder);
+        let mut command = clean("unshare", &folder);
+        let script = format!("set -e; mount --make-rprivate /; {script}; exec \"$0\" \"$@\"");
+        command
+            .args(["-m", "sh", "-c", &script])
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .args(["--port", "0", "--rtc-port", "0"])
+            .args(args);
+        Some(Self::watch(command, folder, variables))
     }
 
     /// Starts a runner with a bot of its own: the test of this name in this binary, which is no test but calls the library.

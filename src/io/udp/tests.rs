@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::allocations;
 
 const GUARD: Duration = Duration::from_secs(30);
 
@@ -423,4 +424,45 @@ async fn what_leaves_from_a_routers_address_leaves() {
     let read = tokio::time::timeout(GUARD, peer.recv_from(&mut contents)).await;
     let (length, source) = read.expect("a datagram").expect("a readable socket");
     assert_eq!((&contents[..length], source.port()), (&b"sent"[..], port.number()));
+}
+
+/// What strangers send costs the allocator nothing, reaches no inbox and is counted; what a session's peer sends takes part of a
+/// block that many share.
+#[tokio::test]
+async fn junk_takes_no_memory_and_a_packet_hardly_any() {
+    const PACKETS: u64 = 2_000;
+    /// A block for so many packets, and what counts who still reads it.
+    const PACKETS_PER_ALLOCATION: u64 = 20;
+    let port = Port::bind(Host::Localhost, 0).expect("a free port");
+    let mut session = port.open();
+    session.listen("ours".into());
+    let (peer, stranger) = (at("198.51.100.1:5000"), at("198.51.100.66:6666"));
+    session.claim(peer);
+    let mut arena = BytesMut::new();
+    let junk = [
+        vec![],
+        vec![0],
+        check("theirs"),
+        vec![22; 1_200],
+        vec![128; 160],
+        vec![255; 1_472],
+    ];
+    let ((), allocations) = allocations::of(|| {
+        for _ in 0..100 {
+            for datagram in &junk {
+                port.inject(stranger, datagram, &mut arena);
+            }
+        }
+    });
+    assert_eq!(allocations, 0);
+    assert_eq!(port.dropped().strangers.load(Relaxed), 600);
+    assert!(session.try_recv().is_none());
+    let packet = [128; 160];
+    let ((), allocations) = allocations::of(|| {
+        for _ in 0..PACKETS {
+            port.inject(peer, &packet, &mut arena);
+            assert!(session.try_recv().is_some());
+        }
+    });
+    assert!(allocations <= PACKETS / PACKETS_PER_ALLOCATION, "{allocations}");
 }

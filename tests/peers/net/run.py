@@ -430,6 +430,26 @@ def relay_dies(scene):
             f"its caller {back['connected_s'] * 1000:.0f} ms later")
 
 
+def late_interface(scene):
+    """a board whose network comes after the runner: callers reach the new address, and so they do when it is another one"""
+    world = scene.world
+    switch, board, peer = world.host("lan"), world.host("board"), world.host("peer")
+    switch.bridge("br0", "10.77.0.254/24")
+    world.plug(peer, "eth0", switch, "10.77.0.2/24")
+    scene.runner(board)
+    world.plug(board, "eth0", switch, "10.77.0.1/24")
+    caller = scene.caller(peer)
+    said = calls(caller, f"http://10.77.0.1:{PORT}", times=2)
+    caller("hang_up")
+    # Another lease.
+    board.ip("address", "del", "10.77.0.1/24", "dev", "eth0")
+    board.ip("address", "add", "10.77.0.7/24", "dev", "eth0")
+    said += calls(caller, f"http://10.77.0.7:{PORT}", times=1)
+    remotes = [one["remote"] for one in said]
+    assert remotes == [f"host 10.77.0.{host}:{PORT}" for host in (1, 1, 7)], remotes
+    return at_once(said)
+
+
 def long(scene):
     """a call on loopback with 10 % loss and 500 ms delay each way: it lives, its echo does not drift, messages keep order"""
     # Its clients keep to loopback, and the others' do not.
@@ -439,7 +459,8 @@ def long(scene):
 
 CHECKS = [
     bridge, http, short, half_short, device, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
-    runners_relay, runners_stream, both_relays, ice_address, reflexive, relay_dies, long,
+    runners_relay, runners_stream, both_relays, ice_address, reflexive, relay_dies,
+    late_interface, long,
 ]
 
 

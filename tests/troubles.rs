@@ -1,0 +1,273 @@
+//! A machine in trouble: no space, nothing that can be written, no resolver, a clock that jumps, bodies without an end. What does
+//! not work is said in words, and calls go on.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use edge_runner::limits::HTTP_BODY_BYTES_MAX;
+use serde_json::Value;
+
+use crate::support::device::{Device, Options};
+use crate::support::http;
+use crate::support::runner::{PATIENCE, TestRunner, folder};
+use crate::support::socket::Socket;
+use crate::support::sound::{FRAME, Speech, tone_share};
+
+const A4: f64 = 440.0;
+const EMBEDDED: [&str; 5] = ["--embedded", "--host", "127.0.0.1", "--bot", "echo"];
+
+fn full_duplex() -> Options {
+    Options {
+        mutes_itself: false,
+        ..Options::new(Speech::Tone { hz: A4 })
+    }
+}
+
+/// A device calls, and hears itself.
+fn call(runner: &TestRunner) -> Device {
+    let device = Device::join(runner.addr, full_duplex());
+    hears(&device);
+    device
+}
+
+/// From here on, the last second of what is played is the tone.
+fn hears(device: &Device) {
+    let before = device.wait("sound", |report| !report.audio.is_empty()).audio.len();
+    device.wait("its tone", |report| {
+        let second = &report.pcm[report.pcm.len().saturating_sub(50 * FRAME)..];
+        let due = report.audio.len() >= before + 50 && report.audio.len().is_multiple_of(10);
+        due && tone_share(second, A4) > 0.9
+    });
+}
+
+/// R10: with no space left where it may write, a runner that keeps nothing notices nothing; one that is to keep a certificate
+/// makes it anew and says why, and calls go on in both.
+#[test]
+fn without_space_calls_go_on() {
+    let full = "mkdir state; mount -t tmpfs -o size=64k tmpfs state; head -c 1000000 /dev/zero >state/filler || true; \
+                mount --bind state /tmp";
+    for tls in [&[][..], &["--tls", "auto", "--state-dir", "state"]] {
+        let args = [&EMBEDDED[..], tls].concat();
+        let Some(runner) = TestRunner::start_among_mounts(full, &args, &[]) else {
+            return;
+        };
+        drop(call(&runner));
+        if !tls.is_empty() {
+            let said = runner.log();
+            assert!(said.contains("No space left on device"), "{said}");
+        }
+    }
+}
+
+/// R10: the whole file system can only be read, as on boards that fear for their cards.
+#[test]
+fn on_a_file_system_that_can_only_be_read_calls_go_on() {
+    let read_only = "mkdir state; mount -o remount,bind,ro /; ! touch state/x 2>/dev/null";
+    for tls in [&[][..], &["--tls", "auto", "--state-dir", "state"]] {
+        let args = [&EMBEDDED[..], tls].concat();
+        let Some(runner) = TestRunner::start_among_mounts(read_only, &args, &[]) else {
+            return;
+        };
+        drop(call(&runner));
+        if !tls.is_empty() {
+            let said = runner.log();
+            assert!(said.contains("Read-only file system"), "{said}");
+        }
+    }
+}
+
+/// R10: without `/etc`, and so without a resolver's address, what has to be looked up is missing, by name; callers of the local
+/// network need none of it.
+#[test]
+fn without_a_resolver_calls_go_on() {
+    let no_etc = "mount -t tmpfs tmpfs /etc";
+    let Some(runner) = TestRunner::start_among_mounts(no_etc, &EMBEDDED, &[]) else {
+        return;
+    };
+    drop(call(&runner));
+    let servers = r#"{"urls": "stun:stun.nowhere.invalid:3478"}"#;
+    let runner = TestRunner::start_among_mounts(no_etc, &["--bot", "echo", "--ice-servers", servers], &[]);
+    let runner = runner.expect("it was possible before");
+    runner.wait_for_log("cannot look up stun.nowhere.invalid");
+    Socket::connect(runner.addr, "/ws-client");
+}
+
+/// R9: the wall clock jumps by years while a device talks and a token waits to be used: the call goes on, the token is good, and
+/// so is the next call. The clock of this one process is libfaketime's; its monotonic clock is the machine's.
+#[test]
+fn a_clock_that_jumps_ends_nothing() {
+    let library = ["x86_64", "aarch64"]
+        .map(|machine| format!("/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1"))
+        .into_iter()
+        .find(|path| Path::new(path).exists());
+    let Some(library) = library else {
+        let said = "SKIPPED, AND NOT PROVED HERE: calls while the clock jumps: apt-get install faketime";
+        writeln!(std::io::stderr(), "{said}").expect("stderr is open");
+        return;
+    };
+    let offset = folder().join("offset");
+    let jump = |to: &str| std::fs::write(&offset, to).expect("the build's folder is writable");
+    jump("+0");
+    let path = offset.to_str().expect("text");
+    let runner = TestRunner::start_with(
+        &[&EMBEDDED[..], &["--ws-auth", "token"]].concat(),
+        &[
+            ("LD_PRELOAD", &library),
+            ("FAKETIME_TIMESTAMP_FILE", path),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ],
+    );
+    let token = || -> String {
+        let body = br#"{"transport": "websocket"}"#;
+        let reply = http::request(runner.addr, "POST", "/start", &["Content-Type: application/json"], body);
+        let reply: Value = reply.expect("the runner answers").json();
+        reply["token"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no token in {reply}"))
+            .to_owned()
+    };
+    let device = call(&runner);
+    for to in ["+10y", "-20y", "+0"] {
+        let waiting = token();
+        jump(to);
+        hears(&device);
+        // One that was made before the jump, and one from after it.
+        Socket::connect(runner.addr, &format!("/ws-client?token={waiting}"));
+        Socket::connect(runner.addr, &format!("/ws-client?token={}", token()));
+        hears(&device);
+    }
+    drop(device);
+    drop(call(&runner));
+    // The log tells that the clock did jump.
+    let log = runner.log();
+    let years: std::collections::BTreeSet<&str> = log.lines().filter_map(|line| line.get(..4)).collect();
+    assert!(years.len() >= 3, "the clock stood still: {years:?}");
+}
+
+/// D1: a hundred bodies of 50 MB at once take no more memory than as many of the longest that are read, with a length or in chunks,
+/// whatever their route.
+#[test]
+fn large_bodies_take_the_memory_of_the_longest_that_is_read() {
+    const BODIES: usize = 100;
+    const BODY_BYTES: usize = 50_000_000;
+    /// A body that is put together doubles its memory; the rest is what connections take.
+    const GROWTH_KIB_MAX: u64 = (BODIES * 2 * HTTP_BODY_BYTES_MAX / 1024) as u64 + 16 * 1024;
+    let runner = TestRunner::start(&["--bot", "echo"]);
+    let before = runner.peak_kib();
+    for (target, chunked) in [
+        ("/api/offer", false),
+        ("/start", true),
+        ("/api/offer", true),
+        ("/start", false),
+    ] {
+        let posts: Vec<_> = (0..BODIES)
+            .map(|_| {
+                let addr = runner.addr;
+                std::thread::spawn(move || post_much(addr, target, chunked, BODY_BYTES))
+            })
+            .collect();
+        for post in posts {
+            let answer = post.join().expect("the client does not panic");
+            let status = answer.split(' ').nth(1).unwrap_or_default();
+            // One that wrote on may see its connection reset before it sees the answer.
+            assert!(matches!(status, "" | "413" | "429" | "503"), "{answer}");
+        }
+    }
+    let grown = runner.peak_kib() - before;
+    assert!(grown < GROWTH_KIB_MAX, "{grown} KiB more than before");
+    assert_eq!(http::get(runner.addr, "/status").status, 200);
+}
+
+/// Writes a body as far as it is taken, and gives the answer, if there is one.
+fn post_much(addr: SocketAddr, target: &str, chunked: bool, bytes: usize) -> String {
+    let Ok(mut stream) = TcpStream::connect(addr) else {
+        return String::new();
+    };
+    for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
+        set(&stream, Some(PATIENCE)).expect("a time");
+    }
+    let length = if chunked {
+        "Transfer-Encoding: chunked".to_owned()
+    } else {
+        format!("Content-Length: {bytes}")
+    };
+    let head = format!("POST {target} HTTP/1.1\r\nHost: {addr}\r\nContent-Type: application/json\r\n{length}\r\n\r\n");
+    let block = vec![b' '; 64 * 1024];
+    let chunk = [format!("{:x}\r\n", block.len()).as_bytes(), &block, b"\r\n"].concat();
+    let piece = if chunked { &chunk } else { &block };
+    let mut left = bytes;
+    let mut going = stream.write_all(head.as_bytes()).is_ok();
+    while going && left >= block.len() {
+        going = stream.write_all(piece).is_ok();
+        left -= block.len();
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// D4: datagrams of strangers are counted, and answered by nothing, while a call goes on.
+#[test]
+fn junk_is_counted_and_not_answered() {
+    let runner = TestRunner::start(&EMBEDDED);
+    let device = call(&runner);
+    let strangers = || -> u64 {
+        let text = http::get(runner.addr, "/metrics").text();
+        let line = text
+            .lines()
+            .find(|line| line.contains(r#"reason="stranger""#))
+            .expect("a count");
+        line.rsplit(' ')
+            .next()
+            .and_then(|count| count.parse().ok())
+            .expect("a number")
+    };
+    let port = rtc_port(&runner);
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
+    let before = strangers();
+    let mut sent = 0;
+    for first in [0u8, 1, 20, 22, 23, 63, 64, 127, 128, 144, 191, 192, 255] {
+        for length in [1usize, 20, 100, 1_200] {
+            let mut junk = vec![0x5a; length];
+            junk[0] = first;
+            socket.send_to(&junk, ("127.0.0.1", port)).expect("sent");
+            sent += 1;
+        }
+    }
+    // A plain binding request, which a STUN server would answer.
+    let binding = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
+    socket.send_to(&binding, ("127.0.0.1", port)).expect("sent");
+    sent += 1;
+    let began = std::time::Instant::now();
+    while strangers() < before + sent {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{} of {sent} were counted",
+            strangers() - before
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // All of them have been seen, so an answer would be here.
+    socket.set_nonblocking(true).expect("a socket");
+    let answer = socket.recv(&mut [0; 2_000]);
+    assert_eq!(
+        answer.map_err(|error| error.kind()),
+        Err(std::io::ErrorKind::WouldBlock)
+    );
+    hears(&device);
+}
+
+fn rtc_port(runner: &TestRunner) -> u16 {
+    let line = runner.wait_for_log("WebRTC on UDP port");
+    let number = line.rsplit("UDP port ").next().expect("a number");
+    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a port")
+}
