@@ -437,7 +437,7 @@ async fn junk_takes_no_memory_and_a_packet_hardly_any() {
     let mut session = port.open();
     session.listen("ours".into());
     let (peer, stranger) = (at("198.51.100.1:5000"), at("198.51.100.66:6666"));
-    session.claim(peer);
+    session.prove(peer);
     let mut arena = BytesMut::new();
     let junk = [
         vec![],
