@@ -156,6 +156,10 @@ impl Stand {
 
     /// Keeps an upload whose archive has a hash with this number in it.
     fn upload(&self, of: &str, n: u8) -> Uuid {
+        self.upload_with(of, [n; 16], [n; 32])
+    }
+
+    fn upload_with(&self, of: &str, md5: [u8; 16], sha256: [u8; 32]) -> Uuid {
         let id = Uuid::v4(random());
         let upload = Upload {
             id,
@@ -166,8 +170,8 @@ impl Stand {
             key: None,
             facts: Some(Facts {
                 size: 5,
-                md5: [n; 16],
-                sha256: [n; 32],
+                md5,
+                sha256,
                 inode: 1,
                 modified_ns: 1,
             }),
@@ -311,6 +315,30 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
         stand.house.get(&name("o"), id).await.map_err(|fault| fault.status),
         Err(404)
     );
+}
+
+/// Finding 11: two archives of one MD5 are two builds with one short hash, each with an image of its own.
+#[tokio::test(start_paused = true)]
+async fn archives_of_one_short_hash_are_built_apart() {
+    let folder = Folder::new();
+    let mut stand = stand(&folder).await;
+    let mut made = Vec::new();
+    for (n, uri) in [(1, "registry/forged:1"), (2, "registry/honest:1")] {
+        let upload = stand.upload_with("o", [7; 16], [n; 32]);
+        let created = stand.create("o", upload).await.expect("there is room");
+        assert!(!created.cached, "{uri}");
+        stand.run().await.end(Ran::Success(Image {
+            place: Place::Uri(uri.into()),
+            size: 9,
+        }));
+        made.push(stand.wait_for(created.build.id, Status::Success).await);
+    }
+    assert_eq!(made[0].hash, made[1].hash);
+    for (n, build) in [1, 2].into_iter().zip(&made) {
+        let again = stand.upload_with("o", [7; 16], [n; 32]);
+        let hit = stand.create("o", again).await.expect("a hit");
+        assert_eq!((hit.cached, &hit.build.image), (true, &build.image));
+    }
 }
 
 /// I-16: a success is a hit for the same archive and build file; a build that runs or failed is none, nor one of another.
