@@ -41,7 +41,9 @@ pub fn configuration(bytes: &[u8]) {
         .collect();
     let is_secret = |text: &str| {
         let key = key.lines().next().unwrap_or_default().trim();
-        key.len() >= TELLING_BYTES && !arguments.contains(key) && text.contains(key)
+        // The name of an option may be a key, and is said all the same; no option has a digit.
+        let is_telling = key.len() >= TELLING_BYTES && key.contains(|c: char| c.is_ascii_digit());
+        is_telling && !arguments.contains(key) && text.contains(key)
     };
     match cli::parse(typed, &around) {
         Err(misuse) => {
