@@ -1,17 +1,20 @@
 //! What must hold for the head of any request: its path, `Host`, `Origin`, `Authorization` and `Range`.
 //!
 //! In: lines, in this order: method, target, `Host`, `Origin`, a second `Origin`, `Content-Type`, `Authorization`,
-//! `Sec-Fetch-Site`, `Range`. A missing line is a missing header. The rules of `proto::{route, host, origin, key}` are compared
+//! `Sec-Fetch-Site`, `Range`, `X-Forwarded-For`, `Forwarded`. A missing line is a missing header. The same bytes are also taken
+//! for those of a connection. The rules of `proto::{route, host, origin, key}` are compared
 //! with shorter, stricter copies of themselves. Source: RFC 9110, RFC 9112 section 3.2, the Fetch standard.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use edge_runner::config::{Config, Secret};
 use edge_runner::proto::cloud::range::{self, Lines, Part};
 use edge_runner::proto::cloud::route as cloud;
+use edge_runner::proto::forwarded::{Network, TrustedProxies};
 use edge_runner::proto::host::{self, Hosts};
 use edge_runner::proto::key::ApiKey;
 use edge_runner::proto::origin::{Origins, Post, Standing};
+use edge_runner::proto::request_framing::Framing;
 use edge_runner::proto::route::{self, Query, Route};
 use edge_runner::proto::{form, stun};
 
@@ -32,7 +35,45 @@ pub fn request(bytes: &[u8]) {
     origins(&[origin, second], host, kind, authorization.is_some(), site);
     keys(authorization.unwrap_or_default());
     ranges(&String::from_utf8_lossy(range.unwrap_or_default()));
+    clients(header().unwrap_or_default(), header().unwrap_or_default());
+    connection(bytes);
     let _ = stun::server_ufrag(bytes);
+}
+
+/// Who is not a trusted proxy is taken for the client, whatever it says of others; and what a trusted one says is an address that
+/// stands there, or its own.
+fn clients(x_forwarded_for: &[u8], forwarded: &[u8]) {
+    let network: Network = "10.0.0.0/8".parse().expect("a network");
+    let proxies = TrustedProxies::new(&[network], false);
+    let client = |peer: [u8; 4]| {
+        let peer = IpAddr::from(peer);
+        proxies.client(peer, [x_forwarded_for].into_iter(), [forwarded].into_iter())
+    };
+    assert_eq!(client([192, 0, 2, 7]), IpAddr::from([192, 0, 2, 7]));
+    let found = client([10, 0, 0, 1]);
+    let both = [x_forwarded_for, forwarded].concat().to_ascii_lowercase();
+    if x_forwarded_for.is_empty() && forwarded.is_empty() {
+        assert_eq!(found, IpAddr::from([10, 0, 0, 1]));
+    }
+    if let IpAddr::V4(address) = found
+        && address != Ipv4Addr::new(10, 0, 0, 1)
+    {
+        let last = address.octets()[3].to_string();
+        let is_said = both.windows(last.len()).any(|part| part == last.as_bytes());
+        assert!(is_said || both.contains(&b':'), "{address} is said nowhere");
+    }
+}
+
+/// Where requests end does not depend on how the network cuts them.
+fn connection(bytes: &[u8]) {
+    let refused = |size: usize| {
+        let mut framing = Framing::default();
+        bytes.chunks(size).for_each(|piece| framing.handle(piece));
+        framing.refused()
+    };
+    let whole = refused(bytes.len().max(1));
+    assert_eq!(refused(1), whole);
+    assert_eq!(refused(7), whole);
 }
 
 fn paths(method: &str, path: &str, query: &str) {
