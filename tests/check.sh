@@ -149,8 +149,8 @@ for stage in "$@"; do
         if ! cargo +nightly miri --version >/dev/null 2>&1; then
             lacks "Miri is not installed: rustup toolchain install nightly && rustup component add miri rust-src --toolchain nightly"
         else
-            MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib --target-dir target/miri --no-default-features \
-                --features websocket,telephony -- proto::body proto::candidate proto::few proto::form proto::frames proto::framing \
+            MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib --target-dir target/miri -- \
+                proto::body proto::candidate proto::few proto::form proto::frames proto::framing \
                 proto::host proto::ice proto::key proto::lines proto::offer proto::opening proto::origin proto::route proto::stun \
                 proto::time proto::token proto::uuid proto::visit
         fi

@@ -40,7 +40,8 @@ impl Hosts {
                 .iter()
                 .map(String::as_str)
                 .chain(proxy)
-                .map(str::to_owned)
+                // A name at the root means the same, and is asked for without its dot.
+                .map(|name| name.strip_suffix('.').unwrap_or(name).to_owned())
                 .collect(),
         )
     }
@@ -174,6 +175,19 @@ mod tests {
             host_names: vec!["board".into(), "board.lan".into(), "voice.example.org".into()],
             ..Config::default()
         })
+    }
+
+    /// Found by the fuzz target of configurations.
+    #[test]
+    fn a_configured_name_may_end_with_a_dot() {
+        let hosts = Hosts::new(&Config {
+            proxy: Some("bots.example.net.:8443".into()),
+            host_names: vec!["board.".into()],
+            ..Config::default()
+        });
+        for own in ["bots.example.net", "bots.example.net.", "board:80", "board.:80"] {
+            assert!(hosts.accepts(own.as_bytes()), "{own}");
+        }
     }
 
     #[test]
