@@ -35,8 +35,8 @@ pub mod doctor;
 pub mod event;
 pub mod few;
 pub mod form;
-#[cfg(feature = "_websocket")]
 pub mod forwarded;
+#[cfg(feature = "_websocket")]
 pub mod frames;
 pub mod framing;
 pub mod gather;
