@@ -8,6 +8,8 @@
 
 use std::collections::HashSet;
 
+use super::section::is_direction;
+
 const GROUP: &str = "a=group:BUNDLE";
 
 /// A section of a description.
@@ -90,6 +92,14 @@ fn write(answer: &str, offer: &str, keeps_bundled: bool) -> String {
         let map = format!("a=rtpmap:{format} ");
         let map = offered.lines.iter().find(|line| line.starts_with(&map));
         let map = map.copied().filter(|map| !section.has(map));
+        if stays.is_some() {
+            section
+                .lines
+                .retain(|line| !line.strip_prefix("a=").is_some_and(is_direction));
+            let wanted = ["a=inactive", "a=rtcp-mux"].into_iter();
+            let wanted: Vec<&str> = wanted.filter(|line| !section.has(line)).collect();
+            section.lines.extend(wanted);
+        }
         section.lines.extend(map);
         written.push((at, format!("{kind} {port} {profile} {format}")));
     }
@@ -136,7 +146,7 @@ mod tests {
 
     const ANSWERED: [&str; 2] = [
         "m=audio 9 UDP/TLS/RTP/SAVPF 111\na=mid:0\na=sendrecv\n",
-        "m=video 0 UDP/TLS/RTP/SAVPF 0\na=mid:1\na=inactive\n",
+        "m=video 0 UDP/TLS/RTP/SAVPF 0\na=mid:1\na=sendonly\n",
     ];
 
     fn declined(group: &str, video: &str) -> String {
@@ -153,7 +163,7 @@ mod tests {
             "a=group:BUNDLE 0 1\n",
             &[
                 ANSWERED[0],
-                "m=video 9 UDP/TLS/RTP/SAVPF 96\na=mid:1\na=inactive\na=rtpmap:96 VP8/90000\n",
+                "m=video 9 UDP/TLS/RTP/SAVPF 96\na=mid:1\na=inactive\na=rtcp-mux\na=rtpmap:96 VP8/90000\n",
             ],
         );
         let video = declined("a=group:BUNDLE 0 1\n", VIDEO);
@@ -171,7 +181,7 @@ mod tests {
             "a=group:BUNDLE 0\n",
             &[
                 ANSWERED[0],
-                "m=video 0 UDP/TLS/RTP/SAVPF 96\na=mid:1\na=inactive\na=rtpmap:96 VP8/90000\n",
+                "m=video 0 UDP/TLS/RTP/SAVPF 96\na=mid:1\na=sendonly\na=rtpmap:96 VP8/90000\n",
             ],
         );
         assert_eq!(declined("a=group:BUNDLE 0\n", VIDEO), wanted);

@@ -14,6 +14,7 @@ mod network;
 mod offers;
 mod pair;
 mod restart;
+mod secure;
 mod tap;
 mod way;
 mod why;

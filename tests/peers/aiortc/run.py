@@ -58,7 +58,6 @@ async def video(runner):
         took = time.monotonic() - start
         answer = client.pc.remoteDescription.sdp
         assert answer.count("m=video") == 2 and "m=video 0" not in answer, answer
-        assert len({id(each.receiver.transport) for each in client.pc.getTransceivers()}) == 1, "more than one transport"
         assert [each.currentDirection for each in client.pc.getTransceivers()][1:] == ["inactive"] * 2
         share = tone_share(await client.listen_for(2), client.hz)
         assert share > 0.9, f"share of the tone {share:.2f}"

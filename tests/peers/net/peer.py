@@ -20,6 +20,7 @@ get_host_addresses = aioice.ice.get_host_addresses
 
 import aiortc
 from client import Client, tone_share
+from forge import Forger
 from runner import Runner
 
 aioice.ice.get_host_addresses = get_host_addresses
@@ -42,7 +43,7 @@ class Remote(Runner):
 
 class Caller:
     def __init__(self):
-        self.client = None
+        self.client, self.forging = None, None
 
     async def connect(self, url, servers=(), relay_only=False):
         """Times count from the moment at which the offer is sent."""
@@ -89,6 +90,27 @@ class Caller:
 
     async def state(self):
         return {"connection": self.client.pc.connectionState}
+
+    async def forge(self, source, runner, seconds, restarts=0):
+        """Begins to send checks of this caller's session from another host's address and port; that takes so many seconds, once
+        and after each of so many restarts of ICE."""
+        forger = Forger(self.client)
+        if not self.forging:
+            # Later on the session may have as many addresses as are taken.
+            assert await forger.is_answered(runner), "the checks are no good"
+
+        async def run():
+            await forger.flood(source, runner, seconds)
+            for _ in range(restarts):
+                await forger.restart_ice()
+                await forger.flood(source, runner, seconds)
+            return {"checks": forger.sent}
+
+        self.forging = asyncio.create_task(run())
+        return {}
+
+    async def forged(self):
+        return await self.forging
 
     async def hang_up(self):
         await self.client.close()

@@ -266,6 +266,29 @@ def device(scene):
     return took.split("connected after")[1].strip()
 
 
+def forger(scene):
+    """whoever has a call of his own and sends its checks from a caller's address and port, and from others, through restarts of
+    ICE, too, ends nobody's call and takes no sound from it"""
+    lan = Lan(scene.world)
+    thief = scene.world.host("thief")
+    scene.world.plug(thief, "eth0", lan.switch, "10.77.0.3/24")
+    runner = scene.runner(lan.board)
+    victim, other = scene.caller(lan.peer), scene.caller(thief)
+    [said] = calls(victim, lan.url, times=1)
+    address, port = said["local"].split()[1].rsplit(":", 1)
+    other("connect", url=lan.url)
+    shares, checks = [], 0
+    for seconds, restarts in ((4, 0), (1, 4)):
+        other("forge", source=[address, int(port)], runner=["10.77.0.1", PORT], seconds=seconds, restarts=restarts)
+        shares += [victim("hear")["share"] for _ in range(4)]
+        checks += other("forged")["checks"]
+    assert min(shares) > 0.9, shares
+    assert victim("message", characters=1000)["same"]
+    assert victim("state")["connection"] == "connected"
+    assert "session ended" not in runner.log_text(), "a session has ended"
+    return f"{checks} forged checks, lowest share {min(shares):.3f}"
+
+
 def dead_servers(scene):
     """servers that refuse, are not there, say nothing, or cannot be looked up change nothing on the LAN"""
     said = {}
@@ -458,7 +481,7 @@ def long(scene):
 
 
 CHECKS = [
-    bridge, http, short, half_short, device, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
+    bridge, http, short, half_short, device, forger, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
     runners_relay, runners_stream, both_relays, ice_address, reflexive, relay_dies,
     late_interface, long,
 ]
