@@ -466,3 +466,52 @@ async fn junk_takes_no_memory_and_a_packet_hardly_any() {
     });
     assert!(allocations <= PACKETS / PACKETS_PER_ALLOCATION, "{allocations}");
 }
+
+/// R8: a session that is flooded takes so many packets, and then it is the others' turn, however fast new ones come.
+#[test]
+fn a_flooded_session_lets_others_have_their_turn() {
+    const TURNS: usize = 200;
+    /// What waits when its turn begins, and as much again that comes meanwhile.
+    const PACKETS_PER_TURN_MAX: u64 = 2 * SESSION_INBOX_DATAGRAMS as u64;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let most = runtime.expect("a runtime").block_on(async {
+        let port = Port::bind(Host::Localhost, 0).expect("a free port");
+        let mut session = port.open();
+        let peer = at("198.51.100.1:5000");
+        session.prove(peer);
+        let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let flood = std::thread::spawn({
+            let (port, over) = (port.clone(), over.clone());
+            move || {
+                let mut arena = BytesMut::new();
+                while !over.load(Relaxed) {
+                    port.inject(peer, &[128; 160], &mut arena);
+                }
+            }
+        });
+        let taken = Arc::new(AtomicU64::new(0));
+        let flooded = tokio::spawn({
+            let taken = taken.clone();
+            async move {
+                loop {
+                    session.recv().await;
+                    taken.fetch_add(1, Relaxed);
+                }
+            }
+        });
+        let mut most = 0;
+        let mut turns = 0;
+        while turns < TURNS {
+            tokio::task::yield_now().await;
+            let packets = taken.swap(0, Relaxed);
+            most = most.max(packets);
+            // The flood takes its time to begin, and may pause.
+            turns += usize::from(packets > 0);
+        }
+        over.store(true, Relaxed);
+        flood.join().expect("it does not panic");
+        flooded.abort();
+        most
+    });
+    assert!((1..=PACKETS_PER_TURN_MAX).contains(&most), "{most} packets in one turn");
+}
