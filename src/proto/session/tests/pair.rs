@@ -71,6 +71,9 @@ pub struct Bot {
     pub echoes: bool,
 }
 
+/// Makes other datagrams of one, or several, or none.
+pub type Rewrite = Box<dyn FnMut(Vec<u8>) -> Vec<Vec<u8>>>;
+
 /// How often the session went to the allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
@@ -95,7 +98,7 @@ pub struct Pair {
     /// Tells which datagrams the network carries at all; the first argument is whether they go up.
     pub pass: fn(bool, &[u8]) -> bool,
     /// What becomes of a datagram of the client, before the network has it.
-    pub rewrite: Option<Box<dyn FnMut(Vec<u8>) -> Vec<Vec<u8>>>>,
+    pub rewrite: Option<Rewrite>,
     pub gone: Option<Duration>,
     /// Every datagram that left the session, lost ones included.
     pub sent: Vec<(Duration, Vec<u8>)>,

@@ -56,7 +56,7 @@ fn the_callers_numbers_begin_again() {
         for second in 1..=3 {
             assert_heard(&mut pair, &format!("from {sequence} and {ticks}, second {second}"));
         }
-        assert_eq!(pair.session.heard().counters.received as u64, pair.bot.frames);
+        assert_eq!(pair.session.heard().counters.received, pair.bot.frames);
     }
 }
 
