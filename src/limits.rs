@@ -127,7 +127,7 @@ pub const ENV_FILE_BYTES_MAX: u64 = 64 * 1024;
 pub const LOG_MESSAGE_CHARS_MAX: usize = 8_000;
 /// The time over which lines that callers cause are counted.
 pub const LINES_WINDOW: Duration = Duration::from_secs(60);
-/// Such lines of one address: those of forty sessions, and a proxy brings all callers from one.
+/// Such lines of one address: those of forty sessions.
 pub const LINES_PER_CALLER_MAX: u32 = 120;
 /// Such lines of all addresses: 100 MB a day at the worst, which a memory card takes for years.
 pub const LINES_MAX: u32 = 480;

@@ -5,17 +5,18 @@
 //! network of 64 bits. Refuses beyond the caps; callers that are too many to be told apart share one count.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX};
+use crate::proto::source::SourceKey;
 
 /// The lines of this minute.
 #[derive(Debug, Default)]
 pub struct Lines {
     window: Option<Instant>,
     all: u32,
-    callers: HashMap<IpAddr, u32>,
+    callers: HashMap<SourceKey, u32>,
     /// Those of callers who are not in `callers`.
     others: u32,
     bodies: u32,
@@ -27,7 +28,7 @@ impl Lines {
     /// have to be told now, mostly none.
     pub fn take(&mut self, caller: IpAddr, now: Instant) -> Option<u64> {
         self.turn(now);
-        let caller = network(caller);
+        let caller = SourceKey::from(caller);
         let is_known = self.callers.contains_key(&caller) || self.callers.len() < LOGGED_CALLERS_MAX;
         let lines = match is_known {
             true => self.callers.entry(caller).or_default(),
@@ -64,14 +65,6 @@ impl Lines {
                 ..Lines::default()
             };
         }
-    }
-}
-
-/// Returns what stands for a caller: one of IPv6 may take any address of its network.
-fn network(caller: IpAddr) -> IpAddr {
-    match caller.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        v4 => v4,
     }
 }
 
@@ -132,13 +125,15 @@ mod tests {
         assert_eq!(lines.callers.len(), LOGGED_CALLERS_MAX);
     }
 
-    /// Who has a network of addresses is one caller, and one of IPv4 is one however it is written.
+    /// Who has a network of addresses is one caller.
     #[test]
     fn a_network_is_one_caller() {
-        assert_eq!(network(address("2001:db8::1")), network(address("2001:db8::ffff:1")));
-        assert_ne!(network(address("2001:db8::1")), network(address("2001:db8:0:1::1")));
-        assert_eq!(network(address("::ffff:192.0.2.1")), address("192.0.2.1"));
-        assert_ne!(network(address("192.0.2.1")), network(address("192.0.2.2")));
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        for host in 0..LINES_PER_CALLER_MAX {
+            assert_eq!(lines.take(address(&format!("2001:db8::{host:x}")), start), Some(0));
+        }
+        assert_eq!(lines.take(address("2001:db8::ffff:1"), start), None);
+        assert_eq!(lines.take(address("2001:db8:0:1::1"), start), Some(0));
     }
 
     /// Refused bodies: so many a minute, and what is left out of them is told too.
