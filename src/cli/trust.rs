@@ -165,10 +165,7 @@ fn refusal(line: &Line, process: &BTreeMap<String, String>) -> Option<String> {
     // Whichever of its names the secret has: a bot may read one that the runner does not.
     let set = |name: &&str| process.get(*name).is_some_and(|value| !value.trim().is_empty());
     let names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
-    let secret = secrets
-        .iter()
-        .flat_map(|secret| names(*secret))
-        .find(|name| set(&name))?;
+    let secret = secrets.iter().flat_map(|secret| names(*secret)).find(set)?;
     Some(format!(
         "is where {secret} is sent, which the environment of the runner sets: set both there, or both in .env"
     ))
