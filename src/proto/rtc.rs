@@ -190,7 +190,7 @@ pub struct Peer {
     /// The peer's address, as the last proof has it.
     address: Option<IpAddr>,
     audio: Option<(Mid, Pt)>,
-    /// The source of the packets of `audio` that last had a good tag.
+    /// The source of the packets of `audio` that last had a good tag; before any had, the one that the offer names.
     voice: Option<Ssrc>,
     /// How often that changed.
     voices: usize,
@@ -502,6 +502,8 @@ impl Peer {
                     .media(added.mid)
                     .and_then(|media| media.remote_pts().first().copied());
                 self.audio = pt.map(|pt| (added.mid, pt));
+                let mut api = self.rtc.direct_api();
+                self.voice = api.stream_rx_by_mid(added.mid, None).map(|stream| stream.ssrc());
                 None
             }
             Event::RtpPacket(packet) => {

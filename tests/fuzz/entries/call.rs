@@ -163,7 +163,10 @@ impl Call {
         self.dtls_wake = None;
         self.dtls_connected = false;
         self.keys = None;
+        // What was said stays said.
+        let texts = std::mem::take(&mut self.association.texts);
         self.association = Association::default();
+        self.association.texts = texts;
         self.under_way.clear();
         self.settle();
         true
