@@ -7,8 +7,9 @@
 //! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
-//!   a TURN server), [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and [`connections`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
-//!   (messages to the client), [`lobby`] (who has yet to connect)
+//!   a TURN server), [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and
+//!   [`connections`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
+//!   (messages to the client)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
@@ -16,7 +17,8 @@
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - The cloud agent service: [`cloud`]
 //! - Everywhere: [`time`] (dates as text), [`uuid`]
-//! - Callers: [`source`] (whom an address stands for)
+//! - Callers: [`source`] (whom an address stands for), [`forwarded`] (whom a trusted proxy speaks for), [`admission`] (who
+//!   gets a place, and who loses one)
 //! - The runner itself: [`stall`] (what stands still), [`few`] (short lists in order)
 
 pub mod admission;
