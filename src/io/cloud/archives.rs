@@ -38,8 +38,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Finds or makes the folders below the data directory, that of images among them, waits until they are there for good, and deletes what is left of uploads that never ended. Only one
-    /// process may do so.
+    /// Finds or makes the folders below the data directory, that of images among them, waits until they are there
+    /// for good, and deletes what is left of uploads that never ended. Only one process may do so.
     ///
     /// # Errors
     /// The system's.
@@ -52,7 +52,11 @@ impl Folder {
         // A builder command has the rights of the service, so anything may be there. No part has a name that was there before, so
         // that what cannot be removed is in nobody's way.
         let tmp = &folder.tmp;
-        if let Err(error) = folder::empty(tmp) {
+        // The data directory may be named by way of a link, which the removal of trees does not follow.
+        let emptied = data_dir
+            .canonicalize()
+            .and_then(|whole| folder::empty(&whole.join("tmp")));
+        if let Err(error) = emptied {
             log::warn!(
                 "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
                 tmp.display()
@@ -328,18 +332,24 @@ mod tests {
         assert!(folder.open(&org(), id).is_err());
     }
 
-    /// I-08: what a killed service left behind is gone at the next start, and archives are not.
+    /// I-08: what a killed service left behind is gone at the next start, and archives are not; so it is where the data
+    /// directory is named by way of a link.
     #[test]
     fn parts_do_not_outlive_a_start() {
-        let place = Place::new();
-        let folder = Folder::open(&place.0).expect("a folder");
-        let id = Uuid::v4([7; 16]);
-        put(&folder, id, &[b"abc"]);
-        let mut part = folder.begin().expect("a part");
-        part.write(b"half").expect("space");
-        std::mem::forget(part);
-        Folder::open(&place.0).expect("a folder");
-        assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")]);
+        let (place, link) = (Place::new(), Place::new());
+        fs::create_dir(&place.0).expect("a folder");
+        std::os::unix::fs::symlink(&place.0, &link.0).expect("a link");
+        for data_dir in [&place.0, &link.0] {
+            let folder = Folder::open(data_dir).expect("a folder");
+            let id = Uuid::v4([7; 16]);
+            put(&folder, id, &[b"abc"]);
+            let mut part = folder.begin().expect("a part");
+            part.write(b"half").expect("space");
+            std::mem::forget(part);
+            Folder::open(data_dir).expect("a folder");
+            assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")], "{data_dir:?}");
+        }
+        fs::remove_file(&link.0).expect("the link");
     }
 
     /// Finding 13: whatever a builder command left in `tmp/`, or instead of it, is gone at the next start, and what lies behind a
