@@ -295,21 +295,33 @@ fn start_at(data: &Path, script: &str) -> TestCloud {
     }
 }
 
+/// Waits until the guard of this data directory has its name, and returns its process id.
+fn guard_of(data: &Path) -> String {
+    let began = Instant::now();
+    loop {
+        let mut guards = with_word(&format!("CLOUD_PRIVATE_KEYS={KEY}"));
+        guards.retain(|id| {
+            let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            name.trim() == "cloud-guard" && of_data(id, data)
+        });
+        match guards.pop() {
+            Some(guard) if guards.is_empty() => return guard,
+            found => assert!(
+                began.elapsed() < PATIENCE,
+                "one guard was to be found: {found:?}, {guards:?}"
+            ),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn leftovers_are_ended(data: &Path) {
     let up = data.join("up");
     let script = format!("touch {}; while :; do sleep 1000; done", up.display());
     let mut cloud = start_at(data, &script);
     let id = cloud.build(&context());
     wait_for(&up);
-    let service = with_word(&format!("CLOUD_PRIVATE_KEYS={KEY}"));
-    let guards: Vec<&String> = service
-        .iter()
-        .filter(|id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "cloud-guard"))
-        .filter(|id| of_data(id, data))
-        .collect();
-    let [guard] = guards[..] else {
-        panic!("one guard was to be found: {guards:?}");
-    };
+    let guard = guard_of(data);
     let killed = std::process::Command::new("sh")
         .args(["-c", &format!("kill -KILL {guard}")])
         .status();

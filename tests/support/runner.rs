@@ -124,7 +124,8 @@ impl TestRunner {
         let folder = folder();
         let inner = command(&folder);
         let mut command = clean("unshare", &folder);
-        let script = format!("set -e; mount --make-rprivate /; {script}; exec \"$0\" \"$@\"");
+        // The binary may lie below what is mounted over.
+        let script = format!("set -e; exec 9<\"$0\"; mount --make-rprivate /; {script}; exec /proc/self/fd/9 \"$@\"");
         command
             .args(["-m", "sh", "-c", &script])
             .arg(inner.get_program())
