@@ -1,9 +1,10 @@
-//! The row `floods`: how often and how fast an honest caller gets in, while one other address wants everything.
+//! The proof `floods`: how often and how fast an honest caller gets in, while one other address wants everything.
 //!
 //! A runner as it comes, with 32 places. The flood comes from 127.0.0.2, the honest caller from 127.0.0.1, so the runner tells
 //! them apart as it tells machines apart. Each try of the honest caller is a whole one: a call over WebRTC until its channel is
 //! open, or what else the flood is aimed at (a started session's call, a check over ICE-TCP, a socket with a token). Clients and
-//! runner share the cores, so the times say what is left of the machine beside the flood; the successes hold anywhere.
+//! runner share the cores, so the times say what is left of the machine beside the flood; the successes hold anywhere, so one try
+//! that fails is a fault.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -57,7 +58,7 @@ impl Flood {
 type Attack = fn(SocketAddr, &Flood) -> Result<()>;
 type Try = fn(SocketAddr) -> Result<()>;
 
-pub fn floods(bench: &Bench) -> Result<Lines> {
+pub fn floods(bench: &Bench) -> Result<(Lines, Vec<String>)> {
     let nothing: Attack = |_, flood| {
         flood.stand();
         Ok(())
@@ -77,7 +78,7 @@ pub fn floods(bench: &Bench) -> Result<Lines> {
             "tokens",
         ),
     ];
-    let mut lines = Lines::new();
+    let (mut lines, mut faults) = (Lines::new(), Vec::new());
     for (name, args, threads, attack, honest, what) in scenarios {
         let runner = Runner::start_stock(&bench.binary, args)?;
         let flood = Flood::default();
@@ -107,6 +108,7 @@ pub fn floods(bench: &Bench) -> Result<Lines> {
         };
         if let Some(first) = failed.first() {
             measured += &format!(" (first failure: {first})");
+            faults.push(format!("{good} of {all} honest tries beside {name}: {first}"));
         }
         let done = flood.done.load(Ordering::Relaxed);
         if done > 0 {
@@ -114,7 +116,7 @@ pub fn floods(bench: &Bench) -> Result<Lines> {
         }
         lines.push(row(format!("an honest caller beside {name}"), measured));
     }
-    Ok(lines)
+    Ok((lines, faults))
 }
 
 fn ms(time: Duration) -> String {

@@ -37,8 +37,9 @@ const USAGE: &str = "\
 usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycles N] [--seconds N]
 
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
-  --only ROWS     some of: start size idle status offer cpu calls rooms delay growth junk floods cloud, or of the
-                  proofs, which run only when they are named and end with exit code 1 when they fail: soak churn
+  --only ROWS     some of: start size idle status offer cpu calls rooms delay growth junk cloud, or of the proofs,
+                  which run only when they are named and end with exit code 1 when they fail: soak churn floods
+                  footprint
   --quick         fewer and shorter; the figures say less
   --minutes N     how long `soak` takes [default: 10]
   --cycles N      how many connections of each kind `churn` makes [default: 10000]
@@ -67,7 +68,7 @@ type Row = fn(&Bench) -> Result<Vec<(String, String)>>;
 /// Measures a row, and holds it against what it promises: what is wrong with it, nothing when it keeps it.
 type Proof = fn(&Bench) -> Result<(Vec<(String, String)>, Vec<String>)>;
 
-const ROWS: [(&str, Row); 13] = [
+const ROWS: [(&str, Row); 12] = [
     ("start", rows::start),
     ("size", rows::size),
     ("idle", rows::idle),
@@ -79,11 +80,15 @@ const ROWS: [(&str, Row); 13] = [
     ("delay", rows::delay),
     ("growth", growth::growth),
     ("junk", junk::junk),
-    ("floods", floods::floods),
     ("cloud", cloud::cloud),
 ];
 
-const PROOFS: [(&str, Proof); 2] = [("soak", soak::soak), ("churn", growth::churn)];
+const PROOFS: [(&str, Proof); 4] = [
+    ("soak", soak::soak),
+    ("churn", growth::churn),
+    ("floods", floods::floods),
+    ("footprint", rows::footprint),
+];
 
 fn main() -> ExitCode {
     match run() {

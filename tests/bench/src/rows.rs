@@ -72,6 +72,30 @@ pub fn idle(bench: &Bench) -> Result<Lines> {
     Ok(vec![row("memory when idle", measured)])
 }
 
+/// Bytes of the binary: a few MB, with one tenth to grow into before somebody has to ask what for.
+const BINARY_BYTES_MAX: u64 = 11_300_000;
+/// Memory of an idle runner, likewise. Most of it are pages of the binary.
+const IDLE_KIB_MAX: u64 = 10 * 1024;
+
+/// Holds what no machine changes much: the size of the binary, and what an idle runner has in memory.
+pub fn footprint(bench: &Bench) -> Result<(Lines, Vec<String>)> {
+    let bytes = std::fs::metadata(&bench.binary)?.len();
+    let runner = Runner::start(&bench.binary)?;
+    runner.sessions()?;
+    let idle_kib = runner.status_kib("VmRSS")?;
+    let mut faults = Vec::new();
+    for (what, measured, most) in [
+        ("bytes of the binary", bytes, BINARY_BYTES_MAX),
+        ("KiB of memory when idle", idle_kib, IDLE_KIB_MAX),
+    ] {
+        if measured > most {
+            faults.push(format!("{measured} {what}, of {most} at most"));
+        }
+    }
+    let measured = format!("{bytes} bytes, {idle_kib} KiB when idle");
+    Ok((vec![row("binary and memory within their limits", measured)], faults))
+}
+
 /// Keep-alive, sixteen connections in two threads of this process; the answer is the whole JSON of `/status`.
 pub fn status(bench: &Bench) -> Result<Lines> {
     let runner = Runner::start(&bench.binary)?;
