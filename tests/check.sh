@@ -164,7 +164,8 @@ for stage in "$@"; do
             lacks "AddressSanitizer needs a nightly compiler: rustup toolchain install nightly"
         else
             host=$(rustc -vV | sed -n 's/^host: //p')
-            RUSTFLAGS=-Zsanitizer=address cargo +nightly test --quiet --lib --target "$host" --target-dir target/asan -- \
+            # str0m wants providers that live for ever, so the tests of cryptography leak theirs.
+            ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address cargo +nightly test --quiet --lib --target "$host" --target-dir target/asan -- \
                 io::udp io::process io::group io::memory io::doctor io::cloud::folder io::cloud::disk io::cloud::records \
                 io::cloud::client::pack io::cloud::unpack proto::crypto proto::framing
         fi
