@@ -447,7 +447,8 @@ impl Config {
         serves && can && self.allowed_origins.is_empty() && self.api_key.is_none()
     }
 
-    /// Says what it means that others reach this runner and it asks for no key; nothing where they do not, or it does.
+    /// Says what it means that others reach this runner and it asks for no key; nothing where they
+    /// do not, or it does.
     pub fn open_words(&self) -> Option<&'static str> {
         let for_others = !matches!(self.host, Host::Localhost)
             && !matches!(self.host, Host::Address(address) if address.is_loopback());

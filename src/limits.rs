@@ -51,10 +51,12 @@ pub const MESSAGES_OUT_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 /// Live sessions by default: what four slow cores carry with room to spare.
 pub const SESSIONS_MAX_DEFAULT: usize = 32;
-/// WebRTC sessions that were answered and have not connected: half of the default places, which leaves the other half to
-/// callers; all devices of a home that come back at once after a power cut fit.
+/// WebRTC sessions that were answered and have not connected: half of the default places, which
+/// leaves the other half to callers; all devices of a home that come back at once after a power cut
+/// fit.
 pub const PENDING_OFFERS_MAX: usize = 16;
-/// How long a pending session is left alone before it is evicted for a newcomer whose address holds as many places: a phone that has to go through relays takes four.
+/// How long a pending session is left alone before it is evicted for a newcomer whose address holds
+/// as many places: a phone that has to go through relays takes four.
 pub const PENDING_OFFERS_YIELD_AFTER: Duration = Duration::from_secs(5);
 /// Sessions that were evicted and whose bots still end; beyond it none is evicted.
 pub const GAVE_WAY_MAX: usize = 32;
@@ -195,7 +197,8 @@ pub const HTTP_GRACE: Duration = Duration::from_secs(1);
 pub const ACCEPT_PAUSE_FIRST: Duration = Duration::from_millis(10);
 /// Longest pause between accepts: when the process is out of files, a second is soon enough.
 pub const ACCEPT_PAUSE_MAX: Duration = Duration::from_millis(1_280);
-/// Errors in a row for which a reader of datagrams does not pause: an answer of the network to something sent, for each of a batch.
+/// Errors in a row for which a reader of datagrams does not pause: an answer of the network to
+/// something sent, for each of a batch.
 pub const READ_ERRORS_FREE: u32 = 10;
 /// First pause after more of them; it doubles with each.
 pub const READ_PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -231,12 +234,13 @@ pub const LOGGED_BODIES_MAX: u32 = 30;
 pub const REGISTERED_MAX: usize = 4_096;
 /// Bytes of all bodies that are kept for them.
 pub const REGISTERED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Sessions of those that one source address may have: a quarter, so that one address shuts nobody out.
+/// Sessions of those that one source address may have: a quarter, so that one address shuts no
+/// other out.
 pub const REGISTERED_SHARE_MAX: usize = REGISTERED_MAX / 4;
 /// Bytes of bodies that one source address may have: four of the longest.
 pub const REGISTERED_SHARE_BYTES_MAX: usize = REGISTERED_BYTES_MAX / 4;
-/// How long such a session is left alone before it gives way to a new one of a source that holds as much: clients connect within a second, people who are asked
-/// for their microphone within some.
+/// How long such a session is left alone before it gives way to a new one of a source that holds as
+/// much: clients connect within a second, people who are asked for their microphone within some.
 pub const REGISTERED_YIELDS_AFTER: Duration = Duration::from_secs(30);
 /// How long a session that is never used stays valid.
 pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
@@ -247,11 +251,13 @@ pub const REGISTERED_UNUSED: Duration = Duration::from_secs(300);
 pub const TOKEN_LIFE: Duration = REGISTERED_UNUSED;
 /// Bytes of a token; those of sessions have about 190.
 pub const TOKEN_BYTES_MAX: usize = 256;
-/// Tokens, a bit each, of which it is known whether they were used; past that the oldest expire early. 1 MiB, and 28,000 tokens
-/// a second for [`TOKEN_LIFE`], which is more than `/start` answers.
+/// Tokens, a bit each, of which it is known whether they were used; past that the oldest expire
+/// early. 1 MiB, and 28,000 tokens a second for [`TOKEN_LIFE`], which is more than `/start`
+/// answers.
 pub const TOKENS_KEPT_MAX: usize = 8 * 1024 * 1024;
-/// Telephone calls and signed webhooks by which it is remembered which token a call got: some 4,000 calls, a day of three a minute,
-/// in a megabyte. Only what a provider signed is remembered, so strangers cannot fill it.
+/// Telephone calls and signed webhooks by which it is remembered which token a call got: some 4,000
+/// calls, a day of three a minute, in a megabyte. Only what a provider signed is remembered, so
+/// strangers cannot fill it.
 pub const CALLS_REMEMBERED_MAX: usize = 8 * 1024;
 
 // ---- rtvi
@@ -288,8 +294,9 @@ pub const SCTP_BUFFER_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
 pub const CHANNELS_MAX: usize = 8;
 /// Addresses that a client may check from between two restarts of ICE: its candidates, and what networks make of them.
 pub const CHECKED_ADDRESSES_MAX: usize = 64;
-/// Addresses that a session may be checked from, over its life and all restarts of ICE, that answer no check of ours: a client's
-/// answer, so a dozen are left over at each of many restarts. Who forges source addresses gets no further.
+/// Addresses that a session may be checked from, over its life and all restarts of ICE, that answer
+/// no check of ours: a client's answer, so a dozen are left over at each of many restarts. Who
+/// forges source addresses gets no further.
 pub const CHECKED_UNPROVEN_MAX: usize = 4 * CHECKED_ADDRESSES_MAX;
 /// Connectivity checks of ours that wait for their answer: 50 ms apart, those of six seconds.
 pub const CHECKS_UNDER_WAY_MAX: usize = 128;
@@ -474,10 +481,12 @@ pub const FRAMED_BYTES_MAX: usize = 4 * 1024 - 1;
 pub const ICE_TCP_CONNECTIONS_MAX: usize = 128;
 /// Those of one session: a client tries each address that is offered over TCP once.
 pub const ICE_TCP_PER_SESSION_MAX: usize = TCP_ADDRESSES_MAX;
-/// Those of one source address: an eighth of all, so that it takes eight addresses to fill them. Four callers behind one router
-/// have as many as they try at once, and a dozen more as many as they keep.
+/// Those of one source address: an eighth of all, so that it takes eight addresses to fill them.
+/// Four callers behind one router have as many as they try at once, and a dozen more as many as
+/// they keep.
 pub const ICE_TCP_PER_SOURCE_MAX: usize = ICE_TCP_CONNECTIONS_MAX / 8;
-/// From such a connection's first packet to the answer of its session: a right check is answered within milliseconds.
+/// From such a connection's first packet to the answer of its session: a right check is answered
+/// within milliseconds.
 pub const ICE_TCP_PROVEN_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes that the system may hold of what such a connection was sent: half a second of speech, which is worthless after that.
 pub const ICE_TCP_SEND_BUFFER_BYTES: usize = 8 * 1024;
@@ -602,8 +611,8 @@ pub const PROCESS_ARGUMENTS_BYTES_MAX: usize = 128 * 1024 - 32;
 /// Bytes of the `body` among them in a video room: it is held against this before there is a room, and room, token and ids need
 /// the rest.
 pub const PROCESS_BODY_BYTES_MAX: usize = PROCESS_ARGUMENTS_BYTES_MAX - 20 * 1024;
-/// Connections to one `media_url` that may be in their handshake, before the oldest gives way: the program's own, and strays, which
-/// have to come faster than it asks to keep it out.
+/// Connections to one `media_url` that may be in their handshake, before the oldest gives way: the
+/// program's own, and strays, which have to come faster than it asks to keep it out.
 pub const PROCESS_HANDSHAKES_MAX: usize = 32;
 /// How long such a handshake may take.
 pub const PROCESS_HANDSHAKE: Duration = Duration::from_secs(5);

@@ -1,8 +1,9 @@
 //! The text that people see on stdout once the server listens.
 //!
-//! Configuration and bound addresses enter; a few lines leave, of which one is `listening on http://HOST:PORT`, for programs.
-//! It says what to open, how other machines get here, and what differs from the defaults. No secret is part of it, but for the key of
-//! callers where somebody looks on: on a terminal it stands behind the `#` of the URL to open, which no server is sent.
+//! Configuration and bound addresses enter; a few lines leave, of which one is `listening on
+//! http://HOST:PORT`, for programs. It says what to open, how other machines get here, and what
+//! differs from the defaults. No secret is part of it, but for the key of callers where somebody
+//! looks on: on a terminal it stands behind the `#` of the URL to open, which no server is sent.
 
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr};
@@ -443,7 +444,8 @@ mod tests {
         }
     }
 
-    /// Finding 7: on a terminal the key stands in the URL, and nowhere else is it seen; without one, it is said who may call.
+    /// Finding 7: on a terminal the key stands in the URL, and nowhere else is it seen; without
+    /// one, it is said who may call.
     #[test]
     fn the_key_is_shown_on_a_terminal_alone() {
         let config = |key: &str| Config {

@@ -64,7 +64,8 @@ impl Variables {
         self.values.get(name).map(String::as_str)
     }
 
-    /// Tells whether the process sets the variable of exactly this name, so that the file has no say in it.
+    /// Tells whether the process sets the variable of exactly this name, so that the file has no
+    /// say in it.
     pub fn is_of_process(&self, name: &str) -> bool {
         self.of_process.contains(name)
     }

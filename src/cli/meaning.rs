@@ -339,7 +339,8 @@ fn state_dir(typed: &Typed, around: &Surroundings<'_>) -> Option<PathBuf> {
     Some(state.join("edge-runner"))
 }
 
-/// A service starts where its bots cannot write, so that they leave it no `.env` file; they start where systemd lets them write.
+/// A service starts where its bots cannot write, so that they leave it no `.env` file; they start
+/// where systemd lets them write.
 fn bot_folder(around: &Surroundings<'_>) -> Option<PathBuf> {
     const NAME: &str = "STATE_DIRECTORY";
     let folders = around

@@ -181,8 +181,9 @@ fn no_bot() -> Result<(), Failure> {
     }
 }
 
-/// Keeps programs that run as the same user, bots and builder commands, from reading the keys of this process by way of `/proc`
-/// or as a debugger. They themselves are as usual: what becomes another program begins anew.
+/// Keeps programs that run as the same user, bots and builder commands, from reading the keys of
+/// this process by way of `/proc` or as a debugger. They themselves are as usual: what becomes
+/// another program begins anew.
 pub(super) fn keep_to_itself() {
     // SAFETY: it changes a flag of this process.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };

@@ -1,14 +1,15 @@
-//! How far a `.env` file is trusted: it sets what a program reads of its own accord, and neither what is run nor where the secrets
-//! of others go.
+//! How far a `.env` file is trusted: it sets what a program reads of its own accord, and neither
+//! what is run nor where the secrets of others go.
 //!
-//! And the other way round: which variables of the runner the programs that it starts do not inherit, since each is a secret of the
-//! runner and not of a bot.
+//! And the other way round: which variables of the runner the programs that it starts do not
+//! inherit, since each is a secret of the runner and not of a bot.
 //!
-//! In: the variables of the file, and those of the process. Out: the file without the lines that are refused, each with a warning
-//! that has its number and its name, never its value. Refused are names that change how programs are loaded and started, since
-//! whoever may write a file into the working directory (a bot, a cloned repository) would run code in every child; and the URL of a
-//! provider where the secret that is sent there is the process's: the two are taken from one place.
-//! Source: `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters.
+//! In: the variables of the file, and those of the process. Out: the file without the lines that
+//! are refused, each with a warning that has its number and its name, never its value. Refused are
+//! names that change how programs are loaded and started, since anything that may write a file into
+//! the working directory (a bot, a cloned repository) would run code in every child; and the URL of
+//! a provider where the secret that is sent there is the process's: the two are taken from one
+//! place. Source: `unsecvars.h` of glibc, ld.so(8), and the manuals of the interpreters.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +84,8 @@ const LOADER_PREFIXES: &[(&str, &str)] = &[
     ("ERL_", "runs code in Erlang"),
 ];
 
-/// Where secrets are sent: the variable of a URL, and those of what goes there, by their canonical names.
+/// Where secrets are sent: the variable of a URL, and those of what goes there, by their canonical
+/// names.
 const PAIRS: &[(&str, &[&str])] = &[
     ("TELCO_A_API_URL", &["TELCO_A_AUTH_TOKEN"]),
     ("TELCO_B_API_URL", &["TELCO_B_API_KEY"]),
@@ -93,7 +95,8 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
 ];
 
-/// What the runner reads and others are not to know, by canonical names: each is a secret, or may have one in it.
+/// What the runner reads and others are not to know, by canonical names: each is a secret, or may
+/// have one in it.
 const SECRETS: &[&str] = &[
     "RUNNER_API_KEY",
     "RUNNER_ICE_SERVERS",
@@ -108,7 +111,8 @@ const SECRETS: &[&str] = &[
     "CLOUD_API_KEY",
 ];
 
-/// Returns the names of the variables that programs do not inherit, without those that are `passed` by name.
+/// Returns the names of the variables that programs do not inherit, without those that are `passed`
+/// by name.
 ///
 /// # Errors
 /// [`Misuse`] for a name that no variable can have.
@@ -187,7 +191,8 @@ mod tests {
         (names, file.warnings)
     }
 
-    /// Finding 8: nothing of the file is run in a child, and what is skipped is told by number and name.
+    /// Finding 8: nothing of the file is run in a child, and what is skipped is told by number and
+    /// name.
     #[test]
     fn what_loads_code_is_skipped_by_number_and_name() {
         for name in [
@@ -226,7 +231,8 @@ mod tests {
         }
     }
 
-    /// What people keep in such files stays: settings of interpreters that run nothing, keys, and names that only look alike.
+    /// What people keep in such files stays: settings of interpreters that run nothing, keys, and
+    /// names that only look alike.
     #[test]
     fn harmless_lines_stay() {
         let names = [
@@ -259,7 +265,8 @@ mod tests {
         );
     }
 
-    /// Finding 8: the secret of the environment goes nowhere that the file names, whichever names the two have.
+    /// Finding 8: the secret of the environment goes nowhere that the file names, whichever names
+    /// the two have.
     #[test]
     fn a_url_goes_with_the_secret_of_its_own_place() {
         for (url, secret) in [

@@ -1,8 +1,8 @@
 //! The places of sessions and of handshakes: how one is taken, given up, and taken away.
 //!
-//! In: requesters, and the cap on live sessions. Out: a [`Permit`], which holds a place until it is dropped. Where places are
-//! short, a newcomer takes that of a pending entry at once, and what was evicted ends beside the sessions. Who is evicted,
-//! and when, says `proto::admission`.
+//! In: requesters, and the cap on live sessions. Out: a [`Permit`], which holds a place until it is
+//! dropped. Where places are short, a newcomer takes that of a pending entry at once, and what was
+//! evicted ends beside the sessions. Who is evicted, and when, says `proto::admission`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -162,7 +162,8 @@ fn permit(ledger: &Shared, ticket: Ticket, requester: Requester, evicted: Arc<No
     }
 }
 
-/// Takes a lock. What panicked while it held it left the value whole: no change to it is made in two steps.
+/// Takes a lock. What panicked while it held it left the value whole: no change to it is made in
+/// two steps.
 fn lock(ledger: &Mutex<Ledger<Held>>) -> MutexGuard<'_, Ledger<Held>> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -193,8 +194,9 @@ mod tests {
         tokio::time::timeout(Duration::ZERO, permit.evicted()).await.is_ok()
     }
 
-    /// A runner whose places are all held takes a newcomer on any transport at the cost of the oldest offer that was not
-    /// followed up, once that has had its time; the count of live sessions stays within its cap.
+    /// A runner whose places are all held takes a newcomer on any transport at the cost of the
+    /// oldest offer that was not followed up, once that has had its time; the count of live
+    /// sessions stays within its cap.
     #[tokio::test(start_paused = true)]
     async fn a_newcomer_takes_the_place_of_an_offer_that_was_not_followed_up() {
         let live = Live::new(2);
@@ -221,8 +223,8 @@ mod tests {
         admission.empty().await;
     }
 
-    /// Offers that are not followed up leave places to others than offers; one past their cap evicts the oldest: at once when
-    /// another source asks.
+    /// Offers that are not followed up leave places to others than offers; one past their cap
+    /// evicts the oldest: at once when another source asks.
     #[tokio::test(start_paused = true)]
     async fn offers_that_are_not_followed_up_are_capped() {
         let live = Live::new(2 * PENDING_OFFERS_MAX);
@@ -241,7 +243,8 @@ mod tests {
         admission.empty().await;
     }
 
-    /// Whatever one source holds, another one's caller gets in: all that is held and pending, or alive.
+    /// Whatever one source holds, another one's caller gets in: all that is held and pending, or
+    /// alive.
     #[tokio::test(start_paused = true)]
     async fn one_source_keeps_no_other_out() {
         for kind in [Kind::Caller, Kind::Offer, Kind::Silent] {
@@ -265,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Those that were evicted and whose bots do not end are capped too: beyond it nobody is evicted.
+    /// Those that were evicted and whose bots do not end are capped too: beyond it none is evicted.
     #[tokio::test(start_paused = true)]
     async fn evicted_sessions_are_capped() {
         let admission = Admission::new(Live::new(1));
@@ -280,8 +283,9 @@ mod tests {
         assert!(admission.session(A, Kind::Offer).is_ok());
     }
 
-    /// Silent sockets hold no place of a session; one past their cap evicts the oldest, as long as not too many of those still
-    /// close. A source that does this all the time leaves some of those to others.
+    /// Silent sockets hold no place of a session; one past their cap evicts the oldest, as long as
+    /// not too many of those still close. A source that does this all the time leaves some of those
+    /// to others.
     #[tokio::test(start_paused = true)]
     async fn silent_sockets_keep_no_caller_out() {
         let live = Live::new(1);

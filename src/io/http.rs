@@ -105,8 +105,8 @@ pub trait Engine: Send + Sync + 'static {
     fn metrics_text(&self) -> String {
         self.metrics().render(&Seen::default())
     }
-    /// Makes what the connection becomes that asks for a WebSocket and may have one. `start` is called when there is a place for
-    /// its session, and what it uses up is used for good.
+    /// Makes what the connection becomes that asks for a WebSocket and may have one. `start` is
+    /// called when there is a place for its session, and what it uses up is used for good.
     fn socket(
         &self,
         endpoint: Endpoint,
@@ -427,8 +427,8 @@ fn register<E: Engine>(app: &App<E>, body: &Value, peer: Peer) -> Result<Session
     Ok(id)
 }
 
-/// Makes a token for a socket, where one is asked for. A registered session's name in it leads to that session. Who has the API
-/// key gets one for calls too that need proof otherwise.
+/// Makes a token for a socket, where one is asked for. A registered session's name in it leads to
+/// that session. Who has the API key gets one for calls too that need proof otherwise.
 fn mint<E>(app: &App<E>, family: Family, session: Option<&str>, is_authorised: bool) -> Option<String> {
     let proves = family == Family::Call && is_authorised && proof::protects_any(&app.config.telephony);
     if !app.config.ws_tokens && !proves {
@@ -499,7 +499,8 @@ impl Lease {
     }
 }
 
-/// Tells who asks for a session: who has the name of one that an authorised request registered is authorised as well.
+/// Tells who asks for a session: who has the name of one that an authorised request registered is
+/// authorised as well.
 fn requester(peer: Peer, lease: Option<&Lease>) -> Requester {
     let requester = peer.requester();
     Requester {

@@ -1,10 +1,11 @@
 //! Callers whose network lets no UDP through: their WebRTC packets, framed, on a connection to the HTTP port.
 //!
-//! In: a connection whose first byte is the length of a packet. Out: its packets to the sessions they are for, and those of the
-//! sessions back. Nothing is sent to, and nothing kept for, a caller whose first packet is not a check of a live session. Which
-//! connections may stay, [`Connections`] says; one on which no session answers checks is closed. A connection that has stalled
-//! loses packets, as the network would: late speech is worthless.
-//! The browser on the far end of an SSH tunnel to this port comes this way. Source: RFC 6544, RFC 4571.
+//! In: a connection whose first byte is the length of a packet. Out: its packets to the sessions
+//! they are for, and those of the sessions back. Nothing is sent to, and nothing kept for, a caller
+//! whose first packet is not a check of a live session. Which connections may stay, [`Connections`]
+//! says; one on which no session answers checks is closed. A connection that has stalled loses
+//! packets, as the network would: late speech is worthless. The browser on the far end of an SSH
+//! tunnel to this port comes this way. Source: RFC 6544, RFC 4571.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -33,7 +34,8 @@ use crate::proto::rtc::is_answer;
 pub struct Places(Arc<Mutex<Connections<oneshot::Sender<()>>>>);
 
 impl Places {
-    /// Takes a place for a connection whose caller has named a session; who has to go for it is closed.
+    /// Takes a place for a connection whose caller has named a session; who has to go for it is
+    /// closed.
     fn enter(&self, session: u64, peer: SocketAddr) -> Option<Place> {
         let (handle, evicted) = oneshot::channel();
         let admitted = self.connections().admit(session, peer.ip(), handle)?;

@@ -34,7 +34,8 @@ pub struct Life {
     pub registered: Registered,
     pub shutdown: Shutdown,
     pub _lease: Option<Box<dyn Send>>,
-    /// Let go of last, as fields are dropped in this order: what waits for the last one finds nothing left.
+    /// Let go of last, as fields are dropped in this order: what waits for the last one finds
+    /// nothing left.
     pub permit: Permit,
 }
 

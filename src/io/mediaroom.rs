@@ -468,7 +468,7 @@ fn launch(life: &mut Life, target: Target, mut transmit: Transmit) {
         Target::Subscriber => &subscriber.inbox,
     };
     let path = inbox.port().path(over, source, destination);
-    // Nobody else has this port, so what is expected there is all that there is.
+    // No other session has this port, so what is expected there is all that there is.
     if finds_peer {
         inbox.expect(path);
     }

@@ -99,7 +99,8 @@ pub enum RunError {
     Videoroom(Failure),
     /// The bot of `--direct` failed.
     Bot(String),
-    /// Something without which nothing can be served is gone; the sessions were ended in good order.
+    /// Something without which nothing can be served is gone; the sessions were ended in good
+    /// order.
     Service(Lost),
     /// One more signal came while sessions were still ending.
     Forced,
@@ -194,7 +195,8 @@ pub async fn run_with(
             Some(lost)
         }
     };
-    // Without one of its services a runner is of little use to those who are there, and of none to others.
+    // Without one of its services a runner is of little use to those who are there, and of none to
+    // others.
     let drain = if lost.is_some() { Duration::ZERO } else { drain };
     sessions.close();
     let supervisor_told = sessions

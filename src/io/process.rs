@@ -34,7 +34,8 @@ use program::Program;
 pub use program::Recipe;
 use talk::{End, Fault, Waiting};
 
-/// Makes the bot that runs a command for every session. The log names the variables that it does not get.
+/// Makes the bot that runs a command for every session. The log names the variables that it does
+/// not get.
 pub fn bot(recipe: Recipe) -> Bot {
     let is_set = |name: &&String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = recipe.withheld.iter().filter(is_set).map(String::as_str).collect();

@@ -1,9 +1,10 @@
 //! The HTTP server's sockets: listening, accepting, capping and ending connections.
 //!
-//! In: a host and a port, and the [`Service`] that answers. Out: [`Listeners`], whose port is known before the
-//! first request, and then a future that serves until the runner stops. A failing accept pauses, one connection
-//! too many takes the place of one that can be spared (`slots`), and every connection has time limits (`connection`).
-//! Refuses: a port in use, with words that say what to do.
+//! In: a host and a port, and the [`Service`] that answers. Out: [`Listeners`], whose port is known
+//! before the first request, and then a future that serves until the runner stops. A failing accept
+//! pauses, one connection too many takes the place of one that can be spared (`slots`), and every
+//! connection has time limits (`connection`). Refuses: a port in use, with words that say what to
+//! do.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -219,7 +220,8 @@ pub async fn serve<S: Service>(listeners: Listeners, service: Arc<S>, shutdown: 
         )));
     }
     while let Some(ended) = acceptors.join_next().await {
-        // A server that accepts on one of its addresses alone is half a server: whoever started it learns of the panic.
+        // A server that accepts on one of its addresses alone is half a server: its starter learns
+        // of the panic.
         if let Err(error) = ended
             && let Ok(panic) = error.try_into_panic()
         {

@@ -1,7 +1,9 @@
-//! The tasks without which the process is of no use: the reader of the UDP port, the accept loops, those that hold relays.
+//! The tasks without which the process is of no use: the reader of the UDP port, the accept loops,
+//! those that hold relays.
 //!
-//! In: each of them with its name. Out: the first that ended or panicked, for [`Services::lost`], after which the process says so
-//! and ends, so that its supervisor starts it again. A task that is aborted was not lost, and once the runner stops nobody asks.
+//! In: each of them with its name. Out: the first that ended or panicked, for [`Services::lost`],
+//! after which the process says so and ends, so that its supervisor starts it again. A task that is
+//! aborted was not lost, and once the runner stops it does not matter.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -47,7 +49,7 @@ impl Services {
         })
     }
 
-    /// Returns what tells of a panic of whoever holds it: for threads.
+    /// Returns what tells of a panic of its holder: for threads.
     pub fn lease(&self, service: &'static str) -> Lease {
         Lease {
             services: self.clone(),
@@ -110,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// The first that is gone is the one that is told of, whoever asks and whenever.
+    /// The first service that is lost is the one that is reported, at every call.
     #[tokio::test(start_paused = true)]
     async fn a_service_that_ends_or_panics_is_lost() {
         for panics in [false, true] {

@@ -214,7 +214,8 @@ mod tests {
     use super::*;
     use crate::bot;
 
-    /// A panic of the task that carries a session ends its bot and gives its place back, on every transport.
+    /// A panic of the task that carries a session ends its bot and gives its place back, on every
+    /// transport.
     #[tokio::test]
     async fn a_panic_of_a_session_s_task_ends_its_bot() {
         struct Gone(Option<tokio::sync::oneshot::Sender<()>>);

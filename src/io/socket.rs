@@ -359,7 +359,8 @@ async fn evicted(entry: &Entry) {
     }
 }
 
-/// Another has the place: of a socket that never said who calls, or of a client that never sent a frame.
+/// Another has the place: of a socket that never said who calls, or of a client that never sent a
+/// frame.
 fn handle_eviction(life: &mut Life) {
     let now = tasks::now();
     match life.entry {

@@ -1,9 +1,9 @@
 //! The one UDP port of all WebRTC sessions: reads datagrams in batches and hands each to the session it belongs to.
 //!
-//! Whose a datagram is, [`Routes`] says: by the name in it, or by the path that it came on. What is no session's is dropped
-//! without an answer. The kernel says which local address a datagram
-//! came to, so one socket per address family serves every interface, also one that comes up later. Session inboxes are
-//! bounded; a datagram for a full one is dropped, as the network would do.
+//! Whose a datagram is, [`Routes`] says: by the name in it, or by the path that it came on. What is
+//! no session's is dropped without an answer. The kernel says which local address a datagram came
+//! to, so one socket per address family serves every interface, also one that comes up later.
+//! Session inboxes are bounded; a datagram for a full one is dropped, as the network would do.
 //!
 //! A local address with another port than this one is at a TURN server: what is sent from it goes to that relay's queue, and
 //! what comes to it is routed like the rest. The same peer's address is another one when it comes through a relay. Callers
@@ -462,7 +462,8 @@ impl Inbox {
         self.port.routes().expect(path.into(), self.session, &self.sender);
     }
 
-    /// Lets everything in on a path on which a check was answered. Returns the other sessions to which the same has happened.
+    /// Lets everything in on a path on which a check was answered. Returns the other sessions to
+    /// which the same has happened.
     pub fn prove(&self, path: impl Into<Path>) -> Vec<u64> {
         self.port.routes().prove(path.into(), self.session, &self.sender)
     }

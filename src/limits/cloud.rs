@@ -140,8 +140,8 @@ pub const BUILD_LINE_BYTES_MAX: usize = 8192;
 pub const BUILD_LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// Of these, what commands leave to the service's own lines: one for each step of each attempt.
 pub const BUILD_LOG_OWN_BYTES: u64 = 64 * 1024;
-/// Bytes of one page of a log, as JSON: ten thousand ordinary lines. A client that reads slowly holds one in memory, and there may
-/// be as many of those as there are connections.
+/// Bytes of one page of a log, as JSON: ten thousand ordinary lines. A client that reads slowly
+/// holds one in memory, and there may be as many of those as there are connections.
 pub const BUILD_LOG_PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 // ---- client and packing

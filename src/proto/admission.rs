@@ -1,9 +1,11 @@
-//! Who gets a place, and who loses one for it: the quota of each source address, and the eviction of what is still pending.
+//! Who gets a place, and who loses one for it: the quota of each source address, and the eviction
+//! of what is still pending.
 //!
-//! In: requesters, what they ask for, and `now`. Out: a ticket, and, where places are short, the one pending entry that has
-//! to go. An entry is pending until its session has shown that somebody is there: a WebRTC session until it connects, a
-//! plain client until its first frame, a media room until a participant joins, a socket on `/ws` until its provider is
-//! recognised. Three rules keep one address from shutting others out:
+//! In: requesters, what they ask for, and `now`. Out: a ticket, and, where places are short, the
+//! one pending entry that has to go. An entry is pending until its session has shown that somebody
+//! is there: a WebRTC session until it connects, a plain client until its first frame, a media room
+//! until a participant joins, a socket on `/ws` until its provider is recognised. Three rules keep
+//! one address from shutting others out:
 //! - The anonymous entries of one source hold at most a share of all places.
 //! - What is evicted is the oldest pending entry of the source that holds most places. It goes at once if that source holds
 //!   more than the newcomer's would, else once it has had its time: so a flood evicts its own.
@@ -22,7 +24,8 @@ use crate::proto::source::SourceKey;
 pub struct Requester {
     /// Where the request came from; behind a trusted proxy, where the proxy says that it came from.
     pub source: SourceKey,
-    /// Whether it came with the API key, or with what an authorised request was given: the name of a session, or a token.
+    /// Whether it came with the API key, or with what an authorised request was given: the name of
+    /// a session, or a token.
     pub is_authorised: bool,
 }
 
@@ -33,14 +36,14 @@ pub enum Kind {
     Caller,
     /// A WebRTC session, which has to connect.
     Offer,
-    /// A session of which nobody has been heard.
+    /// A session whose peer has not been heard.
     Silent,
 }
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// All are held, and nobody has to go.
+    /// All are held, and none can be evicted.
     Full,
     /// The source holds its share, though there are places for others.
     Share,
@@ -54,7 +57,7 @@ pub struct Caps {
     pub share_max: usize,
     /// Entries of [`Kind::Offer`] that may be pending.
     pub offers_max: usize,
-    /// Evicted entries that have not ended; beyond it nobody is evicted.
+    /// Evicted entries that have not ended; beyond it none is evicted.
     pub evicted_max: usize,
     /// How long a pending entry is left alone by a source that holds as much as its own.
     pub patience: Duration,
@@ -63,8 +66,8 @@ pub struct Caps {
 /// Names an entry.
 pub type Ticket = u64;
 
-/// What one source may have of all: three quarters. Below four it may have them all, or one caller would be refused a second
-/// session by a runner that is empty.
+/// What one source may have of all: three quarters. Below four it may have them all, or one caller
+/// would be refused a second session by a runner that is empty.
 pub const fn share(of: usize) -> usize {
     of - of / 4
 }
@@ -181,8 +184,8 @@ impl<T> Ledger<T> {
         self.held.get(&source).copied().unwrap_or(0)
     }
 
-    /// Takes the place away that [`Ledger::plan`] named, and returns what the entry holds. The entry itself stays until
-    /// [`Ledger::leave`].
+    /// Takes the place away that [`Ledger::plan`] named, and returns what the entry holds. The
+    /// entry itself stays until [`Ledger::leave`].
     pub fn evict(&mut self, ticket: Ticket) -> Option<&mut T> {
         if !self.settle(ticket) {
             return None;
@@ -218,7 +221,8 @@ impl<T> Ledger<T> {
         ticket
     }
 
-    /// Notes that somebody is there, or that the session ends: it is evicted no more. Tells whether it was pending.
+    /// Notes that somebody is there, or that the session ends: it is evicted no more. Tells whether
+    /// it was pending.
     pub fn settle(&mut self, ticket: Ticket) -> bool {
         let was_pending = self.pending.remove(&ticket);
         let is_offer = |entry: &Entry<T>| entry.kind == Kind::Offer;
@@ -321,7 +325,8 @@ mod tests {
     const A: &str = "192.0.2.1";
     const B: &str = "192.0.2.2";
 
-    /// At its share a source is refused, and at the cap everybody; a place that is left can be taken again.
+    /// At its share a source is refused, and at the cap everybody; a place that is left can be
+    /// taken again.
     #[test]
     fn one_source_holds_a_share_and_all_hold_the_cap() {
         let mut rig = Rig::new(CAPS);
@@ -354,7 +359,8 @@ mod tests {
         assert!(rig.ask(from("2001:db8:0:1::1"), Kind::Caller).is_ok());
     }
 
-    /// The source that holds most places loses its oldest pending one, at once, to whoever would hold fewer.
+    /// The source that holds most places loses its oldest pending one, at once, to a source that
+    /// would hold fewer.
     #[test]
     fn a_flood_gives_way_to_others_at_once() {
         let mut rig = Rig::new(Caps { share_max: 8, ..CAPS });
@@ -376,7 +382,8 @@ mod tests {
         assert!(rig.0.settle(lone[0]));
     }
 
-    /// Sources that hold as much as the newcomer's would lose what has had its time, and nothing before.
+    /// Sources that hold as much as the newcomer's would lose what has had its time, and nothing
+    /// before.
     #[test]
     fn equals_wait_for_their_time() {
         let mut rig = Rig::new(Caps {
@@ -415,7 +422,8 @@ mod tests {
         assert_eq!(evicted, Some(own[0]));
     }
 
-    /// Authorised requesters have no share, evict anonymous entries at once, and never give way to them.
+    /// Authorised requesters have no share, evict anonymous entries at once, and never give way to
+    /// them.
     #[test]
     fn authorised_entries_never_give_way_to_anonymous_ones() {
         let mut rig = Rig::new(CAPS);
@@ -438,7 +446,8 @@ mod tests {
         assert_eq!(evicted, Some(own[0]));
     }
 
-    /// Pending offers have a cap of their own, within which the same rules hold; other places are untouched by it.
+    /// Pending offers have a cap of their own, within which the same rules hold; other places are
+    /// untouched by it.
     #[test]
     fn pending_offers_are_capped() {
         let mut rig = Rig::new(Caps { offers_max: 2, ..CAPS });
@@ -453,8 +462,9 @@ mod tests {
         assert!(rig.0.settle(silent[0]));
     }
 
-    /// 100 offers a second that never complete, for ten seconds, from one address: it holds what may be pending and is
-    /// refused the rest, and an honest offer in each of those seconds is answered, connects, and is never evicted.
+    /// 100 offers a second that never complete, for ten seconds, from one address: it holds what
+    /// may be pending and is refused the rest, and an honest offer in each of those seconds is
+    /// answered, connects, and is never evicted.
     #[test]
     fn offers_that_never_complete_shut_nobody_out() {
         let mut rig = Rig::new(Caps {
@@ -489,7 +499,8 @@ mod tests {
         assert!(refused > 900, "{refused}");
     }
 
-    /// Those who were evicted and do not end are capped; a source that evicts its own leaves a quarter of that to others.
+    /// Those who were evicted and do not end are capped; a source that evicts its own leaves a
+    /// quarter of that to others.
     #[test]
     fn evicted_entries_are_capped() {
         let mut rig = Rig::new(Caps {

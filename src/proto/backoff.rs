@@ -1,8 +1,9 @@
-//! What a reader of a socket does about errors in a row: nothing about a few, and pauses that grow about more.
+//! What a reader of a socket does about errors in a row: nothing about a few, and pauses that grow
+//! about more.
 //!
-//! In: each error and each success. Out: how long to wait before the next try, and whether it is worth a warning. A network that
-//! answers with an error now and then costs no packet; an error that stays, as that of a descriptor that is no socket any more,
-//! must not keep a core busy.
+//! In: each error and each success. Out: how long to wait before the next try, and whether it is
+//! worth a warning. A network that answers with an error now and then costs no packet; an error
+//! that stays, as that of a descriptor that is no socket any more, must not keep a core busy.
 
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// Errors that come every moment for an hour of virtual time: ten tries at once, then pauses that double up to the longest.
+    /// Errors that come every moment for an hour of virtual time: ten tries at once, then pauses
+    /// that double up to the longest.
     #[test]
     fn an_error_that_stays_costs_a_try_a_second() {
         let mut backoff = Backoff::default();

@@ -1,11 +1,13 @@
 //! Which connections of callers over TCP may stay, where their places are few.
 //!
-//! In: the session that a new connection's first check names, and the source address. Out: whether it may stay, and who has to go
-//! for it. A name is no proof: a connection is proven once its session has answered a check on it, which only the right password
-//! brings about. Quotas hold per session and per source address; where one is used up, the oldest unproven connection under it
-//! gives way, and where all places are taken, the oldest unproven one of the source address that has most. Proven connections
-//! stay. All of loopback is this machine, a tunnel's or a proxy's end included, and has no quota of its own.
-//! Refused: a connection for which nobody gives way. `T` is dropped to end a connection. Sources: RFC 6544, RFC 8445 section 7.3.
+//! In: the session that a new connection's first check names, and the source address. Out: whether
+//! it may stay, and who has to go for it. A name is no proof: a connection is proven once its
+//! session has answered a check on it, which only the right password brings about. Quotas hold per
+//! session and per source address; where one is used up, the oldest unproven connection under it
+//! gives way, and where all places are taken, the oldest unproven one of the source address that
+//! has most. Proven connections stay. All of loopback is this machine, a tunnel's or a proxy's end
+//! included, and has no quota of its own. Refused: a connection for which none can be evicted. `T`
+//! is dropped to end a connection. Sources: RFC 6544, RFC 8445 section 7.3.
 
 use std::net::IpAddr;
 
@@ -44,7 +46,7 @@ impl<T> Default for Connections<T> {
 }
 
 impl<T> Connections<T> {
-    /// Admits a connection; `None` when nobody gives way to it.
+    /// Admits a connection; `None` when none can be evicted for it.
     pub fn admit(&mut self, session: u64, address: IpAddr, handle: T) -> Option<Admitted<T>> {
         let address = address.to_canonical();
         let source = (!address.is_loopback()).then(|| SourceKey::from(address));
@@ -105,7 +107,7 @@ mod tests {
         IpAddr::from([198, 51, (number >> 8) as u8, number as u8])
     }
 
-    /// Admits a connection that nobody has to go for.
+    /// Admits a connection for which none is evicted.
     fn free(connections: &mut Connections<u64>, session: u64, address: IpAddr) -> u64 {
         let handle = connections.last + 1;
         let admitted = connections.admit(session, address, handle).expect("a place");
@@ -119,7 +121,8 @@ mod tests {
         handle
     }
 
-    /// One session has so many; one more takes the place of the oldest that nobody answered, and none if all were answered.
+    /// One session has so many; one more takes the place of the oldest unanswered one, and none if
+    /// all were answered.
     #[test]
     fn a_session_has_a_quota() {
         let mut connections = Connections::default();
@@ -176,8 +179,8 @@ mod tests {
         );
     }
 
-    /// With all places taken, a newcomer takes that of the oldest unproven one of the heaviest address; an address that has proven
-    /// all of its own is passed over.
+    /// With all places taken, a newcomer takes that of the oldest unproven one of the heaviest
+    /// address; an address that has proven all of its own is passed over.
     #[test]
     fn the_heaviest_address_gives_way() {
         let mut connections = Connections::default();

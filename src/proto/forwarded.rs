@@ -1,13 +1,15 @@
-//! Where a request came from that a proxy passes on: the address of the client, as far as trusted proxies tell it.
+//! Where a request came from that a proxy passes on: the address of the client, as far as trusted
+//! proxies tell it.
 //!
-//! In: the address of the peer, the lines of `X-Forwarded-For` and `Forwarded` as bytes, and the addresses of proxies that
-//! are trusted. Out: the address that quotas and the log go by. Every proxy writes the address of its own peer at the end of
-//! the list, so the list is read from its end: entries of trusted proxies are passed over, and the first other one is the
-//! client's, whatever the client wrote before it. Without a trusted peer no header is believed. An entry that is no address
-//! (`unknown`, a name, text) ends the walk at the proxy that wrote it.
-//! `X-Forwarded-For` goes before `Forwarded` where both are there: it is what proxies write unless they are told otherwise, and
-//! the other one is then the client's own. Lines of one name are one list, in their order (RFC 9110 section 5.3).
-//! Source: RFC 7239 sections 4 to 7.
+//! In: the address of the peer, the lines of `X-Forwarded-For` and `Forwarded` as bytes, and the
+//! addresses of proxies that are trusted. Out: the address that quotas and the log go by. Every
+//! proxy writes the address of its own peer at the end of the list, so the list is read from its
+//! end: entries of trusted proxies are passed over, and the first other one is the client's,
+//! whatever the client wrote before it. Without a trusted peer no header is believed. An entry that
+//! is no address (`unknown`, a name, text) ends the walk at the proxy that wrote it.
+//! `X-Forwarded-For` goes before `Forwarded` where both are there: it is what proxies write unless
+//! they are told otherwise, and the other one is then the client's own. Lines of one name are one
+//! list, in their order (RFC 9110 section 5.3). Source: RFC 7239 sections 4 to 7.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -52,7 +54,8 @@ impl fmt::Display for NoNetwork {
 impl FromStr for Network {
     type Err = NoNetwork;
 
-    /// Reads `ADDRESS` or `ADDRESS/BITS`. Further bits of the address are no mistake: people write their own with its network's.
+    /// Reads `ADDRESS` or `ADDRESS/BITS`. Further bits of the address are no mistake: people write
+    /// their own with its network's.
     fn from_str(text: &str) -> Result<Self, NoNetwork> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -136,8 +139,8 @@ fn entries(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.rsplit(|byte| *byte == b',')
 }
 
-/// The same, but for commas in quoted strings. Quotes are counted from the end: those that the last proxy wrote are its own,
-/// and a client that left one open changes nothing behind it.
+/// The same, but for commas in quoted strings. Quotes are counted from the end: those that the last
+/// proxy wrote are its own, and a client that left one open changes nothing behind it.
 fn entries_quoted(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     line.rsplit(move |byte| {
@@ -202,7 +205,8 @@ mod tests {
         client.to_string()
     }
 
-    /// What a stranger says of itself is not believed, and a trusted proxy that says nothing is the client.
+    /// What a stranger says of itself is not believed, and a trusted proxy that says nothing is the
+    /// client.
     #[test]
     fn only_trusted_proxies_are_believed() {
         let lines = || [&b"192.0.2.9"[..]].into_iter();
@@ -269,7 +273,8 @@ mod tests {
         }
     }
 
-    /// RFC 7239: names in any case, values quoted, several parameters, and identifiers that are none of our business.
+    /// RFC 7239: names in any case, values quoted, several parameters, and identifiers that are
+    /// none of our business.
     #[test]
     fn forwarded_is_read() {
         let trusted = proxies(&["10.0.0.0/8"]);
@@ -304,7 +309,8 @@ mod tests {
         assert_eq!(client(&trusted, &["unknown"], &["for=198.51.100.7"]), PEER);
     }
 
-    /// At its length an entry is read, past it it is not; a chain of trusted proxies has an end, too.
+    /// At its length an entry is read, past it it is not; a chain of trusted proxies has an end,
+    /// too.
     #[test]
     fn entries_and_hops_are_capped() {
         let trusted = proxies(&["10.0.0.0/8"]);

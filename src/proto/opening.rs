@@ -24,7 +24,8 @@ impl Opening {
     pub fn of(first: u8) -> Opening {
         match first {
             0x16 => Opening::Tls,
-            // An empty line, which a server ignores before a request. The first packet is a check, which is never so long.
+            // An empty line, which a server ignores before a request. The first packet is a check,
+            // which is never so long.
             b'\r' | b'\n' => Opening::Http,
             0..=LENGTH_HIGH_MAX => Opening::Framed,
             _ => Opening::Http,

@@ -60,8 +60,9 @@ impl Origins {
         }
     }
 
-    /// Tells whether a page of this origin may reach into the private network that `host` is in: one of the list, or our own. That no
-    /// list is there opens CORS to every page, and not the network: a browser then keeps the pages of strangers out.
+    /// Tells whether a page of this origin may reach into the private network that `host` is in:
+    /// one of the list, or our own. That no list is there opens CORS to every page, and not the
+    /// network: a browser then keeps the pages of strangers out.
     pub fn grants_private_network(&self, origin: &[u8], host: Option<&[u8]>) -> bool {
         let scheme = origin.windows(3).position(|three| three == b"://");
         let page = scheme.map(|at| &origin[at + 3..]);
@@ -133,8 +134,9 @@ pub fn is_stranger(origin: &[u8], host: Option<&[u8]>, hosts: &Hosts) -> bool {
 pub struct Preflight<'r> {
     /// `Access-Control-Request-Headers`.
     pub headers: Option<&'r [u8]>,
-    /// `Access-Control-Request-Private-Network: true`, from a page that [`Origins::grants_private_network`]: a public page wants to
-    /// reach this host on a private network.
+    /// `Access-Control-Request-Private-Network: true`, from a page that
+    /// [`Origins::grants_private_network`]: a public page wants to reach this host on a private
+    /// network.
     pub private_network: bool,
 }
 
@@ -214,7 +216,8 @@ mod tests {
         }
     }
 
-    /// Finding 7: the network behind this host is opened to pages that somebody has listed, and to our own.
+    /// Finding 7: the network behind this host is opened to pages that somebody has listed, and to
+    /// our own.
     #[test]
     fn a_private_network_is_granted_by_the_list_alone() {
         let host = Some(&b"192.168.1.9:7860"[..]);

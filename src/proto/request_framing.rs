@@ -1,15 +1,18 @@
-//! Where each request of a connection begins and ends, told by its bytes alone; and which one two servers would understand
-//! differently.
+//! Where each request of a connection begins and ends, told by its bytes alone; and which one two
+//! servers would understand differently.
 //!
-//! In: the bytes of an HTTP/1.1 connection as they come, in pieces of any size. Out: the number of the first request whose length
-//! is ambiguous ([`Framing::refused`]), and the transfer codings that are taken ([`judge`]). The HTTP library takes a request that
-//! has `Content-Length` and `Transfer-Encoding` by the latter and hides the former, so it can be seen here alone. Nothing is kept
-//! but the place in the stream: what a line is not known by is skipped. What cannot be followed is refused from there on; the
-//! library has refused it by then. Source: RFC 9112 sections 2.2, 6.1, 6.3 and 7.1.
+//! In: the bytes of an HTTP/1.1 connection as they come, in pieces of any size. Out: the number of
+//! the first request whose length is ambiguous ([`Framing::refused`]), and the transfer codings
+//! that are taken ([`judge`]). The HTTP library takes a request that has `Content-Length` and
+//! `Transfer-Encoding` by the latter and hides the former, so it can be seen here alone. Nothing is
+//! kept but the place in the stream: what a line is not known by is skipped. What cannot be
+//! followed is refused from there on; the library has refused it by then. Source: RFC 9112 sections
+//! 2.2, 6.1, 6.3 and 7.1.
 
 use std::fmt;
 
-/// Why a request is refused for its framing. The connection is closed after the answer, since nobody knows where the next begins.
+/// Why a request is refused for its framing. The connection is closed after the answer, since it is
+/// unknown where the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `Content-Length` beside `Transfer-Encoding`.
@@ -84,7 +87,7 @@ enum At {
     Size { size: Option<u64>, is_over: bool },
     /// A line behind the last chunk, and whether it is empty.
     Trailer { is_empty: bool },
-    /// Nobody can tell.
+    /// It cannot be told.
     Lost,
 }
 
@@ -153,8 +156,8 @@ impl Framing {
         }
     }
 
-    /// Returns the number of the first request that is to be refused with [`Refusal::TwoLengths`], counted from 0; all that follow
-    /// are too.
+    /// Returns the number of the first request that is to be refused with [`Refusal::TwoLengths`],
+    /// counted from 0; all that follow are too.
     pub fn refused(&self) -> Option<usize> {
         self.refused
     }
@@ -205,7 +208,8 @@ impl Framing {
         };
     }
 
-    /// The request that is being read, or the one behind its body, and whatever follows has no place that all agree on.
+    /// The request that is being read, or the one behind its body, and whatever follows has no
+    /// place that all agree on.
     fn lose(&mut self) {
         self.at = At::Lost;
         self.refused = Some(self.heads);
@@ -268,7 +272,8 @@ impl Field {
 mod tests {
     use super::*;
 
-    /// How many heads end in these bytes, and which one is refused; the same in pieces of every size.
+    /// How many heads end in these bytes, and which one is refused; the same in pieces of every
+    /// size.
     fn follow(bytes: &[u8]) -> (usize, Option<usize>) {
         let mut whole = Framing::default();
         whole.handle(bytes);
@@ -283,7 +288,8 @@ mod tests {
 
     const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// RFC 9112 section 6.3: both headers, in either order, in any case, whatever their values, are refused, and nothing else is.
+    /// RFC 9112 section 6.3: both headers, in either order, in any case, whatever their values, are
+    /// refused, and nothing else is.
     #[test]
     fn two_lengths_are_refused() {
         for fields in [
@@ -327,7 +333,8 @@ mod tests {
         }
     }
 
-    /// What the library refuses for itself is not followed further, and whatever came after it would be refused here.
+    /// What the library refuses for itself is not followed further, and whatever came after it
+    /// would be refused here.
     #[test]
     fn what_cannot_be_followed_is_refused_from_there_on() {
         for (head, heads) in [
@@ -354,7 +361,8 @@ mod tests {
         assert_eq!((longest.heads, longest.refused()), (1, None));
     }
 
-    /// Any bytes at all are followed without a panic, and a head is never counted after the place was lost.
+    /// Any bytes at all are followed without a panic, and a head is never counted after the place
+    /// was lost.
     #[test]
     fn any_bytes_are_followed() {
         let words = [

@@ -1,14 +1,16 @@
 //! Whose a packet is that comes to the port of all sessions.
 //!
-//! In: the names and addresses of sessions, and what gave them an address. Out: who takes a packet, by its own words or by the
-//! path that it came on. A source address can be forged, so a path is a session's only once an answer to one of its own
-//! connectivity checks came back on it (return routability). Until then the session expects answers, which every session
-//! that does so gets: only one of them knows the transaction. What else comes on a path that nobody has proven goes to each
-//! of those, and on one that several have proven to all of these: one is the peer's of now, the others' is gone or shares
-//! its socket, and each takes what its own keys open. So no claim keeps another session from what is its own.
+//! In: the names and addresses of sessions, and what gave them an address. Out: who takes a packet,
+//! by its own words or by the path that it came on. A source address can be forged, so a path is a
+//! session's only once an answer to one of its own connectivity checks came back on it (return
+//! routability). Until then the session expects answers, which every session that does so gets:
+//! only one of them knows the transaction. What else comes on a path that no session has proven
+//! goes to each of those, and on one that several have proven to all of these: one is the peer's of
+//! now, the others' is gone or shares its socket, and each takes what its own keys open. So no
+//! claim keeps another session from what is its own.
 //!
-//! A session is on a path once, and forgets its paths with its name: the lists are as long as there are sessions.
-//! Sources: RFC 8445 sections 7.2.5 and 7.3, RFC 8489 section 5.
+//! A session is on a path once, and forgets its paths with its name: the lists are as long as there
+//! are sessions. Sources: RFC 8445 sections 7.2.5 and 7.3, RFC 8489 section 5.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,8 +19,8 @@ use std::slice;
 use crate::proto::rtc::Over;
 use crate::proto::stun;
 
-/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the same address, and so may
-/// the two protocols.
+/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the
+/// same address, and so may the two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
     pub over: Over,
@@ -107,8 +109,8 @@ impl<T: Clone> Routes<T> {
         self.claim(path, session, inbox, Claim::Expected);
     }
 
-    /// A check of a session was answered on a path. Returns the other sessions whose checks were, the first time that this one's
-    /// is.
+    /// A check of a session was answered on a path. Returns the other sessions whose checks were,
+    /// the first time that this one's is.
     pub fn prove(&mut self, path: Path, session: u64, inbox: &T) -> Vec<u64> {
         if !self.claim(path, session, inbox, Claim::Proven) {
             return Vec::new();
@@ -192,7 +194,8 @@ mod tests {
         routes.takers(path, contents).map(|(session, ())| session).collect()
     }
 
-    /// A session that only expects answers takes nothing away from one that has proven the path, and nothing is kept from it.
+    /// A session that only expects answers takes nothing away from one that has proven the path,
+    /// and nothing is kept from it.
     #[test]
     fn expectation_gives_way_to_proof() {
         let mut routes = Routes::default();
@@ -209,7 +212,8 @@ mod tests {
         assert_eq!(takers(&routes, path(2), MEDIA), [0u64; 0]);
     }
 
-    /// Sessions that have proven the same path share it, and the later one learns of the others once.
+    /// Sessions that have proven the same path share it, and the later one learns of the others
+    /// once.
     #[test]
     fn proof_is_shared() {
         let mut routes = Routes::default();
@@ -222,7 +226,8 @@ mod tests {
         assert_eq!(takers(&routes, path(1), MEDIA), [2, 3]);
     }
 
-    /// What the configuration names is nobody else's, and others get it when it is given back.
+    /// What the configuration names belongs to no other session, and others get it when it is given
+    /// back.
     #[test]
     fn a_reserved_path_is_one_sessions() {
         let mut routes = Routes::default();

@@ -113,7 +113,7 @@ pub struct Setup<'a> {
     pub embedded: Option<Ipv4Addr>,
     /// Random bits: where sequence numbers and timestamps start.
     pub seed: u64,
-    /// More of them, which nobody gets to see.
+    /// More of them, which are not reported.
     pub secret: IceSecret,
 }
 
@@ -183,14 +183,16 @@ pub struct Peer {
     device: bool,
     remote: Remote,
     credentials: Credentials,
-    /// The user name fragment that str0m chose at the last restart of ICE, and that its candidates go on to tell.
+    /// The user name fragment that str0m chose at the last restart of ICE, and that its candidates
+    /// go on to tell.
     replaced_ufrag: Option<String>,
     checks: Checks,
     proven: Option<Proven>,
     /// The peer's address, as the last proof has it.
     address: Option<IpAddr>,
     audio: Option<(Mid, Pt)>,
-    /// The source of the packets of `audio` that last had a good tag; before any had, the one that the offer names.
+    /// The source of the packets of `audio` that last had a good tag; before any had, the one that
+    /// the offer names.
     voice: Option<Ssrc>,
     /// How often that changed.
     voices: usize,
@@ -320,7 +322,8 @@ impl Peer {
         })
     }
 
-    /// Puts credentials in place of those that str0m has made for a restart of ICE; see [`credentials`].
+    /// Puts credentials in place of those that str0m has made for a restart of ICE; see
+    /// [`credentials`].
     fn replace_credentials(&mut self, answer: &str) -> String {
         let mut api = self.rtc.direct_api();
         let made = api.local_ice_credentials();
@@ -392,8 +395,9 @@ impl Peer {
         if signed { Sender::Peer } else { Sender::Unproven }
     }
 
-    /// Tells whether the peer has signed a STUN message. Asked in the name of an address that nobody has, str0m looks at the
-    /// signature; it takes whatever says to come from the address that it sends to.
+    /// Tells whether the peer has signed a STUN message. Asked in the name of an unused address,
+    /// str0m looks at the signature; it takes whatever says to come from the address that it sends
+    /// to.
     fn is_signed(&self, packet: &Packet<'_>) -> bool {
         let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let receive = Receive::new(packet.over.into(), nobody, packet.destination, packet.contents);

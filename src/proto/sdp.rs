@@ -1,11 +1,13 @@
 //! SDP text, line in, line out: offers made fit for str0m's parser, answers made fit for microcontrollers.
 //!
-//! [`prepare_offer`] takes the offer of any client, word for word, and gives a tidy one plus the candidates that stood in it;
-//! [`prepare_room`] does so for the server of a media room.
-//! [`rewrite_answer_for_device`] takes str0m's answer and gives one that the small parsers on microcontrollers read without
-//! harm; [`write_declined`] puts right what str0m says of sections that it declines; [`keep_only_host_candidate`] does the least for a browser of the same server. All lines that leave end in CRLF.
-//! Refused: text that is no SDP, text above a cap, sections that this runner has no answer for, answers that would harm a
-//! device. Sources: RFC 8866, RFC 8839, RFC 9143, the field notes on embedded clients.
+//! [`prepare_offer`] takes the offer of any client, word for word, and gives a tidy one plus the
+//! candidates that stood in it; [`prepare_room`] does so for the server of a media room.
+//! [`rewrite_answer_for_device`] takes str0m's answer and gives one that the small parsers on
+//! microcontrollers read without harm; [`write_declined`] puts right what str0m says of sections
+//! that it declines; [`keep_only_host_candidate`] does the least for a browser of the same server.
+//! All lines that leave end in CRLF. Refused: text that is no SDP, text above a cap, sections that
+//! this runner has no answer for, answers that would harm a device. Sources: RFC 8866, RFC 8839,
+//! RFC 9143, the field notes on embedded clients.
 
 mod answer;
 mod declined;

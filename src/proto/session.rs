@@ -78,7 +78,7 @@ pub struct Session {
     lost: bool,
     /// The bot has to be told that this is over.
     resumed: bool,
-    /// When the caller last sent what nobody else can.
+    /// When the caller last sent what only it can send.
     heard: Instant,
     /// Another session has the caller's address, and nothing was heard of the caller since.
     doubted: bool,
@@ -224,16 +224,19 @@ impl Session {
         }
     }
 
-    /// Takes the news of another session. `waiting` says that packets came for this one which it has not seen.
+    /// Takes the news of another session. `waiting` says that packets came for this one which it
+    /// has not seen.
     ///
-    /// A device has one caller, so its answer to another session's check ends this one. Any other caller may share a socket, and
-    /// leaves when it has gone silent. A device that comes back at another port of its address is known by its silence.
+    /// A device has one caller, so its answer to another session's check ends this one. Any other
+    /// caller may share a socket, and leaves when it has gone silent. A device that comes back at
+    /// another port of its address is known by its silence.
     pub fn handle_rival(&mut self, rival: Rival, waiting: bool, now: Instant) {
         let device = self.peer.is_device();
         let silent = self.silent_for(now);
         let replaced = match rival {
             Rival::AtAddress => device || silent >= PEER_LOST_AFTER,
-            // What waits was said, and on a busy machine the runner is the one who has not listened.
+            // What waits was said, and on a busy machine the runner is the one who has not
+            // listened.
             Rival::Device(address) => {
                 device && self.peer.address() == Some(address) && !waiting && silent >= DEVICE_SILENT_AFTER
             }

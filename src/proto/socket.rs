@@ -247,7 +247,8 @@ impl Session {
         self.phase = Phase::Gone;
     }
 
-    /// There is no place for this session, or none any more, or nothing shows whose call it is: it ends before its bot begins.
+    /// There is no place for this session, or none any more, or nothing shows whose call it is: it
+    /// ends before its bot begins.
     pub fn handle_refused(&mut self, code: u16, why: &'static str, now: Instant) {
         if matches!(self.phase, Phase::Handshake { .. } | Phase::Live) {
             // A telephone may have said more than who it is.

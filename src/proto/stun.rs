@@ -1,8 +1,10 @@
-//! What the demultiplexer asks of a STUN message: for which session is it, or is it an answer to one of them?
+//! What the demultiplexer asks of a STUN message: for which session is it, or is it an answer to
+//! one of them?
 //!
-//! In: a datagram of any content. Out: the left half of its USERNAME attribute, which is the ufrag of the end that receives
-//! the connectivity check, or whether it is an answer. Nothing else of STUN is read here; the message is checked by str0m.
-//! Source: RFC 8489 sections 5 and 14, RFC 8445 section 7.2.2.
+//! In: a datagram of any content. Out: the left half of its USERNAME attribute, which is the ufrag
+//! of the end that receives the connectivity check, or whether it is an answer. Nothing else of
+//! STUN is read here; the message is checked by str0m. Source: RFC 8489 sections 5 and 14, RFC 8445
+//! section 7.2.2.
 
 const HEADER_BYTES: usize = 20;
 const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
@@ -30,7 +32,8 @@ pub fn server_ufrag(datagram: &[u8]) -> Option<&str> {
     None
 }
 
-/// Tells whether a datagram says that it answers a connectivity check, with success or with an error.
+/// Tells whether a datagram says that it answers a connectivity check, with success or with an
+/// error.
 pub fn is_answer(datagram: &[u8]) -> bool {
     let is_it = |kind: [u8; 2]| datagram.starts_with(&kind);
     datagram.len() >= HEADER_BYTES && (is_it(BINDING_SUCCESS) || is_it(BINDING_ERROR)) && datagram[4..8] == MAGIC_COOKIE

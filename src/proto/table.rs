@@ -1,14 +1,16 @@
 //! The sessions that `/start` registered, by id, with the body that waits for their bot.
 //!
-//! In: bodies, ids, who asked, and `now`. Out: a [`Claim`] for each new connection. The first connection of an id has the id as
-//! its session's name; further ones, while others live, get a fresh name that the caller passes in, and the same body. An id
-//! that nobody uses is gone after 300 s; one that was used is gone when its last session has ended, because a bot that hung
-//! up must not come back. Bodies are kept as text, so that what they cost is known.
-//! One source address holds a quarter at most; at that, its own oldest unused entry gives way at once. When all is held, the
-//! oldest unused entry of the source that holds most gives way: at once if that source holds more than the newcomer's would,
-//! else once it has had its time. What an authorised request registered counts for no source and gives way to no anonymous
-//! one. Every step is O(log n), whatever is held.
-//! Refuses: more ids or more bytes of bodies than the caps, and ids it does not know. Source: checklist.
+//! In: bodies, ids, who asked, and `now`. Out: a [`Claim`] for each new connection. The first
+//! connection of an id has the id as its session's name; further ones, while others live, get a
+//! fresh name that the caller passes in, and the same body. An id that nobody uses is gone after
+//! 300 s; one that was used is gone when its last session has ended, because a bot that hung up
+//! must not come back. Bodies are kept as text, so that what they cost is known. One source address
+//! holds a quarter at most; at that, its own oldest unused entry gives way at once. When all is
+//! held, the oldest unused entry of the source that holds most gives way: at once if that source
+//! holds more than the newcomer's would, else once it has had its time. What an authorised request
+//! registered counts for no source and gives way to no anonymous one. Every step is O(log n),
+//! whatever is held. Refuses: more ids or more bytes of bodies than the caps, and ids it does not
+//! know. Source: checklist.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,7 +30,7 @@ use crate::proto::uuid::Uuid;
 pub struct Table {
     sessions: HashMap<Arc<str>, Registered>,
     bodies_bytes: usize,
-    /// Those that nobody uses, in the order in which they came and expire.
+    /// The unused ones, in the order in which they came and expire.
     unused: BTreeMap<Ticket, Arc<str>>,
     /// Those of them that an authorised request made.
     authorised: BTreeSet<Ticket>,
@@ -43,7 +45,8 @@ pub struct Table {
 /// Counts registrations.
 type Ticket = u64;
 
-/// How much a source holds; of two that hold as much the one with the older unused entry stands behind.
+/// How much a source holds; of two that hold as much the one with the older unused entry stands
+/// behind.
 type Rank = (usize, Reverse<Ticket>, SourceKey);
 
 #[derive(Debug, Default)]
@@ -95,7 +98,7 @@ pub struct Claim {
     /// The name of the session to be.
     pub session_id: Arc<str>,
     pub body: Value,
-    /// Whether the request that registered it was authorised: then so is whoever has the id.
+    /// Whether the request that registered it was authorised: then so is the holder of the id.
     pub is_authorised: bool,
 }
 
@@ -330,7 +333,7 @@ impl Table {
         }
     }
 
-    /// Drops what nobody used in time.
+    /// Drops what was not used in time.
     fn expire(&mut self, now: Instant) {
         while let Some((ticket, id)) = self.unused.first_key_value() {
             if self.sessions.get(id).is_some_and(|session| now < session.expires) {
@@ -379,7 +382,8 @@ mod tests {
         name.into()
     }
 
-    /// Fills the table from so many sources that none is beyond its share; `nth` is registered by source `nth % 8`.
+    /// Fills the table from so many sources that none is beyond its share; `nth` is registered by
+    /// source `nth % 8`.
     fn fill(table: &mut Table, ids: std::ops::Range<usize>, now: Instant) {
         for nth in ids {
             let requester = from(100 + (nth % 8) as u8);
@@ -469,7 +473,8 @@ mod tests {
         assert_eq!(table.len(), 2);
     }
 
-    /// At the cap everybody is in; past it the oldest that was not used gives way to its equals, and not before its time.
+    /// At the cap everybody is in; past it the oldest that was not used gives way to its equals,
+    /// and not before its time.
     #[test]
     fn the_number_of_ids_is_capped_and_time_makes_room() {
         let (mut table, now) = (Table::default(), Instant::now());
@@ -491,8 +496,8 @@ mod tests {
         assert_eq!(table.len(), 2);
     }
 
-    /// At its share a source loses its own oldest at once, and no other source anything: 20,000 registrations of one address
-    /// within a moment leave every other's alone.
+    /// At its share a source loses its own oldest at once, and no other source anything: 20,000
+    /// registrations of one address within a moment leave every other's alone.
     #[test]
     fn a_flood_drives_out_its_own() {
         let (mut table, now) = (Table::default(), Instant::now());
@@ -513,7 +518,8 @@ mod tests {
         assert!(table.contains(&oldest_left.to_string(), now) && !table.contains(&(oldest_left - 1).to_string(), now));
     }
 
-    /// Four sources with their shares fill the table; whoever holds less gets in at once, at the cost of one of them.
+    /// Four sources with their shares fill the table; a source that holds less gets in at once, at
+    /// the cost of one of them.
     #[test]
     fn a_full_table_has_room_for_who_holds_less() {
         let (mut table, now) = (Table::default(), Instant::now());
@@ -545,7 +551,8 @@ mod tests {
         assert!(table.len() == limits::REGISTERED_SHARE_MAX && !table.contains("0", now));
     }
 
-    /// What was authorised has no share, makes anonymous entries give way at once, and gives way to none of them.
+    /// What was authorised has no share, makes anonymous entries give way at once, and gives way to
+    /// none of them.
     #[test]
     fn authorised_entries_never_give_way_to_anonymous_ones() {
         let (mut table, now) = (Table::default(), Instant::now());
@@ -577,7 +584,8 @@ mod tests {
         json!("x".repeat(bytes - 2))
     }
 
-    /// The bytes of one source have a share: at it, its oldest bodies give way, as many as it takes, and none that are used.
+    /// The bytes of one source have a share: at it, its oldest bodies give way, as many as it
+    /// takes, and none that are used.
     #[test]
     fn a_source_s_bytes_are_capped() {
         let (mut table, now) = (Table::default(), Instant::now());
@@ -596,7 +604,8 @@ mod tests {
         assert_eq!(table.bodies_bytes, half + 1);
     }
 
-    /// The bytes of all have a cap: at it, the bodies of the source that holds most of them give way.
+    /// The bytes of all have a cap: at it, the bodies of the source that holds most of them give
+    /// way.
     #[test]
     fn the_bytes_of_bodies_are_capped() {
         let (mut table, now) = (Table::default(), Instant::now());

@@ -1,15 +1,17 @@
 //! One-time tokens for WebSockets: what `/start` and the telephony webhook hand out, and what an upgrade must bring.
 //!
-//! In: the family of endpoints, an id, `now`. Out: a token, and once, within 300 s, the id again. A token is
-//! `base64url({"aud","exp","jti","seq","iss"}) "." hex(HMAC-SHA256)`; `jti` is the id and `aud` the family, so that one made
-//! for `/ws` is of no use on `/ws-client`. `seq` is its serial number: one bit for each number says whether it was used.
-//! `iss` says on whose word it was made, and is left out where that was anybody's.
-//! `exp` is in seconds since the [`Tokens`] were made, not since 1970: a board's wall clock jumps by decades when it finds its
-//! time server, and the key lives no longer than the process anyway.
-//! A token is verified first, and used up when the connection has all that it needs besides: see [`Unused`].
-//! A webhook that comes twice is answered with one token, so a captured one that is sent again opens nothing: see `calls`.
-//! Refuses: what this key did not sign, before anything of it is read, and what is expired, used, or for the other family.
-//! Source: the fact sheet on telephony, its section on tokens; RFC 7519 for the names of the members.
+//! In: the family of endpoints, an id, `now`. Out: a token, and once, within 300 s, the id again. A
+//! token is `base64url({"aud","exp","jti","seq","iss"}) "." hex(HMAC-SHA256)`; `jti` is the id and
+//! `aud` the family, so that one made for `/ws` is of no use on `/ws-client`. `seq` is its serial
+//! number: one bit for each number says whether it was used. `iss` says on whose word it was made,
+//! and is left out where that was anybody's. `exp` is in seconds since the [`Tokens`] were made,
+//! not since 1970: a board's wall clock jumps by decades when it finds its time server, and the key
+//! lives no longer than the process anyway. A token is verified first, and used up when the
+//! connection has all that it needs besides: see [`Unused`]. A webhook that comes twice is answered
+//! with one token, so a captured one that is sent again opens nothing: see `calls`. Refuses: what
+//! this key did not sign, before anything of it is read, and what is expired, used, or for the
+//! other family. Source: the fact sheet on telephony, its section on tokens; RFC 7519 for the names
+//! of the members.
 
 mod calls;
 mod serials;
@@ -48,7 +50,8 @@ pub enum Issuer {
     /// That of somebody with the API key.
     #[serde(rename = "key")]
     ApiKey,
-    /// That of a provider whose webhook was verified; the id is the [`CallKey`] of the call that it named.
+    /// That of a provider whose webhook was verified; the id is the [`CallKey`] of the call that it
+    /// named.
     #[serde(rename = "webhook")]
     Webhook,
 }
@@ -117,8 +120,9 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// A token that is good, and opens a connection as soon as it is used up. Dropped, it stays good: so a connection that fails
-/// for another reason may be tried again. While this lives no other token is verified, so of two parallel uses one fails.
+/// A token that is good, and opens a connection as soon as it is used up. Dropped, it stays good:
+/// so a connection that fails for another reason may be tried again. While this lives no other
+/// token is verified, so of two parallel uses one fails.
 #[derive(Debug)]
 pub struct Unused<'t> {
     serials: &'t mut Serials,
@@ -164,7 +168,8 @@ impl Tokens {
         })
     }
 
-    /// Makes the token of a call that a verified webhook named; `webhook` names what the provider signed.
+    /// Makes the token of a call that a verified webhook named; `webhook` names what the provider
+    /// signed.
     pub fn mint_for_call(&mut self, call: CallKey, webhook: [u8; 16], now: Instant) -> String {
         let second = self.second(now);
         self.serials.expire(second);
@@ -374,7 +379,8 @@ mod tests {
         assert_eq!(tokens.take(&token, Family::Client, in_a_century), id(ID));
     }
 
-    /// Whatever else stands in the way of a connection, its token is good for the next try; once used up it is not.
+    /// Whatever else stands in the way of a connection, its token is good for the next try; once
+    /// used up it is not.
     #[test]
     fn a_token_is_used_up_by_nothing_but_its_use() {
         let (mut tokens, now) = tokens();
@@ -387,7 +393,8 @@ mod tests {
         assert_eq!(tokens.take(&token, Family::Call, now), Err(Refusal::Used));
     }
 
-    /// A token says on whose word it was made; the one of a webhook names its call, and is the same however often it is asked for.
+    /// A token says on whose word it was made; the one of a webhook names its call, and is the same
+    /// however often it is asked for.
     #[test]
     fn a_token_says_on_whose_word_it_was_made() {
         let (mut tokens, now) = tokens();
@@ -415,7 +422,8 @@ mod tests {
         assert!(tokens.take(&back, Family::Call, now).is_ok());
     }
 
-    /// However many tokens others use up, a fresh one is good, and a used one is used until it has expired.
+    /// However many tokens others use up, a fresh one is good, and a used one is used until it has
+    /// expired.
     #[test]
     fn used_tokens_cost_no_fresh_one_its_use() {
         let (mut tokens, now) = tokens();

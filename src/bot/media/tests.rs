@@ -466,8 +466,8 @@ fn speech_never_reaches_a_log() {
     assert_eq!(format!("{event:?}"), "Audio(AudioFrame(2 samples at 16000 Hz))");
 }
 
-/// A frame that a bot gives back is the memory of a later one: once a call runs, what it hears and what it says take nothing from
-/// the allocator.
+/// A frame that a bot gives back is the memory of a later one: once a call runs, what it hears and
+/// what it says take nothing from the allocator.
 #[test]
 fn sound_of_a_running_session_allocates_nothing() {
     let (link, mut media) = open();

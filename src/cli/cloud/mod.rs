@@ -144,7 +144,8 @@ pub(super) fn parse(
     Ok(Command::Cloud { task, warnings })
 }
 
-/// Refuses to send a key that was typed to where a file of the working directory says, as `trust` does for one of the environment.
+/// Refuses to send a key that was typed to where a file of the working directory says, as `trust`
+/// does for one of the environment.
 fn pair(typed: &Whole, taken: &[Taken], around: &Surroundings<'_>) -> Result<(), Misuse> {
     let url = taken.iter().find(|taken| taken.flag.long == "--api-url");
     match url.filter(|url| typed.said.contains(&"--api-key") && !around.variables.is_of_process(&url.variable)) {

@@ -38,8 +38,9 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Finds or makes the folders below the data directory, that of images among them, waits until they are there
-    /// for good, and deletes what is left of uploads that never ended. Only one process may do so.
+    /// Finds or makes the folders below the data directory, that of images among them, waits until
+    /// they are there for good, and deletes what is left of uploads that never ended. Only one
+    /// process may do so.
     ///
     /// # Errors
     /// The system's.
@@ -49,10 +50,11 @@ impl Folder {
             tmp: data_dir.join("tmp"),
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder.archives)?;
-        // A builder command has the rights of the service, so anything may be there. No part has a name that was there before, so
-        // that what cannot be removed is in nobody's way.
+        // A builder command has the rights of the service, so anything may be there. No part has a
+        // name that was there before, so that what cannot be removed blocks no upload.
         let tmp = &folder.tmp;
-        // The data directory may be named by way of a link, which the removal of trees does not follow.
+        // The data directory may be named by way of a link, which the removal of trees does not
+        // follow.
         let emptied = data_dir
             .canonicalize()
             .and_then(|whole| folder::empty(&whole.join("tmp")));
@@ -332,8 +334,8 @@ mod tests {
         assert!(folder.open(&org(), id).is_err());
     }
 
-    /// I-08: what a killed service left behind is gone at the next start, and archives are not; so it is where the data
-    /// directory is named by way of a link.
+    /// I-08: what a killed service left behind is gone at the next start, and archives are not; so
+    /// it is where the data directory is named by way of a link.
     #[test]
     fn parts_do_not_outlive_a_start() {
         let (place, link) = (Place::new(), Place::new());
@@ -352,8 +354,8 @@ mod tests {
         fs::remove_file(&link.0).expect("the link");
     }
 
-    /// Finding 13: whatever a builder command left in `tmp/`, or instead of it, is gone at the next start, and what lies behind a
-    /// link is as it was.
+    /// Finding 13: whatever a builder command left in `tmp/`, or instead of it, is gone at the next
+    /// start, and what lies behind a link is as it was.
     #[test]
     fn nothing_in_the_folder_of_parts_keeps_the_service_from_starting() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};

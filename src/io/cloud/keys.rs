@@ -59,7 +59,8 @@ impl Keys {
         self.once().find(key)
     }
 
-    /// Tells whether the key of that hash, which did so once, still opens the private surface of an organization.
+    /// Tells whether the key of that hash, which did so once, still opens the private surface of an
+    /// organization.
     ///
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.

@@ -267,7 +267,8 @@ mod tests {
         assert!(!is_refused("0", &scratch.path().join("absent")));
     }
 
-    /// Finding 16: a page is bounded as the JSON that is made of it, whatever is in its lines, and never empty before the end.
+    /// Finding 16: a page is bounded as the JSON that is made of it, whatever is in its lines, and
+    /// never empty before the end.
     #[test]
     fn a_page_has_a_size() {
         let scratch = Scratch::make();

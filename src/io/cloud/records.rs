@@ -105,8 +105,8 @@ pub trait Records: Send + Sync + 'static {
     /// Keeps a new build and seals its upload, both or neither.
     fn insert(&self, build: &Build) -> Result<(), RecordError>;
     fn fetch(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError>;
-    /// Returns a page, newest first, and how many there are in all. A hash finds builds of archives that the asking key has
-    /// uploaded, be it for another build.
+    /// Returns a page, newest first, and how many there are in all. A hash finds builds of archives
+    /// that the asking key has uploaded, be it for another build.
     fn list(&self, org: &Org, of: &Filter) -> Result<(Vec<Build>, u64), RecordError>;
     /// Returns the newest success with that archive, by its SHA-256, region and build file.
     fn cached(&self, org: &Org, archive: &Hash, region: &str, file: &str) -> Result<Option<Build>, RecordError>;

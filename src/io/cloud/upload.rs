@@ -97,7 +97,8 @@ impl Uploads {
         }
     }
 
-    /// Makes a grant for whoever holds a key, and a region that has builds. `url` is where forms are to be sent.
+    /// Makes a grant for the holder of a key, and a region that has builds. `url` is where forms
+    /// are to be sent.
     ///
     /// # Errors
     /// 503 when there is too little space, 500.
@@ -152,7 +153,8 @@ impl Uploads {
         let boundary = kind.and_then(|kind| multipart::boundary(kind.as_bytes()));
         let mut parser = Parser::new(&boundary.ok_or_else(verify::no_form)?);
         let declared = body.size_hint().exact().unwrap_or(0);
-        // Before the first byte is asked for: a client that waits for `100 Continue` sends nothing in vain.
+        // Before the first byte is asked for: a client that waits for `100 Continue` sends nothing
+        // in vain.
         if declared > self.size_max.saturating_add(FRAME_BYTES_MAX as u64) {
             return Err(verify::too_large(self.size_max));
         }
@@ -219,8 +221,8 @@ impl Uploads {
     }
 }
 
-/// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one for which no grant is
-/// recorded: it would never be used or deleted.
+/// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one
+/// for which no grant is recorded: it would never be used or deleted.
 fn open(records: &dyn Records, keys: &Keys, allowed: &Allowed) -> Result<(), Fault> {
     let upload = records.upload(allowed.upload).map_err(unrecorded)?;
     if let Some(key) = upload.as_ref().and_then(|upload| upload.key)

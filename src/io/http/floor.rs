@@ -39,7 +39,8 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Whether it came over TLS.
     pub secure: bool,
-    /// Whose request it is, for quotas and the log: the peer's, or that of the client for whom a trusted proxy asks.
+    /// Whose request it is, for quotas and the log: the peer's, or that of the client for whom a
+    /// trusted proxy asks.
     pub source: IpAddr,
     /// Whether it came with the key, where there is one.
     pub is_authorised: bool,

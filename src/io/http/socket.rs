@@ -48,8 +48,9 @@ pub(super) fn socket<E: Engine>(
     let token = in_path
         .or_else(|| bearer.and_then(route::bearer))
         .or_else(|| query.value("token"));
-    // What may be refused is looked at first, a place is taken then, and nothing is used up before there is one. Until then the
-    // tokens stay locked, so that two requests with one token do not both find it good.
+    // What may be refused is looked at first, a place is taken then, and nothing is used up before
+    // there is one. Until then the tokens stay locked, so that two requests with one token do not
+    // both find it good.
     let mut tokens = lock(&app.tokens);
     let token = match token.map(|token| tokens.verify(&token, family, Instant::now())) {
         Some(Ok(token)) => Some(token),

@@ -18,8 +18,8 @@ use crate::proto::telephony::signature::{self, Standing};
 use crate::proto::telephony::{Provider, webhook};
 use crate::proto::token::Family;
 
-/// Verifies the upgrade of a call of the one provider that signs it, and returns who signed. Where the URL that was signed is not
-/// known for sure, a signature that does not fit is none.
+/// Verifies the upgrade of a call of the one provider that signs it, and returns who signed. Where
+/// the URL that was signed is not known for sure, a signature that does not fit is none.
 pub(super) fn verify_upgrade<E>(app: &App<E>, head: &Parts) -> Result<Option<Provider>, Refusal> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");

@@ -1,9 +1,9 @@
 //! The door to a session's media: a listener on loopback that lets one connection in.
 //!
-//! In: connections. Out: the WebSocket of the one that asks for the secret path; the listener is closed with that. Whoever
-//! asks for another path gets 403 and uses nothing up; who does not ask in time is dropped, and earlier where others wait. The path is 128 random bits and
-//! stands in no log.
-//! Source: RFC 6455 section 4.
+//! In: connections. Out: the WebSocket of the one that asks for the secret path; the listener is
+//! closed with that. Whoever asks for another path gets 403 and uses nothing up; who does not ask
+//! in time is dropped, and earlier where others wait. The path is 128 random bits and stands in no
+//! log. Source: RFC 6455 section 4.
 
 #![allow(clippy::disallowed_types)] // Sockets live on this floor.
 
@@ -100,8 +100,9 @@ impl Door {
 }
 
 impl Door {
-    /// Makes a place for one more handshake: the oldest of too many gives way, since a program that has just connected asks at once.
-    /// Tells whether there is one; there is none once the right path was asked for, as that handshake may be the oldest.
+    /// Makes a place for one more handshake: the oldest of too many gives way, since a program that
+    /// has just connected asks at once. Tells whether there is one; there is none once the right
+    /// path was asked for, as that handshake may be the oldest.
     fn make_place(&self, pending: &mut VecDeque<AbortHandle>) -> bool {
         pending.retain(|handshake| !handshake.is_finished());
         if pending.len() < PROCESS_HANDSHAKES_MAX {

@@ -85,8 +85,8 @@ pub(super) async fn serve<S: Service>(
                     server.misframed(refusal)
                 }
             };
-            // The next bytes are a request or a body: of two lengths nobody knows, and a client that was refused the leave to send
-            // a body may leave it out.
+            // The next bytes are a request or a body: of two lengths neither can be trusted, and a
+            // client that was refused the leave to send a body may leave it out.
             if framing.is_err() || waits && reply.status().as_u16() >= 400 {
                 let close = HeaderValue::from_static("close");
                 reply.headers_mut().insert(header::CONNECTION, close);

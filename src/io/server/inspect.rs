@@ -1,8 +1,8 @@
 //! A connection's stream, whose requests are followed as they are read.
 //!
-//! In: a stream, and the [`Verdict`] of its connection. Out: the same bytes, untouched; and, once the HTTP library has made a
-//! request of them, whether it is to be refused for its framing. What it says is `proto::request_framing`'s. Nothing is copied or
-//! kept of the bytes.
+//! In: a stream, and the [`Verdict`] of its connection. Out: the same bytes, untouched; and, once
+//! the HTTP library has made a request of them, whether it is to be refused for its framing. What
+//! it says is `proto::request_framing`'s. Nothing is copied or kept of the bytes.
 
 use std::io;
 use std::pin::Pin;
@@ -32,7 +32,8 @@ impl Verdict {
         }
     }
 
-    /// Judges the next request that the library has made. Its head has been read, so its place in the stream is known.
+    /// Judges the next request that the library has made. Its head has been read, so its place in
+    /// the stream is known.
     ///
     /// # Errors
     /// Why it is to be refused.

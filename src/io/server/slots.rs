@@ -1,12 +1,15 @@
-//! The places of open connections: how many there are, and which is closed when a newcomer finds them taken.
+//! The places of open connections: how many there are, and which is closed when a newcomer finds
+//! them taken.
 //!
-//! In: newcomers with their source addresses, and what each connection is doing ([`Doing`]). Out: a [`Slot`], at once while any
-//! connection can be spared, of those of the source that holds most: first the oldest of those that never sent a whole
-//! request, then the one that has been idle for longest, then the oldest of those that hold a request's body back or leave an
-//! answer unread. A source spares its own before those of one that holds less, and holds three quarters of all at most, so
-//! what one address opens keeps no other out. Connections of a trusted proxy are those of many, and count for no source.
-//! Only while each connection is being answered does a newcomer wait. A connection that is chosen and one that begins a
-//! request decide it by one atomic step. Refuses: a source that has its share, and none of its own to spare.
+//! In: newcomers with their source addresses, and what each connection is doing ([`Doing`]). Out: a
+//! [`Slot`], at once while any connection can be spared, of those of the source that holds most:
+//! first the oldest of those that never sent a whole request, then the one that has been idle for
+//! longest, then the oldest of those that hold a request's body back or leave an answer unread. A
+//! source spares its own before those of one that holds less, and holds three quarters of all at
+//! most, so what one address opens keeps no other out. Connections of a trusted proxy are those of
+//! many, and count for no source. Only while each connection is being answered does a newcomer
+//! wait. A connection that is chosen and one that begins a request decide it by one atomic step.
+//! Refuses: a source that has its share, and none of its own to spare.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -219,7 +222,8 @@ impl Slots {
         }
     }
 
-    /// Takes a place; waits while every connection is being answered. Nothing comes of a source that holds too many.
+    /// Takes a place; waits while every connection is being answered. Nothing comes of a source
+    /// that holds too many.
     pub(super) async fn enter(&self, source: Option<SourceKey>) -> Option<Slot> {
         let taken = |entered| match entered {
             Ok(slot) => Some(Some(slot)),
@@ -248,7 +252,8 @@ impl Slots {
             let made = self.make_room(&mut taken, |connection, _| connection.source == source);
             made.then_some(()).ok_or(Busy::Refused)?;
         } else if taken.by_number.len() >= self.max && !self.make_room(&mut taken, |_, held| held >= own) {
-            // A newcomer that waits keeps those behind it waiting: this one may, if others hold more, and nothing can be spared.
+            // A newcomer that waits keeps those behind it waiting: this one may, if others hold
+            // more, and nothing can be spared.
             let is_heaviest = own > 0 && taken.held.values().all(|held| *held <= own);
             let refused = is_heaviest || self.spare(&taken, &|_, _| true).is_some();
             return Err(if refused { Busy::Refused } else { Busy::Wait });
@@ -287,7 +292,8 @@ impl Slots {
         false
     }
 
-    /// Finds what can best be spared, and what it was doing. `may` is told how many its source holds.
+    /// Finds what can best be spared, and what it was doing. `may` is told how many its source
+    /// holds.
     fn spare(&self, taken: &Taken, may: &impl Fn(&Connection, usize) -> bool) -> Option<(u64, u32)> {
         let turn = self.shared.turn.load(SeqCst);
         let candidates = taken.by_number.iter().filter_map(|(number, connection)| {
@@ -495,7 +501,8 @@ mod tests {
         slots.iter().map(|slot| slot.doing.phase()).collect()
     }
 
-    /// Places are spared by the source that holds most of them, whatever its connections do, and then by what they do.
+    /// Places are spared by the source that holds most of them, whatever its connections do, and
+    /// then by what they do.
     #[test]
     fn the_heaviest_source_is_spared_from_first() {
         let slots = Slots::new(4);
@@ -515,8 +522,9 @@ mod tests {
         );
     }
 
-    /// At its share a source spares its own, and past it, while all of its own are being answered, it is refused at once. So
-    /// its newcomers keep nobody waiting, and others find places.
+    /// At its share a source spares its own, and past it, while all of its own are being answered,
+    /// it is refused at once. So its newcomers keep no other source waiting, and others find
+    /// places.
     #[test]
     fn a_source_has_a_share() {
         let slots = Slots::new(8);
@@ -535,7 +543,8 @@ mod tests {
         assert!(slots.try_enter(flood).is_ok());
     }
 
-    /// The heaviest source is refused rather than given a place of one that holds less, and a light one waits.
+    /// The heaviest source is refused rather than given a place of one that holds less, and a light
+    /// one waits.
     #[test]
     fn what_holds_less_is_not_spared_for_what_holds_more() {
         let slots = Slots::new(4);

@@ -127,8 +127,8 @@ async fn an_address_that_is_only_expected_is_no_proof() {
     assert!(one.try_recv().is_none());
 }
 
-/// Two sessions that have proven the same address both get what comes from there, and the later one learns of the other. A
-/// forged check, which makes a session expect answers, takes nothing away.
+/// Two sessions that have proven the same address both get what comes from there, and the later one
+/// learns of the other. A forged check, which makes a session expect answers, takes nothing away.
 #[tokio::test]
 async fn a_proven_address_is_shared_with_proof_alone() {
     let reading = reading();
@@ -426,8 +426,8 @@ async fn what_leaves_from_a_routers_address_leaves() {
     assert_eq!((&contents[..length], source.port()), (&b"sent"[..], port.number()));
 }
 
-/// What strangers send costs the allocator nothing, reaches no inbox and is counted; what a session's peer sends takes part of a
-/// block that many share.
+/// What strangers send costs the allocator nothing, reaches no inbox and is counted; what a
+/// session's peer sends takes part of a block that many share.
 #[tokio::test]
 async fn junk_takes_no_memory_and_a_packet_hardly_any() {
     const PACKETS: u64 = 2_000;
@@ -467,7 +467,8 @@ async fn junk_takes_no_memory_and_a_packet_hardly_any() {
     assert!(allocations <= PACKETS / PACKETS_PER_ALLOCATION, "{allocations}");
 }
 
-/// R8: a session that is flooded takes so many packets, and then it is the others' turn, however fast new ones come.
+/// R8: a session that is flooded takes so many packets, and then it is the others' turn, however
+/// fast new ones come.
 #[test]
 fn a_flooded_session_lets_others_have_their_turn() {
     const TURNS: usize = 200;

@@ -26,8 +26,9 @@ pub fn prepare() -> Result<(), RunError> {
     made.map(drop).map_err(|error| RunError::Certificate(error.to_string()))
 }
 
-/// Starts this thread's generator of small random numbers, the transactions of STUN among them, where nobody can guess: by itself
-/// it begins with the time. An answer to a check tells where a caller is because nobody else can know the transaction.
+/// Starts this thread's generator of small random numbers, the transactions of STUN among them,
+/// from a source that cannot be guessed: by itself it begins with the time. An answer to a check
+/// tells where a caller is because no one else can know the transaction.
 pub fn seed_thread() {
     fastrand::seed(random());
 }

@@ -66,7 +66,8 @@ pub struct Upload {
     pub expires_ms: u64,
     /// Whether a build was made of it, so that it takes no other archive.
     pub sealed: bool,
-    /// The key that asked for the grant, by its SHA-256; nothing: an older release did not write it down.
+    /// The key that asked for the grant, by its SHA-256; nothing: an older release did not write it
+    /// down.
     pub key: Option<Hash>,
     /// What came last; nothing until an upload is done.
     pub facts: Option<Facts>,
@@ -151,7 +152,8 @@ pub struct Build {
     pub org: Org,
     pub upload: Uuid,
     pub region: Name,
-    /// 16 hex digits: the first half of the archive's MD5. It is a name: anybody can make two archives of one.
+    /// 16 hex digits: the first half of the archive's MD5. It is a name: anybody can make two
+    /// archives of one.
     pub hash: String,
     /// Of the archive; nothing: an older release did not write it down.
     pub sha256: Option<Hash>,
@@ -343,8 +345,8 @@ pub struct Wanted {
 pub struct Filter {
     pub status: Option<Status>,
     pub region: Option<String>,
-    /// In lower case. It finds what `asker` has uploaded, since two archives may have one: whoever else has a key of the
-    /// organization could make an image that is taken for another's.
+    /// In lower case. It finds what `asker` has uploaded, since two archives may have one: the
+    /// holder of another key of the organization could make an image that is taken for another's.
     pub hash: Option<String>,
     /// The key that asks, by its SHA-256.
     pub asker: Hash,
@@ -392,7 +394,8 @@ fn lacks(name: &str) -> Fault {
     Fault::bad_request(format!("`{name}` is missing; `uploadId` and `region` are required"))
 }
 
-/// Says what is wrong with the path of a build file. It becomes an argument of the builder command, and a part of lines.
+/// Says what is wrong with the path of a build file. It becomes an argument of the builder command,
+/// and a part of lines.
 pub fn unusable(file: &str) -> Option<&'static str> {
     let misleads = |letter: char| {
         // Line and paragraph separators, and what turns the direction of the text around it.

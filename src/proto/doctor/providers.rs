@@ -72,7 +72,8 @@ pub fn answer(provider: Provider, status: u16) -> Finding {
     }
 }
 
-/// Says what does not work without credentials, and who may call for want of them. Nothing where the provider is not served.
+/// Says what does not work without credentials, and who may call for want of them. Nothing where
+/// the provider is not served.
 pub fn missing(provider: Provider, config: &Config) -> Option<Finding> {
     if config.transport != Some(provider.transport()) {
         return None;

@@ -1,8 +1,9 @@
 //! The connectivity checks of this end that are under way, and which of them an answer belongs to.
 //!
-//! In: what is sent, and what came. Out: whether a packet answers a check that was sent to its very source. The transaction id
-//! of a check is known to who has received it, so such an answer shows that its sender is where it says (return
-//! routability); whether it is signed is str0m's to say. Sources: RFC 8489 section 5, RFC 8445 section 7.2.5.2.1.
+//! In: what is sent, and what came. Out: whether a packet answers a check that was sent to its very
+//! source. The transaction id of a check is known to who has received it, so such an answer shows
+//! that its sender is where it says (return routability); whether it is signed is str0m's to say.
+//! Sources: RFC 8489 section 5, RFC 8445 section 7.2.5.2.1.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -36,7 +37,8 @@ impl Checks {
         self.under_way.push_back(Check { id, over, destination });
     }
 
-    /// Tells whether a packet answers a check that was sent to where it comes from. Each is answered once.
+    /// Tells whether a packet answers a check that was sent to where it comes from. Each is
+    /// answered once.
     pub fn take_answered(&mut self, packet: &Packet<'_>) -> bool {
         let id = transaction_id(packet.contents).filter(|_| is_answer(packet.contents));
         let is_it =
@@ -69,7 +71,8 @@ mod tests {
         checks.take_answered(&Packet::datagram(source, at(7860), contents))
     }
 
-    /// An answer counts from where its check was sent, over what carried it, and once; nothing else is an answer.
+    /// An answer counts from where its check was sent, over what carried it, and once; nothing else
+    /// is an answer.
     #[test]
     fn an_answer_belongs_to_one_check() {
         let mut checks = Checks::default();

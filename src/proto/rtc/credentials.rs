@@ -1,9 +1,10 @@
 //! The names and passwords of this end's connectivity checks.
 //!
-//! In: a secret of the connection. Out: one pair after the other, for the connection and each restart of its ICE. Whoever knows
-//! the password of a session can move its sound to an address of his own, so it comes from the system's random numbers; what
-//! str0m makes by itself comes from a generator that begins with the time, and is not used. Source: RFC 8445 section 5.3 (at
-//! least 24 bits of a name and 128 of a password, which cannot be guessed).
+//! In: a secret of the connection. Out: one pair after the other, for the connection and each
+//! restart of its ICE. A peer that knows the password of a session can move its sound to an address
+//! of his own, so it comes from the system's random numbers; what str0m makes by itself comes from
+//! a generator that begins with the time, and is not used. Source: RFC 8445 section 5.3 (at least
+//! 24 bits of a name and 128 of a password, which cannot be guessed).
 
 use sha2::{Digest as _, Sha256};
 use str0m::IceCreds;
@@ -53,7 +54,8 @@ impl Credentials {
 mod tests {
     use super::*;
 
-    /// Each pair is another one, has the lengths of RFC 8839 section 5.4, and says nothing of the next.
+    /// Each pair is another one, has the lengths of RFC 8839 section 5.4, and says nothing of the
+    /// next.
     #[test]
     fn each_pair_is_another() {
         let mut one = Credentials::new(IceSecret([1; 32]));

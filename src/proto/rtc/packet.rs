@@ -82,8 +82,8 @@ impl Transmit {
         }
     }
 
-    /// Tells whether this answers a connectivity check. Who knows the password is sent one, from wherever it says to be: that
-    /// proves no address.
+    /// Tells whether this answers a connectivity check. Who knows the password is sent one, from
+    /// wherever it says to be: that proves no address.
     pub fn is_answer(&self) -> bool {
         is_answer(&self.contents)
     }

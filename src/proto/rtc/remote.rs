@@ -1,9 +1,9 @@
-//! The addresses of the other end of a connection: which of its candidates are used, where it may check from, and which of
-//! them have answered.
+//! The addresses of the other end of a connection: which of its candidates are used, where it may
+//! check from, and which of them have answered.
 //!
-//! All are counted, since str0m keeps each for ever. An address of this end is never the other's. A check may say to come from
-//! anywhere; so those addresses that have not answered a check of this end are counted over all restarts of ICE, and over all
-//! connections of the session.
+//! All are counted, since str0m keeps each for ever. An address of this end is never the other's. A
+//! check may say to come from anywhere; so those addresses that have not answered a check of this
+//! end are counted over all restarts of ICE, and over all connections of the session.
 
 use std::net::SocketAddr;
 

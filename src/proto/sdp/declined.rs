@@ -1,10 +1,12 @@
 //! Sections that an answer declines: video, and audio without Opus.
 //!
-//! In: str0m's answer and the offer. Out: the answer with its declined sections as the other end needs them. str0m writes port 0
-//! and format 0, which is none of the offer's (RFC 3264 section 6 asks for one that is), and leaves the section out of the
-//! bundle. A section that the offer bundles stays in the bundle, inactive: outside it would need a transport of its own, and
-//! aiortc waits for that for ever. One that is not bundled, or that its sender has stopped, keeps port 0.
-//! Nothing is refused. Sources: RFC 3264 section 6, RFC 9143 sections 7.3 and 7.3.3, RFC 8829 section 5.3.1.
+//! In: str0m's answer and the offer. Out: the answer with its declined sections as the other end
+//! needs them. str0m writes port 0 and format 0, which is none of the offer's (RFC 3264 section 6
+//! asks for one that is), and leaves the section out of the bundle. A section that the offer
+//! bundles stays in the bundle, inactive: outside it would need a transport of its own, and aiortc
+//! waits for that for ever. One that is not bundled, or that its sender has stopped, keeps port 0.
+//! Nothing is refused. Sources: RFC 3264 section 6, RFC 9143 sections 7.3 and 7.3.3, RFC 8829
+//! section 5.3.1.
 
 use std::collections::HashSet;
 
@@ -61,8 +63,8 @@ pub fn write_declined(answer: &str, offer: &str) -> String {
     write(answer, offer, true)
 }
 
-/// Names a format of the offer in each declined section, and leaves all of them out of the bundle: a media-room server looks for
-/// that.
+/// Names a format of the offer in each declined section, and leaves all of them out of the bundle:
+/// a media-room server looks for that.
 pub fn name_rejected_formats(answer: &str, offer: &str) -> String {
     write(answer, offer, false)
 }

@@ -551,8 +551,8 @@ fn a_device_answer_is_taken_up_to_its_caps() {
     );
 }
 
-/// A browser's video sections are declined by a format that it offered, inactive in its bundle, each with its name; the rest of
-/// the answer stays.
+/// A browser's video sections are declined by a format that it offered, inactive in its bundle,
+/// each with its name; the rest of the answer stays.
 #[test]
 fn a_browsers_video_is_declined_in_the_bundle() {
     let (_, answer) = answer(CHROME);

@@ -1,11 +1,13 @@
-//! Whether a call is its provider's: what a media socket has to bring before it may claim to be one.
+//! Whether a call is its provider's: what a media socket has to bring before it may claim to be
+//! one.
 //!
-//! In: what the upgrade brought, as a [`Proof`], the credentials, and the call that the provider's handshake names. Out: leave,
-//! or why not, in the words of the close and of the log. A provider is protected where its webhooks are verified: its calls
-//! need the token that a verified webhook's markup carried, for the call that the webhook named; or the provider's signature
-//! on the upgrade itself; or a token that somebody with the API key asked for.
-//! Refuses: calls of a protected provider without that, and with the token of one call any other. Calls of a provider without
-//! a credential, or without signatures, need nothing: `--ws-auth token` is for them.
+//! In: what the upgrade brought, as a [`Proof`], the credentials, and the call that the provider's
+//! handshake names. Out: leave, or why not, in the words of the close and of the log. A provider is
+//! protected where its webhooks are verified: its calls need the token that a verified webhook's
+//! markup carried, for the call that the webhook named; or the provider's signature on the upgrade
+//! itself; or a token that somebody with the API key asked for. Refuses: calls of a protected
+//! provider without that, and with the token of one call any other. Calls of a provider without a
+//! credential, or without signatures, need nothing: `--ws-auth token` is for them.
 
 use std::fmt;
 
@@ -15,7 +17,8 @@ use sha2::{Digest, Sha256};
 use super::{Call, Provider};
 use crate::config::Telephony;
 
-/// Names one call among those of all providers: 128 bits of a hash, whatever the length of the provider's id.
+/// Names one call among those of all providers: 128 bits of a hash, whatever the length of the
+/// provider's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey([u8; 16]);
 
@@ -112,7 +115,8 @@ impl Proof {
     }
 }
 
-/// Tells whether calls of a provider need proof: whether its webhooks are verified, and nobody asked to do without.
+/// Tells whether calls of a provider need proof: whether its webhooks are verified, and the
+/// operator did not ask to do without.
 pub fn is_protected(provider: Provider, telephony: &Telephony) -> bool {
     let has_credential = match provider {
         Provider::A => telephony.a.is_some(),
@@ -173,7 +177,8 @@ mod tests {
         Proof::Webhook(CallKey::of(provider, id).to_string())
     }
 
-    /// Finding 3: without proof there is no call of a provider that signs, whatever the socket says of itself.
+    /// Finding 3: without proof there is no call of a provider that signs, whatever the socket says
+    /// of itself.
     #[test]
     fn a_protected_provider_is_nobody_without_proof() {
         for provider in [Provider::A, Provider::B, Provider::C] {
@@ -186,7 +191,8 @@ mod tests {
         assert_eq!(Proof::Nothing.admit(&call(Provider::D, "1"), &full()), Ok(()));
     }
 
-    /// A token is good for the call that its webhook named: no other id is served, and none is hung up.
+    /// A token is good for the call that its webhook named: no other id is served, and none is hung
+    /// up.
     #[test]
     fn a_token_of_one_call_is_good_for_no_other() {
         for named in ALL {

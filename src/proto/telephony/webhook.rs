@@ -26,8 +26,8 @@ pub fn socket_url(host: &str, token: Option<&str>) -> String {
     }
 }
 
-/// Returns the provider's id of the call that a webhook is about, which the `start` of its stream names again. It is empty
-/// when the form names none.
+/// Returns the provider's id of the call that a webhook is about, which the `start` of its stream
+/// names again. It is empty when the form names none.
 pub fn call_id(provider: Provider, body: &[u8]) -> String {
     let field = match provider {
         // What provider b calls so here is its `call_control_id`.

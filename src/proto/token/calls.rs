@@ -1,9 +1,11 @@
-//! Which serial number a telephone call's token has, so that a webhook that comes again gets no second one.
+//! Which serial number a telephone call's token has, so that a webhook that comes again gets no
+//! second one.
 //!
-//! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`Issued`] number. A webhook that came
-//! before, be it a provider's retry or a captured one that is sent again, gets what it got; another webhook of the same call
-//! shares the number until that was used or has expired, and gets a new one then, since a call may come back to its bot.
-//! Refuses nothing: past [`CALLS_REMEMBERED_MAX`] the oldest is forgotten.
+//! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`Issued`]
+//! number. A webhook that came before, be it a provider's retry or a captured one that is sent
+//! again, gets what it got; another webhook of the same call shares the number until that was used
+//! or has expired, and gets a new one then, since a call may come back to its bot. Refuses nothing:
+//! past [`CALLS_REMEMBERED_MAX`] the oldest is forgotten.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +37,8 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Returns the number of a webhook's call: a fresh one, or the one that the call or this webhook had before.
+    /// Returns the number of a webhook's call: a fresh one, or the one that the call or this
+    /// webhook had before.
     pub fn issue(&mut self, call: CallKey, webhook: [u8; 16], serials: &mut Serials, second: u64) -> Issued {
         if let Some(issued) = self.issued.get(&Key::Webhook(webhook)) {
             return *issued;
@@ -86,7 +89,8 @@ mod tests {
         u128::from(n).to_be_bytes()
     }
 
-    /// A provider that asks again before the socket opened, whether it signs anew or not, gets what works.
+    /// A provider that asks again before the socket opened, whether it signs anew or not, gets what
+    /// works.
     #[test]
     fn a_retry_shares_the_number_of_its_call() {
         let (mut calls, mut serials) = (Calls::default(), Serials::default());
@@ -97,8 +101,9 @@ mod tests {
         assert!(other.serial != first.serial && other.expires == first.expires + 5);
     }
 
-    /// Once the call's number was used, no webhook that was seen before gives another: not the one whose token was used, and not
-    /// a retry whose token was not. A new one does, since a call may come back to its bot.
+    /// Once the call's number was used, no webhook that was seen before gives another: not the one
+    /// whose token was used, and not a retry whose token was not. A new one does, since a call may
+    /// come back to its bot.
     #[test]
     fn a_webhook_that_is_sent_again_gives_no_second_number() {
         let (mut calls, mut serials) = (Calls::default(), Serials::default());
@@ -118,7 +123,8 @@ mod tests {
         assert_eq!(calls.issue(key(7), webhook(1), &mut serials, 10), first);
     }
 
-    /// A number that was never used expires as well, and a webhook that is new gets one that is good.
+    /// A number that was never used expires as well, and a webhook that is new gets one that is
+    /// good.
     #[test]
     fn an_expired_number_is_not_shared() {
         let (mut calls, mut serials) = (Calls::default(), Serials::default());

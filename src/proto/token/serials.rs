@@ -1,9 +1,10 @@
 //! Serial numbers of tokens, and one bit for each that says whether it was used.
 //!
-//! In: when a number expires, in seconds of the caller's count. Out: the next number, and its [`State`] later. Numbers are
-//! given in the order in which they expire, and their bits are kept in pages, so that a page goes when its last number has
-//! expired. A number without a bit counts as expired, never as fresh: forgetting makes no token usable again.
-//! Refuses nothing: past [`TOKENS_KEPT_MAX`] the oldest page goes early, and the tokens on it expire with it.
+//! In: when a number expires, in seconds of the caller's count. Out: the next number, and its
+//! [`State`] later. Numbers are given in the order in which they expire, and their bits are kept in
+//! pages, so that a page goes when its last number has expired. A number without a bit counts as
+//! expired, never as fresh: forgetting makes no token usable again. Refuses nothing: past
+//! [`TOKENS_KEPT_MAX`] the oldest page goes early, and the tokens on it expire with it.
 
 use std::collections::VecDeque;
 
@@ -147,8 +148,8 @@ mod tests {
         assert_eq!(serials.state(later), State::Fresh);
     }
 
-    /// 17,000 tokens a second, each of them used, for as long as a token is good: every number is known until it expires, and
-    /// all of it takes less than the cap of 1 MiB and its headers.
+    /// 17,000 tokens a second, each of them used, for as long as a token is good: every number is
+    /// known until it expires, and all of it takes less than the cap of 1 MiB and its headers.
     #[test]
     fn five_minutes_of_a_flood_take_a_bit_each() {
         let mut serials = Serials::default();

@@ -1,10 +1,11 @@
 //! Packs a folder: reads what `proto::cloud::pack` does not leave out, and writes the archive to a file without a name.
 //!
-//! In: a folder, its build file, further patterns. Out: [`Packed`]. Symbolic links to files are packed as what they lead to,
-//! those to directories are not; sockets, pipes and devices are not, and are warned of. Memory holds paths and one piece of one
-//! file at a time. Refuses a folder without its build file, links to files outside the folder unless those are asked for, files
-//! that change meanwhile, and more than 500 MiB.
-//! Source: `cloud.md` §7; the published client, version 1.4.0.
+//! In: a folder, its build file, further patterns. Out: [`Packed`]. Symbolic links to files are
+//! packed as what they lead to, those to directories are not; sockets, pipes and devices are not,
+//! and are warned of. Memory holds paths and one piece of one file at a time. Refuses a folder
+//! without its build file, links to files outside the folder unless those are asked for, files that
+//! change meanwhile, and more than 500 MiB. Source: `cloud.md` §7; the published client, version
+//! 1.4.0.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File, OpenOptions};
@@ -40,12 +41,12 @@ pub struct Packed {
     pub plain: u64,
 }
 
-/// Which symbolic links to files are packed. A hard link is the file itself: neither a repository nor an archive brings one to a
-/// file that is elsewhere, and caches of packages are full of them.
+/// Which symbolic links to files are packed. A hard link is the file itself: neither a repository
+/// nor an archive brings one to a file that is elsewhere, and caches of packages are full of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Those whose last target is in the folder, by whatever way; one that leads out is refused, since a repository of somebody
-    /// else's could put any file of the user's into an image.
+    /// Those whose last target is in the folder, by whatever way; one that leads out is refused,
+    /// since a repository of somebody else's could put any file of the user's into an image.
     Inside,
     /// All.
     Follow,
@@ -57,8 +58,8 @@ const LINKS_SHOWN_MAX: usize = 10;
 /// Packs a folder.
 ///
 /// # Errors
-/// [`End::Misused`] for a folder that is none, or has no build file, or has links that lead out of it; [`End::Failed`] with the
-/// file that cannot be read.
+/// [`End::Misused`] for a folder that is none, or has no build file, or has links that lead out of
+/// it; [`End::Failed`] with the file that cannot be read.
 pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<Packed, End> {
     let root = match fs::canonicalize(dir) {
         Ok(root) if root.is_dir() => root,
@@ -489,7 +490,8 @@ mod tests {
         );
     }
 
-    /// A link is packed as the file that it leads to, in whatever way it gets there, as long as that is in the folder.
+    /// A link is packed as the file that it leads to, in whatever way it gets there, as long as
+    /// that is in the folder.
     #[test]
     fn links_to_files_are_followed_and_links_to_folders_are_not() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content"), ("real/.env", "secret")]);
@@ -529,7 +531,8 @@ mod tests {
         for (name, content) in &entries[1..] {
             assert_eq!(content, if name == "hard" { "far away" } else { "content" }, "{name}");
         }
-        // A link to what is left out under its own name is packed, as the published client does; the log says so.
+        // A link to what is left out under its own name is packed, as the published client does;
+        // the log says so.
         symlink("real/.env", folder.0.join("settings")).expect("a link");
         assert!(folder.names().contains(&"settings".to_owned()));
         for (link, target) in [("gone", "nowhere"), ("loop", "loop")] {
@@ -543,7 +546,8 @@ mod tests {
         }
     }
 
-    /// Finding 10: a file outside the folder is packed only if that was asked for. The refusal names each link and its last target.
+    /// Finding 10: a file outside the folder is packed only if that was asked for. The refusal
+    /// names each link and its last target.
     #[test]
     fn links_that_lead_out_of_the_folder_are_refused() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content")]);

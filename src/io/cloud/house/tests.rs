@@ -317,7 +317,8 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
     );
 }
 
-/// Finding 11: two archives of one MD5 are two builds with one short hash, each with an image of its own.
+/// Finding 11: two archives of one MD5 are two builds with one short hash, each with an image of
+/// its own.
 #[tokio::test(start_paused = true)]
 async fn archives_of_one_short_hash_are_built_apart() {
     let folder = Folder::new();

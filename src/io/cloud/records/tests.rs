@@ -267,8 +267,9 @@ fn successes_are_found_again() {
     assert_eq!(hit("o", "us-west", "f"), Some(id(1002)));
 }
 
-/// Finding 11: archives of one short hash are told apart by their SHA-256, so that a success is a hit for its own archive alone;
-/// and the short hash finds what the asking key has uploaded, whether the build was made for it or found by the whole archive.
+/// Finding 11: archives of one short hash are told apart by their SHA-256, so that a success is a
+/// hit for its own archive alone; and the short hash finds what the asking key has uploaded,
+/// whether the build was made for it or found by the whole archive.
 #[test]
 fn a_short_hash_is_no_proof() {
     let folder = Folder::new();
@@ -332,7 +333,8 @@ fn a_short_hash_is_no_proof() {
     );
 }
 
-/// A database of version 1 is taken over with all that is in it, once; what it did not write down is no hit and no name.
+/// A database of version 1 is taken over with all that is in it, once; what it did not write down
+/// is no hit and no name.
 #[test]
 fn an_older_database_is_taken_over() {
     let folder = Folder::new();

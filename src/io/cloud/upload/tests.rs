@@ -415,8 +415,9 @@ async fn the_last_one_wins_until_a_build_is_made() {
     assert_eq!((unknown.status, unknown.code), (403, "AccessDenied"));
 }
 
-/// Finding 14: with its key a grant ends, before its file begins, and at the last step of an upload that is under way; what was
-/// there before stays. One of an older release, which wrote no key down, goes on until it expires.
+/// Finding 14: with its key a grant ends, before its file begins, and at the last step of an upload
+/// that is under way; what was there before stays. One of an older release, which wrote no key
+/// down, goes on until it expires.
 #[tokio::test]
 async fn a_grant_ends_with_its_key() {
     let house = House::new();
@@ -445,7 +446,7 @@ async fn a_grant_ends_with_its_key() {
     House::set_keys(&house.path, false);
     let late = long.await.expect_err("its key is revoked");
     assert_eq!((late.status, late.code), (403, "AccessDenied"));
-    // The body of this one would not come to an end: nobody waits for it.
+    // The body of this one would not come to an end, and is not waited for.
     let mut early = Pieces::new(&form(&grant, &archive(700, 3)), 10_000);
     early.pieces.push_back((Duration::from_secs(3600), Bytes::new()));
     let early = house.take(early).await.expect_err("its key is revoked");
@@ -458,7 +459,7 @@ async fn a_grant_ends_with_its_key() {
         .await
         .expect("stored");
 
-    // While the file of keys is of no use, nobody can tell, and nothing is taken.
+    // While the file of keys is of no use, keys cannot be checked, and nothing is taken.
     fs::write(house.path.join("keys.json"), "{").expect("a writable folder");
     let unknown = house
         .take(Pieces::new(&form(&grant, b""), 300))
@@ -472,7 +473,8 @@ async fn a_grant_ends_with_its_key() {
         .expect("stored");
 }
 
-/// B3: what is too long as a whole is refused before anything of it is asked for, and with it the leave to send it.
+/// B3: what is too long as a whole is refused before anything of it is asked for, and with it the
+/// leave to send it.
 #[tokio::test]
 async fn a_body_that_is_too_long_is_not_asked_for() {
     let house = House::new();

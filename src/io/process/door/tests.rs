@@ -89,7 +89,8 @@ async fn strangers_do_not_block_the_door() {
     }
 }
 
-/// More strangers than the door takes at once, of which none says a word: the program is let in before the first of them is given up.
+/// More silent connections than the media socket admits at once: the program is admitted before the
+/// first of them times out.
 #[tokio::test(start_paused = true)]
 async fn a_full_door_lets_the_program_in_at_once() {
     // As long as this thread waits, the clock stands still whatever else does.

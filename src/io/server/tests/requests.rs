@@ -208,7 +208,8 @@ async fn a_start_that_makes_no_sense_is_refused() {
     );
 }
 
-/// the starts of one address that nobody uses are capped; one past that, the oldest of them is gone.
+/// the unused registrations of one address are capped; one past that, the oldest of them is
+/// gone.
 #[tokio::test]
 async fn starts_that_nobody_uses_are_capped() {
     let runner = Runner::start().await;
@@ -366,7 +367,7 @@ async fn preflights_are_answered() {
     ] {
         assert_eq!(reply.header(name), Some(value));
     }
-    // Nobody has listed that page: a browser keeps it out of the network that this runner is in.
+    // That page is not listed: a browser keeps it out of the network that this runner is in.
     assert_eq!(reply.header("access-control-allow-private-network"), None);
     let own = format!("{PREFLIGHT}\r\nOrigin: http://localhost:1\r\nAccess-Control-Request-Private-Network: true");
     let own = runner.ask(&own, "").await;

@@ -165,8 +165,8 @@ async fn tokens_open_one_socket_each() {
     runner.upgrade(&format!("/ws/{token}"), "").await.expect("an upgrade");
 }
 
-/// Finding 5: what is refused for its token or its session's name asks for no place, so nobody has to give one up for it; and
-/// when there is no place, token and session are good for the next try.
+/// Finding 5: what is refused for its token or its session's name asks for no place, so no session
+/// is evicted for it; and when there is no place, token and session are good for the next try.
 #[tokio::test]
 async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
     let runner = Runner::with(with_tokens(), Times::default()).await;

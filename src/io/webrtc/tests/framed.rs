@@ -124,7 +124,7 @@ async fn a_stranger_gets_nothing() {
     assert_eq!(rig.engine.sessions().count(), 0);
 }
 
-/// Returns a check that names a session and that nobody who knows its password has signed.
+/// Returns a check that names a session and is not signed with its password.
 fn unsigned_check(answer: &str) -> Vec<u8> {
     let mut ufrags = answer.lines().filter_map(|line| line.strip_prefix("a=ice-ufrag:"));
     let name = format!("{}:somebody", ufrags.next().expect("a name"));
@@ -147,8 +147,8 @@ async fn assert_closed(stream: &mut TcpStream) {
     assert!(answer.is_empty());
 }
 
-/// Who names a session and does not know its password holds few places, none of them for long, however much he sends; and the
-/// session's own caller comes in among them.
+/// Who names a session and does not know its password holds few places, none of them for long,
+/// however much he sends; and the session's own caller comes in among them.
 #[tokio::test]
 async fn a_name_alone_holds_no_place() {
     let (mut rig, http) = rig().await;

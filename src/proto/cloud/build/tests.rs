@@ -219,8 +219,9 @@ fn a_request_for_a_build_is_read() {
     assert!(Wanted::read(body(&format!("{longest}f")).as_bytes()).is_err());
 }
 
-/// Finding 12: the path becomes an argument of the builder command, so what an option looks like, and what breaks or turns a line,
-/// is refused. No shell sees it: what a shell would expand is a name like others.
+/// Finding 12: the path becomes an argument of the builder command, so what an option looks like,
+/// and what breaks or turns a line, is refused. No shell sees it: what a shell would expand is a
+/// name like others.
 #[test]
 fn a_build_file_that_is_no_plain_relative_path_is_refused() {
     let id = Uuid::v4([1; 16]);

@@ -1,13 +1,16 @@
 //! ClientHellos that come in pieces, put together before dimpl sees them.
 //!
-//! In: datagrams. Out: the same, with the pieces of a hello taken out and the whole hello put in once its last piece is there.
-//! Pieces may come in any order, twice, and overlap, as they do when a client cuts its hello anew for a smaller MTU: dimpl takes
-//! such a flight for a copy of the first and never answers, and of many small ones its queue overflows. Everything else passes as
-//! it came, broken records included. Refused: longer hellos than a record holds. Source: RFC 6347 section 4.2.3.
+//! In: datagrams. Out: the same, with the pieces of a hello taken out and the whole hello put in
+//! once its last piece is there. Pieces may come in any order, twice, and overlap, as they do when
+//! a client cuts its hello anew for a smaller MTU: dimpl takes such a flight for a copy of the
+//! first and never answers, and of many small ones its queue overflows. Everything else passes as
+//! it came, broken records included. Refused: longer hellos than a record holds. Source: RFC 6347
+//! section 4.2.3.
 
 use std::borrow::Cow;
 
-/// Longest hello that is put together: what one record may hold, and several times what key shares of browsers take.
+/// Longest hello that is put together: what one record may hold, and several times what key shares
+/// of browsers take.
 const HELLO_BYTES_MAX: usize = (1 << 14) - MESSAGE_HEADER_BYTES;
 /// Type, version, epoch, sequence number, length.
 const RECORD_HEADER_BYTES: usize = 13;
@@ -61,8 +64,8 @@ impl Hello {
         Cow::Owned(left)
     }
 
-    /// Takes a piece, and tells whether it was the last one. A piece of another hello, or of one that has another length, begins
-    /// anew.
+    /// Takes a piece, and tells whether it was the last one. A piece of another hello, or of one
+    /// that has another length, begins anew.
     fn add(&mut self, piece: &Piece<'_>) -> bool {
         if piece.length > HELLO_BYTES_MAX {
             log::debug!("a ClientHello of {} bytes is not read", piece.length);

@@ -1,12 +1,13 @@
-//! What a packet costs the allocator once a call runs: from the datagram to PCM at the bot's rate, and from the bot's PCM to the
-//! datagram. What is left is taken by the libraries below; this crate adds nothing. The figures may fall, and must not grow
-//! unnoticed.
+//! What a packet costs the allocator once a call runs: from the datagram to PCM at the bot's rate,
+//! and from the bot's PCM to the datagram. What is left is taken by the libraries below; this crate
+//! adds nothing. The figures may fall, and must not grow unnoticed.
 
 use super::pair::{Pair, Tone, secs};
 
 /// A packet of sound that came: str0m hands its payload out in a block of its own.
 const PER_PACKET_HEARD: u64 = 1;
-/// A packet of sound that leaves: three blocks in the encoder, and in str0m the payload that waits and the datagram.
+/// A packet of sound that leaves: three blocks in the encoder, and in str0m the payload that waits
+/// and the datagram.
 const PER_PACKET_SAID: u64 = 5;
 /// A check, an answer to one, or a report on reception; there is one every few seconds.
 const PER_CHECK: u64 = 16;

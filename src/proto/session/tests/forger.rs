@@ -1,7 +1,8 @@
-//! Whoever writes other people's addresses on his datagrams: he ends, moves and degrades no session but his own.
+//! A sender that forges source addresses ends, moves and degrades no session but its own.
 //!
-//! The forger has a session of his own, so his checks are signed as they should be. He sends them from the addresses of others,
-//! at any time and through restarts; what he cannot do is read what is sent to them.
+//! The forger has a session of his own, so his checks are signed as they should be. He sends them
+//! from the addresses of others, at any time and through restarts; what he cannot do is read what
+//! is sent to them.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -37,7 +38,8 @@ fn victim_and_forger() -> (World, u64, u64) {
     (world, victim, forger)
 }
 
-/// Lets time pass while the forger does something every 100 ms, and asserts that the victim's sound goes on both ways.
+/// Lets time pass while the forger does something every 100 ms, and asserts that the victim's sound
+/// goes on both ways.
 fn assert_undisturbed(world: &mut World, victim: u64, time: Duration, mut each_100_ms: impl FnMut(&mut World, u64)) {
     let frames = world.lives[&victim].frames;
     let heard = world.clients[&victim].heard.len();
@@ -64,7 +66,8 @@ fn assert_sent_no_sound(world: &World, session: u64, destination: &str) {
     assert!(sent.all(|(to, first)| *to != destination || *first < 4));
 }
 
-/// The finding: a check of the forger's own session, from the victim's address and port, while the victim talks.
+/// The finding: a check of the forger's own session, from the victim's address and port, while the
+/// victim talks.
 #[test]
 fn a_forged_check_ends_nobody() {
     let (mut world, victim, forger) = victim_and_forger();
@@ -78,7 +81,8 @@ fn a_forged_check_ends_nobody() {
         forgers.sent.iter().any(|(to, _)| *to == address(VICTIM)),
         "it was answered"
     );
-    // Neither the victim's sound nor the forger's moves: a nomination counts where this end's check was answered.
+    // Neither the victim's sound nor the forger's moves: a nomination counts where this end's check
+    // was answered.
     assert_sent_no_sound(&world, forger, VICTIM);
     assert_sent_no_sound(&world, victim, FORGER);
 }
@@ -103,8 +107,8 @@ fn a_check_without_the_password_moves_nobody() {
     assert_eq!(world.lives[&forger].left(), None);
 }
 
-/// An answer proves the address that its check was sent to, and no other: the forger's own, sent again under the victim's
-/// address, and at the very moment when his session waits for it.
+/// An answer proves the address that its check was sent to, and no other: the forger's own, sent
+/// again under the victim's address, and at the very moment when his session waits for it.
 #[test]
 fn an_answer_from_elsewhere_proves_nothing() {
     let (mut world, victim, forger) = victim_and_forger();
@@ -117,8 +121,8 @@ fn an_answer_from_elsewhere_proves_nothing() {
     assert!(proven.all(|(_, proven)| *proven == address(FORGER)));
 }
 
-/// The forger is there first: his checks have come from the victim's address before the victim's own, and go on. The victim
-/// connects as soon as without him.
+/// The forger is there first: his checks have come from the victim's address before the victim's
+/// own, and go on. The victim connects as soon as without him.
 #[test]
 fn a_forger_who_comes_first_keeps_nobody_out() {
     let connected_after = |forges: bool| {
@@ -153,8 +157,8 @@ fn a_forger_who_comes_first_keeps_nobody_out() {
     );
 }
 
-/// Restarts of ICE, and connections thrown away, give the forger no more ports to guess: those that do not answer are counted
-/// over the life of his session. His own address answers, and stays good.
+/// Restarts of ICE, and connections thrown away, give the forger no more ports to guess: those that
+/// do not answer are counted over the life of his session. His own address answers, and stays good.
 #[test]
 fn restarts_make_no_more_guesses() {
     let (mut world, victim, forger) = victim_and_forger();
@@ -211,8 +215,8 @@ fn device_connects(world: &mut World, at: &str) -> u64 {
     number
 }
 
-/// A device that comes back at the same port has its place as soon as it has answered a check: a round trip after its own first
-/// one, and the time between two checks of ours.
+/// A device that comes back at the same port has its place as soon as it has answered a check: a
+/// round trip after its own first one, and the time between two checks of ours.
 #[test]
 fn a_device_at_the_same_port_is_back_within_a_round_trip() {
     let mut world = World::new(true);
@@ -235,7 +239,8 @@ fn a_device_at_the_same_port_is_back_within_a_round_trip() {
     assert_eq!(world.routes.len(), (1, 1));
 }
 
-/// A device that forges its neighbour's address is not taken for the neighbour, however silent that one is.
+/// A device that forges its neighbour's address is not taken for the neighbour, however silent that
+/// one is.
 #[test]
 fn a_silent_device_is_replaced_by_itself_alone() {
     let mut world = World::new(true);
@@ -257,7 +262,8 @@ fn a_silent_device_is_replaced_by_itself_alone() {
     assert_eq!(world.lives[&earlier].left(), None, "it speaks");
 }
 
-/// Two callers share one socket, as behind a gateway: each is heard in its own session, through a restart of ICE, too.
+/// Two callers share one socket, as behind a gateway: each is heard in its own session, through a
+/// restart of ICE, too.
 #[test]
 fn callers_may_share_a_socket() {
     let mut world = World::new(false);
@@ -275,8 +281,8 @@ fn callers_may_share_a_socket() {
     assert_undisturbed(&mut world, two, secs(1), |_, _| {});
 }
 
-/// A caller who comes back to the same port with a new session is heard at once, and the old session ends when it is plain that
-/// nobody speaks in it: other people's packets do not keep it.
+/// A caller who comes back to the same port with a new session is heard at once, and the old
+/// session ends when it is plain that its own caller is silent: packets of others do not keep it.
 #[test]
 fn a_caller_who_comes_back_to_the_same_port_frees_the_old_session() {
     let mut world = World::new(false);
@@ -302,7 +308,7 @@ fn a_caller_who_comes_back_to_the_same_port_frees_the_old_session() {
     assert_eq!(world.routes.len(), (1, 1));
 }
 
-/// Packets under the caller's address that nobody has signed are no sign of life.
+/// Unsigned packets under the caller's address are no sign of life.
 #[test]
 fn a_forger_keeps_no_session_alive() {
     let (mut world, victim, _) = victim_and_forger();
@@ -323,8 +329,9 @@ fn a_forger_keeps_no_session_alive() {
     assert_eq!(world.lives[&victim].at(&Event::Resumed), None);
 }
 
-/// Ten minutes of a device that reboots every few seconds, at the same port and at others of its address, among a neighbour
-/// behind the same address, another device and a browser: it is back each time, nobody else is disturbed, and nothing is left.
+/// Ten minutes of a device that reboots every few seconds, at the same port and at others of its
+/// address, among a neighbour behind the same address, another device and a browser: it is back
+/// each time, no other session is disturbed, and nothing is left.
 #[test]
 fn a_storm_of_reboots_is_weathered() {
     let mut world = World::new(true);

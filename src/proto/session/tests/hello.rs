@@ -1,7 +1,9 @@
-//! ClientHellos as networks and other stacks send them: in pieces, out of order, twice, several records to a datagram, large.
+//! ClientHellos as networks and other stacks send them: in pieces, out of order, twice, several
+//! records to a datagram, large.
 //!
-//! The records of a first flight are in the clear and no part of the transcript, so a test may cut a client's hello anew and the
-//! handshake still completes. Sources: RFC 6347 sections 4.1 and 4.2.3, RFC 7983.
+//! The records of a first flight are in the clear and no part of the transcript, so a test may cut
+//! a client's hello anew and the handshake still completes. Sources: RFC 6347 sections 4.1 and
+//! 4.2.3, RFC 7983.
 
 use std::time::Duration;
 
@@ -13,9 +15,10 @@ use crate::limits::CONNECT_WITHIN;
 const RECORD_HEADER_BYTES: usize = 13;
 /// Message: type, length, number, offset and length of the piece.
 const MESSAGE_HEADER_BYTES: usize = 12;
-/// Records of one flight are numbered anew; nobody sends as many.
+/// Records of one flight are numbered anew; no peer sends as many.
 const NUMBERS_PER_RECORD: u64 = 1_000;
-/// A handshake without a lost flight takes three round trips of 10 ms, beside ICE; a retransmission would add 150 ms at least.
+/// A handshake without a lost flight takes three round trips of 10 ms, beside ICE; a retransmission
+/// would add 150 ms at least.
 const WITHOUT_RETRANSMISSION: Duration = Duration::from_millis(120);
 
 const HANDSHAKE: u8 = 22;
@@ -86,7 +89,8 @@ fn cut_evenly(hello: &[u8], pieces: usize) -> Vec<Vec<u8>> {
     cut(hello, &ends)
 }
 
-/// A call whose client's hellos become what `change` makes of them; its other records keep their order.
+/// A call whose client's hellos become what `change` makes of them; its other records keep their
+/// order.
 fn with_hello(mut change: impl FnMut(&[u8]) -> Vec<Vec<u8>> + 'static) -> Pair {
     let mut pair = Pair::new();
     pair.rewrite = Some(Box::new(move |mut datagram| {
@@ -181,7 +185,8 @@ fn a_lost_piece_costs_one_retransmission() {
     }
 }
 
-/// A hello that is cut otherwise when it is sent again: the pieces of both overlap, and none of them counts twice.
+/// A hello that is cut otherwise when it is sent again: the pieces of both overlap, and none of
+/// them counts twice.
 #[test]
 fn a_hello_that_is_cut_anew_connects() {
     let mut tries = 0;
@@ -199,8 +204,9 @@ fn a_hello_that_is_cut_anew_connects() {
     assert!(joined < secs(5), "{joined:?}");
 }
 
-/// With key shares that no datagram holds, as browsers send them: grown by an extension that is not known, so that the client
-/// itself cannot go on, but the first flight of the answer shows that the whole of it was read.
+/// With key shares that no datagram holds, as browsers send them: grown by an extension that is not
+/// known, so that the client itself cannot go on, but the first flight of the answer shows that the
+/// whole of it was read.
 #[test]
 fn a_hello_of_several_datagrams_is_answered() {
     for bytes in [1_300, 4_000, 15_000] {
@@ -240,8 +246,9 @@ fn grown(hello: &[u8], bytes: usize) -> Vec<u8> {
     record(number(hello), &piece(CLIENT_HELLO, body.len(), 0, 0, &body))
 }
 
-/// What no client sends: lengths that lie, pieces beyond the end, messages from the future, thousands of pieces of one byte. The
-/// session does not connect, ends in its time, and holds no more than its queue.
+/// What no client sends: lengths that lie, pieces beyond the end, messages from the future,
+/// thousands of pieces of one byte. The session does not connect, ends in its time, and holds no
+/// more than its queue.
 #[test]
 fn pieces_that_lie_are_refused() {
     type Lie = fn(&[u8]) -> Vec<Vec<u8>>;

@@ -1,4 +1,5 @@
-//! Every kind of packet at every length that a datagram may have: cut off, and drawn out. None of it ends a call.
+//! Every kind of packet at every length that a datagram may have: cut off, and drawn out. None of
+//! it ends a call.
 
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
@@ -98,8 +99,9 @@ fn packets_of_every_length_leave_a_call_as_it_is() {
     }
 }
 
-/// The same within DTLS, with a right checksum: the packets of SCTP that a client sends, at every length that a record holds. A
-/// client may end its own call with one, as an INIT that makes no sense does; nothing else comes of it.
+/// The same within DTLS, with a right checksum: the packets of SCTP that a client sends, at every
+/// length that a record holds. A client may end its own call with one, as an INIT that makes no
+/// sense does; nothing else comes of it.
 #[test]
 fn sctp_of_every_length_is_taken_or_ends_its_own_call() {
     let (mut pair, _) = call();

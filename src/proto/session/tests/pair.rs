@@ -106,7 +106,8 @@ pub struct Pair {
     /// Every datagram that left the client.
     pub launched: Vec<Vec<u8>>,
     pub keep_launched: bool,
-    /// What the session took from the allocator for each thing that happened to it, its outputs included.
+    /// What the session took from the allocator for each thing that happened to it, its outputs
+    /// included.
     pub costs: Vec<Cost>,
     pub keep_costs: bool,
     /// Whom the session has sent something, each datagram with the time and its first byte.

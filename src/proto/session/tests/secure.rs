@@ -1,5 +1,6 @@
-//! Who is spoken to, and how: the fingerprint of the offer, and SRTP without master key identifiers.
-//! Sources: RFC 8122 section 6.2, RFC 5763 section 5, RFC 5764 section 4.1.1, RFC 3711 section 3.1.
+//! Who is spoken to, and how: the fingerprint of the offer, and SRTP without master key
+//! identifiers. Sources: RFC 8122 section 6.2, RFC 5763 section 5, RFC 5764 section 4.1.1, RFC 3711
+//! section 3.1.
 
 use std::time::Instant;
 
@@ -30,8 +31,8 @@ fn of_somebody_else(offer: String) -> String {
     lines.collect()
 }
 
-/// Whoever has another certificate than the offer says is not the one who called: the session ends with the handshake, in which
-/// role it may be, and no sound has left.
+/// A peer with another certificate than the offer says is not the caller: the session ends with the
+/// handshake, in which role it may be, and no sound has left.
 #[test]
 fn a_foreign_fingerprint_ends_the_session_at_once() {
     for role in ["actpass", "active", "passive"] {

@@ -1,8 +1,8 @@
-//! Several callers of one runner in virtual time, and whoever else sends to its port.
+//! Several callers of one runner in virtual time, and strangers that send to its port.
 //!
-//! A [`World`] does what `io` does around its sessions: it routes packets by name and path, tells sessions of each other, and
-//! forgets those that are gone. The network takes 5 ms each way, loses nothing, and carries whatever source address is written
-//! on a packet.
+//! A [`World`] does what `io` does around its sessions: it routes packets by name and path, tells
+//! sessions of each other, and forgets those that are gone. The network takes 5 ms each way, loses
+//! nothing, and carries whatever source address is written on a packet.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

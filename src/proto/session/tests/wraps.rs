@@ -1,11 +1,13 @@
-//! Numbers that begin again: sequence numbers and timestamps of RTP, the roll-over counter of SRTP, both ways. A call of days
-//! meets them; here each is met within seconds. Sources: RFC 3550 section 5.1, RFC 3711 section 3.3.1.
+//! Numbers that begin again: sequence numbers and timestamps of RTP, the roll-over counter of SRTP,
+//! both ways. A call of days meets them; here each is met within seconds. Sources: RFC 3550 section
+//! 5.1, RFC 3711 section 3.3.1.
 
 use super::super::*;
 use super::client::Client;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
 
-/// Packets that may be missing between two for the roll-over counter to be known: less than half of its range.
+/// Packets that may be missing between two for the roll-over counter to be known: less than half of
+/// its range.
 const LEAP: u64 = 30_000;
 const HZ: f64 = 440.0;
 
@@ -107,7 +109,8 @@ fn the_runners_numbers_begin_again() {
     assert!(last > 5 << 16, "{last}");
 }
 
-/// A machine that has been up for longer than 32 bits of milliseconds, and of microseconds, count: calls begin and run across both.
+/// A machine that has been up for longer than 32 bits of milliseconds, and of microseconds, count:
+/// calls begin and run across both.
 #[test]
 fn milliseconds_of_the_clock_begin_again() {
     let up = std::time::Instant::now();

@@ -357,8 +357,9 @@ fn the_last_words_are_played_before_the_hang_up() {
     assert_eq!(rig.hang_ups, 1);
 }
 
-/// What 20 ms of a telephone's sound cost the allocator once the call runs. In, from the provider's text to PCM at the bot's rate:
-/// nothing. Out, from the bot's PCM to the provider's text: the text, and the base64 in it.
+/// What 20 ms of a telephone's sound cost the allocator once the call runs. In, from the provider's
+/// text to PCM at the bot's rate: nothing. Out, from the bot's PCM to the provider's text: the
+/// text, and the base64 in it.
 #[test]
 fn sound_of_a_running_call_costs_little() {
     const PER_MESSAGE_HEARD: u64 = 0;

@@ -517,7 +517,8 @@ fn a_refusal_names_the_address_and_no_more() {
     );
 }
 
-/// However a captured webhook is dressed up, it is known again; another one of the same call is another.
+/// However a captured webhook is dressed up, it is known again; another one of the same call is
+/// another.
 #[test]
 fn a_webhook_that_comes_again_has_the_same_fingerprint() {
     let (sent, telephony) = (a_webhook(), a_telephony());
