@@ -153,10 +153,12 @@ impl RunnerArguments {
         }
     }
 
-    /// Returns the data of the telephone call, when this session is one: an object with `stream_id`, `call_id`, `from`, `to`
-    /// and `body`, and what the provider says beyond that.
+    /// Returns the data of the call, when this session is one. On the telephone: an object with `stream_id`, `call_id`, `from`,
+    /// `to` and `body`, and what the provider says beyond that. Over WebRTC: an object whose `via` names how the call came; such
+    /// a caller has no message channel.
     pub fn call_data(&self) -> Option<&Value> {
         match &self.kind {
+            Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
             Kind::WebSocket(socket) => socket.call_data.as_ref(),
             _ => None,
         }
@@ -210,6 +212,8 @@ impl Kind {
 /// What a local WebRTC session has.
 pub struct WebRtcArguments {
     pub webrtc_connection: WebRtcConnection,
+    /// See [`RunnerArguments::call_data`].
+    pub call_data: Option<Value>,
     media: Option<media::Seat>,
 }
 
@@ -217,8 +221,14 @@ impl WebRtcArguments {
     pub(crate) fn new(webrtc_connection: WebRtcConnection, seat: media::Seat) -> Self {
         WebRtcArguments {
             webrtc_connection,
+            call_data: None,
             media: Some(seat),
         }
+    }
+
+    /// Says how the call came.
+    pub(crate) fn with_call_data(self, call_data: Option<Value>) -> Self {
+        WebRtcArguments { call_data, ..self }
     }
 }
 

@@ -159,6 +159,7 @@ fn arguments(args: &RunnerArguments, door: Option<&Door>) -> Result<String, proc
         Kind::Base => process::Kind::Base,
         Kind::WebRtc(webrtc) => process::Kind::WebRtc {
             pc_id: &webrtc.webrtc_connection.pc_id,
+            call_data: webrtc.call_data.as_ref(),
         },
         Kind::WebSocket(socket) => process::Kind::WebSocket {
             path: socket.websocket.path,

@@ -36,6 +36,7 @@ pub enum Kind<'a> {
     Base,
     WebRtc {
         pc_id: &'a str,
+        call_data: Option<&'a Value>,
     },
     WebSocket {
         path: &'a str,
@@ -94,8 +95,11 @@ pub fn arguments(common: &Common<'_>, kind: &Kind<'_>) -> Result<String, TooLong
     put("idle_timeout", common.idle_timeout_s.into());
     match kind {
         Kind::Base => {}
-        Kind::WebRtc { pc_id } => {
+        Kind::WebRtc { pc_id, call_data } => {
             put("webrtc_connection", json!({"pc_id": pc_id}));
+            if let Some(call_data) = call_data {
+                put("call_data", (*call_data).clone());
+            }
         }
         Kind::Videoroom {
             room_url,
@@ -219,7 +223,10 @@ mod tests {
             "handle_sigterm": true, "idle_timeout": 300, "webrtc_connection": {"pc_id": "p1"},
             "media_url": "ws://127.0.0.1:9/t",
         });
-        assert_eq!(parsed(&common(&body), &Kind::WebRtc { pc_id: "p1" }), expected);
+        let webrtc = |call_data| Kind::WebRtc { pc_id: "p1", call_data };
+        assert_eq!(parsed(&common(&body), &webrtc(None)), expected);
+        let via = json!({"via": "messaging"});
+        assert_eq!(parsed(&common(&body), &webrtc(Some(&via)))["call_data"], via);
 
         let call_data = json!({"call_id": "c", "from": null});
         let call = Kind::WebSocket {
