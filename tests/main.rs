@@ -16,6 +16,7 @@ mod ends;
 mod hangup;
 mod house;
 mod metrics;
+mod offers;
 mod processes;
 mod proof;
 mod requests;

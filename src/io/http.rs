@@ -344,7 +344,7 @@ async fn dispatch<E: Engine>(
         Route::DialIn => videoroom::dialled(app, head, body, peer).await,
         Route::Socket(..) => unreachable!("a socket is answered before"),
         Route::Offer(session) => {
-            let body = read(app.times, headers, Takes::Json, body).await?;
+            let body = read(app.times, headers, Takes::Offer, body).await?;
             let offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
             take_offer(app, session.as_deref(), offer, peer).await
         }

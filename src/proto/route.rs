@@ -57,6 +57,12 @@ impl Route<'_> {
             Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
         }
     }
+
+    /// Tells whether a request brings an offer, whose refusal the operator is told of: many clients
+    /// show nobody what they were answered, and ask again for ever.
+    pub fn takes_offer(&self) -> bool {
+        matches!(self, Route::Offer(_))
+    }
 }
 
 /// Why a request has no endpoint.

@@ -1,4 +1,5 @@
-//! What the log says of refused requests: a DEBUG line each, and a WARN line for a client's bug or a forged webhook.
+//! What the log says of refused requests: a DEBUG line each, and one at the default level for a refused offer, a client's
+//! bug or a forged webhook.
 //!
 //! In: the refusal and the request's head. Out: lines, which count as the caller's. Paths lose their tokens, bodies their
 //! secrets, and both the configured key.
@@ -6,10 +7,11 @@
 use std::borrow::Cow;
 
 use hyper::http::request::Parts;
-use log::{debug, warn};
+use log::{Level, debug, log, warn};
 
 use super::{App, Engine, Peer, Refusal};
 use crate::logging::Caller;
+use crate::proto::offer::OfferRefusal;
 use crate::proto::{body, route};
 
 /// Logs a refusal, and counts it.
@@ -31,9 +33,23 @@ pub(super) fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Par
             let body = body::for_log(without_key(app, &body).as_bytes());
             caller.charge(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
         }
+        _ if route::route(method.as_str(), head.uri.path()).is_ok_and(|route| route.takes_offer()) => {
+            let detail = refusal.detail();
+            let detail = without_key(app, &detail);
+            caller.charge(|| log!(level(refusal), "{status} {method} {path}: {detail}"));
+        }
         _ => {}
     }
     debug!("{peer} {method} {path}: {status} {}", refusal.detail());
+}
+
+/// Returns the level at which a refused offer is told. A caller whose bot has hung up asks for a
+/// connection that is gone, and a runner that stops refuses everybody: both are daily life.
+fn level(refusal: &Refusal) -> Level {
+    match refusal {
+        Refusal::Offer(OfferRefusal::UnknownConnection | OfferRefusal::Stopping) => Level::Info,
+        _ => Level::Warn,
+    }
 }
 
 /// Returns whose doing the lines are that a request leads to.

@@ -1,6 +1,7 @@
 //! The bodies of requests to the runner: read within its caps of size and time.
 //!
-//! In: hyper's stream of frames. Out: the whole body. Refuses: forms, and what `floor` does not collect.
+//! In: hyper's stream of frames. Out: the whole body. Refuses: forms where JSON is
+//! wanted, and what `floor` does not collect.
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -15,32 +16,53 @@ use crate::limits;
 pub(super) enum Takes {
     /// Anything that is not declared as a form: existing clients forget to say that it is JSON.
     Json,
+    /// The same, and JSON that is declared as a form: the HTTP client of ESP-IDF declares so every
+    /// body whose sender names no type. A page gains nothing by it: what it may send without being
+    /// asked for, this type as well as plain text, `gate` judges by its origin.
+    Offer,
     /// Providers send forms, JSON, and nothing at all.
     Anything,
 }
 
 /// Reads a body within its caps of size and time.
 pub(super) async fn read(times: Times, headers: &HeaderMap, takes: Takes, body: Incoming) -> Result<Bytes, Refusal> {
-    if takes == Takes::Json && is_form(headers) {
+    let is_refused = match takes {
+        Takes::Json => is_form(headers),
+        Takes::Offer => is_multipart(headers),
+        Takes::Anything => false,
+    };
+    if is_refused {
         return Err(Refusal::Form);
     }
     let caps = Caps {
         bytes_max: limits::HTTP_BODY_BYTES_MAX,
         within: times.body,
     };
-    collect(caps, headers, body).await.map_err(|error| match error {
+    let body = collect(caps, headers, body).await.map_err(|error| match error {
         ReadError::Compressed => Refusal::Compressed,
         ReadError::TooLarge => Refusal::TooLarge,
         ReadError::TooSlow => Refusal::TooSlow,
         ReadError::Broken => Refusal::Broken,
-    })
+    })?;
+    if takes == Takes::Offer && is_form(headers) && !body.trim_ascii_start().starts_with(b"{") {
+        return Err(Refusal::Form);
+    }
+    Ok(body)
 }
 
-/// Tells whether a body is a form, which is no JSON whatever it holds.
+/// Tells whether a body is declared as a form.
 fn is_form(headers: &HeaderMap) -> bool {
+    content_type(headers).eq_ignore_ascii_case(b"application/x-www-form-urlencoded") || is_multipart(headers)
+}
+
+fn is_multipart(headers: &HeaderMap) -> bool {
+    content_type(headers).eq_ignore_ascii_case(b"multipart/form-data")
+}
+
+/// Returns the type without its parameters.
+fn content_type(headers: &HeaderMap) -> &[u8] {
     let kind = headers
         .get(header::CONTENT_TYPE)
         .map_or(&b""[..], HeaderValue::as_bytes);
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") || kind.eq_ignore_ascii_case(b"multipart/form-data")
+    kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
 }
