@@ -422,7 +422,15 @@ impl Peer {
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
+        self.note_refusal();
         if signed { Sender::Peer } else { Sender::Unproven }
+    }
+
+    /// Keeps the reason that DTLS refused the last datagram for, if it did.
+    fn note_refusal(&mut self) {
+        if let Some(refusal) = crypto::take_refusal() {
+            self.tried.handle_refusal(refusal);
+        }
     }
 
     /// Tells whether the peer has signed a STUN message. Asked in the name of an unused address,
@@ -494,6 +502,9 @@ impl Peer {
                 }
                 Err(error) => {
                     log::debug!("connection: {error}");
+                    if let RtcError::RemoteSdp(_) = error {
+                        self.tried.handle_refusal(crypto::Refusal::Fingerprint);
+                    }
                     if self.rtc.is_alive() {
                         continue;
                     }
@@ -501,7 +512,7 @@ impl Peer {
                 }
             };
             match output {
-                str0m::Output::Timeout(_) if self.early.hand_over(&mut self.rtc, self.now) => {}
+                str0m::Output::Timeout(_) if self.early.hand_over(&mut self.rtc, self.now) => self.note_refusal(),
                 str0m::Output::Timeout(at) => return Output::Timeout(at),
                 str0m::Output::Transmit(transmit) => {
                     self.tried

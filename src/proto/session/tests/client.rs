@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use str0m::change::{SdpAnswer, SdpApi, SdpPendingOffer};
 use str0m::channel::ChannelId;
+use str0m::crypto::dtls::DtlsCert;
 use str0m::format::FormatParams;
 use str0m::media::{Direction, Frequency, MediaKind, Mid};
 use str0m::net::{Protocol, Receive};
@@ -169,8 +170,16 @@ impl Client {
     }
 
     pub fn with(config: RtcConfig, address: &str, start: Instant) -> Self {
+        Client::with_certificate(
+            config,
+            crypto::certificate().expect("a certificate").clone(),
+            address,
+            start,
+        )
+    }
+
+    pub fn with_certificate(config: RtcConfig, cert: DtlsCert, address: &str, start: Instant) -> Self {
         let (provider, wires) = Tap::provider();
-        let cert = crypto::certificate().expect("a certificate").clone();
         let mut rtc = config
             .set_crypto_provider(Arc::new(provider))
             .set_dtls_cert(cert)
