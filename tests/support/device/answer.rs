@@ -60,7 +60,8 @@ pub fn read(reply: &Reply, host: IpAddr) -> (Option<Answer>, Vec<String>) {
     (answer, violations)
 }
 
-fn read_sdp(sdp: &str, host: IpAddr, violations: &mut Vec<String>) -> Option<Answer> {
+/// Reads the session description alone.
+pub fn read_sdp(sdp: &str, host: IpAddr, violations: &mut Vec<String>) -> Option<Answer> {
     let mut say = |text: String| violations.push(format!("answer: {text}"));
     let (mut ufrag, mut pwd, mut ssrc) = (None, None, None);
     let (mut fingerprints, mut ssrcs) = (Vec::new(), BTreeSet::new());

@@ -13,6 +13,7 @@ mod peer;
 mod sctp;
 mod srtp;
 mod stun;
+pub mod timeless;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -40,8 +41,43 @@ pub struct Options {
     pub mutes_itself: bool,
     /// Builds that close when no binding request came for this long; they never send one themselves.
     pub keep_alive: Option<Duration>,
-    /// Messages sent when the channel is open.
+    /// Messages sent once the association is up, [`SAYS_EVERY`] apart.
     pub says: Vec<String>,
+    /// Packets of the channel's set-up that the network loses, each once.
+    pub loses: Vec<Lost>,
+    /// Push to talk, and nobody pushes: no audio leaves.
+    pub mute: bool,
+}
+
+/// Between two messages of a device.
+pub const SAYS_EVERY: Duration = Duration::from_millis(250);
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    ToRunner,
+    ToDevice,
+}
+
+/// A packet of the channel's set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Init,
+    InitAck,
+    CookieEcho,
+    /// The garbage that takes its place, too.
+    CookieAck,
+    Open,
+    OpenAck,
+    /// An acknowledgement of data.
+    Sack,
+}
+
+/// The next such packet on that way is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    pub way: Way,
+    pub step: Step,
 }
 
 impl Options {
@@ -57,6 +93,8 @@ impl Options {
             mutes_itself: true,
             keep_alive: None,
             says: Vec::new(),
+            loses: Vec::new(),
+            mute: false,
         }
     }
 }
@@ -167,9 +205,9 @@ impl Device {
             changed: Condvar::new(),
             stop: AtomicBool::new(false),
         });
-        let peer = peer::Peer::new(socket.clone(), answer, options, Instant::now());
-        let theirs = shared.clone();
-        let thread = thread::spawn(move || peer::run(peer, &theirs));
+        let peer = peer::Peer::new(answer, options, Instant::now());
+        let (ours, theirs) = (socket.clone(), shared.clone());
+        let thread = thread::spawn(move || peer::run(peer, &ours, &theirs));
         Self {
             shared,
             thread: Some(thread),

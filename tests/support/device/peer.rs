@@ -1,11 +1,10 @@
-//! The device's loop: one socket, one state, one datagram at a time.
+//! The device: one state, one datagram at a time, and the loop that runs it on a socket.
 //!
 //! In: datagrams and the time. Out: datagrams, and the report. The order of tests on a datagram is the device's own: STUN,
 //! then (after the handshake) RTCP, DTLS, RTP.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use super::dtls::{self, Server};
 use super::sctp::{self, Association};
 use super::srtp::Context;
 use super::stun::{self, Message};
-use super::{Options, Packet, Report, Shared, is_silent};
+use super::{Options, Packet, Report, SAYS_EVERY, Shared, Way, is_silent};
 use crate::support::sound::{FRAME, RATE_HZ};
 
 /// One look at the socket.
@@ -35,7 +34,8 @@ const TICKS: u32 = 960;
 const BUFFER_BYTES: usize = 65_536;
 
 pub struct Peer {
-    socket: Arc<UdpSocket>,
+    /// What leaves, and where to.
+    pub outgoing: Vec<(SocketAddr, Vec<u8>)>,
     answer: Answer,
     options: Options,
     checks: u32,
@@ -53,6 +53,9 @@ struct Live {
     incoming: Box<Context>,
     association: Association,
     acknowledge_at: Option<Instant>,
+    /// When the next message of its own is due, once the association is up.
+    says_next: Option<Instant>,
+    said: usize,
     encoder: Encoder,
     decoder: Decoder,
     next_frame: Instant,
@@ -61,11 +64,15 @@ struct Live {
 }
 
 /// Turns until the test has seen enough or the device gives up.
-pub fn run(mut peer: Peer, shared: &Shared) {
-    peer.socket.set_read_timeout(Some(TURN)).expect("not zero");
+pub fn run(mut peer: Peer, socket: &UdpSocket, shared: &Shared) {
+    socket.set_read_timeout(Some(TURN)).expect("not zero");
     let mut buffer = vec![0; BUFFER_BYTES];
     while !shared.stop.load(Ordering::Relaxed) {
-        let received = peer.socket.recv_from(&mut buffer);
+        for (to, datagram) in peer.outgoing.drain(..) {
+            // Loss is allowed; a closed port shows up when receiving.
+            let _ = socket.send_to(&datagram, to);
+        }
+        let received = socket.recv_from(&mut buffer);
         let now = Instant::now();
         let mut report = shared.report.lock().expect("the test does not panic while it reads");
         match received {
@@ -84,9 +91,9 @@ pub fn run(mut peer: Peer, shared: &Shared) {
 }
 
 impl Peer {
-    pub fn new(socket: Arc<UdpSocket>, answer: Answer, options: Options, now: Instant) -> Self {
+    pub fn new(answer: Answer, options: Options, now: Instant) -> Self {
         Self {
-            socket,
+            outgoing: Vec::new(),
             answer,
             options,
             checks: 0,
@@ -97,7 +104,7 @@ impl Peer {
         }
     }
 
-    fn handle_timeout(&mut self, now: Instant, report: &mut Report) {
+    pub fn handle_timeout(&mut self, now: Instant, report: &mut Report) {
         if self.server.is_none() && now >= self.next_check {
             if self.checks == CHECKS_MAX {
                 report.closed = Some("no answer to any check".into());
@@ -110,6 +117,7 @@ impl Peer {
             self.send(&request, self.answer.remote);
         }
         self.speak(now, report);
+        self.say(now);
         if let Some(live) = &mut self.live
             && live.acknowledge_at.is_some_and(|at| now >= at)
         {
@@ -126,7 +134,7 @@ impl Peer {
         }
     }
 
-    fn handle_datagram(&mut self, datagram: &[u8], from: SocketAddr, now: Instant, report: &mut Report) {
+    pub fn handle_datagram(&mut self, datagram: &[u8], from: SocketAddr, now: Instant, report: &mut Report) {
         let at = self.live.as_ref().map(|live| now - live.since);
         if let Some(at) = at {
             report.datagrams.push(at);
@@ -217,32 +225,54 @@ impl Peer {
     }
 
     fn handle_sctp(&mut self, packet: &[u8], now: Instant, report: &mut Report) {
+        if self.loses(Way::ToDevice, packet) {
+            return;
+        }
         let Some(live) = &mut self.live else { return };
         let turn = live.association.handle_packet(packet);
         live.acknowledge_at.get_or_insert(now + ACK_DELAY);
         for rule in turn.violations {
             report.violate(rule);
         }
-        let mut packets = turn.packets;
         for event in turn.events {
             match event {
-                sctp::Event::Connected => {}
-                sctp::Event::ChannelOpen => {
-                    report.channel_open = true;
-                    packets.extend(self.options.says.iter().map(|text| live.association.message(text)));
-                }
+                sctp::Event::Connected => live.says_next = Some(now),
+                sctp::Event::ChannelOpen => report.channel_open = true,
                 sctp::Event::Message(text) => report.messages.push((now - live.since, text)),
                 sctp::Event::Aborted => report.closed = Some("SCTP abort".into()),
             }
         }
-        self.send_sctp(&packets);
+        self.send_sctp(&turn.packets);
+    }
+
+    /// Tells whether the network loses a packet of the channel's set-up.
+    fn loses(&mut self, way: Way, packet: &[u8]) -> bool {
+        let lost = self.options.loses.iter().position(|lost| lost.is(way, packet));
+        lost.map(|at| self.options.loses.remove(at)).is_some()
+    }
+
+    /// Sends the next message of its own when it is due.
+    fn say(&mut self, now: Instant) {
+        let Some(live) = &mut self.live else { return };
+        let due = live.says_next.is_some_and(|at| now >= at);
+        let Some(text) = self.options.says.get(live.said).filter(|_| due) else {
+            return;
+        };
+        live.said += 1;
+        live.says_next = Some(now + SAYS_EVERY);
+        if let Some(packet) = live.association.message(text) {
+            self.send_sctp(&[packet]);
+        }
     }
 
     fn send_sctp(&mut self, packets: &[Vec<u8>]) {
-        let Some(server) = &mut self.server else { return };
         for packet in packets {
-            server.send(packet);
+            let lost = self.loses(Way::ToRunner, packet);
+            if let Some(server) = self.server.as_mut().filter(|_| !lost) {
+                server.send(packet);
+            }
         }
+        let Some(server) = &mut self.server else { return };
         for datagram in std::mem::take(&mut server.datagrams) {
             self.send(&datagram, self.answer.remote);
         }
@@ -250,7 +280,9 @@ impl Peer {
 
     /// Sends what is due of the microphone.
     fn speak(&mut self, now: Instant, report: &mut Report) {
-        let Some(live) = &mut self.live else { return };
+        let Some(live) = self.live.as_mut().filter(|_| !self.options.mute) else {
+            return;
+        };
         let mut packets = Vec::new();
         while live.next_frame <= now {
             live.next_frame += PTIME;
@@ -268,9 +300,8 @@ impl Peer {
         }
     }
 
-    fn send(&self, datagram: &[u8], to: SocketAddr) {
-        // Loss is allowed; a closed port shows up when receiving.
-        let _ = self.socket.send_to(datagram, to);
+    fn send(&mut self, datagram: &[u8], to: SocketAddr) {
+        self.outgoing.push((to, datagram.to_vec()));
     }
 }
 
@@ -287,6 +318,8 @@ impl Live {
             incoming,
             association: Association::default(),
             acknowledge_at: None,
+            says_next: None,
+            said: 0,
             encoder: Encoder::new(RATE_HZ, settings).expect("16 kHz is a rate of Opus"),
             decoder: Decoder::new(RATE_HZ).expect("16 kHz is a rate of Opus"),
             next_frame: now,

@@ -1,11 +1,15 @@
 //! The few hundred lines of SCTP that a microcontroller has, with their shortcomings.
 //!
 //! In: decrypted packets. Out: packets to encrypt, events, and violations: what this implementation would misread or
-//! lose. It sends one INIT and repeats nothing; it reads the first DATA chunk of a packet only; every chunk is a message;
-//! it acknowledges whatever came as if all before it had come, with a window of 2 bytes; everything of its own goes
-//! unordered on stream 0. Sources: RFC 9260 (chunks), RFC 8831 and 8832 (channels), and the device's behaviour.
+//! lose. It sends one INIT and repeats nothing; it answers an INIT, an INIT ACK and a COOKIE ECHO at any time; it reads
+//! the first DATA chunk of a packet only; every chunk is a message; it acknowledges whatever came as if all before it had
+//! come, with a window of 2 bytes; everything of its own goes unordered on stream 0. It has one buffer to write packets
+//! in: what its open handler sends overwrites the COOKIE ACK that is about to leave, whose first 16 bytes then leave all
+//! the same. Sources: RFC 9260 (chunks), RFC 8831 and 8832 (channels), and the device's behaviour.
 
 use serde_json::Value;
+
+use super::{Lost, Step, Way};
 
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
@@ -16,14 +20,19 @@ const COOKIE_ACK: u8 = 11;
 const DATA: u8 = 0;
 
 const PORT: [u8; 2] = 5000_u16.to_be_bytes();
+/// The tag of every device.
 const TAG: [u8; 4] = 0x1234_5678_u32.to_be_bytes();
 const FIRST_TSN: u32 = 1234;
 /// What the INIT promises, before the first acknowledgement says otherwise.
 const WINDOW_AT_FIRST: [u8; 4] = 0x0010_0000_u32.to_be_bytes();
 const WINDOW: [u8; 4] = 2_u32.to_be_bytes();
 const COOKIE_PARAMETER: u16 = 7;
+/// The cookie of every device.
+const COOKIE: [u8; 8] = [0, 7, 0, 8, 0, 0, 0, 2];
 const HEADER_BYTES: usize = 12;
 const DATA_HEADER_BYTES: usize = 16;
+/// Header and COOKIE ACK.
+const COOKIE_ACK_BYTES: usize = 16;
 
 const PPID_CONTROL: u32 = 50;
 const PPID_TEXT: u32 = 51;
@@ -37,9 +46,9 @@ const MESSAGE_BYTES_MAX: usize = 1_000;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The association is up: the device opens its channel.
+    /// The association is up: the device asks for its channel, and takes it to be open.
     Connected,
-    /// The runner confirmed the channel.
+    /// The runner confirmed the channel, which means nothing to the device.
     ChannelOpen,
     Message(String),
     Aborted,
@@ -66,14 +75,12 @@ pub struct Association {
 impl Association {
     /// The one INIT, sent right after the handshake.
     pub fn init(&self) -> Vec<u8> {
-        let tsn = FIRST_TSN.to_be_bytes();
-        let value = [&TAG[..], &WINDOW_AT_FIRST, &[0xff; 4], &tsn].concat();
-        packet([0; 4], &[&chunk(INIT, 0, &value)])
+        packet([0; 4], &[&chunk(INIT, 0, &self.parameters())])
     }
 
-    /// A text message on the channel.
-    pub fn message(&mut self, text: &str) -> Vec<u8> {
-        self.data(PPID_TEXT, text.as_bytes())
+    /// A text message on the channel; the device sends none before its association is up.
+    pub fn message(&mut self, text: &str) -> Option<Vec<u8>> {
+        self.connected.then(|| self.data(PPID_TEXT, text.as_bytes()))
     }
 
     /// Acknowledges the last chunk, a while after it came, as a slow device does.
@@ -99,17 +106,16 @@ impl Association {
                 DATA => turn
                     .violations
                     .push("a second DATA chunk in one packet, which is lost".into()),
+                INIT => self.handle_init(value, &mut turn),
                 INIT_ACK => self.handle_init_ack(value, &mut turn),
-                COOKIE_ACK if !self.connected => {
-                    self.connected = true;
-                    turn.events.push(Event::Connected);
-                    turn.packets.push(self.open());
+                COOKIE_ECHO => self.handle_cookie_echo(&mut turn),
+                COOKIE_ACK => {
+                    if let Some(request) = self.connect(&mut turn) {
+                        turn.packets.push(request);
+                    }
                 }
-                SACK | COOKIE_ACK => {}
+                SACK => {}
                 ABORT => turn.events.push(Event::Aborted),
-                INIT | COOKIE_ECHO => turn.violations.push(format!(
-                    "SCTP chunk {kind}: the runner must leave the first step to the device, whose own answer is garbled"
-                )),
                 other => turn
                     .violations
                     .push(format!("SCTP chunk {other}, which is never answered")),
@@ -118,24 +124,70 @@ impl Association {
         turn
     }
 
+    /// The fixed part of an INIT and of an INIT ACK.
+    fn parameters(&self) -> Vec<u8> {
+        let tsn = (FIRST_TSN + self.sent_chunks).to_be_bytes();
+        [&TAG[..], &WINDOW_AT_FIRST, &[0xff; 4], &tsn].concat()
+    }
+
+    fn handle_init(&mut self, value: &[u8], turn: &mut Turn) {
+        let Some(tag) = value.first_chunk() else {
+            turn.violations.push("a short INIT".into());
+            return;
+        };
+        self.remote_tag = *tag;
+        let value = [&self.parameters()[..], &COOKIE].concat();
+        turn.packets.push(packet(*tag, &[&chunk(INIT_ACK, 0, &value)]));
+    }
+
+    /// The first one opens the channel, whose request is written where the COOKIE ACK stood.
+    fn handle_cookie_echo(&mut self, turn: &mut Turn) {
+        let acknowledgement = match self.connect(turn) {
+            None => packet(self.remote_tag, &[&chunk(COOKIE_ACK, 0, &[])]),
+            Some(request) => {
+                let mut garbage = request[..COOKIE_ACK_BYTES].to_vec();
+                garbage[8..12].fill(0);
+                let check = checksum(&garbage);
+                garbage[8..12].copy_from_slice(&check);
+                turn.packets.push(request);
+                garbage
+            }
+        };
+        turn.packets.push(acknowledgement);
+    }
+
+    /// The association is up; returns the request for the channel, the first time.
+    fn connect(&mut self, turn: &mut Turn) -> Option<Vec<u8>> {
+        if std::mem::replace(&mut self.connected, true) {
+            return None;
+        }
+        turn.events.push(Event::Connected);
+        Some(self.open())
+    }
+
     fn handle_init_ack(&mut self, value: &[u8], turn: &mut Turn) {
         let Some((fixed, parameters)) = value.split_at_checked(16) else {
             turn.violations.push("a short INIT ACK".into());
             return;
         };
         self.remote_tag.copy_from_slice(&fixed[..4]);
-        let mut rest = parameters;
-        while rest.len() >= 4 {
-            let kind = u16::from_be_bytes([rest[0], rest[1]]);
-            let length = usize::from(u16::from_be_bytes([rest[2], rest[3]])).max(4);
-            if kind == COOKIE_PARAMETER && length <= rest.len() {
-                let echo = chunk(COOKIE_ECHO, 0, &rest[4..length]);
+        // It looks for the number of the parameter at every second byte, and for no end.
+        let words = parameters
+            .chunks_exact(2)
+            .map(|word| u16::from_be_bytes([word[0], word[1]]));
+        let cookie = words.clone().position(|word| word == COOKIE_PARAMETER).and_then(|at| {
+            let length = words.clone().nth(at + 1)?;
+            parameters.get(2 * at + 4..2 * at + usize::from(length))
+        });
+        match cookie {
+            Some(cookie) => {
+                let echo = chunk(COOKIE_ECHO, 0, cookie);
                 turn.packets.push(packet(self.remote_tag, &[&echo]));
-                return;
             }
-            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            None => turn
+                .violations
+                .push("an INIT ACK without a cookie, at which the device crashes".into()),
         }
-        turn.violations.push("an INIT ACK without a cookie".into());
     }
 
     fn handle_data(&mut self, flags: u8, value: &[u8], turn: &mut Turn) {
@@ -192,6 +244,30 @@ impl Association {
             self.remote_tag,
             &[&chunk(DATA, UNORDERED_WHOLE, &[&head, content].concat())],
         )
+    }
+}
+
+impl Lost {
+    /// Tells whether a packet on that way is the one.
+    pub fn is(&self, way: Way, bytes: &[u8]) -> bool {
+        let value = |(_, _, value): (u8, u8, _)| value;
+        let first = chunks(bytes.get(HEADER_BYTES..).unwrap_or_default()).into_iter().next();
+        let control = |kind: u8| {
+            let content = first.map(value).and_then(|value: &[u8]| value.get(8..));
+            content.is_some_and(|content| content.starts_with(&[0, 0, 0, 50, kind]))
+        };
+        let is_step = match bytes.get(HEADER_BYTES) {
+            Some(&INIT) => self.step == Step::Init,
+            Some(&INIT_ACK) => self.step == Step::InitAck,
+            Some(&COOKIE_ECHO) => self.step == Step::CookieEcho,
+            Some(&COOKIE_ACK) => self.step == Step::CookieAck,
+            Some(&SACK) => self.step == Step::Sack,
+            Some(&DATA) if control(CHANNEL_OPEN) => self.step == Step::Open,
+            Some(&DATA) if control(CHANNEL_ACK) => self.step == Step::OpenAck,
+            Some(&DATA) if first.is_none() => self.step == Step::CookieAck,
+            _ => false,
+        };
+        is_step && self.way == way
     }
 }
 

@@ -1,0 +1,232 @@
+//! The strict device and a session of the runner, joined in virtual time by a network that loses packets.
+//!
+//! In: what the device is, and a network: its delay, and which datagrams it carries. Out: the device's report, and what
+//! the bot saw. Nothing sleeps, no socket is opened; losses are drawn from a seed, so that a failure comes again. The
+//! runner's part of `io`, datagrams, deadlines and one bot that listens, is played here.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use edge_runner::proto::gather::Gathered;
+use edge_runner::proto::rtc::{Common, IceSecret, Packet, Setup};
+use edge_runner::proto::session::{Event, LeaveReason, Output, Session};
+
+use super::answer;
+use super::offer::{self, Sender};
+use super::peer::Peer;
+use super::{Options, Report, Way};
+
+const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const DEVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 57);
+const DELAY: Duration = Duration::from_millis(5);
+/// One look of the device at its socket; its real loop takes longer.
+const TURN: Duration = Duration::from_millis(5);
+
+/// Random numbers that are the same in every run (xorshift64*).
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn percent(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % 100
+    }
+}
+
+/// Tells whether the network carries a datagram, that long after the answer.
+pub type Carries = Box<dyn FnMut(Way, Duration) -> bool>;
+
+/// A call of one device.
+pub struct Call {
+    pub report: Report,
+    /// What the bot was told.
+    pub events: Vec<(Duration, Event)>,
+    /// When the handshake was done.
+    pub connected: Option<Duration>,
+    /// Frames that the bot heard, and when.
+    pub heard: Vec<Duration>,
+    pub gone: bool,
+    session: Session,
+    peer: Peer,
+    carries: Carries,
+    start: Instant,
+    now: Instant,
+    wake: Instant,
+    look: Instant,
+    flights: BTreeMap<(Instant, u64), (Way, Vec<u8>)>,
+    flown: u64,
+}
+
+impl Call {
+    /// Exchanges offer and answer.
+    pub fn new(options: Options, carries: Carries) -> Self {
+        let start = Instant::now();
+        let (ufrag, pwd) = &options.credentials;
+        let sender = Sender {
+            ufrag,
+            pwd,
+            fingerprint: &options.identity.fingerprint,
+            addr: device(),
+        };
+        let common = Common::default();
+        let gathered = Gathered::default();
+        let local = [runner()];
+        let setup = Setup {
+            common: &common,
+            local: &local,
+            tcp: &[],
+            gathered: &gathered,
+            embedded: Some(HOST),
+            seed: 1,
+            secret: IceSecret([9; 32]),
+        };
+        let offer = offer::sdp(&options.shape, &sender);
+        let (mut session, answer) = Session::accept(&offer, &setup, start).expect("an offer that can be answered");
+        session.set_rates(16_000, 16_000, start);
+        let mut violations = Vec::new();
+        let answer = answer::read_sdp(&answer, HOST.into(), &mut violations).expect("an answer");
+        assert_eq!(violations, [""; 0]);
+        Self {
+            report: Report::default(),
+            events: Vec::new(),
+            connected: None,
+            heard: Vec::new(),
+            gone: false,
+            session,
+            peer: Peer::new(answer, options, start),
+            carries,
+            start,
+            now: start,
+            wake: start,
+            look: start,
+            flights: BTreeMap::new(),
+            flown: 0,
+        }
+    }
+
+    /// The time since the answer.
+    pub fn time(&self) -> Duration {
+        self.now - self.start
+    }
+
+    /// The bot sends a text.
+    pub fn send(&mut self, text: &str) {
+        self.session.handle_message(text.to_owned());
+        self.drain();
+    }
+
+    /// The texts that the bot got, each with its time.
+    pub fn texts(&self) -> impl Iterator<Item = (Duration, &str)> {
+        self.events.iter().filter_map(|(at, event)| match event {
+            Event::Message(text) => Some((*at, text.as_str())),
+            _ => None,
+        })
+    }
+
+    pub fn left(&self) -> Option<(Duration, LeaveReason)> {
+        self.events.iter().find_map(|(at, event)| match event {
+            Event::Left(reason) => Some((*at, *reason)),
+            _ => None,
+        })
+    }
+
+    /// Lets so much time pass.
+    pub fn run(&mut self, time: Duration) {
+        self.run_until(time, |_| false);
+    }
+
+    /// Lets time pass until `done`, at most so much; tells whether it is.
+    pub fn run_until(&mut self, time: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now + time;
+        self.drain();
+        loop {
+            if done(self) {
+                return true;
+            }
+            let flight = self.flights.keys().next().map(|(at, _)| *at);
+            let session = (!self.gone).then_some(self.wake);
+            let next = [flight, session, Some(self.look)].into_iter().flatten().min();
+            let next = next.expect("the device always looks again");
+            if next > end {
+                self.now = end;
+                return false;
+            }
+            self.now = self.now.max(next);
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        if let Some(entry) = self.flights.first_entry()
+            && entry.key().0 <= self.now
+        {
+            match entry.remove() {
+                (Way::ToRunner, contents) => {
+                    let packet = Packet::datagram(device(), runner(), &contents);
+                    self.session.handle_packet(&packet, self.now);
+                }
+                (Way::ToDevice, contents) => {
+                    self.peer
+                        .handle_datagram(&contents, runner(), self.now, &mut self.report);
+                }
+            }
+        }
+        if self.look <= self.now {
+            self.look = self.now + TURN;
+            self.peer.handle_timeout(self.now, &mut self.report);
+        }
+        if self.report.connected {
+            let at = self.time();
+            self.connected.get_or_insert(at);
+        }
+        if !self.gone && self.wake <= self.now {
+            self.session.handle_timeout(self.now);
+        }
+        self.drain();
+        for (_, contents) in std::mem::take(&mut self.peer.outgoing) {
+            self.launch(Way::ToRunner, contents);
+        }
+    }
+
+    fn drain(&mut self) {
+        let at = self.time();
+        while !self.gone {
+            match self.session.poll_output(self.now) {
+                Output::Timeout(wake) => {
+                    self.wake = wake;
+                    return;
+                }
+                Output::Gone => self.gone = true,
+                Output::Transmit(mut transmit) => {
+                    let contents = transmit.contents().to_vec();
+                    self.launch(Way::ToDevice, contents);
+                }
+                Output::Audio(..) => self.heard.push(at),
+                Output::Event(event) => self.events.push((at, event)),
+                Output::Proven(_) => {}
+            }
+        }
+    }
+
+    fn launch(&mut self, way: Way, contents: Vec<u8>) {
+        let at = self.time();
+        if (self.carries)(way, at) {
+            self.flown += 1;
+            self.flights.insert((self.now + DELAY, self.flown), (way, contents));
+        }
+    }
+}
+
+fn runner() -> SocketAddr {
+    (HOST, 7860).into()
+}
+
+fn device() -> SocketAddr {
+    (DEVICE, 49_152).into()
+}
