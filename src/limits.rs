@@ -306,6 +306,16 @@ pub const AUDIO_SOURCES_MAX: usize = 32;
 pub const DEVICE_MESSAGE_BYTES_MAX: usize = 1000;
 /// From a device's channel being open to the first message: what comes with the acknowledgement is lost.
 pub const DEVICE_CHANNEL_SETTLE: Duration = Duration::from_millis(120);
+/// Between DTLS and an association of this end's making, where the device's own INIT does not come:
+/// it follows the handshake at once. As long until a step that is not answered is repeated.
+pub const DEVICE_SETUP_REPEAT: Duration = Duration::from_millis(500);
+/// The longest time between two repeats, which a device that never answers costs one datagram each.
+pub const DEVICE_SETUP_REPEAT_MAX: Duration = Duration::from_secs(4);
+/// From the association to a channel that a device's lost request would have opened. The request
+/// follows at once; until then two COOKIE ACKs may have been lost.
+pub const DEVICE_OPEN_AFTER: Duration = Duration::from_millis(1_500);
+/// COOKIE ACKs that a device gets which says nothing on its channel, as most do.
+pub const DEVICE_COOKIE_ACKS_MAX: u32 = 9;
 /// Between two messages to a device: five a second beside its audio.
 pub const DEVICE_MESSAGE_INTERVAL: Duration = Duration::from_millis(205);
 /// From the answer to a connection that carries audio; then the session is freed.

@@ -15,6 +15,7 @@ mod doctor;
 mod ends;
 mod hangup;
 mod house;
+mod losses;
 mod metrics;
 mod offers;
 mod processes;

@@ -8,8 +8,8 @@
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
 //!   a TURN server), [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and
-//!   [`connections`] (packets on a connection), [`crypto`], [`rtc`] (one connection), [`session`] (one life), [`outbox`]
-//!   (messages to the client)
+//!   [`connections`] (packets on a connection), [`crypto`], [`sctp`] (devices' data channels), [`rtc`] (one connection),
+//!   [`session`] (one life), [`outbox`] (messages to the client)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
@@ -65,6 +65,8 @@ pub mod routes;
 pub mod rtc;
 pub mod rtvi;
 #[cfg(feature = "webrtc")]
+pub mod sctp;
+#[cfg(feature = "webrtc")]
 pub mod sdp;
 #[cfg(feature = "webrtc")]
 pub mod session;
@@ -83,5 +85,4 @@ pub mod token;
 pub mod uuid;
 pub mod videoroom;
 pub mod visit;
-#[cfg(feature = "webrtc")]
 pub mod why;

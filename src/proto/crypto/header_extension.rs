@@ -16,6 +16,7 @@ use str0m::crypto::{
     SrtpProvider, SupportedAeadAes128Gcm, SupportedAeadAes256Gcm, SupportedAes128CmSha1_80,
 };
 
+use super::device_dtls::DeviceDtls;
 use super::hash::Hashes;
 use super::srtp::Srtp;
 
@@ -34,6 +35,7 @@ pub fn embedded_provider() -> CryptoProvider {
     CryptoProvider {
         srtp_provider: &BareHeader,
         sha1_hmac_provider: &BareHeader,
+        dtls_provider: &DeviceDtls,
         ..super::provider()
     }
 }

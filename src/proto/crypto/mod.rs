@@ -5,9 +5,10 @@
 //! bounded by the datagram they came in; a sealed or opened RTP packet allocates nothing here, and the AES key schedule
 //! is made once per key.
 //! Two providers leave this room: [`provider`] for ordinary sessions and [`embedded_provider`] for microcontrollers,
-//! whose RTP packets must have a header of 12 bytes. Sources: RFC 3711, RFC 5764, RFC 7714, RFC 8122.
+//! whose RTP packets must have a header of 12 bytes and whose data channels need help to open. Sources: RFC 3711, RFC 5764, RFC 7714, RFC 8122.
 
 mod certificate;
+mod device_dtls;
 mod dtls;
 mod hash;
 mod header_extension;
@@ -16,7 +17,6 @@ mod srtp;
 mod tests;
 
 pub use certificate::{CertificateError, certificate};
-pub use dtls::{Refusal, take_refusal};
 pub use header_extension::{embedded_provider, strip_empty_extension};
 
 use str0m::crypto::CryptoProvider;

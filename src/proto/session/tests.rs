@@ -5,7 +5,6 @@ mod audio;
 pub mod client;
 pub mod device;
 mod forger;
-mod g711;
 mod hello;
 mod hostile;
 mod leaving;

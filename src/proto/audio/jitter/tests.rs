@@ -27,7 +27,7 @@ struct Line {
 impl Line {
     fn new() -> Self {
         Self {
-            jitter: Jitter::new(Codec::Opus),
+            jitter: Jitter::new(),
             start: Instant::now(),
             fec: false,
         }

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use super::Mixed;
 use crate::limits::{MIX_HELD_MAX, MIX_WATCHED};
-use crate::proto::audio::codec::Codec;
 use crate::proto::audio::listener::Listener;
 use crate::proto::rtc::AudioPacket;
 
@@ -52,7 +51,7 @@ impl Track {
         Track {
             sid,
             identity,
-            listener: Listener::new(Codec::Opus),
+            listener: Listener::new(),
             is_gone: false,
             mixed: Mixed::default(),
             pcm: VecDeque::new(),

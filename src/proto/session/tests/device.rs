@@ -7,10 +7,10 @@ use super::super::*;
 use super::client::{self, Client};
 use super::pair::{Pair, Tone, ms, secs};
 use super::tap::chunks;
-use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL};
+use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, DEVICE_SETUP_REPEAT};
 
-pub const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-pub const ADDRESS: &str = "192.0.2.57:49152";
+const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const ADDRESS: &str = "192.0.2.57:49152";
 
 const DATA: u8 = 0;
 const INIT: u8 = 1;
@@ -50,7 +50,7 @@ fn message(kind: &str, text: &str) -> String {
 }
 
 /// Returns the RTP packets that left the session, and when.
-pub fn rtp(pair: &Pair) -> Vec<(std::time::Duration, &[u8])> {
+fn rtp(pair: &Pair) -> Vec<(std::time::Duration, &[u8])> {
     // RFC 7983 and RFC 5761: RTP begins with 128 to 191, and is RTCP where the second byte is 192 to 223.
     let is_rtp = |datagram: &[u8]| (128..192).contains(&datagram[0]) && !(192..224).contains(&datagram[1]);
     let sent = pair.sent.iter().map(|(at, datagram)| (*at, datagram.as_slice()));
@@ -90,6 +90,23 @@ fn the_device_opens_the_association() {
     assert!(pair.time() < ms(500), "{:?}", pair.time());
     let wires = pair.client.wires.lock().expect("whole");
     assert!(wires.from_session.iter().all(|packet| !chunks(packet).contains(&INIT)));
+}
+
+/// A stack of which the DTLS server waits for the other end's INIT gets one, after the time in which
+/// most devices would have begun.
+#[test]
+fn a_device_that_waits_is_asked() {
+    let config = client::config().clear_extension_map();
+    let mut waits = Client::with(config, ADDRESS, Instant::now()).labels(&["rtvi-ai"]);
+    waits.rtc.direct_api().start_sctp(false);
+    let mut pair = Pair::embedded(waits, Some(HOST), as_device);
+    pair.connect();
+    assert!(pair.time() > DEVICE_SETUP_REPEAT && pair.time() < 2 * DEVICE_SETUP_REPEAT);
+    pair.send(&message("bot-ready", "x"));
+    pair.client.send("up");
+    pair.run(secs(1));
+    assert_eq!(pair.client.texts(), [message("bot-ready", "x")]);
+    assert_eq!(pair.texts(), ["up"]);
 }
 
 /// Messages leave one at a time, each whole in one chunk and alone in its packet, speaking events first, not before the device

@@ -1,0 +1,166 @@
+//! SCTP packets as far as setting up an association needs them: one chunk each, read and written.
+//!
+//! In and out: whole packets without their DTLS record. What is read is bounded by the packet;
+//! checksums of received packets are str0m's to look at. Source: RFC 9260 sections 3 and 6.8.
+
+use crc::{CRC_32_ISCSI, Crc};
+
+pub const DATA: u8 = 0;
+pub const INIT: u8 = 1;
+pub const INIT_ACK: u8 = 2;
+pub const SACK: u8 = 3;
+pub const COOKIE_ECHO: u8 = 10;
+pub const COOKIE_ACK: u8 = 11;
+
+/// Both ports of every data channel's association, as str0m has them.
+const PORT: [u8; 2] = 5000_u16.to_be_bytes();
+const HEADER_BYTES: usize = 12;
+const CHUNK_HEADER_BYTES: usize = 4;
+const COOKIE_PARAMETER: [u8; 2] = 7_u16.to_be_bytes();
+/// What the peer returns to show that it got the INIT ACK. DTLS has already shown who it is.
+const COOKIE: [u8; 8] = *b"edge-run";
+
+/// CRC32c.
+static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+/// The first chunk of a packet.
+pub struct Chunk<'a> {
+    pub kind: u8,
+    pub flags: u8,
+    pub value: &'a [u8],
+}
+
+/// Returns the type of the first chunk, whole or not.
+pub fn kind(packet: &[u8]) -> Option<u8> {
+    packet.get(HEADER_BYTES).copied()
+}
+
+/// Reads the first chunk; `None` when the packet ends before it does.
+pub fn first_chunk(packet: &[u8]) -> Option<Chunk<'_>> {
+    let chunk = packet.get(HEADER_BYTES..)?;
+    let &[kind, flags, high, low] = chunk.first_chunk()?;
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    let value = chunk.get(CHUNK_HEADER_BYTES..length)?;
+    Some(Chunk { kind, flags, value })
+}
+
+/// Writes a packet of one chunk.
+pub fn packet(tag: u32, kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
+    // What is written here is built from packets that came in a datagram.
+    let length = (CHUNK_HEADER_BYTES + value.len()) as u16;
+    let mut bytes = [
+        &PORT[..],
+        &PORT,
+        &tag.to_be_bytes(),
+        &[0; 4],
+        &[kind, flags],
+        &length.to_be_bytes(),
+        value,
+    ]
+    .concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    sum(bytes)
+}
+
+/// Writes the checksum: the one number of SCTP in little-endian order.
+fn sum(mut packet: Vec<u8>) -> Vec<u8> {
+    packet[8..HEADER_BYTES].fill(0);
+    let sum = CHECKSUM.checksum(&packet);
+    packet[8..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    packet
+}
+
+/// What an INIT or an INIT ACK says of its sender.
+pub struct Init {
+    pub tag: u32,
+    /// Bytes that the sender takes.
+    pub window: u32,
+    pub tsn: u32,
+    /// Tag, window, streams and first number, as they came.
+    fixed: [u8; 16],
+    /// The parameters, without a cookie.
+    parameters: Vec<u8>,
+}
+
+impl Init {
+    /// Reads the value of either chunk.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let (fixed, parameters) = value.split_first_chunk::<16>()?;
+        let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        Some(Init {
+            tag: word(0),
+            window: word(4),
+            tsn: word(12),
+            fixed: *fixed,
+            parameters: parameters.to_vec(),
+        })
+    }
+
+    /// Writes the value of an INIT.
+    pub fn value(&self) -> Vec<u8> {
+        [&self.fixed[..], &self.parameters].concat()
+    }
+
+    /// Writes the value of an INIT ACK of the same sender.
+    ///
+    /// The cookie comes first: small stacks look for its number anywhere behind the fixed part.
+    pub fn acknowledgement(&self) -> Vec<u8> {
+        let length = (CHUNK_HEADER_BYTES + COOKIE.len()) as u16;
+        [
+            &self.fixed[..],
+            &COOKIE_PARAMETER,
+            &length.to_be_bytes(),
+            &COOKIE,
+            &self.parameters,
+        ]
+        .concat()
+    }
+}
+
+/// A DATA chunk.
+pub struct Data<'a> {
+    pub flags: u8,
+    pub tsn: u32,
+    pub ppid: u32,
+    pub content: &'a [u8],
+    /// Stream, number in the stream, protocol and content.
+    rest: &'a [u8],
+}
+
+impl<'a> Data<'a> {
+    /// Reads the first chunk of a packet.
+    pub fn read(packet: &'a [u8]) -> Option<Self> {
+        let chunk = first_chunk(packet).filter(|chunk| chunk.kind == DATA)?;
+        let (tsn, rest) = chunk.value.split_first_chunk()?;
+        let (fixed, content) = rest.split_first_chunk::<8>()?;
+        Some(Data {
+            flags: chunk.flags,
+            tsn: u32::from_be_bytes(*tsn),
+            ppid: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+            content,
+            rest,
+        })
+    }
+
+    /// Writes the chunk again, under another number.
+    pub fn numbered(&self, tag: u32, tsn: u32) -> Vec<u8> {
+        packet(tag, DATA, self.flags, &[&tsn.to_be_bytes()[..], self.rest].concat())
+    }
+}
+
+/// Writes a whole, unordered message on stream 0.
+pub fn message(tag: u32, tsn: u32, ppid: u32, content: &[u8]) -> Vec<u8> {
+    let value = [&tsn.to_be_bytes()[..], &[0; 4], &ppid.to_be_bytes(), content].concat();
+    packet(tag, DATA, UNORDERED | WHOLE, &value)
+}
+
+/// Writes an acknowledgement of everything up to `tsn`.
+pub fn sack(tag: u32, tsn: u32, window: u32) -> Vec<u8> {
+    let value = [tsn.to_be_bytes(), window.to_be_bytes(), [0; 4]].concat();
+    packet(tag, SACK, 0, &value)
+}
+
+/// The first piece of a message.
+pub const BEGIN: u8 = 0x02;
+const WHOLE: u8 = 0x03;
+const UNORDERED: u8 = 0x04;

@@ -1,0 +1,309 @@
+//! Step by step: what either end is given, and when. Whole calls stand in `tests/losses.rs`.
+
+use super::packet::Data;
+use super::*;
+
+const STR0M_TAG: u32 = 77;
+const FULL_STACK_TAG: u32 = 0xabcd_ef01;
+const WINDOW: u32 = 0x0010_0000;
+const PPID_TEXT: u32 = 51;
+
+/// An INIT with a parameter that says something about extensions.
+fn init(tag: u32, tsn: u32) -> Vec<u8> {
+    let fixed = [tag.to_be_bytes(), WINDOW.to_be_bytes(), [0xff; 4], tsn.to_be_bytes()].concat();
+    packet(0, INIT, 0, &[&fixed[..], &[0x80, 8, 0, 5, 192, 0, 0, 0]].concat())
+}
+
+fn text(tsn: u32, flags: u8, content: &str) -> Vec<u8> {
+    let value = [
+        &tsn.to_be_bytes()[..],
+        &[0; 4],
+        &PPID_TEXT.to_be_bytes(),
+        content.as_bytes(),
+    ]
+    .concat();
+    packet(STR0M_TAG, DATA, flags, &value)
+}
+
+fn request(tsn: u32) -> Vec<u8> {
+    message(STR0M_TAG, tsn, PPID_CONTROL, CHANNEL_REQUEST)
+}
+
+fn kinds(packets: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    packets.into_iter().filter_map(|packet| kind(&packet)).collect()
+}
+
+fn to_device(setup: &mut Setup) -> Vec<u8> {
+    kinds(std::iter::from_fn(|| setup.poll_device()))
+}
+
+fn to_str0m(setup: &mut Setup) -> Vec<u8> {
+    kinds(std::iter::from_fn(|| setup.poll_str0m()))
+}
+
+/// Number and text of what str0m gets.
+fn texts(setup: &mut Setup) -> Vec<(u32, String)> {
+    let packets = std::iter::from_fn(|| setup.poll_str0m());
+    let read = packets.map(|packet| {
+        let data = Data::read(&packet).expect("data");
+        (data.tsn, String::from_utf8_lossy(data.content).into_owned())
+    });
+    read.collect()
+}
+
+/// What went to the device until then, each with its time.
+fn wait(setup: &mut Setup, start: Instant, end: Duration) -> Vec<(Duration, u8)> {
+    let mut sent = Vec::new();
+    let mut now = start;
+    setup.handle_timeout(now);
+    while let Some(due) = setup.poll_timeout(now).filter(|due| *due <= start + end) {
+        now = due;
+        setup.handle_timeout(now);
+        sent.extend(to_device(setup).into_iter().map(|kind| (now - start, kind)));
+    }
+    sent
+}
+
+/// DTLS is up, and str0m has said its INIT.
+fn waiting() -> Setup {
+    let mut setup = Setup::new();
+    setup.handle_connected();
+    assert_eq!(setup.handle_str0m(&init(STR0M_TAG, 500)), Verdict::Taken);
+    setup
+}
+
+/// A device of that tag has begun, and all went well.
+fn up(tag: u32) -> Setup {
+    let mut setup = waiting();
+    setup.handle_device(&init(tag, 1234));
+    setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+    assert_eq!(to_device(&mut setup), [INIT_ACK, COOKIE_ACK]);
+    assert_eq!(to_str0m(&mut setup), [INIT_ACK, COOKIE_ACK]);
+    setup
+}
+
+/// The device begins: its INIT is answered with str0m's own numbers, and str0m is told of the
+/// device's once that has returned the cookie. str0m's INIT and COOKIE ECHO go nowhere.
+#[test]
+fn the_device_begins() {
+    for str0m_first in [true, false] {
+        let mut setup = Setup::new();
+        setup.handle_connected();
+        if str0m_first {
+            setup.handle_str0m(&init(STR0M_TAG, 500));
+        }
+        assert_eq!(setup.handle_device(&init(ONCE_ONLY_TAG, 1234)), Verdict::Taken);
+        if !str0m_first {
+            assert_eq!(setup.poll_device(), None, "the answer is not known yet");
+            setup.handle_str0m(&init(STR0M_TAG, 500));
+        }
+        let answer = setup.poll_device().expect("an INIT ACK");
+        assert_eq!(answer[4..8], ONCE_ONLY_TAG.to_be_bytes());
+        let said = first_chunk(&answer).expect("whole").value;
+        let read = Init::read(said).expect("an INIT ACK");
+        assert_eq!((read.tag, read.tsn, read.window), (STR0M_TAG, 500, WINDOW));
+        // The cookie first, then what str0m said of extensions.
+        assert_eq!(said[16..], *b"\0\x07\0\x0cedge-run\x80\x08\0\x05\xc0\0\0\0");
+        setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+        assert_eq!(to_device(&mut setup), [COOKIE_ACK]);
+        let told = setup.poll_str0m().expect("an INIT ACK");
+        let read = Init::read(first_chunk(&told).expect("whole").value).expect("an INIT ACK");
+        assert_eq!(
+            (told[4..8].to_vec(), read.tag, read.tsn),
+            (STR0M_TAG.to_be_bytes().to_vec(), ONCE_ONLY_TAG, 1234)
+        );
+        assert_eq!(to_str0m(&mut setup), [COOKIE_ACK]);
+        let echo = packet(ONCE_ONLY_TAG, COOKIE_ECHO, 0, b"edge-run");
+        assert_eq!(setup.handle_str0m(&echo), Verdict::Taken);
+    }
+}
+
+/// A step that is not answered is repeated, four times at each pace, and never more slowly than the
+/// cap.
+#[test]
+fn a_step_is_repeated_until_it_is_answered() {
+    let start = Instant::now();
+    let mut setup = waiting();
+    setup.handle_device(&init(ONCE_ONLY_TAG, 1234));
+    to_device(&mut setup);
+    let sent = wait(&mut setup, start, Duration::from_secs(60));
+    assert!(sent.iter().all(|(_, kind)| *kind == INIT_ACK));
+    let times: Vec<Duration> = sent.iter().map(|(at, _)| *at).collect();
+    assert_eq!(times[..4], [1, 2, 3, 4].map(|nth| DEVICE_SETUP_REPEAT * nth));
+    assert_eq!(times[4] - times[3], 2 * DEVICE_SETUP_REPEAT);
+    assert_eq!(times[times.len() - 1] - times[times.len() - 2], DEVICE_SETUP_REPEAT_MAX);
+}
+
+/// Without an INIT of the device str0m's own goes out, and nothing of it is changed; a device whose
+/// COOKIE ACK is overwritten says by its data that it has read the COOKIE ECHO.
+#[test]
+fn the_runner_begins_when_the_device_does_not() {
+    let start = Instant::now();
+    let cut_off = [&packet(STR0M_TAG, COOKIE_ACK, 0, &[])[..12], &[DATA, 7, 0, 35]].concat();
+    let acknowledgement = packet(STR0M_TAG, COOKIE_ACK, 0, &[]);
+    for (tag, proof, told) in [
+        (ONCE_ONLY_TAG, &request(1234), &[COOKIE_ACK, DATA][..]),
+        (ONCE_ONLY_TAG, &cut_off, &[COOKIE_ACK]),
+        (FULL_STACK_TAG, &text(1234, 3, "x"), &[COOKIE_ACK, DATA]),
+        (FULL_STACK_TAG, &acknowledgement, &[]),
+    ] {
+        let mut setup = waiting();
+        setup.handle_timeout(start);
+        assert_eq!(setup.poll_device(), None);
+        setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
+        assert_eq!(setup.poll_device().as_deref(), Some(&init(STR0M_TAG, 500)[..]));
+        let theirs = init(tag, 1234);
+        let theirs = Init::read(first_chunk(&theirs).expect("whole").value).expect("an INIT");
+        let answer = packet(STR0M_TAG, INIT_ACK, 0, &theirs.acknowledgement());
+        assert_eq!(setup.handle_device(&answer), Verdict::Pass);
+        let echo = packet(tag, COOKIE_ECHO, 0, b"c");
+        assert_eq!(setup.handle_str0m(&echo), Verdict::Pass);
+        setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
+        setup.handle_timeout(start + 2 * DEVICE_SETUP_REPEAT);
+        assert_eq!(setup.poll_device(), Some(echo), "it is repeated");
+        let passes = setup.handle_device(proof) == Verdict::Pass;
+        assert_eq!(passes, *proof == acknowledgement);
+        assert_eq!(to_str0m(&mut setup), told);
+        assert!(setup.stage >= Stage::Opening);
+    }
+}
+
+/// Both begin: the device's late INIT is answered as well, and one association comes of it.
+#[test]
+fn both_begin() {
+    let start = Instant::now();
+    let mut setup = waiting();
+    setup.handle_timeout(start);
+    setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
+    setup.handle_device(&init(FULL_STACK_TAG, 9));
+    assert_eq!(to_device(&mut setup), [INIT, INIT_ACK]);
+    let answer = packet(STR0M_TAG, INIT_ACK, 0, &[0; 16]);
+    assert_eq!(
+        setup.handle_device(&answer),
+        Verdict::Taken,
+        "its own INIT is answered already"
+    );
+    setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+    assert_eq!(to_str0m(&mut setup), [INIT_ACK, COOKIE_ACK]);
+    assert_eq!(setup.stage, Stage::Open);
+}
+
+/// A device that says nothing may have missed the COOKIE ACK, or its request was lost: it gets some
+/// more of the first, and str0m a request, once.
+#[test]
+fn a_lost_request_is_made_up() {
+    let start = Instant::now();
+    let mut setup = up(ONCE_ONLY_TAG);
+    let sent = wait(&mut setup, start, DEVICE_OPEN_AFTER - Duration::from_millis(1));
+    assert_eq!(kinds_of(&sent), [COOKIE_ACK; 2]);
+    assert_eq!(to_str0m(&mut setup), [0; 0]);
+    let sent = wait(&mut setup, start + DEVICE_OPEN_AFTER, Duration::from_secs(600));
+    assert_eq!(sent.len() as u32, DEVICE_COOKIE_ACKS_MAX - 2);
+    assert_eq!(
+        texts(&mut setup),
+        [(1234, String::from_utf8_lossy(CHANNEL_REQUEST).into_owned())]
+    );
+    assert_eq!(setup.poll_timeout(start), None);
+    // It was only late.
+    setup.handle_device(&request(1234));
+    assert_eq!(to_str0m(&mut setup), [0; 0]);
+    setup.handle_device(&text(1235, 7, "a"));
+    assert_eq!(texts(&mut setup), [(1235, "a".to_owned())]);
+}
+
+fn kinds_of(sent: &[(Duration, u8)]) -> Vec<u8> {
+    sent.iter().map(|(_, kind)| *kind).collect()
+}
+
+/// What was lost leaves no gap in the numbers; what belongs to a message with a hole goes, and what
+/// a lost request would have opened is open before the first text.
+#[test]
+fn data_that_comes_once_is_numbered_without_gaps() {
+    let mut setup = up(ONCE_ONLY_TAG);
+    for (tsn, flags, content) in [
+        (1235, 7, "a"),
+        (1240, 7, "b"),
+        (1241, 6, "begin"),
+        (1242, 4, "middle"),
+        (1243, 5, "end"),
+        (1244, 6, "begin"),
+        (1246, 5, "end of a hole"),
+        (1247, 7, "c"),
+    ] {
+        assert_eq!(setup.handle_device(&text(tsn, flags, content)), Verdict::Taken);
+    }
+    let texts = texts(&mut setup);
+    let expected = ["a", "b", "begin", "middle", "end", "begin", "c"];
+    assert!(texts.iter().skip(1).map(|(_, text)| text).eq(expected), "{texts:?}");
+    assert!(texts.iter().map(|(tsn, _)| *tsn).eq(1234..1242), "{texts:?}");
+}
+
+/// The answer to the request counts as read: the device drops it, and messages would wait for it.
+#[test]
+fn the_answer_to_the_request_is_acknowledged() {
+    let mut setup = up(ONCE_ONLY_TAG);
+    setup.handle_device(&request(1234));
+    assert_eq!(to_str0m(&mut setup), [DATA]);
+    let answer = message(ONCE_ONLY_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK]);
+    assert_eq!(setup.handle_str0m(&answer), Verdict::Pass);
+    let sack = setup.poll_str0m().expect("an acknowledgement");
+    assert_eq!(first_chunk(&sack).expect("whole").value[..4], 500_u32.to_be_bytes());
+    assert_eq!(setup.handle_str0m(&text(501, 3, "a message")), Verdict::Pass);
+    assert_eq!(setup.poll_str0m(), None, "a message is for the device to acknowledge");
+}
+
+/// A stack that repeats what is lost is left alone once it is up.
+#[test]
+fn a_full_stack_is_left_alone() {
+    let mut setup = up(FULL_STACK_TAG);
+    assert_eq!(setup.poll_timeout(Instant::now()), None);
+    for bytes in [text(1236, 3, "after a gap"), packet(STR0M_TAG, 4, 0, b"heartbeat")] {
+        assert_eq!(setup.handle_device(&bytes), Verdict::Pass);
+    }
+    assert_eq!(
+        setup.handle_str0m(&message(FULL_STACK_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK])),
+        Verdict::Pass
+    );
+    assert_eq!(setup.poll_str0m(), None);
+    // A COOKIE ECHO that comes again is answered again; an INIT is not.
+    setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
+    setup.handle_device(&init(FULL_STACK_TAG + 1, 1));
+    assert_eq!(
+        (to_device(&mut setup), to_str0m(&mut setup)),
+        (vec![COOKIE_ACK], vec![])
+    );
+}
+
+/// Bytes of all kinds, at every stage: no panic, and nothing piles up.
+#[test]
+fn whatever_the_device_sends_is_survived() {
+    let start = Instant::now();
+    let mut state = 7_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as usize
+    };
+    for round in 0..300 {
+        let mut setup = match round % 3 {
+            0 => waiting(),
+            1 => up(ONCE_ONLY_TAG),
+            _ => Setup::new(),
+        };
+        for turn in 0..40 {
+            let mut bytes: Vec<u8> = (0..random() % 64).map(|_| random() as u8).collect();
+            if let Some(kind) = bytes.get_mut(12) {
+                *kind %= 12;
+            }
+            if random() % 2 == 0 && bytes.len() >= 16 {
+                let length = bytes.len() as u16 - 12;
+                bytes[14..16].copy_from_slice(&length.to_be_bytes());
+            }
+            setup.handle_device(&bytes);
+            setup.handle_timeout(start + DEVICE_SETUP_REPEAT * turn);
+            assert!(setup.to_str0m.len() <= 3 && setup.to_device.len() <= 3);
+            (to_str0m(&mut setup), to_device(&mut setup));
+        }
+    }
+}

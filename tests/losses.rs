@@ -1,0 +1,134 @@
+//! A microcontroller on a bad network, in virtual time: lost packets of its data channel's set-up, and outages.
+//!
+//! The device is the strict one of `support`, which sends every packet of its channel once.
+
+use std::time::Duration;
+
+use crate::support::device::timeless::{Call, Rng};
+use crate::support::device::{Lost, Options, Step, Way};
+use crate::support::sound::Speech;
+
+const TEXT: &str = r#"{"label":"rtvi-ai","type":"bot-ready","id":"0"}"#;
+/// From the handshake to a channel that carries texts both ways, whichever packet is lost.
+const WORKS_WITHIN: Duration = Duration::from_secs(4);
+
+fn ping(number: usize) -> String {
+    format!(r#"{{"label":"rtvi-ai","type":"test","id":"{number}"}}"#)
+}
+
+/// A device that says something twice a second for half a minute, and no word by voice.
+fn talkative() -> Options {
+    Options {
+        says: (0..120).map(ping).collect(),
+        mute: true,
+        ..Options::new(Speech::Silence)
+    }
+}
+
+/// Tells how long after the handshake the channel carried a text each way; `None` when it did not in half a minute.
+fn works_after(call: &mut Call) -> Option<Duration> {
+    call.send(TEXT);
+    let works = |call: &Call| call.report.has_message("bot-ready") && call.texts().next().is_some();
+    let done = call.run_until(Duration::from_secs(30), works);
+    done.then(|| call.time() - call.connected.expect("it has sent a text"))
+}
+
+fn lost(way: Way, step: Step) -> Lost {
+    Lost { way, step }
+}
+
+/// Every packet of the set-up, on the way that it goes when the device begins, and when the runner does.
+const DEVICE_BEGINS: [(Way, Step); 7] = [
+    (Way::ToRunner, Step::Init),
+    (Way::ToDevice, Step::InitAck),
+    (Way::ToRunner, Step::CookieEcho),
+    (Way::ToDevice, Step::CookieAck),
+    (Way::ToRunner, Step::Open),
+    (Way::ToDevice, Step::OpenAck),
+    (Way::ToRunner, Step::Sack),
+];
+const RUNNER_BEGINS: [(Way, Step); 6] = [
+    (Way::ToDevice, Step::Init),
+    (Way::ToRunner, Step::InitAck),
+    (Way::ToDevice, Step::CookieEcho),
+    (Way::ToRunner, Step::CookieAck),
+    (Way::ToRunner, Step::Open),
+    (Way::ToDevice, Step::OpenAck),
+];
+
+/// On a good network the channel works at once.
+#[test]
+fn the_channel_works_at_once() {
+    let mut call = Call::new(talkative(), Box::new(|_, _| true));
+    let after = works_after(&mut call).expect("a channel");
+    assert!(after < Duration::from_millis(300), "{after:?}");
+    call.report.assert_clean();
+}
+
+/// Whichever single packet of the set-up is lost, texts pass both ways within 4 s of the handshake.
+#[test]
+fn the_channel_works_whichever_packet_is_lost() {
+    for (way, step) in DEVICE_BEGINS {
+        let options = Options {
+            loses: vec![lost(way, step)],
+            ..talkative()
+        };
+        let mut call = Call::new(options, Box::new(|_, _| true));
+        let after = works_after(&mut call);
+        println!("{step:?} {way:?}: {after:?}");
+        assert!(
+            after.is_some_and(|after| after < WORKS_WITHIN),
+            "{step:?} {way:?}: {after:?}"
+        );
+        call.report.assert_clean();
+    }
+}
+
+/// The same where the device's INIT is lost beside it, so that the runner begins.
+#[test]
+fn the_channel_works_whichever_packet_is_lost_when_the_runner_begins() {
+    for (way, step) in RUNNER_BEGINS {
+        let options = Options {
+            loses: vec![lost(Way::ToRunner, Step::Init), lost(way, step)],
+            ..talkative()
+        };
+        let mut call = Call::new(options, Box::new(|_, _| true));
+        let after = works_after(&mut call);
+        println!("{step:?} {way:?}: {after:?}");
+        assert!(
+            after.is_some_and(|after| after < WORKS_WITHIN),
+            "{step:?} {way:?}: {after:?}"
+        );
+        call.report.assert_clean();
+    }
+}
+
+/// The device's request is lost, and it says nothing: the bot's text reaches it all the same.
+#[test]
+fn a_silent_device_whose_request_is_lost_gets_texts() {
+    let options = Options {
+        says: Vec::new(),
+        loses: vec![lost(Way::ToRunner, Step::Open)],
+        ..talkative()
+    };
+    let mut call = Call::new(options, Box::new(|_, _| true));
+    call.send(TEXT);
+    assert!(call.run_until(Duration::from_secs(4), |call| call.report.has_message("bot-ready")));
+    call.report.assert_clean();
+}
+
+/// One datagram of twenty is lost, each way, from the first check on: 200 of 200 calls have a channel.
+#[test]
+fn every_call_has_a_channel_at_5_percent_loss() {
+    let mut slowest = Duration::ZERO;
+    let mut late = 0;
+    for seed in 1..=200 {
+        let mut rng = Rng::new(seed);
+        let mut call = Call::new(talkative(), Box::new(move |_, _| rng.percent() >= 5));
+        let after = works_after(&mut call);
+        let after = after.unwrap_or_else(|| panic!("seed {seed}: connected {:?}", call.connected));
+        slowest = slowest.max(after);
+        late += u32::from(after >= WORKS_WITHIN);
+    }
+    println!("200 of 200 channels; the slowest after {slowest:?}, {late} after more than {WORKS_WITHIN:?}");
+}
