@@ -77,7 +77,7 @@ impl Tally {
 pub async fn run(mut life: Life) {
     let began = tasks::now();
     let device = if life.session.is_device() { ", embedded" } else { "" };
-    log::info!("session started: webrtc{device}");
+    log::info!("session started: webrtc{device}, {}", life.session.codec());
     let mut tally = Tally {
         counts: Counts::default(),
         share: Share::begin(life.engine.sessions().metrics().clone(), Transport::WebRtc, began),
@@ -241,6 +241,7 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
         Event::Joined => {
             log::info!("connected");
             tally.share.connected(tasks::now() - tally.began);
+            tally.share.spoken(life.session.codec().name());
             if let (true, Some(address)) = (life.session.is_device(), life.session.address()) {
                 life.engine.tell_others(life.inbox.number(), Rival::Device(address));
             }
@@ -316,7 +317,7 @@ fn handle_request(life: &mut Life, request: Request) {
             let session = &mut life.session;
             let answer = life.engine.with_setup(|setup| session.restart(&offer, setup, now));
             if answer.is_ok() {
-                log::info!("connection restarted by the client");
+                log::info!("connection restarted by the client, {}", session.codec());
                 life.registered.rename(pc_id, former);
             }
             answered(life, answer, reply);

@@ -77,6 +77,9 @@ fn refused(refusal: &OfferRefusal) -> usize {
     }
 }
 
+/// Labels of codecs, which are their names.
+const CODECS: [&str; 3] = ["Opus", "PCMU", "PCMA"];
+
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Bounds of a histogram's buckets, beside the last one, which has none.
@@ -131,6 +134,7 @@ struct Row {
 #[derive(Default)]
 pub struct Metrics {
     rows: [Row; Transport::ALL.len()],
+    codecs: [AtomicU64; CODECS.len()],
     refused: [AtomicU64; REFUSALS.len()],
     responses: [AtomicU64; CLASSES.len()],
     answer: Histogram,
@@ -177,6 +181,13 @@ impl Metrics {
         self.connect.observe(&CONNECT, after);
     }
 
+    /// A caller was connected over WebRTC, and speaks the codec of this name.
+    pub fn spoken(&self, codec: &str) {
+        if let Some(at) = CODECS.iter().position(|name| *name == codec) {
+            self.codecs[at].fetch_add(1, Relaxed);
+        }
+    }
+
     /// Returns the text that Prometheus reads.
     pub fn render(&self, seen: &Seen) -> String {
         let mut text = Text::default();
@@ -184,6 +195,14 @@ impl Metrics {
         text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
         self.render_sessions(&mut text);
         self.render_media(&mut text);
+        text.family(
+            "edge_runner_webrtc_callers_total",
+            Kind::Counter,
+            "Callers that were connected over WebRTC, by the codec that they speak.",
+        );
+        for (codec, count) in CODECS.iter().zip(&self.codecs) {
+            text.sample(&[("codec", codec)], count.load(Relaxed));
+        }
         text.family(
             "edge_runner_offers_refused_total",
             Kind::Counter,

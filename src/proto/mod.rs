@@ -85,4 +85,5 @@ pub mod token;
 pub mod uuid;
 pub mod videoroom;
 pub mod visit;
+#[cfg(feature = "webrtc")]
 pub mod why;

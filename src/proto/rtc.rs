@@ -1,8 +1,9 @@
-//! One peer connection: str0m's `Rtc` narrowed to what a talk needs, one Opus stream each way and text messages.
+//! One peer connection: str0m's `Rtc` narrowed to what a talk needs, one audio stream each way and text messages.
 //!
-//! In: the offer, datagrams, candidates, Opus payloads, texts, and `now`. Out, by [`Peer::poll_output`]: datagrams to send,
-//! Opus payloads with their RTP numbers, texts, and the few events that a session acts on. Every input is followed by a
-//! drain of `poll_output` up to [`Output::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
+//! In: the offer, datagrams, candidates, audio payloads, texts, and `now`. Out, by [`Peer::poll_output`]: datagrams to send,
+//! audio payloads with their RTP numbers, texts, and the few events that a session acts on. Every input is followed by a
+//! drain of `poll_output` up to [`Output::Timeout`]. A connection speaks one codec: Opus where the offer has it, else G.711.
+//! ICE, STUN, DTLS, RTP and SCTP stay in str0m.
 //! A peer's address is proven by its answer to a check of this end alone ([`Output::Proven`]).
 //! Microcontrollers get what the embedded fact sheet asks for: SCTP with the device's faults made up for, no header extension in any packet,
 //! an answer that fits their buffers. Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
@@ -24,7 +25,8 @@ use str0m::channel::ChannelId;
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::DtlsCert;
 use str0m::error::IceError;
-use str0m::media::{MediaKind, Mid, Pt};
+use str0m::format::FormatParams;
+use str0m::media::{Frequency, MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive, TcpType};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, IceConnectionState, Input, Rtc, RtcConfig, RtcError};
@@ -37,10 +39,12 @@ pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
 use self::packet::{is_stun, rtp_source};
 use self::remote::Remote;
 use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
+use crate::proto::audio::codec::Codec;
+use crate::proto::audio::g711::Law;
 use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
-use crate::proto::sdp::{self, PreparedOffer};
+use crate::proto::sdp::{self, PreparedOffer, Spoken};
 use crate::proto::why::Tried;
 
 /// What every connection of this runner shares.
@@ -68,7 +72,7 @@ impl Common {
 
     /// Returns the settings of a connection whose other end is no microcontroller.
     pub(in crate::proto) fn config(&self, cert: DtlsCert) -> RtcConfig {
-        base_config(self.provider.clone(), cert)
+        base_config(self.provider.clone(), cert).enable_opus(true, false)
     }
 
     /// Makes a connection that goes nowhere: the self-tests of DTLS run once per process, and take longer than an answer.
@@ -86,7 +90,6 @@ fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcConfig {
         .set_dtls_cert(cert)
         .set_rtp_mode(true)
         .clear_codecs()
-        .enable_opus(true, false)
         .set_sctp_max_message_size(MESSAGE_BYTES_MAX as u32)
         .set_sctp_max_buffered_amount(SCTP_BUFFER_BYTES_MAX)
         // Audio is never sent again, and a late packet is worth nothing: small buffers.
@@ -117,11 +120,31 @@ pub struct Setup<'a> {
     pub secret: IceSecret,
 }
 
-/// One Opus payload of the peer.
+/// Takes a codec, and G.711 by the payload type that the offer has for it.
+fn with_codec(mut config: RtcConfig, spoken: Spoken) -> RtcConfig {
+    let law = match spoken.codec {
+        Codec::Opus => return config.enable_opus(true, false),
+        Codec::G711(Law::Mu) => str0m::format::Codec::PCMU,
+        Codec::G711(Law::A) => str0m::format::Codec::PCMA,
+    };
+    let clock = Frequency::EIGHT_KHZ;
+    let codecs = config.codec_config();
+    codecs.add_config(
+        spoken.payload_type.into(),
+        None,
+        law,
+        clock,
+        None,
+        FormatParams::default(),
+    );
+    config
+}
+
+/// One payload of the peer's audio.
 pub struct AudioPacket {
     /// Extended RTP sequence number.
     pub sequence: u64,
-    /// Extended RTP timestamp, 48 kHz.
+    /// Extended RTP timestamp, by the clock of the codec.
     pub timestamp: u64,
     pub payload: Arc<[u8]>,
 }
@@ -179,6 +202,7 @@ impl fmt::Display for OfferError {
 /// One peer connection.
 pub struct Peer {
     rtc: Rtc,
+    codec: Codec,
     embedded: Option<Ipv4Addr>,
     device: bool,
     remote: Remote,
@@ -221,6 +245,7 @@ impl Peer {
     /// [`OfferError`] says whose fault it is.
     pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Peer, String), OfferError> {
         let prepared = prepare(offer)?;
+        let spoken = prepared.spoken.ok_or_else(nothing_spoken)?;
         let device = setup.embedded.is_some() && prepared.is_device;
         let cert = crypto::certificate().map_err(|error| OfferError::Answer(error.to_string()))?;
         let provider = if device {
@@ -229,11 +254,12 @@ impl Peer {
             &setup.common.provider
         };
         let mut credentials = Credentials::new(setup.secret);
-        let config = base_config(provider.clone(), cert.clone())
+        let config = with_codec(base_config(provider.clone(), cert.clone()), spoken)
             .set_extension_map(extensions(device))
             .set_local_ice_credentials(credentials.next());
         let mut peer = Peer {
             rtc: config.build(now),
+            codec: spoken.codec,
             embedded: setup.embedded,
             device,
             remote: Remote::new(setup.local, own(setup), false),
@@ -297,8 +323,7 @@ impl Peer {
             .to_sdp_string();
         // A later offer may stop its audio; a talk cannot begin without.
         if self.audio.is_none() && !has_audio(&answer) {
-            let why = "the offer has no audio with Opus, which is all that is spoken here";
-            return Err(OfferError::Bad(why.to_owned()));
+            return Err(nothing_spoken());
         }
         if self.local_ufrag() != ufrag {
             self.remote.handle_restart();
@@ -344,6 +369,11 @@ impl Peer {
             Err(Some(ignored)) => self.tried.handle_ignored(ignored),
             Err(None) => {}
         }
+    }
+
+    /// Returns the codec that is spoken both ways. A further offer does not change it.
+    pub fn codec(&self) -> Codec {
+        self.codec
     }
 
     /// Tells whether the other end is a microcontroller.
@@ -392,7 +422,15 @@ impl Peer {
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
+        self.note_refusal();
         if signed { Sender::Peer } else { Sender::Unproven }
+    }
+
+    /// Keeps the reason that DTLS refused the last datagram for, if it did.
+    fn note_refusal(&mut self) {
+        if let Some(refusal) = crypto::take_refusal() {
+            self.tried.handle_refusal(refusal);
+        }
     }
 
     /// Tells whether the peer has signed a STUN message. Asked in the name of an unused address,
@@ -464,6 +502,9 @@ impl Peer {
                 }
                 Err(error) => {
                     log::debug!("connection: {error}");
+                    if let RtcError::RemoteSdp(_) = error {
+                        self.tried.handle_refusal(crypto::Refusal::Fingerprint);
+                    }
                     if self.rtc.is_alive() {
                         continue;
                     }
@@ -471,7 +512,7 @@ impl Peer {
                 }
             };
             match output {
-                str0m::Output::Timeout(_) if self.early.hand_over(&mut self.rtc, self.now) => {}
+                str0m::Output::Timeout(_) if self.early.hand_over(&mut self.rtc, self.now) => self.note_refusal(),
                 str0m::Output::Timeout(at) => return Output::Timeout(at),
                 str0m::Output::Transmit(transmit) => {
                     self.tried
@@ -562,8 +603,8 @@ impl Peer {
         }
     }
 
-    /// Queues one Opus payload of 20 ms, at so many ticks of 48 kHz after the session's start; it leaves with the next [`Peer::handle_timeout`]. Nothing leaves before the connection
-    /// is up.
+    /// Queues one payload of 20 ms, at so many ticks of the codec's clock after the session's start; it leaves with the next
+    /// [`Peer::handle_timeout`]. Nothing leaves before the connection is up.
     pub fn send_audio(&mut self, payload: &[u8], ticks: u64, now: Instant) {
         let Some((mid, pt)) = self.audio else {
             return;
@@ -678,6 +719,13 @@ fn extensions(device: bool) -> ExtensionMap {
 fn has_audio(answer: &str) -> bool {
     let mut sections = answer.lines().filter_map(|line| line.strip_prefix("m=audio "));
     sections.any(|section| !section.starts_with("0 "))
+}
+
+fn nothing_spoken() -> OfferError {
+    let [opus, pcmu, pcma] = Codec::ALL;
+    OfferError::Bad(format!(
+        "the offer has no audio with a codec that is spoken here: {opus} (opus/48000/2), {pcmu} or {pcma} (8000 Hz)"
+    ))
 }
 
 fn prepare(offer: &str) -> Result<PreparedOffer, OfferError> {

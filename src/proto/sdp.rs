@@ -17,6 +17,7 @@ mod section;
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
 pub use declined::{name_rejected_formats, write_declined};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_room};
+pub use section::Spoken;
 
 /// Splits a line into the letter before `=` and the value after it.
 fn split_line(line: &str) -> Option<(char, &str)> {

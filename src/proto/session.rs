@@ -14,6 +14,7 @@ use serde::Deserialize;
 use crate::limits::{
     CLOSE_WITHIN, CONNECT_WITHIN, DEVICE_SILENT_AFTER, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER,
 };
+use crate::proto::audio::codec::Codec;
 use crate::proto::audio::listener::{self, Listener};
 use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
@@ -99,7 +100,7 @@ impl Session {
     /// As [`Peer::accept`].
     pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
         let (peer, answer) = Peer::accept(offer, setup, now)?;
-        let device = peer.is_device();
+        let (device, codec) = (peer.is_device(), peer.codec());
         let session = Session {
             peer,
             phase: Phase::Connecting {
@@ -110,8 +111,8 @@ impl Session {
             resumed: false,
             heard: now,
             doubted: false,
-            listener: Listener::new(),
-            speaker: Speaker::new(device, setup.common.voice),
+            listener: Listener::new(codec),
+            speaker: Speaker::new(codec, device, setup.common.voice),
             outbox: Outbox::new(device),
             event: None,
             source_dry: true,
@@ -144,6 +145,8 @@ impl Session {
         let former = std::mem::replace(&mut self.peer, peer);
         self.peer.follow(former);
         self.listener.handle_restart();
+        self.listener.set_codec(self.peer.codec());
+        self.speaker.set_codec(self.peer.codec(), now);
         self.outbox.handle_close();
         if let Phase::Connecting { .. } | Phase::Live = self.phase {
             self.phase = Phase::Connecting {
@@ -163,6 +166,11 @@ impl Session {
 
     pub fn is_device(&self) -> bool {
         self.peer.is_device()
+    }
+
+    /// Returns the codec that is spoken both ways.
+    pub fn codec(&self) -> Codec {
+        self.peer.codec()
     }
 
     /// Returns the address that the caller was last proven to have.

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
 use crate::proto::candidate::{Ignored, Kind};
+use crate::proto::crypto::Refusal;
 
 /// One pair of addresses between which checks went, and how many: ours and their answers, theirs and our answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,12 +40,14 @@ pub struct Tried {
     refused: u32,
     records_in: u32,
     records_out: u32,
+    /// The first reason that a datagram of the handshake was refused for.
+    refusal: Option<Refusal>,
     ice_up: bool,
     secured: bool,
 }
 
 /// What kept a connection from being.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The client named no candidate and sent nothing.
     Nothing,
@@ -66,6 +69,8 @@ pub enum Cause {
     NoHandshake,
     /// The handshake of DTLS began and did not end.
     Handshake,
+    /// The handshake of DTLS was refused, here or by the client.
+    Refused(Refusal),
 }
 
 /// What a datagram is, as far as it is counted.
@@ -140,6 +145,13 @@ impl Tried {
         }
     }
 
+    /// A datagram of the handshake was refused.
+    pub fn handle_refusal(&mut self, refusal: Refusal) {
+        if !self.secured {
+            self.refusal.get_or_insert(refusal);
+        }
+    }
+
     /// ICE has found a pair.
     pub fn handle_ice_up(&mut self) {
         self.ice_up = true;
@@ -187,10 +199,10 @@ impl Tried {
         let (sent, answered) = (self.sum(|pair| pair.sent), self.sum(|pair| pair.answered));
         let received = self.sum(|pair| pair.received);
         if self.ice_up {
-            return if self.records_in == 0 {
-                Cause::NoHandshake
-            } else {
-                Cause::Handshake
+            return match &self.refusal {
+                Some(refusal) => Cause::Refused(refusal.clone()),
+                None if self.records_in == 0 => Cause::NoHandshake,
+                None => Cause::Handshake,
             };
         }
         match (received, answered) {

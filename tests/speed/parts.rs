@@ -6,6 +6,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use edge_runner::proto::audio::codec::Codec;
 use edge_runner::proto::audio::g711;
 use edge_runner::proto::audio::jitter::Jitter;
 use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
@@ -190,7 +191,7 @@ fn srtp_cm() -> Work {
 }
 
 fn jitter(packets: Vec<Vec<u8>>) -> Work {
-    let mut jitter = Jitter::new();
+    let mut jitter = Jitter::new(Codec::Opus);
     let start = Instant::now();
     Box::new(move |frame| {
         let now = start + PTIME * frame as u32;
@@ -236,7 +237,7 @@ fn g711(voice: &Voice) -> Work {
     let mut said: Vec<u8> = Vec::new();
     Box::new(move |frame| {
         pcm.clear();
-        g711::ulaw_decode_into(black_box(&heard), &mut pcm);
+        g711::Law::Mu.decode(black_box(&heard), &mut pcm);
         said.clear();
         said.extend(frames[frame % FRAMES].iter().map(|sample| g711::ulaw_encode(*sample)));
         black_box((&pcm, &said));

@@ -1,16 +1,62 @@
 //! Encodes what a bot says, and spares itself its silence.
 //!
-//! In: 20 ms frames of `i16` mono PCM, and whether all of it is digital silence. Out: one Opus packet per frame, always.
+//! In: 20 ms frames of `i16` mono PCM, and whether all of it is digital silence. Out: one packet per frame, always.
+//! G.711 costs nothing to speak of, so the rest is about Opus.
 //! A bot is silent most of the time, and coding silence costs as much as coding speech. So after `SILENT_FRAMES_ENCODED`
 //! silent frames the codec is put away, with its memory, and the packet of the last one is sent again. It decodes to silence
 //! (every sample within -1 and 1) each time, and a codec that starts anew afterwards sounds like one that went on: with both
 //! ends at rest there is nothing left that they could disagree about. This is not DTX: a packet leaves every 20 ms.
 
 use crate::limits::{OPUS_PACKET_BYTES_MAX, SILENT_FRAMES_ENCODED};
+use crate::proto::audio::codec::{Codec, G711_HZ};
+use crate::proto::audio::g711::Law;
 use crate::proto::audio::opus::{Encoder, EncoderSettings, OpusError};
 
-/// The encoder of one outgoing stream.
-pub struct SpeechEncoder {
+/// Bytes of 20 ms of G.711.
+const G711_FRAME: usize = G711_HZ as usize / 50;
+
+/// The encoder of one outgoing stream. Opus is on the heap: it takes many times what G.711 does.
+pub enum SpeechEncoder {
+    Opus(Box<OpusSpeech>),
+    G711 { law: Law, packet: [u8; G711_FRAME] },
+}
+
+impl SpeechEncoder {
+    /// Makes an encoder for PCM at `rate_hz`, which [`Codec::encoder_rate_hz`] gives; `wideband` codes nothing above 8 kHz.
+    ///
+    /// # Errors
+    /// As [`Encoder::new`].
+    pub fn new(codec: Codec, rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Self, OpusError> {
+        Ok(match codec {
+            Codec::Opus => SpeechEncoder::Opus(Box::new(OpusSpeech::new(rate_hz, settings, wideband)?)),
+            Codec::G711(law) => SpeechEncoder::G711 {
+                law,
+                packet: [0; G711_FRAME],
+            },
+        })
+    }
+
+    /// Encodes 20 ms; `is_silent` says that every sample is zero. The packet is valid until the next call.
+    ///
+    /// # Errors
+    /// A frame that is not 20 ms long at the codec's rate.
+    pub fn encode(&mut self, pcm: &[i16], is_silent: bool) -> Result<&[u8], OpusError> {
+        match self {
+            SpeechEncoder::Opus(speech) => speech.encode(pcm, is_silent),
+            SpeechEncoder::G711 { law, packet } if pcm.len() == G711_FRAME => {
+                law.encode(pcm, packet);
+                Ok(packet)
+            }
+            SpeechEncoder::G711 { .. } => Err(OpusError::FrameLength {
+                samples: pcm.len(),
+                wanted: G711_FRAME,
+            }),
+        }
+    }
+}
+
+/// An Opus encoder that is put away during a long silence.
+pub struct OpusSpeech {
     rate_hz: u32,
     settings: EncoderSettings,
     wideband: bool,
@@ -22,12 +68,8 @@ pub struct SpeechEncoder {
     silent: u32,
 }
 
-impl SpeechEncoder {
-    /// Makes an encoder for PCM at `rate_hz`, one of `opus::ENCODER_RATES_HZ`; `wideband` codes nothing above 8 kHz.
-    ///
-    /// # Errors
-    /// As [`Encoder::new`].
-    pub fn new(rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Self, OpusError> {
+impl OpusSpeech {
+    fn new(rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Self, OpusError> {
         let codec = Some(codec(rate_hz, settings, wideband)?);
         let packet = [0; OPUS_PACKET_BYTES_MAX];
         Ok(Self {
@@ -41,11 +83,7 @@ impl SpeechEncoder {
         })
     }
 
-    /// Encodes 20 ms; `is_silent` says that every sample is zero. The packet is valid until the next call.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
-    pub fn encode(&mut self, pcm: &[i16], is_silent: bool) -> Result<&[u8], OpusError> {
+    fn encode(&mut self, pcm: &[i16], is_silent: bool) -> Result<&[u8], OpusError> {
         self.silent = if is_silent { self.silent.saturating_add(1) } else { 0 };
         if self.silent > SILENT_FRAMES_ENCODED {
             self.codec = None;
@@ -87,8 +125,8 @@ mod tests {
             .collect()
     }
 
-    fn speech(rate_hz: u32, wideband: bool) -> SpeechEncoder {
-        SpeechEncoder::new(rate_hz, EncoderSettings::default(), wideband).unwrap()
+    fn speech(rate_hz: u32, wideband: bool) -> OpusSpeech {
+        OpusSpeech::new(rate_hz, EncoderSettings::default(), wideband).unwrap()
     }
 
     fn loudest(pcm: &[i16]) -> u16 {
@@ -206,7 +244,23 @@ mod tests {
 
     #[test]
     fn errors_are_those_of_the_codec() {
-        assert!(SpeechEncoder::new(48_000, EncoderSettings::default(), false).is_err());
+        let new = |codec| SpeechEncoder::new(codec, 48_000, EncoderSettings::default(), false);
+        assert!(new(Codec::Opus).is_err());
         assert!(speech(16_000, false).encode(&[0; 319], true).is_err());
+        let mut encoder = new(Codec::G711(Law::Mu)).unwrap();
+        assert!(encoder.encode(&[0; 159], true).is_err() && encoder.encode(&[0; 161], false).is_err());
+    }
+
+    /// Silence between speech is the code for zero, or of A-law, which has none, the nearest to it.
+    #[test]
+    fn g711_is_a_byte_per_sample_and_silence_stays_silent() {
+        for (law, silence) in [(Law::Mu, 0xff), (Law::A, 0xd5)] {
+            let mut encoder = SpeechEncoder::new(Codec::G711(law), G711_HZ, EncoderSettings::default(), false).unwrap();
+            for _ in 0..100 {
+                assert_eq!(encoder.encode(&[0; 160], true).unwrap(), [silence; 160]);
+            }
+            assert_ne!(encoder.encode(&[1_000; 160], false).unwrap(), [silence; 160]);
+            assert_eq!(encoder.encode(&[0; 160], true).unwrap(), [silence; 160], "at once");
+        }
     }
 }

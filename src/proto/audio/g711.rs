@@ -63,14 +63,32 @@ pub fn alaw_encode(sample: i16) -> u8 {
     (sign | (segment as u8) << 4 | step) ^ ALAW_TURNED
 }
 
-/// Appends the samples of mu-law bytes.
-pub fn ulaw_decode_into(bytes: &[u8], pcm: &mut Vec<i16>) {
-    pcm.extend(bytes.iter().map(|byte| ulaw_decode(*byte)));
+/// One of the two codes of the recommendation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// mu-law, of North America and Japan.
+    Mu,
+    /// A-law, of everywhere else.
+    A,
 }
 
-/// Appends the samples of A-law bytes.
-pub fn alaw_decode_into(bytes: &[u8], pcm: &mut Vec<i16>) {
-    pcm.extend(bytes.iter().map(|byte| alaw_decode(*byte)));
+impl Law {
+    /// Appends the samples of `bytes`.
+    pub fn decode(self, bytes: &[u8], pcm: &mut Vec<i16>) {
+        match self {
+            Law::Mu => pcm.extend(bytes.iter().map(|byte| ulaw_decode(*byte))),
+            Law::A => pcm.extend(bytes.iter().map(|byte| alaw_decode(*byte))),
+        }
+    }
+
+    /// Writes the bytes of `pcm` to the front of `block`, as far as both reach.
+    pub fn encode(self, pcm: &[i16], block: &mut [u8]) {
+        let pairs = block.iter_mut().zip(pcm);
+        match self {
+            Law::Mu => pairs.for_each(|(byte, sample)| *byte = ulaw_encode(*sample)),
+            Law::A => pairs.for_each(|(byte, sample)| *byte = alaw_encode(*sample)),
+        }
+    }
 }
 
 const fn ulaw_expand(byte: u8) -> i16 {
@@ -237,8 +255,13 @@ mod tests {
     fn slices_are_appended_sample_by_sample() {
         let bytes: Vec<u8> = (0..=u8::MAX).collect();
         let mut pcm = vec![7];
-        ulaw_decode_into(&bytes, &mut pcm);
-        alaw_decode_into(&bytes, &mut pcm);
+        Law::Mu.decode(&bytes, &mut pcm);
+        Law::A.decode(&bytes, &mut pcm);
         assert_eq!((pcm.len(), pcm[0], pcm[1], pcm[257]), (513, 7, -32_124, -5504));
+        let mut block = [1; 4];
+        Law::Mu.encode(&[0, -32_124], &mut block);
+        assert_eq!(block, [0xff, 0, 1, 1]);
+        Law::A.encode(&[0, -5504, 8], &mut block[..2]);
+        assert_eq!(block, [0xd5, 0, 1, 1]);
     }
 }

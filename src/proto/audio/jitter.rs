@@ -1,6 +1,6 @@
-//! Puts the caller's Opus packets in order, without delaying those that are.
+//! Puts the caller's audio packets in order, without delaying those that are.
 //!
-//! In: RTP packets (extended sequence number, extended timestamp at 48 kHz, payload) with their arrival. Out, by
+//! In: RTP packets (extended sequence number, extended timestamp, payload) of one codec with their arrival. Out, by
 //! [`Jitter::poll_output`]: what to do with the decoder, in order. The packet that is next is released at once: a bot wants
 //! speech early, and evens out nothing. When one is missing, those behind it wait for it, for a time that follows the
 //! arrival jitter; then the gap is filled (in-band FEC of the next packet for the last lost one, concealment for up to
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::limits::{
     CONCEALED_FRAMES_MAX, JITTER_HELD_MAX, JITTER_WAIT_MAX, JITTER_WAIT_MIN, OPUS_RECEIVED_BYTES_MAX, RTP_MISORDER_MAX,
 };
-use crate::proto::audio::opus::{has_fec, packet_ticks};
+use crate::proto::audio::codec::Codec;
 
 /// What the decoder has to do next.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Output<'a> {
     DecodeFec(&'a [u8]),
     /// Make up one packet's worth of audio.
     Conceal,
-    /// The caller's time goes on by so many ticks of 48 kHz without audio; nothing is to be made up.
+    /// The caller's time goes on by so many ticks of the RTP clock without audio; nothing is to be made up.
     Gap { ticks: u32 },
 }
 
@@ -74,8 +74,8 @@ struct Expected {
 }
 
 /// The order of one caller's packets.
-#[derive(Default)]
 pub struct Jitter {
+    codec: Codec,
     expected: Option<Expected>,
     /// Packets not released yet, by ascending sequence number.
     held: VecDeque<Packet>,
@@ -95,8 +95,27 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(codec: Codec) -> Self {
+        Self {
+            codec,
+            expected: None,
+            held: VecDeque::new(),
+            fill: Fill::default(),
+            lent: Vec::new(),
+            spare: Vec::new(),
+            released: 0,
+            restart: None,
+            now: None,
+            last_arrival: None,
+            patience: Duration::ZERO,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes packets of another codec from here on, hence of another sender.
+    pub fn set_codec(&mut self, codec: Codec) {
+        self.codec = codec;
+        self.handle_restart();
     }
 
     pub fn counters(&self) -> &Counters {
@@ -115,7 +134,7 @@ impl Jitter {
         self.last_arrival = None;
     }
 
-    /// Takes a packet: extended sequence number, extended timestamp (48 kHz), payload. Then drain [`Self::poll_output`].
+    /// Takes a packet: extended sequence number, extended timestamp, payload. Then drain [`Self::poll_output`].
     pub fn handle_packet(&mut self, sequence: u64, timestamp: u64, payload: &[u8], now: Instant) {
         self.now = Some(now);
         self.counters.received += 1;
@@ -187,7 +206,7 @@ impl Jitter {
             let expected = *self.expected.get_or_insert(Expected {
                 sequence,
                 timestamp,
-                packet_ticks: 960,
+                packet_ticks: self.codec.clock_hz() / 50,
             });
             let ahead = timestamp.wrapping_sub(expected.timestamp).cast_signed();
             if sequence > expected.sequence {
@@ -226,7 +245,7 @@ impl Jitter {
         };
         // Padding takes a number and no time; a packet that does not parse is taken for one like the last.
         if !self.lent.is_empty() {
-            next.packet_ticks = packet_ticks(&self.lent).unwrap_or(expected.packet_ticks);
+            next.packet_ticks = self.codec.packet_ticks(&self.lent).unwrap_or(expected.packet_ticks);
             next.timestamp = packet.timestamp.wrapping_add(next.packet_ticks.into());
         }
         self.expect(next, true);
@@ -249,7 +268,11 @@ impl Jitter {
         let ahead = u32::try_from(ahead.max(0)).unwrap_or(u32::MAX);
         let frames = u32::try_from(lost).unwrap_or(u32::MAX).min(ahead / packet_ticks);
         let filled = frames.min(CONCEALED_FRAMES_MAX);
-        let fec = filled > 0 && self.held.front().is_some_and(|packet| has_fec(&packet.payload));
+        let fec = filled > 0
+            && self
+                .held
+                .front()
+                .is_some_and(|packet| self.codec.has_fec(&packet.payload));
         self.fill = Fill {
             conceal: filled - u32::from(fec),
             gap_ticks: ahead - filled * packet_ticks,
@@ -291,7 +314,8 @@ impl Jitter {
     /// Follows the interarrival jitter (RFC 3550 section 6.4.1).
     fn measure(&mut self, timestamp: u64, now: Instant) {
         if let Some((arrival, earlier)) = self.last_arrival.replace((now, timestamp)) {
-            let sent_us = timestamp.wrapping_sub(earlier).cast_signed().saturating_mul(1_000) / 48;
+            let sent = timestamp.wrapping_sub(earlier).cast_signed();
+            let sent_us = sent.saturating_mul(1_000) / i64::from(self.codec.clock_hz() / 1_000);
             let arrived_us = i64::try_from(now.saturating_duration_since(arrival).as_micros()).unwrap_or(i64::MAX);
             let off = Duration::from_micros(arrived_us.saturating_sub(sent_us).unsigned_abs());
             // A second is a pause of the sender or a jump of its clock, not jitter of the network.

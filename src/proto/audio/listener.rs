@@ -1,18 +1,20 @@
-//! What the caller says, from packets to PCM at the bot's rate: the order of `jitter`, the codec of `opus`.
+//! What the caller says, from packets to PCM at the bot's rate: the order of `jitter`, the codec of `decoder`.
 //!
-//! In: Opus packets with their RTP numbers, the rate that the bot asks for, and `now`. Out: frames of `i16` mono PCM, one per
-//! packet that arrived, was recovered or was made up. A packet that is no Opus is replaced by concealment and counted.
+//! In: audio packets with their RTP numbers, the rate that the bot asks for, and `now`. Out: frames of `i16` mono PCM, one per
+//! packet that arrived, was recovered or was made up. A packet that cannot be decoded is replaced by concealment and counted.
 //! Nothing is decoded before the bot has asked for audio.
 
 use std::fmt;
 use std::time::Instant;
 
+use crate::proto::audio::codec::Codec;
+use crate::proto::audio::decoder::Decoder;
 use crate::proto::audio::jitter::{self, Jitter};
-use crate::proto::audio::opus::Decoder;
 use crate::proto::rtc::AudioPacket;
 
 /// The hearing half of a session's audio.
 pub struct Listener {
+    codec: Codec,
     jitter: Jitter,
     decoder: Option<Decoder>,
     pcm: Vec<i16>,
@@ -21,9 +23,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub fn new() -> Self {
+    pub fn new(codec: Codec) -> Self {
         Listener {
-            jitter: Jitter::new(),
+            codec,
+            jitter: Jitter::new(codec),
             decoder: None,
             pcm: Vec::new(),
             ready: false,
@@ -40,7 +43,7 @@ impl Listener {
         {
             return;
         }
-        match Decoder::new(rate_hz) {
+        match Decoder::new(self.codec, rate_hz) {
             Ok(decoder) => self.decoder = Some(decoder),
             Err(error) => log::warn!("no audio at {rate_hz} Hz: {error}"),
         }
@@ -49,6 +52,18 @@ impl Listener {
     /// The caller sends from a new connection, with new numbers.
     pub fn handle_restart(&mut self) {
         self.jitter.handle_restart();
+    }
+
+    /// Takes packets of this codec from here on.
+    pub fn set_codec(&mut self, codec: Codec) {
+        if self.codec == codec {
+            return;
+        }
+        self.codec = codec;
+        self.jitter.set_codec(codec);
+        if let Some(decoder) = self.decoder.take() {
+            self.set_rate(decoder.rate_hz());
+        }
     }
 
     pub fn handle_packet(&mut self, packet: &AudioPacket, now: Instant) {
@@ -111,17 +126,11 @@ impl Listener {
     }
 }
 
-impl Default for Listener {
-    fn default() -> Self {
-        Listener::new()
-    }
-}
-
 /// What became of a caller's packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub counters: jitter::Counters,
-    /// Packets that were no Opus.
+    /// Packets that could not be decoded.
     pub unreadable: u64,
 }
 

@@ -1,14 +1,15 @@
-//! What the bot says, from PCM of any length to Opus packets that leave on time: the clock of `pacer`, the codec of
+//! What the bot says, from PCM of any length to packets that leave on time: the clock of `pacer`, the codec of
 //! `encoder`, and `resample` between them where the codec does not know the bot's rate.
 //!
-//! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one Opus packet per 20 ms with its RTP timestamp,
+//! In: `i16` mono PCM at the bot's rate, interruptions, and `now`. Out: one packet per 20 ms with its RTP timestamp,
 //! silence included, and the turns of speech as they leave. Nothing leaves before [`Speaker::start`].
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::proto::audio::codec::Codec;
 use crate::proto::audio::encoder::SpeechEncoder;
-use crate::proto::audio::opus::{EncoderSettings, encoder_rate_hz};
+use crate::proto::audio::opus::{EncoderSettings, RTP_CLOCK_HZ};
 use crate::proto::audio::pacer::{self, Pacer};
 use crate::proto::audio::resample::Resampler;
 
@@ -25,7 +26,7 @@ pub enum Turn {
 /// One packet on its way.
 pub struct Packet<'a> {
     pub payload: &'a [u8],
-    /// RTP timestamp in ticks of 48 kHz, from zero at the session's start.
+    /// RTP timestamp in ticks of the codec's clock, from zero at the session's start.
     pub ticks: u64,
     /// What the payload was made from, for who has to tell how loud it is.
     pub pcm: &'a [i16],
@@ -33,6 +34,7 @@ pub struct Packet<'a> {
 
 /// The speaking half of a session's audio.
 pub struct Speaker {
+    codec: Codec,
     /// Whether the caller decodes at 16 kHz: what it cannot hear is not coded.
     device: bool,
     voice: EncoderSettings,
@@ -42,7 +44,7 @@ pub struct Speaker {
     pacer: Pacer,
     encoder: Option<SpeechEncoder>,
     started: bool,
-    /// Ticks that had passed when the rate was set.
+    /// Ticks of 48 kHz that had passed when the rate was set.
     ticks_before: u64,
     ticks: u64,
     /// Speech on its way into the pacer, at the bot's rate and at the codec's; both are kept for their memory.
@@ -54,13 +56,15 @@ pub struct Speaker {
 }
 
 impl Speaker {
-    pub fn new(device: bool, voice: EncoderSettings) -> Self {
+    pub fn new(codec: Codec, device: bool, voice: EncoderSettings) -> Self {
+        let codec_hz = codec.encoder_rate_hz(RATE_HZ_BEFORE);
         Speaker {
+            codec,
             device,
             voice,
             rate_hz: RATE_HZ_BEFORE,
-            resampler: None,
-            pacer: Pacer::new(RATE_HZ_BEFORE),
+            resampler: resampler(RATE_HZ_BEFORE, codec_hz),
+            pacer: Pacer::new(codec_hz),
             encoder: None,
             started: false,
             ticks_before: 0,
@@ -74,12 +78,25 @@ impl Speaker {
 
     /// Takes the rate of the bot's PCM, in Hz. The stream goes on with the next packet.
     pub fn set_rate(&mut self, rate_hz: u32, now: Instant) {
-        if self.rate_hz == rate_hz {
-            return;
+        if self.rate_hz != rate_hz {
+            self.rate_hz = rate_hz;
+            self.tune(now);
         }
-        let codec_hz = encoder_rate_hz(rate_hz);
-        self.rate_hz = rate_hz;
-        self.resampler = (codec_hz != rate_hz).then(|| Resampler::new(rate_hz, codec_hz));
+    }
+
+    /// Takes the codec of a new connection. What is queued for the old one is dropped.
+    pub fn set_codec(&mut self, codec: Codec, now: Instant) {
+        if self.codec != codec {
+            self.codec = codec;
+            self.handle_pause();
+            self.tune(now);
+        }
+    }
+
+    /// Begins anew at the rates that hold now; timestamps and counters go on.
+    fn tune(&mut self, now: Instant) {
+        let codec_hz = self.codec_hz();
+        self.resampler = resampler(self.rate_hz, codec_hz);
         self.before = self.counters();
         self.pacer = Pacer::new(codec_hz);
         self.encoder = None;
@@ -87,6 +104,11 @@ impl Speaker {
         if self.started {
             self.pacer.start(now);
         }
+    }
+
+    /// Returns the rate of the PCM that is encoded.
+    fn codec_hz(&self) -> u32 {
+        self.codec.encoder_rate_hz(self.rate_hz)
     }
 
     /// The caller is connected: from here on a packet leaves every 20 ms.
@@ -115,7 +137,7 @@ impl Speaker {
         self.taken.clear();
         // One sample less than there is room for: a piece may come out one sample longer than its share.
         let room = self.pacer.room().saturating_sub(usize::from(self.resampler.is_some())) as u64;
-        let room = room * u64::from(self.rate_hz) / u64::from(encoder_rate_hz(self.rate_hz));
+        let room = room * u64::from(self.rate_hz) / u64::from(self.codec_hz());
         let came = take(&mut self.taken, room as usize) > 0;
         let speech = match &mut self.resampler {
             Some(resampler) => {
@@ -147,12 +169,15 @@ impl Speaker {
         let ticks = self.ticks_before + frame.rtp_ticks;
         self.ticks = ticks + pacer::PTIME_TICKS;
         if self.encoder.is_none() {
-            self.encoder = encoder(encoder_rate_hz(self.rate_hz), self.voice, self.device);
+            let rate_hz = self.codec.encoder_rate_hz(self.rate_hz);
+            self.encoder = SpeechEncoder::new(self.codec, rate_hz, self.voice, self.device)
+                .inspect_err(|error| log::warn!("no audio at {rate_hz} Hz: {error}"))
+                .ok();
         }
         match self.encoder.as_mut()?.encode(frame.pcm, frame.is_silent) {
             Ok(payload) => Some(Packet {
                 payload,
-                ticks,
+                ticks: ticks / u64::from(RTP_CLOCK_HZ / self.codec.clock_hz()),
                 pcm: self.pacer.last_frame(),
             }),
             Err(error) => {
@@ -182,16 +207,16 @@ impl Speaker {
     }
 }
 
-fn encoder(rate_hz: u32, voice: EncoderSettings, device: bool) -> Option<SpeechEncoder> {
-    SpeechEncoder::new(rate_hz, voice, device)
-        .inspect_err(|error| log::warn!("no audio at {rate_hz} Hz: {error}"))
-        .ok()
+/// Makes the filter between two rates; none where they are one.
+fn resampler(from_hz: u32, to_hz: u32) -> Option<Resampler> {
+    (from_hz != to_hz).then(|| Resampler::new(from_hz, to_hz))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::audio::opus::Decoder;
+    use crate::proto::audio::decoder::Decoder;
+    use crate::proto::audio::g711::Law;
     use std::time::Duration;
 
     /// Runs a speaker up to, and without, `until`; gives its packets with their timestamps.
@@ -216,15 +241,19 @@ mod tests {
 
     #[test]
     fn a_bot_may_speak_at_any_rate() {
-        for rate_hz in [8_000, 9_999, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000] {
+        let rates = [8_000, 9_999, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
+        for (codec, rate_hz) in Codec::ALL
+            .iter()
+            .flat_map(|codec| rates.map(|rate_hz| (*codec, rate_hz)))
+        {
             let start = Instant::now();
-            let mut speaker = Speaker::new(false, EncoderSettings::default());
+            let mut speaker = Speaker::new(codec, false, EncoderSettings::default());
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let tone = |n: u32| (std::f64::consts::TAU * 440.0 * f64::from(n) / f64::from(rate_hz)).sin() * 8_000.0;
             let pcm: Vec<i16> = (0..rate_hz).map(|n| tone(n) as i16).collect();
             let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(1_500));
-            let mut decoder = Decoder::new(16_000).unwrap();
+            let mut decoder = Decoder::new(codec, 16_000).unwrap();
             let mut heard = Vec::new();
             for (packet, _) in &packets {
                 heard.extend_from_slice(decoder.decode(packet).unwrap());
@@ -233,13 +262,13 @@ mod tests {
             let spoken = loud[loud.len() - 1] - loud[0];
             assert!(
                 spoken.abs_diff(16_000) < 200,
-                "{rate_hz} Hz: a second lasted {spoken} samples of 16,000"
+                "{codec} {rate_hz} Hz: a second lasted {spoken} samples of 16,000"
             );
             let middle = &heard[loud[0] + 4_000..loud[0] + 12_000];
             let rises = middle.windows(2).filter(|pair| pair[0] < 0 && pair[1] >= 0).count();
             assert!(
                 (219..=221).contains(&rises),
-                "{rate_hz} Hz: {rises} periods in half a second of 440 Hz"
+                "{codec} {rate_hz} Hz: {rises} periods in half a second of 440 Hz"
             );
             let turns = [speaker.poll_turn(), speaker.poll_turn(), speaker.poll_turn()];
             assert_eq!(turns, [Some(Turn::Started), Some(Turn::Stopped), None]);
@@ -250,7 +279,7 @@ mod tests {
     #[test]
     fn a_change_of_the_rate_keeps_the_clock() {
         let start = Instant::now();
-        let mut speaker = Speaker::new(false, EncoderSettings::default());
+        let mut speaker = Speaker::new(Codec::Opus, false, EncoderSettings::default());
         assert!(speaker.poll_packet(start).is_none(), "nothing before the start");
         speaker.start(start);
         let until = start + Duration::from_millis(95);
@@ -270,11 +299,32 @@ mod tests {
         assert!(packets.len() >= 10);
     }
 
+    /// A client that comes back with another codec is sent that one, at the time that has passed.
+    #[test]
+    fn a_change_of_the_codec_keeps_the_clock_and_ends_the_turn() {
+        let start = Instant::now();
+        let mut speaker = Speaker::new(Codec::Opus, false, EncoderSettings::default());
+        speaker.set_rate(24_000, start);
+        speaker.start(start);
+        let pcm = vec![5_000; 24_000];
+        let until = start + Duration::from_millis(95);
+        let opus = run(&mut speaker, &mut &pcm[..], start, until);
+        let (_, ticks) = *opus.last().unwrap();
+        speaker.set_codec(Codec::G711(Law::A), until);
+        let pcma = run(&mut speaker, &mut &[][..], until, until + Duration::from_millis(95));
+        assert_eq!(pcma[0].1, (ticks + pacer::PTIME_TICKS) / 6);
+        assert!(pcma.windows(2).all(|pair| pair[1].1 == pair[0].1 + 160));
+        assert!(pcma.iter().all(|(packet, _)| *packet == [0xd5; 160]));
+        let turns = [speaker.poll_turn(), speaker.poll_turn(), speaker.poll_turn()];
+        assert_eq!(turns, [Some(Turn::Started), Some(Turn::Stopped), None]);
+        assert_eq!(speaker.counters().frames, (opus.len() + pcma.len()) as u64);
+    }
+
     #[test]
     fn an_interruption_leaves_nothing_behind() {
         for rate_hz in [16_000, 44_100] {
             let start = Instant::now();
-            let mut speaker = Speaker::new(false, EncoderSettings::default());
+            let mut speaker = Speaker::new(Codec::Opus, false, EncoderSettings::default());
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let pcm: Vec<i16> = (0..rate_hz).map(|n| if n % 40 < 20 { 9_000 } else { -9_000 }).collect();
@@ -300,7 +350,7 @@ mod tests {
             .map(|n| ((n * 7_919) % 20_000 - 10_000) as i16)
             .collect();
         for device in [false, true] {
-            let mut speaker = Speaker::new(device, EncoderSettings::default());
+            let mut speaker = Speaker::new(Codec::Opus, device, EncoderSettings::default());
             speaker.set_rate(24_000, start);
             speaker.start(start);
             let packets = run(&mut speaker, &mut &pcm[..], start, start + Duration::from_millis(900));
@@ -319,7 +369,7 @@ mod tests {
                 complexity,
                 ..EncoderSettings::default()
             };
-            let mut speaker = Speaker::new(false, voice);
+            let mut speaker = Speaker::new(Codec::Opus, false, voice);
             speaker.set_rate(rate_hz, start);
             speaker.start(start);
             let pcm: Vec<i16> = (0..rate_hz as i32)

@@ -1,24 +1,35 @@
 //! DTLS through dimpl, as str0m's `DtlsProvider`: who may be handshaken with, and how patiently.
 //!
-//! In: records of one datagram each, and the time. Out: records, the SRTP keys, and data channel bytes. Both roles;
-//! 1.2 unless the session asks for more. Offered and accepted: ECDHE-ECDSA suites on P-256 only, which every WebRTC
-//! endpoint must speak and which keep a ClientHello at a seventh of a datagram, as Mbed TLS servers need it whole.
+//! In: records of one datagram each, and the time. Out: records, the SRTP keys, and data channel bytes. Both roles, 1.2
+//! alone. Offered as client: ECDHE-ECDSA suites on P-256 only, which every WebRTC endpoint must speak and which keep a
+//! ClientHello at a seventh of a datagram, as Mbed TLS servers need it whole. Taken as server: the same suites, with X25519
+//! and P-384 for the key exchange too. Keys of peers are on P-256 or P-384; those of DTLS clients may be RSA, see
+//! `request`. An RSA key of a server would need the ECDHE-RSA suites, and is refused.
 //! Not looked at: validity dates and issuer of the peer's certificate; str0m compares the fingerprint of its bytes.
-//! Sources: RFC 6347, RFC 8827 section 6.5.
+//! What is refused is told by [`take_refusal`]. Sources: RFC 6347, RFC 8827 section 6.5.
 
 mod hello;
+mod offered;
+mod provider;
+mod records;
+mod refusal;
+mod request;
+mod rsa;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use dimpl::crypto::{Dtls12CipherSuite, rust_crypto};
-use dimpl::{Config, Dtls, NamedGroup};
+use dimpl::crypto::Dtls12CipherSuite;
+use dimpl::{CertificateError, Config, Dtls, NamedGroup};
 use str0m::crypto::CryptoError;
 use str0m::crypto::dtls::{
     DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion, ProtocolVersion,
 };
 
 use self::hello::Hello;
+use self::records::{RECORD_HEADER_BYTES, is_handshake_in_clear, messages, records};
+use self::refusal::keep;
+pub use self::refusal::{Refusal, take_refusal};
 use super::certificate::certificate;
 use crate::limits::DTLS_RETRANSMIT;
 
@@ -27,6 +38,16 @@ const SUITES: [Dtls12CipherSuite; 3] = [
     Dtls12CipherSuite::ECDHE_ECDSA_CHACHA20_POLY1305_SHA256,
     Dtls12CipherSuite::ECDHE_ECDSA_AES256_GCM_SHA384,
 ];
+
+/// In the order of preference, the cheapest first.
+const SERVER_GROUPS: [NamedGroup; 3] = [NamedGroup::X25519, NamedGroup::Secp256r1, NamedGroup::Secp384r1];
+const CLIENT_GROUPS: [NamedGroup; 1] = [NamedGroup::Secp256r1];
+
+/// The buffer that str0m polls with. dimpl panics over a certificate that is longer.
+const POLL_BYTES: usize = 2_000;
+/// Longest message with a peer's certificates. One with an RSA key of 4096 bits has 1,300 bytes.
+const CERTIFICATES_BYTES_MAX: usize = POLL_BYTES - request::ADDED_BYTES;
+const CERTIFICATE: u8 = 11;
 
 #[derive(Debug)]
 pub(super) struct Backend;
@@ -43,73 +64,161 @@ impl DtlsProvider for Backend {
         version: DtlsVersion,
         mtu: Option<usize>,
     ) -> Result<Box<dyn DtlsInstance>, CryptoError> {
-        let start = match version {
-            DtlsVersion::Dtls12 => Dtls::new_12,
-            DtlsVersion::Dtls13 => Dtls::new_13,
-            DtlsVersion::Auto => Dtls::new_auto,
-            other => return Err(CryptoError::Other(format!("{other} is not supported"))),
-        };
-        Ok(Box::new(Endpoint::new(start(config(mtu)?, cert.clone(), now))))
+        if version != DtlsVersion::Dtls12 {
+            return Err(CryptoError::Other(format!("{version} is not supported")));
+        }
+        let client = config(&CLIENT, mtu)?;
+        let dtls = Dtls::new_12(config(&SERVER, mtu)?, cert.clone(), now);
+        let as_client = (client, cert.clone(), now);
+        Ok(Box::new(Endpoint::new(dtls, Some(as_client))))
     }
 }
 
+/// What the two ends of a handshake do not share.
+struct Role {
+    provider: fn() -> dimpl::crypto::CryptoProvider,
+    groups: &'static [NamedGroup],
+    kept: OnceLock<Arc<Config>>,
+}
+
+static SERVER: Role = Role {
+    provider: provider::server,
+    groups: &SERVER_GROUPS,
+    kept: OnceLock::new(),
+};
+static CLIENT: Role = Role {
+    provider: provider::client,
+    groups: &CLIENT_GROUPS,
+    kept: OnceLock::new(),
+};
+
 /// The settings for datagrams of `mtu` bytes. Building them runs dimpl's self-tests, signatures among them, which is
 /// too much to do for each session, so the first ones are kept: sessions do not differ in their MTU.
-fn config(mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
-    static KEPT: OnceLock<Arc<Config>> = OnceLock::new();
-    if let Some(kept) = KEPT.get()
+fn config(role: &Role, mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
+    if let Some(kept) = role.kept.get()
         && mtu.is_none_or(|mtu| mtu == kept.mtu())
     {
         return Ok(kept.clone());
     }
     let mut builder = Config::builder()
-        .with_crypto_provider(rust_crypto::default_provider())
+        .with_crypto_provider((role.provider)())
         .dtls12_cipher_suites(&SUITES)
-        .kx_groups(&[NamedGroup::Secp256r1])
+        .kx_groups(role.groups)
         .flight_start_rto(DTLS_RETRANSMIT)
         // ICE has already shown that the peer is where it says it is.
         .use_server_cookie(false);
     if let Some(mtu) = mtu {
+        if mtu < request::SERVER_FLIGHT_BYTES_MAX {
+            return Err(CryptoError::Other(format!("an MTU of {mtu} bytes cuts handshakes")));
+        }
         builder = builder.mtu(mtu);
     }
     let config = Arc::new(builder.build().map_err(CryptoError::DtlsImpl)?);
     // A second MTU, or a second thread at the first session, is served and not kept.
-    let _ = KEPT.set(config.clone());
+    let _ = role.kept.set(config.clone());
     Ok(config)
 }
 
 /// One DTLS association.
 struct Endpoint {
     dtls: Dtls,
+    /// What a client is made of in place of the server that `dtls` is at first.
+    as_client: Option<(Arc<Config>, DtlsCert, Instant)>,
     hello: Hello,
+    is_connected: bool,
 }
 
 impl Endpoint {
-    fn new(dtls: Dtls) -> Self {
+    fn new(dtls: Dtls, as_client: Option<(Arc<Config>, DtlsCert, Instant)>) -> Self {
         Endpoint {
             dtls,
+            as_client,
             hello: Hello::default(),
+            is_connected: false,
         }
     }
-}
 
-impl DtlsInstance for Endpoint {
-    fn set_active(&mut self, active: bool) {
-        self.dtls.set_active(active);
-    }
-
-    fn handle_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
+    fn handle_clean_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
+        check_certificates(packet)?;
         if self.dtls.is_active() {
             return self.dtls.handle_packet(packet);
         }
         match &*self.hello.handle_datagram(packet) {
             [] => Ok(()),
-            packet => self.dtls.handle_packet(packet),
+            packet => match offered::missing(packet) {
+                Some(error) => Err(DtlsImplError::SecurityError(error)),
+                None => self.dtls.handle_packet(packet),
+            },
         }
+    }
+}
+
+/// Refuses a datagram with certificates that are too long for str0m's buffer.
+fn check_certificates(packet: &[u8]) -> Result<(), DtlsImplError> {
+    let longest = records(packet)
+        .filter(|record| is_handshake_in_clear(record))
+        .flat_map(|record| messages(&record[RECORD_HEADER_BYTES..]))
+        .filter(|message| message.kind == CERTIFICATE)
+        .map(|message| message.length)
+        .max();
+    match longest {
+        Some(bytes) if bytes > CERTIFICATES_BYTES_MAX => {
+            keep(|| Refusal::CertificateLength {
+                bytes,
+                bytes_max: CERTIFICATES_BYTES_MAX,
+            });
+            Err(DtlsImplError::CertificateError(CertificateError::ParseFailed))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl DtlsInstance for Endpoint {
+    fn set_active(&mut self, active: bool) {
+        if active && let Some((config, certificate, now)) = self.as_client.take() {
+            self.dtls = Dtls::new_12(config, certificate, now);
+        }
+        self.dtls.set_active(active);
+    }
+
+    fn handle_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
+        take_refusal();
+        let handled = self.handle_clean_packet(packet);
+        if let Err(error) = &handled {
+            keep(|| Refusal::new(error, self.dtls.is_active()));
+        }
+        handled
     }
 
     fn poll_output<'a>(&mut self, buf: &'a mut [u8]) -> DtlsOutput<'a> {
-        self.dtls.poll_output(buf)
+        if self.is_connected || self.dtls.is_active() {
+            return self.dtls.poll_output(buf);
+        }
+        let mut plain = [0; POLL_BYTES];
+        // A datagram that grows still fits.
+        let room = buf.len().min(POLL_BYTES).saturating_sub(request::ADDED_BYTES);
+        loop {
+            return match self.dtls.poll_output(&mut plain[..room]) {
+                DtlsOutput::Packet(packet) => {
+                    let changed = request::with_rsa(packet);
+                    DtlsOutput::Packet(copy(changed.as_deref().unwrap_or(packet), buf))
+                }
+                DtlsOutput::Connected => {
+                    self.is_connected = true;
+                    DtlsOutput::Connected
+                }
+                DtlsOutput::PeerCert(der) => DtlsOutput::PeerCert(copy(der, buf)),
+                DtlsOutput::ApplicationData(data) => DtlsOutput::ApplicationData(copy(data, buf)),
+                DtlsOutput::KeyingMaterial(keys, profile) => DtlsOutput::KeyingMaterial(keys, profile),
+                DtlsOutput::Timeout(at) => DtlsOutput::Timeout(at),
+                DtlsOutput::CloseNotify => DtlsOutput::CloseNotify,
+                DtlsOutput::BufferTooSmall { needed } => DtlsOutput::BufferTooSmall {
+                    needed: needed + request::ADDED_BYTES,
+                },
+                // No handshake has more to say.
+                _ => continue,
+            };
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) -> Result<(), DtlsImplError> {
@@ -139,6 +248,13 @@ impl DtlsInstance for Endpoint {
     fn close(&mut self) -> Result<(), DtlsImplError> {
         self.dtls.close()
     }
+}
+
+/// Copies into the beginning of `buf`, which is long enough.
+fn copy<'a>(bytes: &[u8], buf: &'a mut [u8]) -> &'a [u8] {
+    let buf = &mut buf[..bytes.len()];
+    buf.copy_from_slice(bytes);
+    buf
 }
 
 impl std::fmt::Debug for Endpoint {

@@ -17,6 +17,7 @@ mod srtp;
 mod tests;
 
 pub use certificate::{CertificateError, certificate};
+pub use dtls::{Refusal, take_refusal};
 pub use header_extension::{embedded_provider, strip_empty_extension};
 
 use str0m::crypto::CryptoProvider;

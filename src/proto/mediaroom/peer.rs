@@ -347,6 +347,9 @@ impl Peer {
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
+        if let Some(refusal) = crypto::take_refusal() {
+            log::debug!("the handshake failed: {refusal}");
+        }
         true
     }
 

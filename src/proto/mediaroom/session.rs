@@ -23,6 +23,7 @@ use bytes::Bytes;
 
 use crate::config::Secret;
 use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
+use crate::proto::audio::codec::Codec;
 use crate::proto::audio::listener;
 use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
@@ -187,7 +188,7 @@ pub struct Session {
 
 impl Session {
     pub fn new(setup: Setup, now: Instant) -> Self {
-        let speaker = Speaker::new(false, setup.common.voice);
+        let speaker = Speaker::new(Codec::Opus, false, setup.common.voice);
         Session {
             common: setup.common,
             url: setup.url,

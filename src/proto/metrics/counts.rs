@@ -101,7 +101,7 @@ pub(super) const COUNTERS: [(Count, &str, &str, Of); 17] = [
     (
         Count::PacketsUnreadable,
         "edge_runner_audio_packets_unreadable_total",
-        "Audio packets of callers that were no Opus.",
+        "Audio packets of callers that could not be decoded.",
         Of::Rtp,
     ),
     (

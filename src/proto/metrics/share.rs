@@ -59,6 +59,11 @@ impl Share {
         self.metrics.connected(after);
     }
 
+    /// The caller speaks the codec of this name.
+    pub fn spoken(&self, codec: &str) {
+        self.metrics.spoken(codec);
+    }
+
     /// Adds what is new to what everybody sees.
     pub fn tell(&mut self, counts: &Counts, waiting: Waiting, now: Instant) {
         let row = self.metrics.row(self.transport);

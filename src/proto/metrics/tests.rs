@@ -77,6 +77,23 @@ fn a_session_is_counted_while_it_lives_and_when_it_ends() {
     );
 }
 
+/// Callers are told apart by their codec, by the names that the codecs have.
+#[test]
+fn callers_are_counted_by_their_codec() {
+    use crate::proto::audio::codec::Codec;
+    assert_eq!(CODECS, Codec::ALL.map(Codec::name));
+    let metrics = Arc::new(Metrics::default());
+    let share = Share::begin(metrics.clone(), Transport::WebRtc, Instant::now());
+    for codec in ["PCMA", "Opus", "PCMA", "speex"] {
+        share.spoken(codec);
+    }
+    let text = metrics.render(&Seen::default());
+    for (codec, callers) in [("Opus", 1.0), ("PCMU", 0.0), ("PCMA", 2.0)] {
+        let series = format!(r#"edge_runner_webrtc_callers_total{{codec="{codec}"}}"#);
+        assert_eq!(value(&text, &series), callers, "{codec}");
+    }
+}
+
 /// A session tells at most once an interval.
 #[test]
 fn a_share_is_due_an_interval_after_it_was_told() {

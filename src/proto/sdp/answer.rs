@@ -11,14 +11,15 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::{payload_type, split_attribute, split_line};
 use crate::limits::{DEVICE_BODY_BYTES_MAX, DEVICE_LINE_BYTES_MAX, LOCAL_ADDRESSES_MAX, PC_ID_BYTES_MAX};
+use crate::proto::audio::codec::Codec;
 
 /// Why an answer must not be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceAnswerError {
     /// No candidate has the address of `--host`; these others exist.
     NoCandidate { host: Ipv4Addr, available: Vec<String> },
-    /// The audio section has no Opus.
-    NoOpus,
+    /// The audio section has no codec that is spoken here.
+    NoCodec,
     /// Not exactly one SHA-256 fingerprint of 32 bytes.
     Fingerprint,
     /// Not exactly one SSRC in the audio section.
@@ -50,7 +51,7 @@ impl fmt::Display for DeviceAnswerError {
                 "no candidate has the address {host} of --host, only {}",
                 available.join(", ")
             ),
-            DeviceAnswerError::NoOpus => write!(f, "audio without Opus, which is all that is spoken here"),
+            DeviceAnswerError::NoCodec => write!(f, "audio without a codec that is spoken here"),
             DeviceAnswerError::Fingerprint => write!(f, "not exactly one SHA-256 fingerprint"),
             DeviceAnswerError::Ssrc { count } => write!(f, "{count} audio SSRCs in place of one"),
             DeviceAnswerError::Setup => write!(f, "the DTLS role is not `active`"),
@@ -91,10 +92,10 @@ pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, 
 /// # Errors
 /// [`DeviceAnswerError`]: the rule that even the rewritten answer breaks.
 pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr) -> Result<String, DeviceAnswerError> {
-    let opus = opus_payload_type(answer).ok_or(DeviceAnswerError::NoOpus)?;
+    let payload_type = spoken_payload_type(answer).ok_or(DeviceAnswerError::NoCodec)?;
     let mut rewrite = Rewrite {
         candidates: Candidates::new(host),
-        opus,
+        payload_type,
         in_audio: false,
         fingerprints: Vec::new(),
         ssrcs: Vec::new(),
@@ -116,7 +117,8 @@ pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr) -> Result<String,
 /// What is known at a line about the lines before it.
 struct Rewrite {
     candidates: Candidates,
-    opus: u8,
+    /// Of the one codec that is left.
+    payload_type: u8,
     in_audio: bool,
     /// Distinct values, upper case.
     fingerprints: Vec<String>,
@@ -135,7 +137,7 @@ impl Rewrite {
             'm' => {
                 self.in_audio = value.starts_with("audio ");
                 Some(if self.in_audio {
-                    self.opus_only(line)
+                    self.one_format(line)
                 } else {
                     line.to_owned()
                 })
@@ -158,7 +160,7 @@ impl Rewrite {
                 self.active = true;
                 true
             }
-            "rtpmap" | "fmtp" if self.in_audio => payload_type(value) == Some(self.opus),
+            "rtpmap" | "fmtp" if self.in_audio => payload_type(value) == Some(self.payload_type),
             "rtcp" | "rtcp-fb" | "rtcp-rsize" | "ice-options" | "end-of-candidates" | "ssrc-group" => false,
             _ => !name.starts_with("extmap") && !name.starts_with("msid"),
         };
@@ -194,11 +196,11 @@ impl Rewrite {
         keep
     }
 
-    fn opus_only(&self, line: &str) -> String {
+    fn one_format(&self, line: &str) -> String {
         let kept: Vec<&str> = line
             .split(' ')
             .enumerate()
-            .filter(|(index, word)| *index < 3 || payload_type(word) == Some(self.opus))
+            .filter(|(index, word)| *index < 3 || payload_type(word) == Some(self.payload_type))
             .map(|(_, word)| word)
             .collect();
         kept.join(" ")
@@ -221,20 +223,25 @@ impl Rewrite {
     }
 }
 
-/// Returns the Opus payload type that the audio section prefers.
-fn opus_payload_type(answer: &str) -> Option<u8> {
+/// Returns the payload type that the audio section prefers of those that are spoken here.
+fn spoken_payload_type(answer: &str) -> Option<u8> {
     let mut audio = answer.lines().skip_while(|line| !line.starts_with("m=audio "));
     let formats = audio.next()?.split(' ').skip(3);
     let attributes = audio.take_while(|line| !line.starts_with("m="));
-    let opus: Vec<u8> = attributes
+    let maps: Vec<(&str, u8)> = attributes
         .filter_map(|line| line.strip_prefix("a=rtpmap:"))
-        .filter(|value| {
+        .filter_map(|value| {
             let codec = value.split(' ').nth(1).and_then(|codec| codec.split('/').next());
-            codec.is_some_and(|name| name.eq_ignore_ascii_case("opus"))
+            codec.zip(payload_type(value))
         })
-        .filter_map(payload_type)
         .collect();
-    formats.filter_map(payload_type).find(|format| opus.contains(format))
+    let formats = formats.filter_map(payload_type);
+    Codec::ALL.iter().find_map(|codec| {
+        let is_map = |map: &(&str, u8), format: u8| map.0.eq_ignore_ascii_case(codec.name()) && map.1 == format;
+        formats
+            .clone()
+            .find(|format| maps.iter().any(|map| is_map(map, *format)))
+    })
 }
 
 /// The candidates seen so far: whether one was of the host, and the addresses of the others.

@@ -8,12 +8,13 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::section::{Media, Section, is_direction};
+use super::section::{Media, Section, Spoken, is_direction};
 use super::{push_line, shown, split_attribute, split_line};
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX, OFFER_CANDIDATES_MAX, OFFER_SDP_BYTES_MAX,
     ROOM_SDP_BYTES_MAX, ROOM_SDP_LINES_MAX, ROOM_SDP_SECTIONS_MAX, SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
 };
+use crate::proto::audio::codec::Codec;
 
 /// An offer that str0m can read, and what it says that matters before that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct PreparedOffer {
     pub candidates: Vec<String>,
     /// The offer bears a microcontroller's mark: the profile `SAVP`, or the stream semantic `iot`.
     pub is_device: bool,
+    /// What to speak: Opus wherever it is offered, else the first codec of the offer that is spoken here.
+    pub spoken: Option<Spoken>,
     /// A video section is there.
     pub has_video: bool,
     /// A data-channel section is there.
@@ -185,9 +188,19 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
         sdp: text,
         candidates: candidates.list,
         is_device,
+        spoken: spoken(&sections),
         has_video: sections.iter().any(|section| section.media == Media::Video),
         has_application: sections.iter().any(|section| section.media == Media::Application),
     })
+}
+
+/// Chooses a codec among those of all audio sections.
+fn spoken(sections: &[Section<'_>]) -> Option<Spoken> {
+    let audio = sections.iter().filter(|section| section.media == Media::Audio);
+    let mut offered = audio.flat_map(Section::spoken);
+    let first = offered.next()?;
+    let opus = offered.find(|spoken| spoken.codec == Codec::Opus);
+    Some(opus.filter(|_| first.codec != Codec::Opus).unwrap_or(first))
 }
 
 /// Splits the text into lines without their ends, blank ones left out.

@@ -8,6 +8,8 @@ use std::collections::HashSet;
 
 use super::{SdpError, payload_type, push_line, shown, split_attribute};
 use crate::limits::SDP_MID_BYTES_MAX;
+use crate::proto::audio::codec::Codec;
+use crate::proto::audio::g711::Law;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Media {
@@ -24,6 +26,14 @@ impl Media {
             Media::Application => "application",
         }
     }
+}
+
+/// A codec of an offer that is spoken here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    pub codec: Codec,
+    /// The payload type that the offer has for it.
+    pub payload_type: u8,
 }
 
 /// One `m=` line and the attributes below it.
@@ -84,6 +94,15 @@ impl<'a> Section<'a> {
             self.attributes.retain(|attribute| !attribute.starts_with("sctp-init:"));
         } else {
             self.tidy_formats();
+            // One channel goes without saying, and str0m takes what is said for another codec.
+            for attribute in &mut self.attributes {
+                let encoding = attribute.strip_prefix("rtpmap:").and_then(|map| map.split_once(' '));
+                if encoding.is_some_and(|(_, encoding)| spoken_codec(encoding).is_some()) {
+                    *attribute = attribute
+                        .strip_suffix("/8000/1")
+                        .map_or(*attribute, |_| &attribute[..attribute.len() - 2]);
+                }
+            }
             if self.formats.is_empty() && self.port != "0" {
                 return Err(SdpError::NoCodec { mid: self.mid.clone() });
             }
@@ -104,6 +123,26 @@ impl<'a> Section<'a> {
             }
         });
         Ok(())
+    }
+
+    /// Returns the codecs that are spoken here, in the offer's order; to be asked of a section that is tidy.
+    pub fn spoken(&self) -> impl Iterator<Item = Spoken> {
+        let payload_types = self.formats.iter().filter_map(|format| payload_type(format));
+        payload_types.filter_map(|payload_type| {
+            let codec = self.codec(payload_type)?;
+            Some(Spoken { codec, payload_type })
+        })
+    }
+
+    fn codec(&self, wanted: u8) -> Option<Codec> {
+        let mut maps = self
+            .attributes
+            .iter()
+            .filter_map(|attribute| attribute.strip_prefix("rtpmap:")?.split_once(' '));
+        match maps.find(|(number, _)| payload_type(number) == Some(wanted)) {
+            Some((_, encoding)) => spoken_codec(encoding),
+            None => static_codec(wanted),
+        }
     }
 
     fn tidy_formats(&mut self) {
@@ -147,6 +186,28 @@ impl<'a> Section<'a> {
 
 /// Payload types that str0m knows without an `a=rtpmap` line: PCMU, PCMA, G722, CN (RFC 3551 section 6).
 const STATIC_PAYLOAD_TYPES: [u8; 4] = [0, 8, 9, 13];
+
+/// Returns the codec of a payload type without an `a=rtpmap` line.
+fn static_codec(payload_type: u8) -> Option<Codec> {
+    match payload_type {
+        0 => Some(Codec::G711(Law::Mu)),
+        8 => Some(Codec::G711(Law::A)),
+        _ => None,
+    }
+}
+
+/// Returns the codec that an `rtpmap` names, if it is spoken here at this rate and with so many channels.
+fn spoken_codec(encoding: &str) -> Option<Codec> {
+    let mut parts = encoding.split('/');
+    let (name, rate_hz) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
+    let channels = parts.next().map_or(Some(1), |channels| channels.parse::<u8>().ok())?;
+    let codec = Codec::ALL
+        .into_iter()
+        .find(|codec| codec.name().eq_ignore_ascii_case(name))?;
+    // RFC 7587 section 7: Opus always says 48 kHz and two channels, whatever it carries.
+    let wanted = if codec == Codec::Opus { 2 } else { 1 };
+    (rate_hz == codec.clock_hz() && channels == wanted).then_some(codec)
+}
 
 /// Returns the payload type of an `rtpmap` value, `None` when the rest of the value does not name a codec.
 fn mapped_payload_type(value: &str) -> Option<u8> {

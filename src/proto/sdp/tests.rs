@@ -48,6 +48,8 @@ fn answer(offer: &str) -> (Rtc, String) {
         .set_dtls_cert(crypto::certificate().expect("a certificate").clone())
         .clear_codecs()
         .enable_opus(true, false)
+        .enable_pcmu(true, false)
+        .enable_pcma(true, false)
         .build(Instant::now());
     for address in ["[2001:db8::10]:7860", "192.0.2.10:7860", "192.0.2.100:7860"] {
         let address = address.parse().expect("an address");
@@ -246,8 +248,11 @@ fn every_variant_of_a_device_gets_a_safe_answer() {
         let rewritten = rewrite_answer_for_device(&answer, HOST).expect("safe");
         DeviceView::check(&rewritten);
     }
-    let (_, answer) = answer(&DEVICE.replace("111 opus/48000/2", "111 PCMU/8000"));
-    assert_eq!(rewrite_answer_for_device(&answer, HOST), Err(DeviceAnswerError::NoOpus));
+    let (_, answer) = answer(&DEVICE.replace("111 opus/48000/2", "111 G722/8000"));
+    assert_eq!(
+        rewrite_answer_for_device(&answer, HOST),
+        Err(DeviceAnswerError::NoCodec)
+    );
 }
 
 /// mids are names; str0m repeats those that it can hold.
@@ -491,8 +496,8 @@ fn an_answer_that_would_harm_a_device_is_not_sent() {
     assert_eq!(refused("setup:active", "setup:actpass"), DeviceAnswerError::Setup);
     assert_eq!(refused("a=setup:active\n", ""), DeviceAnswerError::Setup);
     assert_eq!(refused("t=0 0\n", "t=0 0\na=ice-lite\n"), DeviceAnswerError::IceLite);
-    assert_eq!(refused("opus", "PCMU"), DeviceAnswerError::NoOpus);
-    assert_eq!(refused("m=audio", "m=video"), DeviceAnswerError::NoOpus);
+    assert_eq!(refused("opus", "G722"), DeviceAnswerError::NoCodec);
+    assert_eq!(refused("m=audio", "m=video"), DeviceAnswerError::NoCodec);
     assert_eq!(refused("s=-", "s=\t"), DeviceAnswerError::Unreadable);
     let foundation = |bytes: usize| STR0M.replace("fffeff7ea14b7dc8d908d0bf", &"f".repeat(bytes));
     assert!(rewrite_answer_for_device(&foundation(31), HOST).is_ok());

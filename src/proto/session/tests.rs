@@ -5,6 +5,7 @@ mod audio;
 pub mod client;
 pub mod device;
 mod forger;
+mod g711;
 mod hello;
 mod hostile;
 mod leaving;

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::config::Transport;
 use crate::limits::TELEPHONY_WORD_CHARS_MAX;
-use crate::proto::audio::g711;
+use crate::proto::audio::g711::Law;
 pub use call::Call;
 
 /// Looks at one message: is it the handshake of a call? `None` for everything else, text that is no JSON included.
@@ -113,8 +113,8 @@ impl Codec {
     /// Appends the samples of `bytes`; half a sample at the end is no sample.
     fn decode(self, bytes: &[u8], pcm: &mut Vec<i16>) {
         match self {
-            Codec::Ulaw => g711::ulaw_decode_into(bytes, pcm),
-            Codec::Alaw => g711::alaw_decode_into(bytes, pcm),
+            Codec::Ulaw => Law::Mu.decode(bytes, pcm),
+            Codec::Alaw => Law::A.decode(bytes, pcm),
             Codec::L16 => {
                 let (samples, _) = bytes.as_chunks::<2>();
                 pcm.extend(samples.iter().map(|sample| i16::from_le_bytes(*sample)));
@@ -125,14 +125,8 @@ impl Codec {
     /// Writes the bytes of `pcm` to the front of `block`, and returns how many they are.
     fn encode(self, pcm: &[i16], block: &mut [u8]) -> usize {
         match self {
-            Codec::Ulaw => block
-                .iter_mut()
-                .zip(pcm)
-                .for_each(|(byte, sample)| *byte = g711::ulaw_encode(*sample)),
-            Codec::Alaw => block
-                .iter_mut()
-                .zip(pcm)
-                .for_each(|(byte, sample)| *byte = g711::alaw_encode(*sample)),
+            Codec::Ulaw => Law::Mu.encode(pcm, block),
+            Codec::Alaw => Law::A.encode(pcm, block),
             Codec::L16 => {
                 let (pairs, _) = block.as_chunks_mut::<2>();
                 pairs

@@ -78,6 +78,16 @@ fn every_cause_is_told_from_the_others() {
                 tried.handle_incoming(remote, local(), RECORD, true);
             }),
         ),
+        (
+            Cause::Refused(Refusal::Suites),
+            tried(|tried, remote| {
+                tried.handle_ice_up();
+                tried.handle_incoming(remote, local(), RECORD, true);
+                tried.handle_refusal(Refusal::Suites);
+                // What follows from it.
+                tried.handle_refusal(Refusal::Signature);
+            }),
+        ),
     ];
     let mut sentences = Vec::new();
     for (cause, tried) in &cases {

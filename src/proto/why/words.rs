@@ -160,6 +160,7 @@ impl Tried {
                 "ICE is up, and the handshake did not end: large packets get lost on the way (MTU), or the client does not \
                  take the certificate",
             ),
+            Cause::Refused(refusal) => write!(f, "ICE is up, and the handshake failed: {refusal}"),
         }?;
         f.write_str("; see README, \"When something is wrong\"")
     }

@@ -27,7 +27,7 @@ struct Line {
 impl Line {
     fn new() -> Self {
         Self {
-            jitter: Jitter::new(),
+            jitter: Jitter::new(Codec::Opus),
             start: Instant::now(),
             fec: false,
         }

@@ -9,32 +9,24 @@
 
 use std::borrow::Cow;
 
+use super::records::{
+    MESSAGE_HEADER_BYTES, Message, RECORD_HEADER_BYTES, is_handshake_in_clear, message_header, split_record,
+    write_record,
+};
+
 /// Longest hello that is put together: what one record may hold, and several times what key shares
 /// of browsers take.
 const HELLO_BYTES_MAX: usize = (1 << 14) - MESSAGE_HEADER_BYTES;
-/// Type, version, epoch, sequence number, length.
-const RECORD_HEADER_BYTES: usize = 13;
-/// Type, length, number of the message, offset and length of the piece.
-const MESSAGE_HEADER_BYTES: usize = 12;
 
-const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 
 /// One hello while its pieces come.
 #[derive(Default)]
 pub(super) struct Hello {
-    message: [u8; 2],
+    number: [u8; 2],
     body: Vec<u8>,
     arrived: Vec<bool>,
     missing: usize,
-}
-
-/// Part of a hello.
-struct Piece<'a> {
-    message: [u8; 2],
-    length: usize,
-    offset: usize,
-    bytes: &'a [u8],
 }
 
 impl Hello {
@@ -48,7 +40,7 @@ impl Hello {
         let mut rest = datagram;
         while let Some((record, behind)) = split_record(rest) {
             rest = behind;
-            let Some(piece) = Piece::read(record) else {
+            let Some(piece) = piece(record) else {
                 left.extend_from_slice(record);
                 continue;
             };
@@ -66,20 +58,20 @@ impl Hello {
 
     /// Takes a piece, and tells whether it was the last one. A piece of another hello, or of one
     /// that has another length, begins anew.
-    fn add(&mut self, piece: &Piece<'_>) -> bool {
+    fn add(&mut self, piece: &Message<'_>) -> bool {
         if piece.length > HELLO_BYTES_MAX {
             log::debug!("a ClientHello of {} bytes is not read", piece.length);
             return false;
         }
-        if (piece.message, piece.length) != (self.message, self.body.len()) {
+        if (piece.number, piece.length) != (self.number, self.body.len()) {
             *self = Hello {
-                message: piece.message,
+                number: piece.number,
                 body: vec![0; piece.length],
                 arrived: vec![false; piece.length],
                 missing: piece.length,
             };
         }
-        for (at, byte) in (piece.offset..).zip(piece.bytes) {
+        for (at, byte) in (piece.offset..).zip(piece.body) {
             if !std::mem::replace(&mut self.arrived[at], true) {
                 self.body[at] = *byte;
                 self.missing -= 1;
@@ -90,45 +82,23 @@ impl Hello {
 
     /// Appends the hello as one record, under the header of the record that completed it.
     fn write(&mut self, header: &[u8], into: &mut Vec<u8>) {
-        let Hello { message, body, .. } = std::mem::take(self);
-        let [_, a, b, c] = (body.len() as u32).to_be_bytes();
-        let length = ((body.len() + MESSAGE_HEADER_BYTES) as u16).to_be_bytes();
-        into.extend_from_slice(&header[..RECORD_HEADER_BYTES - length.len()]);
-        into.extend_from_slice(&length);
-        into.extend_from_slice(&[CLIENT_HELLO, a, b, c, message[0], message[1], 0, 0, 0, a, b, c]);
-        into.extend_from_slice(&body);
+        let Hello { number, body, .. } = std::mem::take(self);
+        write_record(
+            header,
+            &[&message_header(CLIENT_HELLO, number, body.len()), &body],
+            into,
+        );
     }
 }
 
-impl<'a> Piece<'a> {
-    /// Reads a record that holds one piece of a hello and nothing else, and not all of it.
-    fn read(record: &'a [u8]) -> Option<Self> {
-        if !is_handshake_in_clear(record) {
-            return None;
-        }
-        let (header, bytes) = record[RECORD_HEADER_BYTES..].split_first_chunk::<MESSAGE_HEADER_BYTES>()?;
-        let u24 =
-            |at: usize| usize::from(header[at]) << 16 | usize::from(header[at + 1]) << 8 | usize::from(header[at + 2]);
-        let (length, offset, size) = (u24(1), u24(6), u24(9));
-        let is_piece = header[0] == CLIENT_HELLO && size == bytes.len() && size > 0 && size < length;
-        // What reaches beyond the end is left to dimpl, which refuses it.
-        (is_piece && offset + size <= length).then_some(Piece {
-            message: [header[4], header[5]],
-            length,
-            offset,
-            bytes,
-        })
+/// Reads a record that holds one piece of a hello and nothing else, and not all of it.
+fn piece(record: &[u8]) -> Option<Message<'_>> {
+    if !is_handshake_in_clear(record) {
+        return None;
     }
-}
-
-/// Cuts the first record off; `None` for what is none, or not all of one.
-fn split_record(datagram: &[u8]) -> Option<(&[u8], &[u8])> {
-    let header = datagram.first_chunk::<RECORD_HEADER_BYTES>()?;
-    let length = usize::from(u16::from_be_bytes([header[11], header[12]]));
-    datagram.split_at_checked(RECORD_HEADER_BYTES + length)
-}
-
-/// Tells whether the first record is of a handshake, and not encrypted.
-fn is_handshake_in_clear(datagram: &[u8]) -> bool {
-    matches!(datagram, [HANDSHAKE, _, _, 0, 0, ..])
+    let (message, rest) = Message::split(&record[RECORD_HEADER_BYTES..])?;
+    let size = message.body.len();
+    let is_piece = message.kind == CLIENT_HELLO && rest.is_empty() && size > 0 && size < message.length;
+    // What reaches beyond the end is left to dimpl, which refuses it.
+    (is_piece && message.offset + size <= message.length).then_some(message)
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::Mixed;
 use crate::limits::{MIX_HELD_MAX, MIX_WATCHED};
+use crate::proto::audio::codec::Codec;
 use crate::proto::audio::listener::Listener;
 use crate::proto::rtc::AudioPacket;
 
@@ -51,7 +52,7 @@ impl Track {
         Track {
             sid,
             identity,
-            listener: Listener::new(),
+            listener: Listener::new(Codec::Opus),
             is_gone: false,
             mixed: Mixed::default(),
             pcm: VecDeque::new(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::limits::{MIX_HELD_MAX, OPUS_PACKET_BYTES_MAX};
+use crate::proto::audio::codec::Codec;
 use crate::proto::audio::listener::Listener;
 use crate::proto::audio::opus::{Encoder, EncoderSettings};
 use crate::proto::audio::tone::share;
@@ -159,7 +160,7 @@ impl Stage {
 /// What a caller's listener makes of the same packets, and when.
 fn alone(arrivals: &[Arrival]) -> Vec<(Duration, Vec<i16>)> {
     let start = Instant::now();
-    let mut listener = Listener::new();
+    let mut listener = Listener::new(Codec::Opus);
     listener.set_rate(RATE_HZ);
     let mut frames = Vec::new();
     let mut sorted: Vec<&Arrival> = arrivals.iter().collect();

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use str0m::change::{SdpAnswer, SdpApi, SdpPendingOffer};
 use str0m::channel::ChannelId;
-use str0m::media::{Direction, MediaKind, Mid};
+use str0m::crypto::dtls::DtlsCert;
+use str0m::format::FormatParams;
+use str0m::media::{Direction, Frequency, MediaKind, Mid};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::RtpWrite;
 use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
@@ -17,7 +19,10 @@ use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
 use super::pair::{Tone, ms};
 use super::tap::{Tap, Wires};
 use crate::limits::{MESSAGE_BYTES_MAX, OPUS_PACKET_BYTES_MAX};
-use crate::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use crate::proto::audio::codec::Codec;
+use crate::proto::audio::decoder::Decoder;
+use crate::proto::audio::g711::Law;
+use crate::proto::audio::opus::{Encoder, EncoderSettings};
 use crate::proto::crypto;
 
 /// The rate of the microphone, in Hz.
@@ -41,13 +46,20 @@ pub struct Channel {
 /// What a microphone hears.
 enum Voice {
     Tone(Tone, Box<Encoder>),
+    G711(Tone, Law),
     /// Packets that come again and again, so that a long call costs little.
     Loop(Vec<Vec<u8>>),
 }
 
 impl Voice {
-    fn packet(&mut self, nth: u64) -> Vec<u8> {
+    fn packet(&mut self, nth: u64, ptime: Duration) -> Vec<u8> {
         match self {
+            Voice::G711(tone, law) => {
+                let pcm = tone.take(8 * ptime.as_millis() as usize);
+                let mut packet = vec![0; pcm.len()];
+                law.encode(&pcm, &mut packet);
+                packet
+            }
             Voice::Tone(tone, encoder) => encode(encoder, &tone.take(encoder.frame_samples())),
             Voice::Loop(packets) => packets[nth as usize % packets.len()].clone(),
         }
@@ -62,6 +74,9 @@ fn encode(encoder: &mut Encoder, pcm: &[i16]) -> Vec<u8> {
 
 struct Microphone {
     voice: Voice,
+    /// Time and ticks of a packet.
+    ptime: Duration,
+    step: u32,
     muted: bool,
     /// Packets that have left.
     spoken: u64,
@@ -71,9 +86,11 @@ struct Microphone {
 }
 
 impl Microphone {
-    fn new(voice: Voice, now: Instant) -> Self {
+    fn new(voice: Voice, clock_hz: u32, ptime: Duration, now: Instant) -> Self {
         Microphone {
             voice,
+            ptime,
+            step: clock_hz / 1_000 * ptime.as_millis() as u32,
             muted: false,
             spoken: 0,
             next: now,
@@ -85,6 +102,9 @@ impl Microphone {
 
 pub struct Client {
     pub rtc: Rtc,
+    codec: Codec,
+    /// The time of one of its packets; Opus has 20 ms.
+    pub ptime: Duration,
     pub start: Instant,
     pub address: SocketAddr,
     pub connected: bool,
@@ -104,13 +124,29 @@ pub struct Client {
     wake: Instant,
 }
 
-/// Settings like those of a browser that offers nothing but what this runner speaks.
+/// Settings like those of a browser that offers nothing but what this runner prefers to speak.
 pub fn config() -> RtcConfig {
+    bare().enable_opus(true, false)
+}
+
+/// The same without a codec.
+pub fn bare() -> RtcConfig {
     Rtc::builder()
         .clear_codecs()
-        .enable_opus(true, false)
         .set_sctp_max_message_size(MESSAGE_BYTES_MAX as u32)
         .set_sctp_max_buffered_amount(2 * MESSAGE_BYTES_MAX)
+}
+
+/// Adds G.711 with this payload type.
+pub fn g711(mut config: RtcConfig, law: Law, payload_type: u8) -> RtcConfig {
+    let codec = match law {
+        Law::Mu => str0m::format::Codec::PCMU,
+        Law::A => str0m::format::Codec::PCMA,
+    };
+    let (clock, format) = (Frequency::EIGHT_KHZ, FormatParams::default());
+    let codecs = config.codec_config();
+    codecs.add_config(payload_type.into(), None, codec, clock, None, format);
+    config
 }
 
 impl Client {
@@ -122,9 +158,28 @@ impl Client {
         Client::with(config(), address, start)
     }
 
+    /// A client that offers G.711 with this payload type, and nothing else.
+    pub fn g711(law: Law, payload_type: u8, address: &str, start: Instant) -> Self {
+        Client::with(g711(bare(), law, payload_type), address, start).speaking(law)
+    }
+
+    /// Speaks and hears this, whatever else it offers.
+    pub fn speaking(mut self, law: Law) -> Self {
+        self.codec = Codec::G711(law);
+        self
+    }
+
     pub fn with(config: RtcConfig, address: &str, start: Instant) -> Self {
+        Client::with_certificate(
+            config,
+            crypto::certificate().expect("a certificate").clone(),
+            address,
+            start,
+        )
+    }
+
+    pub fn with_certificate(config: RtcConfig, cert: DtlsCert, address: &str, start: Instant) -> Self {
         let (provider, wires) = Tap::provider();
-        let cert = crypto::certificate().expect("a certificate").clone();
         let mut rtc = config
             .set_crypto_provider(Arc::new(provider))
             .set_dtls_cert(cert)
@@ -134,6 +189,8 @@ impl Client {
         rtc.add_local_candidate(Candidate::host(address, Protocol::Udp).expect("a candidate"));
         Client {
             rtc,
+            codec: Codec::Opus,
+            ptime: ms(20),
             start,
             address,
             connected: false,
@@ -212,11 +269,14 @@ impl Client {
             microphone.muted = false;
             return;
         }
-        let encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
-        self.microphone = Some(Microphone::new(
-            Voice::Tone(Tone::new(hz, RATE_HZ), Box::new(encoder)),
-            now,
-        ));
+        let voice = match self.codec {
+            Codec::Opus => {
+                let encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
+                Voice::Tone(Tone::new(hz, RATE_HZ), Box::new(encoder))
+            }
+            Codec::G711(law) => Voice::G711(Tone::new(hz, 8_000), law),
+        };
+        self.microphone = Some(Microphone::new(voice, self.codec.clock_hz(), self.ptime, now));
     }
 
     /// As [`Client::speak`], but with a beep of 100 ms at the start of every `period` packets, and silence between.
@@ -232,7 +292,7 @@ impl Client {
                 .map(|frame| encode(&mut encoder, frame))
                 .collect();
         }
-        self.microphone = Some(Microphone::new(Voice::Loop(round), now));
+        self.microphone = Some(Microphone::new(Voice::Loop(round), 48_000, ms(20), now));
     }
 
     /// Sends no packets; their timestamps go on.
@@ -252,7 +312,7 @@ impl Client {
     pub fn leap(&mut self, packets: u64) {
         let microphone = self.microphone.as_mut().expect("a microphone");
         microphone.sequence += packets;
-        microphone.ticks = microphone.ticks.wrapping_add(packets as u32 * 960);
+        microphone.ticks = microphone.ticks.wrapping_add(packets as u32 * microphone.step);
     }
 
     /// Sends from another source, with other numbers, from here on.
@@ -307,10 +367,10 @@ impl Client {
 
     /// Decodes what was heard from `from` on, at 48 kHz.
     pub fn pcm_since(&self, from: Duration) -> Vec<i16> {
-        let mut decoder = Decoder::new(48_000).expect("a decoder");
+        let mut decoder = Decoder::new(self.codec, 48_000).expect("a decoder");
         let mut pcm = Vec::new();
         for packet in self.heard.iter().filter(|packet| packet.at >= from) {
-            pcm.extend_from_slice(decoder.decode(&packet.payload).expect("an Opus packet"));
+            pcm.extend_from_slice(decoder.decode(&packet.payload).expect("a packet"));
         }
         pcm
     }
@@ -321,6 +381,15 @@ impl Client {
             .iter()
             .filter(|packet| (from..to).contains(&packet.at))
             .count()
+    }
+
+    /// Sends one packet of audio with these numbers.
+    pub fn write_audio(&mut self, sequence: u64, ticks: u32, payload: &[u8], now: Instant) {
+        let mid = self.mid.expect("audio");
+        let pt = self.rtc.media(mid).expect("negotiated").remote_pts()[0];
+        let mut api = self.rtc.direct_api();
+        let stream = api.stream_tx_by_mid(mid, None).expect("audio is sent");
+        stream.write_rtp(RtpWrite::new(pt, sequence.into(), ticks, now, payload));
     }
 
     pub fn wake(&self) -> Instant {
@@ -343,10 +412,10 @@ impl Client {
         if let (Some(microphone), Some(mid)) = (&mut self.microphone, self.mid)
             && now >= microphone.next
         {
-            microphone.next += ms(20);
-            microphone.ticks = microphone.ticks.wrapping_add(960);
+            microphone.next += microphone.ptime;
+            microphone.ticks = microphone.ticks.wrapping_add(microphone.step);
             if self.connected && !microphone.muted {
-                let payload = microphone.voice.packet(microphone.spoken);
+                let payload = microphone.voice.packet(microphone.spoken, microphone.ptime);
                 microphone.spoken += 1;
                 let pt = self.rtc.media(mid).expect("negotiated").remote_pts()[0];
                 let (sequence, ticks) = (microphone.sequence, microphone.ticks);

@@ -9,8 +9,8 @@ use super::pair::{Pair, Tone, ms, secs};
 use super::tap::chunks;
 use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, DEVICE_SETUP_REPEAT};
 
-const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const ADDRESS: &str = "192.0.2.57:49152";
+pub const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const ADDRESS: &str = "192.0.2.57:49152";
 
 const DATA: u8 = 0;
 const INIT: u8 = 1;
@@ -50,7 +50,7 @@ fn message(kind: &str, text: &str) -> String {
 }
 
 /// Returns the RTP packets that left the session, and when.
-fn rtp(pair: &Pair) -> Vec<(std::time::Duration, &[u8])> {
+pub fn rtp(pair: &Pair) -> Vec<(std::time::Duration, &[u8])> {
     // RFC 7983 and RFC 5761: RTP begins with 128 to 191, and is RTCP where the second byte is 192 to 223.
     let is_rtp = |datagram: &[u8]| (128..192).contains(&datagram[0]) && !(192..224).contains(&datagram[1]);
     let sent = pair.sent.iter().map(|(at, datagram)| (*at, datagram.as_slice()));

@@ -6,8 +6,8 @@ use super::super::*;
 use super::client::{self, Client};
 use super::pair::{COMMON, Pair, ms, runner, secs, setup};
 
-const CHROME: &str = include_str!("../../../../tests/data/sdp/chrome.offer.sdp");
-const FIREFOX: &str = include_str!("../../../../tests/data/sdp/firefox.offer.sdp");
+pub const CHROME: &str = include_str!("../../../../tests/data/sdp/chrome.offer.sdp");
+pub const FIREFOX: &str = include_str!("../../../../tests/data/sdp/firefox.offer.sdp");
 
 /// One media section of an answer.
 struct Section<'a> {
@@ -64,7 +64,7 @@ fn bundle(sdp: &str) -> Vec<&str> {
     group.map(|mids| mids.split(' ').collect()).unwrap_or_default()
 }
 
-fn answer(offer: &str) -> Result<String, OfferError> {
+pub fn answer(offer: &str) -> Result<String, OfferError> {
     Session::accept(offer, &setup(None, &[runner()]), Instant::now()).map(|(_, answer)| answer)
 }
 
@@ -159,14 +159,20 @@ fn an_offer_without_speech_is_refused() {
         let to = CHROME.find("m=video").expect("video");
         format!("{}{}", &CHROME[..from], &CHROME[to..])
     };
-    let no_opus = CHROME.replace("opus/48000/2", "speex/16000");
-    let pcmu = CHROME.replace("SAVPF 111 63 9 0 8 13 110 126", "SAVPF 0");
+    let others = CHROME.replace("SAVPF 111 63 9 0 8 13 110 126", "SAVPF 9 13");
+    let fast = others.replace("9 G722/8000", "9 PCMU/16000");
     let off = CHROME
         .replacen("m=audio 9 ", "m=audio 0 ", 1)
         .replacen("BUNDLE 0 1 2 3", "BUNDLE 1 2 3", 1);
-    for (name, offer) in [("none", without), ("no Opus", no_opus), ("PCMU", pcmu), ("off", off)] {
+    let spoken = "Opus (opus/48000/2), PCMU or PCMA (8000 Hz)";
+    for (name, offer, word) in [
+        ("none", without, "m=audio"),
+        ("others", others, spoken),
+        ("another rate", fast, spoken),
+        ("off", off, spoken),
+    ] {
         match answer(&offer) {
-            Err(OfferError::Bad(why)) => assert!(!why.is_empty()),
+            Err(OfferError::Bad(why)) => assert!(why.contains(word), "{name}: {why}"),
             other => panic!("{name}: {other:?}"),
         }
     }

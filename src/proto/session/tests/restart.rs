@@ -17,8 +17,12 @@ fn values<'a>(sdp: &'a str, name: &str) -> Vec<&'a str> {
 
 /// A running call with sound and the answer it began with.
 fn call() -> (Pair, String) {
+    call_of(Client::new("192.0.2.9:5000"))
+}
+
+/// The same with this client.
+pub fn call_of(mut client: Client) -> (Pair, String) {
     let mut first = String::new();
-    let mut client = Client::new("192.0.2.9:5000");
     let offer = client.offer();
     let (mut session, answer) = Session::accept(&offer, &setup(None, &[runner()]), client.start).expect("an answer");
     first.push_str(&answer);
@@ -33,7 +37,7 @@ fn call() -> (Pair, String) {
 }
 
 /// Asserts that sound and messages pass both ways from here on.
-fn assert_talks(pair: &mut Pair) {
+pub fn assert_talks(pair: &mut Pair) {
     let (frames, heard, from) = (pair.bot.frames, pair.client.heard.len(), pair.time());
     let (down, up) = (pair.client.read.len(), pair.texts().len());
     pair.say(&Tone::new(1_000.0, 16_000).take(8_000));

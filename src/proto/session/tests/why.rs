@@ -1,8 +1,9 @@
 //! A session that was never connected knows why: each kind of network that keeps a client out, in virtual time.
 
 use super::super::*;
-use super::client::Client;
+use super::client::{Client, config};
 use super::pair::{Pair, ms, secs, setup};
+use crate::proto::crypto::{self, Refusal};
 use crate::proto::why::Cause;
 
 const CLIENT: &str = "192.0.2.9:5000";
@@ -102,6 +103,31 @@ fn a_handshake_that_does_not_end_is_told() {
     pair.pass = |up, contents| up || contents[0] < 20;
     let (cause, words) = give_up(pair);
     assert_eq!(cause, Cause::Handshake, "{words}");
+}
+
+/// A certificate that is not taken is named, and so is one that the SDP does not announce.
+#[test]
+fn a_certificate_that_is_refused_is_named() {
+    let mut cert = crypto::certificate().expect("a certificate").clone();
+    cert.certificate = include_bytes!("../../../../tests/data/dtls/rsa1024.der").to_vec();
+    let client = Client::with_certificate(config(), cert, CLIENT, Instant::now());
+    let (cause, words) = give_up(Pair::with(client, |offer| offer.to_owned()));
+    assert_eq!(
+        cause,
+        Cause::Refused(Refusal::Key("an RSA key of 1024 bits".to_owned()))
+    );
+    assert!(words.contains("P-256, P-384 and"), "{words}");
+
+    let mut pair = Pair::with(Client::new(CLIENT), |offer| {
+        let at = offer.find("a=fingerprint:sha-256 ").expect("a fingerprint") + 22;
+        let other = if &offer[at..at + 2] == "00" { "11" } else { "00" };
+        [&offer[..at], other, &offer[at + 2..]].concat()
+    });
+    pair.run(secs(20));
+    let (reason, _) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::Failed);
+    let tried = pair.session.unconnected().expect("it was never connected");
+    assert_eq!(tried.cause(), Cause::Refused(Refusal::Fingerprint), "{tried}");
 }
 
 /// A client that answers our checks and makes none of its own never chooses a pair.

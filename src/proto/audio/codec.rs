@@ -1,0 +1,95 @@
+//! The codecs of WebRTC calls: Opus, and the two of G.711 for clients that offer no Opus.
+//!
+//! In: nothing, or the payload of one RTP packet. Out: what sets the codecs apart for those who order packets, number them
+//! and describe them: names, clock rates, durations. The codecs themselves are in `opus` and `g711`.
+//! Source: RFC 7874 section 3 (which codecs), RFC 7587 (Opus in RTP), RFC 3551 section 4.5.14 (PCMA and PCMU).
+
+use std::fmt;
+
+use crate::proto::audio::g711::Law;
+use crate::proto::audio::opus;
+
+/// What is spoken on a connection, both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    Opus,
+    /// G.711 at 8 kHz.
+    G711(Law),
+}
+
+impl Codec {
+    /// Every codec that is spoken, the preferred one first.
+    pub const ALL: [Codec; 3] = [Codec::Opus, Codec::G711(Law::Mu), Codec::G711(Law::A)];
+
+    /// Returns the name of the encoding, as `a=rtpmap` has it, in the usual spelling.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::Opus => "Opus",
+            Codec::G711(Law::Mu) => "PCMU",
+            Codec::G711(Law::A) => "PCMA",
+        }
+    }
+
+    /// Returns the rate of the RTP clock in hertz.
+    pub fn clock_hz(self) -> u32 {
+        match self {
+            Codec::Opus => opus::RTP_CLOCK_HZ,
+            Codec::G711(_) => G711_HZ,
+        }
+    }
+
+    /// Returns the rate at which PCM of `rate_hz` is encoded.
+    pub fn encoder_rate_hz(self, rate_hz: u32) -> u32 {
+        match self {
+            Codec::Opus => opus::encoder_rate_hz(rate_hz),
+            Codec::G711(_) => G711_HZ,
+        }
+    }
+
+    /// Returns the duration of a packet in ticks of the RTP clock, `None` when it is no packet of this codec.
+    pub fn packet_ticks(self, packet: &[u8]) -> Option<u32> {
+        match self {
+            Codec::Opus => opus::packet_ticks(packet),
+            // A byte is a sample is a tick; the payload's own cap is a matter of the datagram.
+            Codec::G711(_) => u32::try_from(packet.len()).ok().filter(|ticks| *ticks > 0),
+        }
+    }
+
+    /// Tells whether a packet carries a copy of the packet before it.
+    pub fn has_fec(self, packet: &[u8]) -> bool {
+        self == Codec::Opus && opus::has_fec(packet)
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Samples and ticks per second of G.711.
+pub const G711_HZ: u32 = 8_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_of_g711_is_a_tick() {
+        for codec in [Codec::G711(Law::Mu), Codec::G711(Law::A)] {
+            for ms in [10, 20, 30, 40, 60] {
+                assert_eq!(codec.packet_ticks(&vec![0xff; 8 * ms]), Some(8 * ms as u32));
+            }
+            assert_eq!(codec.packet_ticks(&[]), None);
+            // What announces a copy in Opus is a sample here.
+            assert!(!codec.has_fec(&[9 << 3, 0x40]) && Codec::Opus.has_fec(&[9 << 3, 0x40]));
+            assert_eq!((codec.clock_hz(), codec.encoder_rate_hz(24_000)), (8_000, 8_000));
+        }
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_registry() {
+        assert_eq!(Codec::ALL.map(Codec::name), ["Opus", "PCMU", "PCMA"]);
+        assert_eq!(Codec::G711(Law::A).to_string(), "PCMA");
+    }
+}

@@ -1,0 +1,190 @@
+//! dimpl's cryptography with what it lacks: RSA keys of clients, and words for what is refused.
+//!
+//! One provider for each role. A server's sees the transcript as dimpl has it, whose
+//! CertificateRequest asks for less than the one that left, and hashes and verifies what the client
+//! has in its place (see `request`). A client's differs in nothing but the words. Everything else is
+//! dimpl's own. In: certificates, transcripts, signatures. Out: digests, and whether a signature is
+//! good; a peer's bytes cannot make it panic.
+
+use dimpl::CryptoError;
+use dimpl::crypto::{
+    Buf, CryptoProvider, HashAlgorithm, HashContext, HashProvider, SignatureAlgorithm, SignatureVerifier, rust_crypto,
+};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::der::oid::ObjectIdentifier;
+
+use super::refusal::{Refusal, keep};
+use super::request::transcript_with_rsa;
+use super::rsa;
+
+const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+/// What else certificates of clients were seen with.
+const NAMES: [(ObjectIdentifier, &str); 6] = [
+    (ObjectIdentifier::new_unwrap("1.3.132.0.33"), "secp224r1"),
+    (ObjectIdentifier::new_unwrap("1.3.132.0.35"), "secp521r1"),
+    (ObjectIdentifier::new_unwrap("1.3.132.0.10"), "secp256k1"),
+    (ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10"), "RSASSA-PSS"),
+    (ObjectIdentifier::new_unwrap("1.3.101.112"), "Ed25519"),
+    (ObjectIdentifier::new_unwrap("1.3.101.113"), "Ed448"),
+];
+
+/// Makes the provider of a server, whose datagrams all leave through `request::with_rsa`.
+pub fn server() -> CryptoProvider {
+    CryptoProvider {
+        signature_verification: &ServerVerifier,
+        hash_provider: &ServerHashes,
+        ..rust_crypto::default_provider()
+    }
+}
+
+/// Makes the provider of a client.
+pub fn client() -> CryptoProvider {
+    CryptoProvider {
+        signature_verification: &ClientVerifier,
+        ..rust_crypto::default_provider()
+    }
+}
+
+#[derive(Debug)]
+struct ServerHashes;
+
+impl HashProvider for ServerHashes {
+    fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
+        Box::new(ServerHash(
+            rust_crypto::default_provider().hash_provider.create_hash(algorithm),
+        ))
+    }
+}
+
+/// The digest of a transcript. dimpl makes a new one each time, and gives it all of it at once.
+#[derive(Debug)]
+struct ServerHash(Box<dyn HashContext>);
+
+impl HashContext for ServerHash {
+    fn update(&mut self, data: &[u8]) {
+        self.0.update(&transcript_with_rsa(data));
+    }
+
+    fn clone_and_finalize(&self, out: &mut Buf) {
+        self.0.clone_and_finalize(out);
+    }
+}
+
+/// Verifies the one thing that clients sign: the transcript.
+#[derive(Debug)]
+struct ServerVerifier;
+
+impl SignatureVerifier for ServerVerifier {
+    fn verify_signature(
+        &self,
+        certificate: &[u8],
+        data: &[u8],
+        signature: &[u8],
+        hash: HashAlgorithm,
+        algorithm: SignatureAlgorithm,
+    ) -> Result<(), CryptoError> {
+        let data = transcript_with_rsa(data);
+        let key = match Key::of(certificate) {
+            Key::Rsa(key) => key,
+            key => return verify(&key, certificate, &data, signature, hash, algorithm),
+        };
+        if !key.is_taken() {
+            keep(|| Refusal::Key(Key::Rsa(key).name()));
+            return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
+        }
+        // The one RSA signature that the request names.
+        if (hash, algorithm) != (HashAlgorithm::SHA256, SignatureAlgorithm::RSA) || !key.has_signed(&data, signature) {
+            return Err(CryptoError::InvalidSignatureFormat);
+        }
+        Ok(())
+    }
+}
+
+/// Verifies the one thing that servers sign: the key exchange.
+#[derive(Debug)]
+struct ClientVerifier;
+
+impl SignatureVerifier for ClientVerifier {
+    fn verify_signature(
+        &self,
+        certificate: &[u8],
+        data: &[u8],
+        signature: &[u8],
+        hash: HashAlgorithm,
+        algorithm: SignatureAlgorithm,
+    ) -> Result<(), CryptoError> {
+        verify(&Key::of(certificate), certificate, data, signature, hash, algorithm)
+    }
+}
+
+/// Verifies as dimpl does, and says which key is refused.
+fn verify(
+    key: &Key,
+    certificate: &[u8],
+    data: &[u8],
+    signature: &[u8],
+    hash: HashAlgorithm,
+    algorithm: SignatureAlgorithm,
+) -> Result<(), CryptoError> {
+    if !matches!(key, Key::Ecdsa | Key::Unreadable) {
+        keep(|| Refusal::Key(key.name()));
+        return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
+    }
+    let dimpl = rust_crypto::default_provider().signature_verification;
+    dimpl.verify_signature(certificate, data, signature, hash, algorithm)
+}
+
+/// The key in a peer's certificate.
+#[derive(Debug, PartialEq, Eq)]
+enum Key {
+    /// On one of the curves that dimpl knows.
+    Ecdsa,
+    Rsa(rsa::PublicKey),
+    /// On another curve.
+    Curve(ObjectIdentifier),
+    /// Of another algorithm.
+    Other(ObjectIdentifier),
+    Unreadable,
+}
+
+impl Key {
+    fn of(certificate: &[u8]) -> Self {
+        let Ok(certificate) = Certificate::from_der(certificate) else {
+            return Key::Unreadable;
+        };
+        let info = certificate.tbs_certificate().subject_public_key_info();
+        match info.algorithm.oid {
+            RSA_ENCRYPTION => {
+                let der = info.subject_public_key.as_bytes();
+                der.and_then(rsa::PublicKey::from_der).map_or(Key::Unreadable, Key::Rsa)
+            }
+            EC_PUBLIC_KEY => match info.algorithm.parameters.as_ref().map(|curve| curve.decode_as()) {
+                Some(Ok(P256 | P384)) => Key::Ecdsa,
+                Some(Ok(curve)) => Key::Curve(curve),
+                _ => Key::Unreadable,
+            },
+            other => Key::Other(other),
+        }
+    }
+
+    fn name(&self) -> String {
+        let named = |oid: &ObjectIdentifier| {
+            let known = NAMES.iter().find(|(known, _)| known == oid);
+            known.map_or_else(|| oid.to_string(), |(_, name)| (*name).to_owned())
+        };
+        match self {
+            Key::Ecdsa => "a key on P-256 or P-384".to_owned(),
+            Key::Rsa(key) => format!("an RSA key of {} bits", key.bits()),
+            Key::Curve(curve) => format!("a key on the curve {}", named(curve)),
+            Key::Other(algorithm) => format!("a key for {}", named(algorithm)),
+            Key::Unreadable => "an unreadable key".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Why a handshake was refused, for the log.
+//!
+//! In: errors of dimpl and of the verifier, on either side of str0m, which passes on their words
+//! alone. Out: a [`Refusal`], whose words name what was wrong and what is taken. It names kinds of
+//! keys, versions and numbers, and nothing that tells who the peer is.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use dimpl::{CertificateError, CryptoError, Error, SecurityError};
+
+use super::rsa;
+
+/// What keeps this end from a handshake, or the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The certificate has a key of this kind.
+    Key(String),
+    /// The certificate cannot be read.
+    Certificate,
+    /// The message with the certificates has so many bytes, and so many are read.
+    CertificateLength { bytes: usize, bytes_max: usize },
+    /// The client sent no certificate.
+    NoCertificate,
+    /// What the certificate's key should have signed, it has not.
+    Signature,
+    /// The certificate does not have the fingerprint that the SDP names.
+    Fingerprint,
+    /// The client offers no cipher suite that is spoken here.
+    Suites,
+    /// The client offers no group for the key exchange that is spoken here.
+    Groups,
+    /// The peer speaks this version.
+    Version(String),
+    /// The peer does not bind the keys to the handshake.
+    MasterSecret,
+    /// The peer refused, with this alert; `active` tells that it is the server.
+    Alert { number: u8, active: bool },
+    /// Anything else, in dimpl's words.
+    Other(String),
+}
+
+thread_local! {
+    /// What the last datagram of DTLS was refused for, on its way past str0m.
+    static LAST: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+}
+
+/// Takes what the last datagram of DTLS that this thread handled was refused for.
+pub fn take_refusal() -> Option<Refusal> {
+    LAST.take()
+}
+
+/// Keeps a refusal for [`take_refusal`]; the first one of a datagram is the cause of the others.
+pub(super) fn keep(refusal: impl FnOnce() -> Refusal) {
+    LAST.with_borrow_mut(|last| {
+        last.get_or_insert_with(refusal);
+    });
+}
+
+impl Refusal {
+    pub(super) fn new(error: &Error, active: bool) -> Self {
+        match error {
+            Error::CertificateError(CertificateError::NoClientCertificateReceived) => Refusal::NoCertificate,
+            Error::CryptoError(CryptoError::CertificateParseFailed) => Refusal::Certificate,
+            Error::CryptoError(
+                CryptoError::SignatureVerificationFailed { .. } | CryptoError::InvalidSignatureFormat,
+            ) => Refusal::Signature,
+            Error::SecurityError(error) => match error {
+                SecurityError::NoMutuallyAcceptableCipherSuite => Refusal::Suites,
+                SecurityError::NoCommonKeyExchangeGroup => Refusal::Groups,
+                SecurityError::UnsupportedClientVersion(version) | SecurityError::UnsupportedServerVersion(version) => {
+                    Refusal::Version(format!("{version:?}").replace('_', "."))
+                }
+                SecurityError::ExtendedMasterSecretNotNegotiated => Refusal::MasterSecret,
+                SecurityError::FatalAlert { description } => Refusal::Alert {
+                    number: *description,
+                    active,
+                },
+                other => Refusal::Other(other.to_string()),
+            },
+            other => Refusal::Other(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Key(kind) => write!(
+                f,
+                "the client's certificate has {kind}; P-256, P-384 and, of a DTLS client, RSA of {} to {} bits are taken",
+                rsa::KEY_BITS.start(),
+                rsa::KEY_BITS.end()
+            ),
+            Refusal::Certificate => f.write_str("the client's certificate cannot be read"),
+            Refusal::CertificateLength { bytes, bytes_max } => write!(
+                f,
+                "the client's certificates have {bytes} bytes, and {bytes_max} are read; one that signs itself is enough"
+            ),
+            Refusal::NoCertificate => {
+                f.write_str("the client sent no certificate, so it has none with a P-256, P-384 or RSA key")
+            }
+            Refusal::Signature => f.write_str("the client's signature is not that of its certificate's key"),
+            Refusal::Fingerprint => {
+                f.write_str("the client's certificate is not the one whose fingerprint its SDP names")
+            }
+            Refusal::Suites => f.write_str(
+                "the client offers no cipher suite of ECDHE-ECDSA with AES-GCM or ChaCha20, which RFC 8827 demands",
+            ),
+            Refusal::Groups => f.write_str(
+                "the client offers none of X25519, P-256 and P-384 for the key exchange; RFC 8827 demands P-256",
+            ),
+            Refusal::Version(version) => write!(f, "the client speaks {version}, and DTLS 1.2 is taken"),
+            Refusal::MasterSecret => f.write_str("the client has no extended master secret, RFC 7627"),
+            Refusal::Alert { number, active } => {
+                write!(f, "the client ended it with alert {number}")?;
+                if let Some(name) = alert(*number) {
+                    write!(f, " ({name})")?;
+                }
+                match (number, active) {
+                    (40, true) => {
+                        f.write_str("; as a DTLS server it may have an RSA key, which only a DTLS client may have")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Refusal::Other(words) => f.write_str(words),
+        }
+    }
+}
+
+/// The name of an alert that ends handshakes, RFC 5246 section 7.2.
+fn alert(number: u8) -> Option<&'static str> {
+    Some(match number {
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        40 => "handshake_failure",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_refusal_is_told_and_once() {
+        keep(|| Refusal::Suites);
+        keep(|| Refusal::Groups);
+        assert_eq!(take_refusal(), Some(Refusal::Suites));
+        assert_eq!(take_refusal(), None);
+    }
+
+    #[test]
+    fn alerts_have_their_names() {
+        let words = |number, active| Refusal::Alert { number, active }.to_string();
+        assert_eq!(
+            words(43, false),
+            "the client ended it with alert 43 (unsupported_certificate)"
+        );
+        assert_eq!(words(200, true), "the client ended it with alert 200");
+        assert!(words(40, true).contains("RSA"));
+        assert!(!words(40, false).contains("RSA"));
+    }
+}

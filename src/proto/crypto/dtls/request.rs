@@ -1,0 +1,137 @@
+//! CertificateRequests that ask for RSA beside ECDSA, which dimpl's own do not.
+//!
+//! GStreamer, and what else makes RSA keys, sends no certificate where a request names ECDSA alone.
+//! So `rsa_sign` and SHA-256 with RSA are added to the request when a datagram of dimpl's leaves,
+//! and to the same message in what dimpl hashes and verifies: it keeps a transcript of what it wrote
+//! itself. Both belong together. In and out: datagrams of a server, and transcripts of a server. A
+//! request in pieces passes untouched, and so would the handshake fail; `SERVER_FLIGHT_BYTES_MAX`
+//! keeps it whole. Sources: RFC 5246 sections 7.4.4, 7.4.8, 7.4.9; RFC 7627 section 3.
+
+use super::records::{
+    MESSAGE_HEADER_BYTES, Message, RECORD_HEADER_BYTES, is_handshake_in_clear, message_header, messages, records,
+    write_record,
+};
+
+/// What a datagram grows by.
+pub const ADDED_BYTES: usize = 1 + RSA_PKCS1_SHA256.len();
+/// What a server's first flight fits in, all messages together: so none is cut in pieces.
+pub const SERVER_FLIGHT_BYTES_MAX: usize = 800;
+
+const CERTIFICATE_REQUEST: u8 = 13;
+const RSA_SIGN: u8 = 1;
+const RSA_PKCS1_SHA256: [u8; 2] = [4, 1];
+
+/// Writes a datagram of dimpl's as it leaves; nothing for one that needs no change.
+pub fn with_rsa(datagram: &[u8]) -> Option<Vec<u8>> {
+    let request = |record: &[u8]| {
+        is_handshake_in_clear(record)
+            .then(|| Message::split(&record[RECORD_HEADER_BYTES..]))?
+            .and_then(|(message, _)| amended(&message))
+    };
+    if !records(datagram).any(|record| request(record).is_some()) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(datagram.len() + ADDED_BYTES);
+    for record in records(datagram) {
+        match request(record) {
+            Some(message) => write_record(record, &[&message], &mut out),
+            None => out.extend_from_slice(record),
+        }
+    }
+    Some(out)
+}
+
+/// Writes a transcript of dimpl's as the peer has it.
+pub fn transcript_with_rsa(transcript: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(transcript.len() + ADDED_BYTES);
+    let mut read = 0;
+    for message in messages(transcript) {
+        let end = read + MESSAGE_HEADER_BYTES + message.body.len();
+        match amended(&message) {
+            Some(message) => out.extend(message),
+            None => out.extend_from_slice(&transcript[read..end]),
+        }
+        read = end;
+    }
+    out.extend_from_slice(&transcript[read..]);
+    out
+}
+
+/// Returns the message with RSA in it, if it is a request and whole.
+fn amended(message: &Message<'_>) -> Option<Vec<u8>> {
+    if message.kind != CERTIFICATE_REQUEST || !message.is_whole() {
+        return None;
+    }
+    let (count, rest) = message.body.split_first()?;
+    let (types, rest) = rest.split_at_checked(usize::from(*count))?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let length = u16::from_be_bytes(*length);
+    let (algorithms, authorities) = rest.split_at_checked(usize::from(length))?;
+    let length = length.checked_add(RSA_PKCS1_SHA256.len() as u16)?;
+    let parts: [&[u8]; 7] = [
+        &[count.checked_add(1)?],
+        types,
+        &[RSA_SIGN],
+        &length.to_be_bytes(),
+        algorithms,
+        &RSA_PKCS1_SHA256,
+        authorities,
+    ];
+    let body = parts.concat();
+    Some([&message_header(message.kind, message.number, body.len()), &body[..]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As dimpl writes it for a client that knows both hashes; message 4.
+    const PLAIN: [u8; 22] = [13, 0, 0, 10, 0, 4, 0, 0, 0, 0, 0, 10, 1, 64, 0, 4, 4, 3, 5, 3, 0, 0];
+    const AMENDED: [u8; 25] = [
+        13, 0, 0, 13, 0, 4, 0, 0, 0, 0, 0, 13, 2, 64, 1, 0, 6, 4, 3, 5, 3, 4, 1, 0, 0,
+    ];
+    /// The message after it, without a body.
+    const DONE: [u8; 12] = [14, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0];
+
+    fn record(epoch: u8, contents: &[u8]) -> Vec<u8> {
+        let mut record = Vec::new();
+        write_record(
+            &[22, 0xfe, 0xfd, 0, epoch, 0, 0, 0, 0, 0, 7, 0, 0],
+            &[contents],
+            &mut record,
+        );
+        record
+    }
+
+    #[test]
+    fn a_request_asks_for_rsa_on_the_wire_and_in_the_transcript() {
+        let datagram = [record(0, &DONE), record(0, &PLAIN), record(0, &DONE)].concat();
+        let sent = [record(0, &DONE), record(0, &AMENDED), record(0, &DONE)].concat();
+        assert_eq!(with_rsa(&datagram), Some(sent));
+        let transcript = [&DONE[..], &PLAIN, &DONE].concat();
+        assert_eq!(transcript_with_rsa(&transcript), [&DONE[..], &AMENDED, &DONE].concat());
+    }
+
+    #[test]
+    fn everything_else_passes_as_it_is() {
+        let mut piece = PLAIN;
+        piece[3] = 200;
+        let encrypted = record(1, &PLAIN);
+        for datagram in [&record(0, &DONE)[..], &record(0, &piece), &encrypted, &[], &[22; 30]] {
+            assert_eq!(with_rsa(datagram), None);
+        }
+        for length in 0..PLAIN.len() {
+            assert_eq!(
+                transcript_with_rsa(&PLAIN[..length]),
+                PLAIN[..length],
+                "cut at {length}"
+            );
+        }
+        // Lists that say more than they hold.
+        for (at, says) in [(12, 255), (14, 1), (15, 255)] {
+            let mut wrong = PLAIN;
+            wrong[at] = says;
+            assert_eq!(transcript_with_rsa(&wrong), wrong, "{says} at {at}");
+        }
+    }
+}
