@@ -228,6 +228,21 @@ pub const LOGGED_BODY_CHARS_MAX: usize = 5_000;
 /// Refused bodies that are logged per [`LINES_WINDOW`]: a broken client repeats itself.
 pub const LOGGED_BODIES_MAX: u32 = 30;
 
+// ---- forms with parts
+
+/// Bytes of a form's boundary: RFC 2046 allows no more.
+pub const BOUNDARY_BYTES_MAX: usize = 70;
+/// Bytes of names and values before the file of a form: S3's bound. A grant's fields have about two
+/// thousand.
+pub const FIELDS_BYTES_MAX: usize = 20_000;
+/// Bytes of the header of a part of a form: the longest file name, percent-encoded twice, and some
+/// lines more.
+pub const PART_HEAD_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of a form that are not its file: fields with the headers of their parts, and whatever is
+/// around them. A sender that declares more than this above the greatest file is refused before the
+/// file.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+
 // ---- registered sessions
 
 /// Sessions that `/start` made, used or not.

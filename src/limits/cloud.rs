@@ -47,19 +47,6 @@ pub const UPLOADS_GRACE: Duration = Duration::from_secs(10);
 
 // ---- grants and uploads
 
-/// Bytes of a form's boundary: RFC 2046 allows no more.
-pub const BOUNDARY_BYTES_MAX: usize = 70;
-
-/// Bytes of names and values before the file of a form: S3's bound. A grant's fields have about two thousand.
-pub const FIELDS_BYTES_MAX: usize = 20_000;
-
-/// Bytes of the header of a part of a form: the longest file name, percent-encoded twice, and some lines more.
-pub const PART_HEAD_BYTES_MAX: usize = 4 * 1024;
-
-/// Bytes of a form that are not its file: fields with the headers of their parts, and whatever is around them. A sender that
-/// declares more than this above the greatest file is refused before the file.
-pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-
 /// Bytes of an upload that are written at once. Each upload has two such pieces in memory: one that fills, one that is written.
 pub const UPLOAD_PIECE_BYTES: usize = 256 * 1024;
 

@@ -1,7 +1,7 @@
 //! The cloud agent service: builds, upload grants, regions; and what its client packs.
 //!
 //! - Requests: [`route`], [`fault`] (every refusal), [`keys`] (whose request), [`regions`], [`range`]
-//! - Grants: [`grant`], [`policy`], [`sign`]; uploads: [`multipart`], [`verify`]
+//! - Grants: [`grant`], [`policy`], [`sign`]; uploads: [`super::multipart`], [`verify`]
 //! - Builds: [`build`] (states, JSON), [`queue`] (which is next), [`outcome`] (what a command's end means), [`sweep`]
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
 
@@ -11,7 +11,6 @@ pub mod glob;
 pub mod grant;
 pub mod gzip;
 pub mod keys;
-pub mod multipart;
 pub mod outcome;
 pub mod pack;
 pub mod policy;

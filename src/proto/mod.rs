@@ -48,6 +48,7 @@ pub mod key;
 pub mod lines;
 pub mod mediaroom;
 pub mod metrics;
+pub mod multipart;
 pub mod offer;
 pub mod opening;
 pub mod origin;

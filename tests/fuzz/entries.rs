@@ -32,7 +32,6 @@ use edge_runner::proto::candidate::{RemotePolicy, parse_remote};
 use edge_runner::proto::cloud::build::Name;
 use edge_runner::proto::cloud::fault::Fault;
 use edge_runner::proto::cloud::grant::{self, Terms};
-use edge_runner::proto::cloud::multipart::{self, Broken, Event, Parser};
 use edge_runner::proto::cloud::policy::{Policy, Unmet};
 use edge_runner::proto::cloud::sign::{Pair, STORE, Signing};
 use edge_runner::proto::cloud::unpack::{self, Bounds, Make, Step, Sum, Unpacker};
@@ -41,6 +40,7 @@ use edge_runner::proto::crypto;
 use edge_runner::proto::frames::{self, Frame};
 use edge_runner::proto::mediaroom::signal::{Output, Signal};
 use edge_runner::proto::mediaroom::wire::{self, DataPacket, Request, SignalRequest, SignalResponse};
+use edge_runner::proto::multipart::{self, Broken, Event, Parser};
 use edge_runner::proto::offer::{Candidates, Offer};
 use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use edge_runner::proto::telephony::{self, Call, Heard, Provider};
@@ -389,7 +389,7 @@ pub fn mediaroom_data(bytes: &[u8]) {
 /// it is written again. The boundary is `B`; the bytes are tried as the value of a `Content-Type` too.
 pub fn multipart(bytes: &[u8]) {
     if let Some(boundary) = multipart::boundary(bytes) {
-        assert!((1..=limits::cloud::BOUNDARY_BYTES_MAX).contains(&boundary.len()) && !boundary.contains('\r'));
+        assert!((1..=limits::BOUNDARY_BYTES_MAX).contains(&boundary.len()) && !boundary.contains('\r'));
     }
     let whole = Posted::read([bytes]);
     assert_eq!(Posted::read(bytes.chunks(1)), whole);
@@ -397,15 +397,15 @@ pub fn multipart(bytes: &[u8]) {
         assert_eq!(Posted::read(bytes.chunks(size)), whole);
     }
     let field_bytes: usize = whole.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
-    assert!(field_bytes <= limits::cloud::FIELDS_BYTES_MAX);
+    assert!(field_bytes <= limits::FIELDS_BYTES_MAX);
     let file = whole.file.as_deref().unwrap_or_default();
     assert!(field_bytes + file.len() <= bytes.len());
     assert!(file.is_empty() || bytes.windows(file.len()).any(|window| window == file));
-    assert!(bytes.len() - file.len() <= limits::cloud::FRAME_BYTES_MAX || whole.outcome.is_err());
+    assert!(bytes.len() - file.len() <= limits::FRAME_BYTES_MAX || whole.outcome.is_err());
     if whole.outcome.is_ok() {
         assert!(whole.ended && whole.file.is_some());
         let again = whole.written();
-        if again.len() - file.len() <= limits::cloud::FRAME_BYTES_MAX {
+        if again.len() - file.len() <= limits::FRAME_BYTES_MAX {
             assert_eq!(Posted::read([&again[..]]), whole);
         }
     }

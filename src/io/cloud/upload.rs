@@ -29,15 +29,16 @@ use crate::io::cloud::records::{RecordError, Records};
 use crate::io::cloud::turns::{Turn, Turns};
 use crate::io::http::floor::{random, unix_time_ms};
 use crate::io::server::{Doing, Phase};
+use crate::limits::FRAME_BYTES_MAX;
 use crate::limits::RETRY_AFTER_S;
-use crate::limits::cloud::{FRAME_BYTES_MAX, UPLOAD_PIECE_BYTES, UPLOAD_RENEWED_EVERY, UPLOAD_STALL};
+use crate::limits::cloud::{UPLOAD_PIECE_BYTES, UPLOAD_RENEWED_EVERY, UPLOAD_STALL};
 use crate::proto::cloud::build::{Name, Upload};
 use crate::proto::cloud::fault::{Extra, Fault};
 use crate::proto::cloud::grant::{self, Terms, UploadGrant};
 use crate::proto::cloud::keys::Holder;
-use crate::proto::cloud::multipart::{self, Event, Parser};
 use crate::proto::cloud::sign::Signing;
 use crate::proto::cloud::verify::{self, Allowed, Form, Intake};
+use crate::proto::multipart::{self, Event, Parser};
 use crate::proto::uuid::Uuid;
 
 /// What grants and uploads need.

@@ -10,9 +10,9 @@ use std::fmt;
 use crate::proto::cloud::build::Org;
 use crate::proto::cloud::fault::Fault;
 use crate::proto::cloud::grant::{self, BUCKET, Claims};
-use crate::proto::cloud::multipart::Broken;
 use crate::proto::cloud::policy::Policy;
 use crate::proto::cloud::sign::{STORE, Signing};
+use crate::proto::multipart::Broken;
 use crate::proto::uuid::Uuid;
 
 /// The form is not one (step 1).

@@ -5,7 +5,7 @@ use data_encoding::BASE64;
 use super::*;
 use crate::proto::cloud::build::Name;
 use crate::proto::cloud::grant::Terms;
-use crate::proto::cloud::multipart::{self, Event, Parser};
+use crate::proto::multipart::{self, Event, Parser};
 use crate::proto::cloud::sign::Pair;
 
 const NOW_MS: u64 = 1_795_262_400_000; // 2026-11-21T12:00:00Z

@@ -380,3 +380,28 @@ fn a_boundary_is_found_in_the_type() {
         assert_eq!(boundary(kind.as_bytes()).as_deref(), expected, "{kind}");
     }
 }
+
+/// A form that is read for its fields has no file, whatever its parts are called, and a cap of its own.
+#[test]
+fn fields_alone_need_no_file() {
+    let body =
+        |value: &str| format!("--B\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n{value}\r\n--B--\r\n");
+    let read = |text: &str| {
+        let mut parser = Parser::of_fields("B", 10);
+        let mut fields = Vec::new();
+        let pushed = parser.push::<Broken>(text.as_bytes(), &mut |event| {
+            if let Event::Field { name, value } = event {
+                fields.push((name.to_owned(), value.to_vec()));
+            }
+            Ok(())
+        });
+        pushed.and_then(|()| parser.finish()).map(|()| fields)
+    };
+    assert_eq!(
+        read(&body("v=0\r\n")),
+        Ok(vec![("file".to_owned(), b"v=0\r\n".to_vec())])
+    );
+    assert_eq!(read("--B--\r\n"), Ok(Vec::new()));
+    assert_eq!(read(&body("123456")), Ok(vec![("file".to_owned(), b"123456".to_vec())]));
+    assert_eq!(read(&body("1234567")), Err(Broken::FieldsTooLong));
+}

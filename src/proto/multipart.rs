@@ -1,7 +1,7 @@
 //! The parts of a `multipart/form-data` body, as they come.
 //!
 //! In: pieces of a body, cut anywhere. Out: the fields, whole, then the bytes of the part named `file`, none of which is kept;
-//! however the body was cut, the same comes out. Of a part's header only `Content-Disposition` is read: clients write types and
+//! a form that is read for its fields alone has no such part. However the body was cut, the same comes out. Of a part's header only `Content-Disposition` is read: clients write types and
 //! lengths there that say nothing. Parts behind the file are dropped, but for a second file. Refuses: what is no form of that
 //! kind, and more than [`FIELDS_BYTES_MAX`] of fields, [`PART_HEAD_BYTES_MAX`] of a part's header or
 //! [`FRAME_BYTES_MAX`] of anything that is not the file.
@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::limits::cloud::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX, PART_HEAD_BYTES_MAX};
+use crate::limits::{BOUNDARY_BYTES_MAX, FIELDS_BYTES_MAX, FRAME_BYTES_MAX, PART_HEAD_BYTES_MAX};
 
 /// What a body has.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Event<'a> {
     Data(&'a [u8]),
     /// The file is whole.
     FileEnd,
-    /// The last boundary: the form is whole. Comes once, and after a file.
+    /// The last boundary: the form is whole. Comes once, and after the file where there is one.
     End,
 }
 
@@ -56,6 +56,10 @@ pub fn boundary(content_type: &[u8]) -> Option<String> {
 /// Reads a body.
 #[derive(Debug)]
 pub struct Parser {
+    /// Whether one of the parts is the file.
+    has_upload: bool,
+    fields_bytes_max: usize,
+    frame_bytes_max: usize,
     /// A line break, two hyphens, the boundary. Of its bytes only the first is a `\r`, on which the search relies.
     delimiter: Vec<u8>,
     /// How much of the delimiter the last bytes were.
@@ -101,7 +105,19 @@ enum Line {
 impl Parser {
     /// Begins with the boundary that [`boundary`] found.
     pub fn new(boundary: &str) -> Self {
+        Self::with(boundary, true, FIELDS_BYTES_MAX, FRAME_BYTES_MAX)
+    }
+
+    /// The same of a form without a file, whose names and values have so many bytes at most.
+    pub fn of_fields(boundary: &str, bytes_max: usize) -> Self {
+        Self::with(boundary, false, bytes_max, bytes_max.saturating_add(FRAME_BYTES_MAX))
+    }
+
+    fn with(boundary: &str, has_upload: bool, fields_bytes_max: usize, frame_bytes_max: usize) -> Self {
         Parser {
+            has_upload,
+            fields_bytes_max,
+            frame_bytes_max,
             delimiter: [b"\r\n--", boundary.as_bytes()].concat(),
             // A body begins as if a line break were before it.
             matched: 2,
@@ -164,7 +180,7 @@ impl Parser {
     /// Counts what is not the file.
     fn frame(&mut self, bytes: usize) -> Result<(), Broken> {
         self.frame_bytes += bytes;
-        if self.frame_bytes <= FRAME_BYTES_MAX {
+        if self.frame_bytes <= self.frame_bytes_max {
             return Ok(());
         }
         Err(match self.has_file {
@@ -176,7 +192,7 @@ impl Parser {
     /// Counts names and values, those before the file.
     fn field(&mut self, bytes: usize) -> Result<(), Broken> {
         self.field_bytes += bytes;
-        match self.field_bytes <= FIELDS_BYTES_MAX {
+        match self.field_bytes <= self.fields_bytes_max {
             true => Ok(()),
             false => Err(Broken::FieldsTooLong),
         }
@@ -192,7 +208,7 @@ impl Parser {
                 self.buffer.clear();
                 State::Head
             }
-            (Line::Hyphen, b'-') if !self.has_file => return Err(NO_FILE),
+            (Line::Hyphen, b'-') if self.has_upload && !self.has_file => return Err(NO_FILE),
             (Line::Hyphen, b'-') => {
                 self.state = State::Epilogue;
                 return Ok(true);
@@ -213,7 +229,7 @@ impl Parser {
         }
         let name = name(&self.buffer)?;
         self.buffer.clear();
-        let is_file = name == "file";
+        let is_file = self.has_upload && name == "file";
         self.state = match (is_file, self.has_file) {
             (true, true) => return Err(TWO_FILES),
             (true, false) => State::File,
