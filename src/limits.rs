@@ -221,6 +221,10 @@ pub const CANDIDATE_BYTES_MAX: usize = 512;
 pub const MID_BYTES_MAX: usize = 64;
 /// Bytes of a transport's name in `/start`; the longest name has eleven.
 pub const TRANSPORT_BYTES_MAX: usize = 64;
+/// Bytes of the name behind an endpoint, and of a session's id in a path: theirs are shorter.
+pub const ENDPOINT_NAME_BYTES_MAX: usize = 64;
+/// Characters of a `User-Agent` that the bot is told: browsers send some 150.
+pub const USER_AGENT_CHARS_MAX: usize = 256;
 /// Problems that one 422 tells.
 pub const PROBLEMS_MAX: usize = 16;
 /// Characters of a refused body that are logged.

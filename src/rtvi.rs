@@ -108,8 +108,8 @@ pub struct Rtvi {
     output: Output,
     shutdown: Shutdown,
     embedded: bool,
-    /// Whether the caller is a telephone, which has no screen and says nothing of itself.
-    telephone: bool,
+    /// Whether the caller takes no messages and says nothing of itself: a telephone, or a connection without a data channel.
+    text_free: bool,
     detailed: bool,
     /// Whether the client speaks protocol 1.
     legacy: bool,
@@ -135,7 +135,10 @@ impl Rtvi {
     /// [`MissingField`] on a kind without media, and when the media was taken before.
     pub fn open(args: &mut RunnerArguments, audio: Audio) -> Result<Self, MissingField> {
         let embedded = args.webrtc_connection().is_ok_and(|connection| connection.embedded);
-        let telephone = args.call_data().is_some();
+        let text_free = match args.webrtc_connection() {
+            Ok(connection) => !connection.messages,
+            Err(_) => args.call_data().is_some(),
+        };
         let (events, output) = args.media(audio)?.split();
         Ok(Rtvi {
             session_id: args.session_id.clone(),
@@ -143,8 +146,8 @@ impl Rtvi {
             output,
             shutdown: args.shutdown.clone(),
             embedded,
-            telephone,
-            detailed: !embedded && !telephone,
+            text_free,
+            detailed: !embedded && !text_free,
             legacy: false,
             client: None,
             ready: false,
@@ -344,7 +347,7 @@ impl Rtvi {
             Some(Event::Message(text)) => self.take_message(&text),
             Some(Event::Joined) => {
                 self.keep(RtviEvent::Joined);
-                if self.embedded || self.telephone {
+                if self.embedded || self.text_free {
                     self.keep_ready();
                 }
             }
@@ -492,7 +495,7 @@ impl Rtvi {
 
     /// Sends a text, and tells whether this client can read one so long. After the end of the session it goes nowhere.
     fn post(&self, text: String) -> bool {
-        if self.telephone {
+        if self.text_free {
             return true;
         }
         if text.len() > self.bytes_max() {

@@ -33,3 +33,4 @@ mod troubles;
 mod turn;
 mod unsafety;
 mod videoroom;
+mod whip;

@@ -154,8 +154,8 @@ impl RunnerArguments {
     }
 
     /// Returns the data of the call, when this session is one. On the telephone: an object with `stream_id`, `call_id`, `from`,
-    /// `to` and `body`, and what the provider says beyond that. Over WebRTC: an object whose `via` names how the call came; such
-    /// a caller has no message channel.
+    /// `to` and `body`, and what the provider says beyond that. Over WebRTC: an object whose `via` names how the call came. By
+    /// WHIP, WHEP or a call that is `whip`, `whep` or `calls`, with the `name` behind the endpoint and the client's `user_agent`.
     pub fn call_data(&self) -> Option<&Value> {
         match &self.kind {
             Kind::WebRtc(webrtc) => webrtc.call_data.as_ref(),
@@ -240,11 +240,18 @@ pub struct WebRtcConnection {
     pub pc_id: String,
     /// Whether the client is a microcontroller: it speaks without `client-ready`, and takes few and short messages.
     pub embedded: bool,
+    /// Whether the client's offer has a data channel. Without one nobody says `client-ready`, and messages go nowhere: greet
+    /// when the caller joins.
+    pub messages: bool,
 }
 
 impl WebRtcConnection {
-    pub(crate) fn new(pc_id: String, embedded: bool) -> Self {
-        WebRtcConnection { pc_id, embedded }
+    pub(crate) fn new(pc_id: String, embedded: bool, messages: bool) -> Self {
+        WebRtcConnection {
+            pc_id,
+            embedded,
+            messages,
+        }
     }
 }
 

@@ -29,6 +29,8 @@ mod socket;
 mod videoroom;
 #[cfg_attr(not(feature = "telephony"), path = "http/webhook/absent.rs")]
 mod webhook;
+#[cfg_attr(not(feature = "webrtc"), path = "http/whip/absent.rs")]
+mod whip;
 
 use std::future::Future;
 use std::io;
@@ -76,6 +78,7 @@ use crate::proto::table::{self, Claim, Table};
 use crate::proto::telephony::proof;
 use crate::proto::token::{Family, Issuer, Tokens};
 use crate::proto::videoroom::taken::Taken;
+use crate::proto::whip::{Asked as AskedOfSession, Done, Opening, Refusal as WhipRefusal};
 
 /// The content type of the text format of Prometheus.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -91,6 +94,15 @@ pub trait Engine: Send + Sync + 'static {
         requester: Requester,
         start: impl FnOnce() -> Start + Send,
     ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send;
+    /// Answers an offer that makes a session with a resource.
+    fn open(
+        &self,
+        opening: Opening,
+        requester: Requester,
+        start: impl FnOnce() -> Start + Send,
+    ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send;
+    /// Does what is asked of the resource of a session.
+    fn resource(&self, id: &str, asked: AskedOfSession) -> impl Future<Output = Result<Done, WhipRefusal>> + Send;
     /// Takes further candidates of a client.
     fn candidates(&self, candidates: Candidates) -> impl Future<Output = Result<(), OfferRefusal>> + Send;
     /// Counts the live sessions.
@@ -133,6 +145,19 @@ impl Engine for WebRtc {
         start: impl FnOnce() -> Start + Send,
     ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send {
         WebRtc::offer(self, offer, requester, start)
+    }
+
+    fn open(
+        &self,
+        opening: Opening,
+        requester: Requester,
+        start: impl FnOnce() -> Start + Send,
+    ) -> impl Future<Output = Result<Answer, OfferRefusal>> + Send {
+        WebRtc::open(self, opening, requester, start)
+    }
+
+    fn resource(&self, id: &str, asked: AskedOfSession) -> impl Future<Output = Result<Done, WhipRefusal>> + Send {
+        WebRtc::resource(self, id, asked)
     }
 
     fn candidates(&self, candidates: Candidates) -> impl Future<Output = Result<(), OfferRefusal>> + Send {
@@ -284,21 +309,27 @@ async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, peer: Peer,
         ..peer
     };
     let standing = app.gate.judge(&head.headers);
+    let mut is_call = false;
     let answered = match app.gate.admit(&head, standing) {
         Ok(Some(preflight)) => Ok(preflight),
         Ok(None) => match route::route(head.method.as_str(), head.uri.path()) {
-            Ok(route) => match (route.ability().and_then(Ability::absent), route) {
-                (Some(absent), _) => Err(Refusal::Absent(absent)),
-                (None, Route::Socket(family, token)) => self::socket::socket(app, family, token, &head, peer, becomes),
-                (None, route) => dispatch(app, route, &head, body, peer).await,
-            },
+            Ok(route) => {
+                is_call = matches!(&route, Route::Whip(request) if request.is_call());
+                match (route.ability().and_then(Ability::absent), route) {
+                    (Some(absent), _) => Err(Refusal::Absent(absent)),
+                    (None, Route::Socket(family, token)) => {
+                        self::socket::socket(app, family, token, &head, peer, becomes)
+                    }
+                    (None, route) => dispatch(app, route, &head, body, peer).await,
+                }
+            }
             Err(refusal) => Err(Refusal::Route(refusal)),
         },
         Err(refusal) => Err(refusal),
     };
     let mut reply = answered.unwrap_or_else(|refusal| {
         log_refusal(app, &refusal, &head, peer);
-        refusal.reply()
+        refusal.reply(is_call)
     });
     // Who may read the metrics is judged by machine, so no page of somebody else's may read them from its visitor's.
     let is_metrics = reply.headers().get(header::CONTENT_TYPE) == Some(&METRICS_TYPE);
@@ -348,6 +379,7 @@ async fn dispatch<E: Engine>(
             let offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
             take_offer(app, session.as_deref(), offer, peer).await
         }
+        Route::Whip(request) => whip::serve(app, request, head, body, peer).await,
         Route::Candidates(session) => {
             let body = read(app.times, headers, Takes::Json, body).await?;
             let candidates = Candidates::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
@@ -453,31 +485,41 @@ async fn take_offer<E: Engine>(
     let sent = offer.request_data.take();
     let requester = requester(peer, lease.as_ref());
     let caller = caller(app, peer);
-    let of = caller.clone();
-    let begin = move || match lease {
-        Some(mut lease) => {
-            lease.used = true;
-            let session_id = lease.claim.session_id.clone();
-            let body = sent.unwrap_or_else(|| lease.claim.body.take());
-            Start {
-                session_id,
-                body,
-                caller: of,
-                lease: Some(Box::new(lease)),
-            }
-        }
-        None => Start {
-            session_id: fresh_id(),
-            body: sent.unwrap_or_else(|| json!({})),
-            caller: of,
-            lease: None,
-        },
-    };
+    let begin = starting(lease, caller.clone(), move |registered| {
+        sent.or(registered).unwrap_or_else(|| json!({}))
+    });
     let began = Instant::now();
     let answer = logging::of_caller(caller, app.engine.offer(offer, requester, begin)).await;
     let answer = answer.map_err(Refusal::Offer)?;
     app.metrics.answered(began.elapsed());
     Ok(json_reply(StatusCode::OK, answer.to_json()))
+}
+
+/// Makes what a session starts from, once there is one; `body` gets what was registered for it.
+fn starting(
+    lease: Option<Lease>,
+    caller: logging::Caller,
+    body: impl FnOnce(Option<Value>) -> Value + Send,
+) -> impl FnOnce() -> Start + Send {
+    move || match lease {
+        Some(mut lease) => {
+            lease.used = true;
+            let session_id = lease.claim.session_id.clone();
+            let body = body(Some(lease.claim.body.take()));
+            Start {
+                session_id,
+                body,
+                caller,
+                lease: Some(Box::new(lease)),
+            }
+        }
+        None => Start {
+            session_id: fresh_id(),
+            body: body(None),
+            caller,
+            lease: None,
+        },
+    }
 }
 
 /// A claim on a registered session; dropped, it goes back to the table.
@@ -489,6 +531,16 @@ struct Lease {
 }
 
 impl Lease {
+    /// Takes a name that is good for one session.
+    fn claim_once(table: &Arc<Mutex<Table>>, id: &str) -> Result<Lease, table::Unknown> {
+        let claim = lock(table).claim_once(id, Instant::now())?;
+        Ok(Lease {
+            table: table.clone(),
+            claim,
+            used: false,
+        })
+    }
+
     fn claim(table: &Arc<Mutex<Table>>, id: &str) -> Result<Lease, table::Unknown> {
         let claim = lock(table).claim(id, fresh_id(), Instant::now())?;
         Ok(Lease {

@@ -18,14 +18,18 @@ use crate::io::tasks;
 use crate::io::udp::Inbox;
 use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
 use crate::proto::metrics::{Count, Counts, Share};
-use crate::proto::offer::Answer;
+use crate::proto::offer::{Answer, OfferRefusal};
 use crate::proto::rtc::{OfferError, Packet};
 use crate::proto::session::{Event, LeaveReason, Output, Rival, Session};
+use crate::proto::whip::resource::{Patch, Resource};
+use crate::proto::whip::{Asked, Done, Refusal};
 
 /// Everything that one session owns.
 pub struct Life {
     /// On the heap: a task holds what it is given once for each step that it moves through.
     pub session: Box<Session>,
+    /// What is remembered of a session that came by one POST.
+    pub resource: Option<Resource>,
     pub inbox: Inbox,
     pub requests: mpsc::Receiver<Request>,
     pub link: Link,
@@ -215,6 +219,9 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
                 life.inbox.port().send(over, source, destination, contents);
             }
             Output::Proven(proven) => {
+                if let Some(resource) = &mut life.resource {
+                    resource.handle_proof(proven.local, proven.peer);
+                }
                 let path = life.inbox.port().path(proven.over, proven.local, proven.peer);
                 for other in life.inbox.prove(path) {
                     life.engine.tell(other, Rival::AtAddress);
@@ -327,7 +334,43 @@ fn handle_request(life: &mut Life, request: Request) {
                 life.session.add_remote_candidate(line);
             }
         }
+        Request::Resource(asked, reply) => {
+            let done = serve(life, asked, now);
+            // A restart has given this end another name.
+            life.inbox.listen(life.session.local_ufrag());
+            // The client may have gone away meanwhile.
+            let _ = reply.send(done);
+        }
         Request::Rival(rival) => life.session.handle_rival(rival, !life.inbox.is_empty(), now),
+    }
+}
+
+/// Does what is asked of the session as a resource.
+fn serve(life: &mut Life, asked: Asked, now: Instant) -> Result<Done, Refusal> {
+    let session = &mut life.session;
+    let Some(resource) = life.resource.as_mut().filter(|_| !session.is_ending()) else {
+        return Err(Refusal::Offer(OfferRefusal::UnknownConnection));
+    };
+    match asked {
+        Asked::Look => Ok(Done::Nothing),
+        Asked::Leave => {
+            life.resource = None;
+            session.handle_leave(now);
+            Ok(Done::Nothing)
+        }
+        Asked::Patch { if_match, body } => match resource.patch(if_match.as_deref(), &body)? {
+            Patch::Trickle(candidates) => {
+                for line in &candidates {
+                    session.add_remote_candidate(line);
+                }
+                Ok(Done::Nothing)
+            }
+            Patch::Restart(restart) => {
+                let answer = session.renegotiate(&restart.offer).map_err(refusal)?;
+                log::info!("ICE restarted by the client");
+                Ok(resource.handle_restart(restart, &answer))
+            }
+        },
     }
 }
 

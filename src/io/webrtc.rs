@@ -37,6 +37,8 @@ pub use crate::proto::rtc::Common;
 use crate::proto::rtc::{IceSecret, OfferError, Setup};
 use crate::proto::session::{Rival, Session};
 use crate::proto::stall::Task;
+use crate::proto::whip::resource::Resource;
+use crate::proto::whip::{Asked, Done, Opening, Refusal};
 
 pub use opened::{Opened, prepare, seed_thread};
 
@@ -54,6 +56,8 @@ pub enum Request {
         reply: Reply,
     },
     Candidates(Vec<String>),
+    /// Something is asked of the session as a resource of HTTP.
+    Resource(Asked, oneshot::Sender<Result<Done, Refusal>>),
     /// Another session has come, perhaps of the same caller.
     Rival(Rival),
 }
@@ -185,8 +189,48 @@ impl WebRtc {
             }
             // A bot that hung up must not come back.
             (None, true) if offer.pc_id.is_some() => Err(OfferRefusal::UnknownConnection),
-            (None, _) => self.begin(&offer.sdp, offer.request_data, requester, start),
+            (None, _) => {
+                let beginning = Beginning {
+                    offer: offer.sdp,
+                    data: offer.request_data,
+                    call_data: None,
+                    has_resource: false,
+                };
+                self.begin(beginning, requester, start)
+            }
         }
+    }
+
+    /// Answers an offer whose session is a resource of HTTP. `start` is called only when the offer makes a session.
+    ///
+    /// # Errors
+    /// [`OfferRefusal`] says what was wrong.
+    pub async fn open(
+        &self,
+        opening: Opening,
+        requester: Requester,
+        start: impl FnOnce() -> Start + Send,
+    ) -> Result<Answer, OfferRefusal> {
+        let beginning = Beginning {
+            offer: opening.sdp,
+            data: None,
+            call_data: Some(opening.call_data),
+            has_resource: true,
+        };
+        self.begin(beginning, requester, start)
+    }
+
+    /// Does what is asked of a session that is a resource.
+    ///
+    /// # Errors
+    /// [`Refusal`]; a session that ended, and one that is no resource, is unknown.
+    pub async fn resource(&self, id: &str, asked: Asked) -> Result<Done, Refusal> {
+        let unknown = || Refusal::Offer(OfferRefusal::UnknownConnection);
+        let session = self.connection(id).ok_or_else(unknown)?;
+        let (reply, done) = oneshot::channel();
+        let request = Request::Resource(asked, reply);
+        session.send(request).await.map_err(|_| unknown())?;
+        done.await.unwrap_or_else(|_| Err(unknown()))
     }
 
     /// Hands the client's candidates to its connection.
@@ -224,11 +268,16 @@ impl WebRtc {
 
     fn begin(
         &self,
-        offer: &str,
-        data: Option<Value>,
+        beginning: Beginning,
         requester: Requester,
         start: impl FnOnce() -> Start,
     ) -> Result<Answer, OfferRefusal> {
+        let Beginning {
+            offer,
+            data,
+            call_data,
+            has_resource,
+        } = beginning;
         let inner = &self.0;
         if inner.sessions.is_closed() {
             return Err(OfferRefusal::Stopping);
@@ -236,7 +285,7 @@ impl WebRtc {
         let permit = inner.sessions.admission().session(requester, Kind::Offer)?;
         let now = tasks::now();
         let (mut session, sdp) = self
-            .with_setup(|setup| Session::accept(offer, setup, now))
+            .with_setup(|setup| Session::accept(&offer, setup, now))
             .map_err(refusal)?;
         let start = start();
         let pc_id = new_pc_id();
@@ -250,14 +299,15 @@ impl WebRtc {
             connections.by_number.insert(number, requests);
         }
         let (link, seat) = bot::media::pair(AUDIO_IN_FRAMES_MAX);
-        let connection = WebRtcConnection::new(pc_id.clone(), session.is_device());
+        let connection = WebRtcConnection::new(pc_id.clone(), session.is_device(), session.offers_channel());
         let bot = inner.sessions.begin(
             start.session_id.clone(),
             data.unwrap_or(start.body),
-            bot::Kind::WebRtc(WebRtcArguments::new(connection, seat)),
+            bot::Kind::WebRtc(WebRtcArguments::new(connection, seat).with_call_data(call_data)),
         );
         let life = Life {
             session: Box::new(session),
+            resource: has_resource.then(|| Resource::new(offer, &sdp)),
             inbox,
             requests: requests_rx,
             link,
@@ -316,6 +366,15 @@ impl Inner {
     fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a new session comes of.
+struct Beginning {
+    offer: String,
+    /// For the bot, in place of what `/start` was given.
+    data: Option<Value>,
+    call_data: Option<Value>,
+    has_resource: bool,
 }
 
 /// The names under which a session can be spoken to; they go when it is dropped.

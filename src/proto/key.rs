@@ -38,7 +38,12 @@ impl ApiKey {
         let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
             return false;
         };
-        bearer(only).is_some_and(|key| self.keyed.clone().chain_update(key).verify_slice(&self.tag).is_ok())
+        bearer(only).is_some_and(|key| self.is(key))
+    }
+
+    /// Tells whether this is the key.
+    pub fn is(&self, shown: &[u8]) -> bool {
+        self.keyed.clone().chain_update(shown).verify_slice(&self.tag).is_ok()
     }
 }
 

@@ -86,5 +86,6 @@ pub mod token;
 pub mod uuid;
 pub mod videoroom;
 pub mod visit;
+pub mod whip;
 #[cfg(feature = "webrtc")]
 pub mod why;

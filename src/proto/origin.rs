@@ -15,7 +15,11 @@ use crate::proto::host::{self, Hosts};
 /// A header that an answer gets.
 pub type Header<'h> = (&'static str, &'h [u8]);
 
-const METHODS: &[u8] = b"DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
+/// Every method that a page may be told of.
+pub const METHODS: &str = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT";
+/// What a page may read of answers: a client of WHIP finds its session and the ICE servers there, and looks for PATCH among the
+/// methods.
+const EXPOSED: &[u8] = b"Location, ETag, Link, Accept-Post, Access-Control-Allow-Methods";
 const PREFLIGHT_AGE_S: &[u8] = b"600";
 /// The types of body that need no preflight.
 const SIMPLE: [&[u8]; 3] = [
@@ -141,10 +145,11 @@ pub struct Preflight<'r> {
 }
 
 /// Returns the headers of any answer, errors included, to a page of an allowed origin.
-pub fn headers(origin: &[u8]) -> [Header<'_>; 3] {
+pub fn headers(origin: &[u8]) -> [Header<'_>; 4] {
     [
         ("access-control-allow-origin", origin),
         ("access-control-allow-credentials", b"true"),
+        ("access-control-expose-headers", EXPOSED),
         ("vary", b"Origin"),
     ]
 }
@@ -152,7 +157,7 @@ pub fn headers(origin: &[u8]) -> [Header<'_>; 3] {
 /// Returns the headers that a preflight's answer has besides [`headers`].
 pub fn preflight_headers<'r>(asked: Preflight<'r>) -> impl Iterator<Item = Header<'r>> {
     let fixed: [Header<'r>; 2] = [
-        ("access-control-allow-methods", METHODS),
+        ("access-control-allow-methods", METHODS.as_bytes()),
         ("access-control-max-age", PREFLIGHT_AGE_S),
     ];
     let headers = asked.headers.map(|headers| ("access-control-allow-headers", headers));
@@ -346,7 +351,7 @@ mod tests {
         assert_eq!(
             plain,
             [
-                ("access-control-allow-methods", METHODS),
+                ("access-control-allow-methods", METHODS.as_bytes()),
                 ("access-control-max-age", b"600")
             ]
         );
@@ -358,11 +363,7 @@ mod tests {
         assert!(full.contains(&("access-control-allow-headers", b"content-type,x-a")));
         assert!(full.contains(&("access-control-allow-private-network", b"true")));
         for method in ["GET", "POST", "PATCH", "PUT", "DELETE", "OPTIONS", "HEAD"] {
-            assert!(
-                String::from_utf8_lossy(METHODS)
-                    .split(", ")
-                    .any(|allowed| allowed == method)
-            );
+            assert!(METHODS.split(", ").any(|allowed| allowed == method));
         }
     }
 }

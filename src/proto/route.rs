@@ -12,6 +12,7 @@ use std::fmt;
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::proto::token::Family;
+use crate::proto::whip::path as whip;
 
 /// An endpoint, with what its path says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum Route<'p> {
     Offer(Option<String>),
     /// The client's candidates (PATCH).
     Candidates(Option<String>),
+    /// An offer by WHIP, WHEP or a call, or the session that came of one.
+    Whip(whip::Request),
     /// A WebSocket, and the token that its path carries.
     Socket(Family, Option<String>),
     /// A telephony provider asks what to do with a call (POST `/`).
@@ -50,7 +53,7 @@ impl Route<'_> {
             Route::ToPage | Route::Page(_) => Some(Ability::Page),
             Route::Authority => Some(Ability::Tls),
             Route::Metrics => Some(Ability::Metrics),
-            Route::Offer(_) | Route::Candidates(_) => Some(Ability::WebRtc),
+            Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Ability::WebRtc),
             Route::Socket(Family::Client, _) => Some(Ability::WebSocket),
             Route::Socket(Family::Call, _) | Route::Webhook => Some(Ability::Telephony),
             Route::Videoroom | Route::DialIn => Some(Ability::Videoroom),
@@ -61,7 +64,7 @@ impl Route<'_> {
     /// Tells whether a request brings an offer, whose refusal the operator is told of: many clients
     /// show nobody what they were answered, and ask again for ever.
     pub fn takes_offer(&self) -> bool {
-        matches!(self, Route::Offer(_))
+        matches!(self, Route::Offer(_) | Route::Whip(whip::Request::Open(..)))
     }
 }
 
@@ -148,6 +151,9 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
                     _ => Err(Refusal::Method(SOCKET)),
                 };
             }
+            if let Some(found) = whip::find(method, path) {
+                return found.map(Route::Whip).map_err(Refusal::Method);
+            }
             match session(path) {
                 Some(id) => offer(method, Some(id.to_owned())),
                 None => match aliases::canonical(Area::Path, path) {
@@ -171,6 +177,9 @@ pub fn socket_path(family: Family) -> &'static str {
 /// Returns what of a path may stand in a log: no token, and no session that others could speak for.
 pub fn for_log(path: &str) -> &str {
     let end = path.match_indices('/').nth(1).map_or(path.len(), |(at, _)| at);
+    if let Some(shown) = decoded(path).and_then(|path| whip::for_log(&path)) {
+        return shown;
+    }
     match decoded(path) {
         // However the path is spelled, it leads to a socket, or a session.
         Some(Cow::Owned(plain)) if plain.starts_with("/ws") => "/ws...",

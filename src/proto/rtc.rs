@@ -45,6 +45,7 @@ use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
 use crate::proto::sdp::{self, PreparedOffer, Spoken};
+use crate::proto::whip::events;
 use crate::proto::why::Tried;
 
 /// What every connection of this runner shares.
@@ -222,6 +223,7 @@ pub struct Peer {
     voices: usize,
     channels: Vec<ChannelId>,
     channel: Option<Messages>,
+    offers_channel: bool,
     sequence: u64,
     /// RTP timestamp at tick 0.
     timestamp: u32,
@@ -235,7 +237,30 @@ pub struct Peer {
 /// The data channel that messages go to: the first that the client opens, or the one called `chat`.
 struct Messages {
     id: ChannelId,
-    is_chat: bool,
+    kind: Channel,
+}
+
+/// What the name of a channel says of who opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// `chat`.
+    Chat,
+    /// `rtvi-ai`.
+    Rtvi,
+    /// That of a realtime service's clients.
+    Events,
+    Other,
+}
+
+impl Channel {
+    fn of(label: &str) -> Self {
+        match label {
+            "chat" => Channel::Chat,
+            "rtvi-ai" => Channel::Rtvi,
+            events::LABEL => Channel::Events,
+            _ => Channel::Other,
+        }
+    }
 }
 
 impl Peer {
@@ -273,6 +298,7 @@ impl Peer {
             voices: 0,
             channels: Vec::new(),
             channel: None,
+            offers_channel: prepared.has_application,
             // The upper half stays free: a stream must start with a roll-over counter of 0.
             sequence: setup.seed & 0x7fff,
             timestamp: (setup.seed >> 32) as u32,
@@ -572,10 +598,10 @@ impl Peer {
             }
             Event::ChannelOpen(id, label) => {
                 self.channels.push(id);
-                let is_chat = label == "chat";
+                let kind = Channel::of(&label);
                 let first = self.channel.is_none();
-                if first || (is_chat && self.channel.as_ref().is_some_and(|messages| !messages.is_chat)) {
-                    self.channel = Some(Messages { id, is_chat });
+                if first || (kind == Channel::Chat && self.channel() != Some(Channel::Chat)) {
+                    self.channel = Some(Messages { id, kind });
                 }
                 first.then_some(Output::ChannelOpen)
             }
@@ -622,6 +648,16 @@ impl Peer {
     #[cfg(test)]
     pub fn leap(&mut self, packets: u64) {
         self.sequence += packets;
+    }
+
+    /// Returns the kind of the client's channel for messages.
+    pub fn channel(&self) -> Option<Channel> {
+        self.channel.as_ref().map(|messages| messages.kind)
+    }
+
+    /// Tells whether the client's offer has a data channel.
+    pub fn offers_channel(&self) -> bool {
+        self.offers_channel
     }
 
     /// Tells whether the client has opened a channel for messages.

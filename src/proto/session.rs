@@ -20,7 +20,8 @@ use crate::proto::audio::pacer;
 use crate::proto::audio::speaker::{Speaker, Turn};
 pub use crate::proto::event::{Event, LeaveReason};
 use crate::proto::outbox::Outbox;
-use crate::proto::rtc::{self, OfferError, Packet, Peer, Proven, Sender, Setup, Transmit};
+use crate::proto::rtc::{self, Channel, OfferError, Packet, Peer, Proven, Sender, Setup, Transmit};
+use crate::proto::whip::events::Events;
 use crate::proto::why::Tried;
 
 /// What a session answers to an input.
@@ -86,6 +87,8 @@ pub struct Session {
     listener: Listener,
     speaker: Speaker,
     outbox: Outbox,
+    /// What the client's channel expects of whoever is behind it.
+    events: Option<Events>,
     event: Option<Event>,
     /// The bot has no more speech, as its last answer showed.
     source_dry: bool,
@@ -114,6 +117,7 @@ impl Session {
             listener: Listener::new(codec),
             speaker: Speaker::new(codec, device, setup.common.voice),
             outbox: Outbox::new(device),
+            events: None,
             event: None,
             source_dry: true,
             speaking: false,
@@ -164,6 +168,11 @@ impl Session {
         self.speaker.set_rate(out_rate_hz, now);
     }
 
+    /// Tells whether the client's offer has a data channel.
+    pub fn offers_channel(&self) -> bool {
+        self.peer.offers_channel()
+    }
+
     pub fn is_device(&self) -> bool {
         self.peer.is_device()
     }
@@ -208,7 +217,7 @@ impl Session {
     }
 
     /// Tells whether goodbye is being said; a client that comes back then must not be given hope.
-    fn is_ending(&self) -> bool {
+    pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone)
     }
 
@@ -296,6 +305,11 @@ impl Session {
             Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } => self.end(reason, now),
             Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone => {}
         }
+    }
+
+    /// The caller said by another way that it leaves.
+    pub fn handle_leave(&mut self, now: Instant) {
+        self.peer_gone(LeaveReason::Left, now);
     }
 
     /// Counts so many packets as sent.
@@ -414,9 +428,13 @@ impl Session {
                     self.handle_sign_of_life(now);
                     self.listener.handle_packet(&packet, now);
                 }
-                rtc::Output::ChannelOpen => self.outbox.handle_open(now),
+                rtc::Output::ChannelOpen => self.handle_channel(now),
                 rtc::Output::Message(text) => {
                     self.handle_sign_of_life(now);
+                    let answer = self.events.as_mut().and_then(|events| events.handle_message(&text));
+                    if let Some(answer) = answer {
+                        self.outbox.push(answer);
+                    }
                     self.event = incoming(text);
                 }
                 rtc::Output::Left => self.peer_gone(LeaveReason::Left, now),
@@ -442,6 +460,15 @@ impl Session {
             _ => return false,
         }
         true
+    }
+
+    fn handle_channel(&mut self, now: Instant) {
+        self.outbox.handle_open(now);
+        // One that is made anew after a restart knows what it was told.
+        if self.peer.channel() == Some(Channel::Events) && self.events.is_none() {
+            let events = self.events.insert(Events::default());
+            self.outbox.push(events.handle_open());
+        }
     }
 
     fn connected(&mut self, now: Instant) {
@@ -472,7 +499,10 @@ impl Session {
         if !listens {
             return self.close(now);
         }
-        self.outbox.push(PEER_LEFT.to_owned());
+        // Only the clients of some channels know what that means; to others what waits is still sent.
+        if matches!(self.peer.channel(), Some(Channel::Chat | Channel::Rtvi)) {
+            self.outbox.push(PEER_LEFT.to_owned());
+        }
         self.phase = Phase::Goodbye {
             until: now + GOODBYE_WITHIN,
         };

@@ -245,6 +245,24 @@ impl Table {
         })
     }
 
+    /// The same for a name that is good for one session: nobody may hold it, nor have used it.
+    ///
+    /// # Errors
+    /// [`Unknown`], as well when it was used.
+    pub fn claim_once(&mut self, id: &str, now: Instant) -> Result<Claim, Unknown> {
+        if !self.is_unused(id, now) {
+            return Err(Unknown);
+        }
+        self.claim(id, id.into(), now)
+    }
+
+    /// Tells whether a session is registered that no connection was made for.
+    pub fn is_unused(&self, id: &str, now: Instant) -> bool {
+        self.sessions
+            .get(id)
+            .is_some_and(|session| session.held == 0 && !session.used && !session.is_expired(now))
+    }
+
     /// Takes a claim back: `used` when a session came of it and has ended, not `used` when its connection never came to
     /// be, so that the client may try again.
     pub fn release(&mut self, claim: &Claim, used: bool) {
@@ -414,6 +432,23 @@ mod tests {
             }
         );
         assert_eq!(table.claim("T", id("F"), now), Err(Unknown));
+    }
+
+    /// A name that is a key makes one session: not a second while that lives, nor after it, nor once it expired; but another try
+    /// where none came of it.
+    #[test]
+    fn a_name_can_be_good_for_one_session_alone() {
+        let (mut table, now) = table();
+        let claim = table.claim_once("S", now).expect("known");
+        assert_eq!((&*claim.session_id, &claim.body), ("S", &json!({"a": 1})));
+        assert_eq!(table.claim_once("S", now), Err(Unknown));
+        table.release(&claim, false);
+        let claim = table.claim_once("S", now).expect("no session came of it");
+        table.release(&claim, true);
+        assert_eq!(table.claim_once("S", now), Err(Unknown));
+        table.register(id("T"), &json!({}), A, now).expect("room");
+        assert!(table.is_unused("T", now + limits::REGISTERED_UNUSED - TICK));
+        assert_eq!(table.claim_once("T", now + limits::REGISTERED_UNUSED), Err(Unknown));
     }
 
     /// An id is good for more than one connection while one of them lives; then it is gone.

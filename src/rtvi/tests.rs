@@ -23,8 +23,14 @@ pub(crate) struct Caller {
 impl Caller {
     /// Makes a session: the caller, and the arguments of its bot.
     pub fn new(embedded: bool, body: Value) -> (Caller, RunnerArguments) {
-        let connection = WebRtcConnection::new("pc".to_owned(), embedded);
+        let connection = WebRtcConnection::new("pc".to_owned(), embedded, true);
         Caller::on(|seat| Kind::WebRtc(WebRtcArguments::new(connection, seat)), body)
+    }
+
+    /// A caller whose offer has no data channel.
+    pub fn without_channel() -> (Caller, RunnerArguments) {
+        let connection = WebRtcConnection::new("pc".to_owned(), false, false);
+        Caller::on(|seat| Kind::WebRtc(WebRtcArguments::new(connection, seat)), json!({}))
     }
 
     /// A caller on a socket: a plain client, or a telephone, which has call data.
@@ -611,6 +617,20 @@ fn a_kind_without_media_has_no_talk() {
     let mut base = RunnerArguments::new("b".into(), json!({}), args.cli_args.clone(), Kind::Base);
     let missing = Rtvi::open(&mut base, Audio::default()).err().expect("no media");
     assert_eq!(missing.to_string(), "`media` is not part of base arguments");
+}
+
+/// Without a data channel nobody says `client-ready`, and nothing that is sent arrives: the talk is ready when its sound is, and
+/// keeps no messages for a channel that never opens.
+#[test]
+fn a_caller_without_a_channel_is_ready_at_once_and_reads_nothing() {
+    let (caller, mut args) = Caller::without_channel();
+    let mut talk = Rtvi::open(&mut args, Audio::at(16_000)).expect("it has media");
+    caller.link.push(Event::Joined);
+    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Joined))));
+    assert!(matches!(ready(talk.recv()), Some(Some(RtviEvent::Ready))));
+    talk.show("Hello.");
+    talk.user_started_speaking();
+    assert!(caller.received().is_empty());
 }
 
 /// A telephone has no screen and says nothing of itself: it is ready when it is there, and is sent nothing to read.

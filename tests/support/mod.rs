@@ -16,3 +16,4 @@ pub mod signed;
 pub mod socket;
 pub mod sound;
 pub mod sweep;
+pub mod whip;

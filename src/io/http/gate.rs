@@ -79,6 +79,18 @@ impl Gate {
         self.key.as_ref().is_none_or(|key| key.is_in(authorizations()))
     }
 
+    /// Tells whether a request needs no key, or has it, where it can come in other ways than by `Bearer`.
+    pub fn is_key(&self, shown: Option<&[u8]>) -> bool {
+        self.key
+            .as_ref()
+            .is_none_or(|key| shown.is_some_and(|shown| key.is(shown)))
+    }
+
+    /// Tells whether this runner has a key.
+    pub fn wants_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Tells whether a request carries the key that this runner has.
     pub fn is_authorised(&self, headers: &HeaderMap) -> bool {
         self.key.is_some() && self.has_key(headers)

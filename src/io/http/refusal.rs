@@ -17,7 +17,8 @@ use crate::proto::mediaroom::entry;
 use crate::proto::offer::OfferRefusal;
 use crate::proto::telephony::signature;
 use crate::proto::videoroom::{self, dialin};
-use crate::proto::{metrics, route, start, table, token};
+use crate::proto::whip::call;
+use crate::proto::{metrics, route, start, table, token, whip};
 
 /// Every way in which a request is refused.
 pub enum Refusal {
@@ -55,6 +56,8 @@ pub enum Refusal {
     Full(table::Full),
     Unknown(table::Unknown),
     Offer(OfferRefusal),
+    /// An offer by one POST, or what is asked of the session that came of one.
+    Whip(whip::Refusal),
     /// A WebSocket's path, asked for without an upgrade.
     NoUpgrade,
     /// A WebSocket without the token that it needs.
@@ -114,12 +117,16 @@ impl Refusal {
             Refusal::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::DialIn(_) => StatusCode::BAD_REQUEST,
             Refusal::Videoroom(_) | Refusal::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::Offer(refusal) => match refusal {
-                OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
-                OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
-                OfferRefusal::Full | OfferRefusal::Share | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-                OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::Whip(refusal) => match refusal {
+                whip::Refusal::Type(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                whip::Refusal::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+                whip::Refusal::NotText | whip::Refusal::Form(_) | whip::Refusal::Fragment(_) => StatusCode::BAD_REQUEST,
+                whip::Refusal::Unfit(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                whip::Refusal::Stale => StatusCode::PRECONDITION_FAILED,
+                whip::Refusal::SpentKey => StatusCode::UNAUTHORIZED,
+                whip::Refusal::Offer(refusal) => of_offer(refusal),
             },
+            Refusal::Offer(refusal) => of_offer(refusal),
         }
     }
 
@@ -161,6 +168,7 @@ impl Refusal {
             Refusal::Start(refusal) => refusal.to_string(),
             Refusal::Full(refusal) => refusal.to_string(),
             Refusal::Unknown(refusal) => refusal.to_string(),
+            Refusal::Whip(refusal) => refusal.to_string(),
             Refusal::Offer(refusal) => refusal.to_string(),
             Refusal::NoUpgrade => "this is a WebSocket: ask for an upgrade, version 13".to_owned(),
             Refusal::NoToken => {
@@ -178,20 +186,24 @@ impl Refusal {
         }
     }
 
-    /// Returns the answer.
-    pub(super) fn reply(&self) -> Reply {
+    /// Returns the answer; `is_call` to a client that looks for its error where the calls endpoint has it.
+    pub(super) fn reply(&self, is_call: bool) -> Reply {
         let detail = match self {
             Refusal::Invalid { invalid, .. } => invalid.detail(),
             other => json!(other.detail()),
         };
-        let mut reply = json_reply(self.status(), json!({"detail": detail}).to_string());
+        let body = match is_call {
+            true => call::error(&detail),
+            false => json!({"detail": detail}),
+        };
+        let mut reply = json_reply(self.status(), body.to_string());
         match self {
             Refusal::Route(route::Refusal::Method(allowed)) => {
                 reply
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            Refusal::NoKey => {
+            Refusal::NoKey | Refusal::Whip(whip::Refusal::SpentKey) => {
                 reply
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -210,5 +222,25 @@ impl Refusal {
             _ => {}
         }
         reply
+    }
+}
+
+impl From<whip::Refusal> for Refusal {
+    /// What the engine says of an offer is told and counted as of any other.
+    fn from(refusal: whip::Refusal) -> Self {
+        match refusal {
+            whip::Refusal::Offer(refusal) => Refusal::Offer(refusal),
+            other => Refusal::Whip(other),
+        }
+    }
+}
+
+/// The same of an offer.
+fn of_offer(refusal: &OfferRefusal) -> StatusCode {
+    match refusal {
+        OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
+        OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
+        OfferRefusal::Full | OfferRefusal::Share | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -82,7 +82,7 @@ impl Rig {
         let folder = Folder::new();
         let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
         let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-        let connection = WebRtcConnection::new("pc-1".into(), false);
+        let connection = WebRtcConnection::new("pc-1".into(), false, true);
         let kind = Kind::WebRtc(WebRtcArguments::new(connection, seat));
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
@@ -208,7 +208,10 @@ async fn the_exit_status_is_told() {
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_named() {
     let (_link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-    let kind = Kind::WebRtc(WebRtcArguments::new(WebRtcConnection::new("pc".into(), false), seat));
+    let kind = Kind::WebRtc(WebRtcArguments::new(
+        WebRtcConnection::new("pc".into(), false, true),
+        seat,
+    ));
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
     let failed = bot(recipe(&["/nonexistent/bot".into()]))(args)
         .await

@@ -30,6 +30,7 @@ use crate::io::socket::{Endpoint, Upgrade};
 use crate::io::tls::Tls;
 use crate::proto::admission::{Kind, Requester};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
+use crate::proto::whip::{Asked, Done, Opening, Refusal as WhipRefusal};
 
 const GUARD: Duration = Duration::from_secs(30);
 
@@ -99,6 +100,23 @@ impl Engine for Arc<Fake> {
         let pc_id = format!("pc of {}", start.session_id);
         self.live.lock().expect("whole").push(start);
         Ok(Answer { sdp, pc_id })
+    }
+
+    async fn open(
+        &self,
+        opening: Opening,
+        _: Requester,
+        start: impl FnOnce() -> Start + Send,
+    ) -> Result<Answer, OfferRefusal> {
+        let start = start();
+        let pc_id = start.session_id.replace('-', "");
+        self.live.lock().expect("whole").push(start);
+        let sdp = opening.sdp;
+        Ok(Answer { sdp, pc_id })
+    }
+
+    async fn resource(&self, _: &str, _: Asked) -> Result<Done, WhipRefusal> {
+        Err(OfferRefusal::UnknownConnection.into())
     }
 
     async fn candidates(&self, candidates: Candidates) -> Result<(), OfferRefusal> {

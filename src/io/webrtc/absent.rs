@@ -16,6 +16,7 @@ use crate::io::sessions::{Sessions, Start};
 use crate::proto::admission::Requester;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
+use crate::proto::whip::{Asked, Done, Opening, Refusal};
 
 const ABSENT: Absent = Absent(Ability::WebRtc);
 
@@ -55,6 +56,23 @@ impl WebRtc {
         _start: impl FnOnce() -> Start + Send,
     ) -> Result<Answer, OfferRefusal> {
         Err(OfferRefusal::UnknownConnection)
+    }
+
+    /// # Errors
+    /// Always.
+    pub async fn open(
+        &self,
+        _opening: Opening,
+        _requester: Requester,
+        _start: impl FnOnce() -> Start + Send,
+    ) -> Result<Answer, OfferRefusal> {
+        Err(OfferRefusal::UnknownConnection)
+    }
+
+    /// # Errors
+    /// Always.
+    pub async fn resource(&self, _id: &str, _asked: Asked) -> Result<Done, Refusal> {
+        Err(Refusal::Offer(OfferRefusal::UnknownConnection))
     }
 
     /// # Errors

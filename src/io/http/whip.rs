@@ -1,0 +1,227 @@
+//! Sessions by one POST: WHIP, WHEP and the calls endpoint.
+//!
+//! In: requests of those routes. Out: answers in SDP with the headers of a resource, fragments, and keys for one session. Who may
+//! open a session has the key of `--api-key`, or one that `client_secrets` or `/start` gave out; who has the name of a session
+//! may do with that what he likes, as nobody guesses it. What it all means is in `proto::whip`.
+#![allow(clippy::disallowed_methods, reason = "this room is the shell: it stamps the time")]
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use serde_json::Value;
+
+use super::floor::{json_reply, lock, unix_time_s, whole};
+use super::note::caller;
+use super::read::{Takes, read};
+use super::{App, Engine, Lease, Peer, Refusal, Reply, register, requester, starting, still_open};
+use crate::logging;
+use crate::proto::offer::Answer;
+use crate::proto::origin;
+use crate::proto::route::Query;
+use crate::proto::whip::call::{self, Call, Shown};
+use crate::proto::whip::path::{Request, Verb, Via};
+use crate::proto::whip::{self, Asked, Done, Opening, answer, offer};
+
+pub(super) async fn serve<E: Engine>(
+    app: &App<E>,
+    request: Request,
+    head: &Parts,
+    body: Incoming,
+    peer: Peer,
+) -> Result<Reply, Refusal> {
+    match request {
+        Request::Open(via, name) => open(app, via, name, head, body, peer).await,
+        Request::Endpoint(via) => Ok(endpoint(via)),
+        Request::Options { via, methods } => Ok(options(via, methods)),
+        Request::ClientSecrets => client_secret(app, head, body, peer).await,
+        Request::Session(_, id, verb) => {
+            let headers = &head.headers;
+            let asked = match verb {
+                Verb::Look => Asked::Look,
+                Verb::Leave => Asked::Leave,
+                Verb::Patch => patch(app, headers, body).await?,
+            };
+            let changes = verb == Verb::Patch;
+            let done = app.engine.resource(&id, asked).await?;
+            Ok(match done {
+                Done::Restarted { fragment, etag } => {
+                    let mut reply = text(StatusCode::OK, whip::FRAGMENT, fragment);
+                    put(reply.headers_mut(), header::ETAG, &etag);
+                    reply
+                }
+                Done::Nothing if changes || verb == Verb::Look => empty(StatusCode::NO_CONTENT),
+                Done::Nothing => empty(StatusCode::OK),
+            })
+        }
+    }
+}
+
+async fn open<E: Engine>(
+    app: &App<E>,
+    via: Via,
+    name: Option<String>,
+    head: &Parts,
+    body: Incoming,
+    mut peer: Peer,
+) -> Result<Reply, Refusal> {
+    let headers = &head.headers;
+    let query = head.uri.query().unwrap_or_default();
+    let shown = shown(via, headers, query);
+    let of_session = shown.as_ref().and_then(Shown::session_id);
+    let of_session = of_session.filter(|id| lock(&app.table).is_unused(id, Instant::now()));
+    let is_spent = of_session.is_none() && shown.as_ref().is_some_and(Shown::is_client_secret);
+    let has_key = app.gate.is_key(shown.as_ref().map(Shown::as_bytes));
+    if is_spent {
+        return Err(Refusal::Whip(whip::Refusal::SpentKey));
+    }
+    if !has_key && of_session.is_none() {
+        return Err(Refusal::NoKey);
+    }
+    peer.is_authorised |= has_key && app.gate.wants_key();
+    let kind = content_type(headers);
+    let body = read(app.times, headers, Takes::Anything, body).await?;
+    let call = match via {
+        Via::Whip | Via::Whep => Call::sdp(kind, &body)?,
+        Via::Calls => Call::sdp_or_form(kind, &body)?,
+    };
+    drop(body);
+    offer::check(via, &call.sdp)?;
+    let lease = match of_session {
+        Some(id) => Some(Lease::claim_once(&app.table, id).map_err(|_| Refusal::Whip(whip::Refusal::SpentKey))?),
+        None => None,
+    };
+    let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
+    let opening = Opening {
+        call_data: answer::call_data(via, name.as_deref(), user_agent),
+        sdp: call.sdp,
+    };
+    let (session, query) = (call.session, query.to_owned());
+    let requester = requester(peer, lease.as_ref());
+    let caller = caller(app, peer);
+    let begin = starting(lease, caller.clone(), move |registered| {
+        registered.unwrap_or_else(|| {
+            let mut body = answer::body(&query);
+            if let Some(session) = session {
+                body.insert("session".to_owned(), session);
+            }
+            Value::Object(body)
+        })
+    });
+    let began = Instant::now();
+    let answered = logging::of_caller(caller, app.engine.open(opening, requester, begin)).await;
+    let answered = answered.map_err(Refusal::Offer)?;
+    app.metrics.answered(began.elapsed());
+    Ok(created(app, via, answered))
+}
+
+/// Makes the answer to an offer.
+fn created<E>(app: &App<E>, via: Via, answered: Answer) -> Reply {
+    let etag = answer::etag(answer::ufrag(&answered.sdp));
+    let mut reply = text(StatusCode::CREATED, whip::SDP, answered.sdp);
+    let headers = reply.headers_mut();
+    put(headers, header::LOCATION, &via.location(&answered.pc_id));
+    put(headers, header::ETAG, &etag);
+    for link in answer::links(&app.config.ice_servers) {
+        put(headers, header::LINK, &link);
+    }
+    reply
+}
+
+async fn client_secret<E: Engine>(app: &App<E>, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
+    if !app.gate.has_key(&head.headers) {
+        return Err(Refusal::NoKey);
+    }
+    let body = read(app.times, &head.headers, Takes::Json, body).await?;
+    still_open(app)?;
+    let body = call::client_secret(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+    let id = register(app, &body, peer)?;
+    let reply = call::client_secret_reply(&id, &body, unix_time_s());
+    let mut reply = json_reply(StatusCode::OK, reply);
+    put(reply.headers_mut(), header::CACHE_CONTROL, "no-store");
+    Ok(reply)
+}
+
+async fn patch<E: Engine>(app: &App<E>, headers: &HeaderMap, body: Incoming) -> Result<Asked, Refusal> {
+    const TYPES: &str = "application/trickle-ice-sdpfrag";
+    let kind = whip::media_type(content_type(headers));
+    if ![whip::FRAGMENT, whip::SDP]
+        .iter()
+        .any(|known| kind.eq_ignore_ascii_case(known.as_bytes()))
+    {
+        return Err(Refusal::Whip(whip::Refusal::Type(TYPES)));
+    }
+    let body: Bytes = read(app.times, headers, Takes::Anything, body).await?;
+    // A list may be divided over several headers.
+    let tags: Vec<&[u8]> = headers
+        .get_all(header::IF_MATCH)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    Ok(Asked::Patch {
+        if_match: (!tags.is_empty()).then(|| tags.join(&b',')),
+        body: body.into(),
+    })
+}
+
+/// Finds the key that a request brings. A device that can only write user and password has its key in the password; a browser
+/// adds those unasked, so a form, which needs no leave to be sent, is not opened by them.
+fn shown(via: Via, headers: &HeaderMap, query: &str) -> Option<Shown> {
+    let authorizations = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let token = Query::new(query).value(answer::TOKEN);
+    Shown::of(authorizations, via != Via::Calls, token)
+}
+
+fn content_type(headers: &HeaderMap) -> &[u8] {
+    headers
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes)
+}
+
+/// Answers who looks at an endpoint. A player knows one of WHEP by the type.
+fn endpoint(via: Via) -> Reply {
+    match via {
+        Via::Whep => text(StatusCode::OK, whip::SDP, ""),
+        Via::Whip | Via::Calls => empty(StatusCode::NO_CONTENT),
+    }
+}
+
+/// Tells what can be sent. Clients that ask by themselves look for PATCH in the headers of a preflight.
+fn options(via: Via, methods: &'static str) -> Reply {
+    let mut reply = empty(StatusCode::OK);
+    let headers = reply.headers_mut();
+    put(headers, header::ALLOW, methods);
+    put(headers, header::ACCESS_CONTROL_ALLOW_METHODS, origin::METHODS);
+    put(headers, HeaderName::from_static("accept-patch"), whip::FRAGMENT);
+    let posted = match via {
+        Via::Whip | Via::Whep => whip::SDP,
+        Via::Calls => "application/sdp, multipart/form-data",
+    };
+    put(headers, HeaderName::from_static("accept-post"), posted);
+    reply
+}
+
+fn empty(status: StatusCode) -> Reply {
+    let mut reply = Reply::default();
+    *reply.status_mut() = status;
+    reply
+}
+
+fn text(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Reply {
+    let mut reply = Reply::new(whole(text));
+    *reply.status_mut() = status;
+    reply
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply
+}
+
+/// Adds a header; a value with characters that no header may have is left out.
+fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.append(name, value);
+    }
+}

@@ -1,0 +1,94 @@
+//! The channel called `oai-events`: what its clients wait for before they talk, and nothing else.
+//!
+//! In: that it opened, and each text of the caller. Out: `session.created` once, and for each `session.update` the
+//! `session.updated` that repeats it. What the settings mean is for the bot, which gets every text as it came.
+//! Source: the published browser library of that service, whose `connect()` waits for the second.
+
+use serde_json::{Map, Value, json};
+
+use crate::limits::MESSAGE_BYTES_MAX;
+
+/// The name of the channel.
+pub const LABEL: &str = "oai-events";
+
+/// The events of one session.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    told: u64,
+}
+
+impl Events {
+    /// The channel opened: says what there is.
+    pub fn handle_open(&mut self) -> String {
+        self.event(
+            "session.created",
+            &json!({"type": "realtime", "object": "realtime.session"}),
+        )
+    }
+
+    /// A text came: returns the answer to it, if it is due one.
+    pub fn handle_message(&mut self, text: &str) -> Option<String> {
+        // Only a text that can be one is read.
+        if !text.contains("session.update") {
+            return None;
+        }
+        let update: Map<String, Value> = serde_json::from_str(text).ok()?;
+        if update.get("type").and_then(Value::as_str) != Some("session.update") {
+            return None;
+        }
+        let session = update.get("session").unwrap_or(&Value::Null);
+        let answer = self.event("session.updated", session);
+        if answer.len() <= MESSAGE_BYTES_MAX {
+            return Some(answer);
+        }
+        Some(self.event("session.updated", &json!({})))
+    }
+
+    fn event(&mut self, kind: &str, session: &Value) -> String {
+        self.told += 1;
+        json!({"type": kind, "event_id": format!("event_{}", self.told), "session": session}).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: Option<String>) -> Value {
+        serde_json::from_str(&text.expect("an answer")).expect("JSON")
+    }
+
+    #[test]
+    fn an_update_is_repeated_and_nothing_else_answered() {
+        let mut events = Events::default();
+        assert_eq!(read(Some(events.handle_open()))["type"], "session.created");
+        let updated = read(events.handle_message(r#"{"type":"session.update","session":{"voice":"ash","n":1.50}}"#));
+        assert_eq!(
+            updated,
+            json!({"type": "session.updated", "event_id": "event_2", "session": {"voice": "ash", "n": 1.5}})
+        );
+        for other in [
+            "",
+            "session.update",
+            "{}",
+            r#"{"type":"response.create","about":"session.update"}"#,
+            r#"{"type":"session.updated"}"#,
+            r#"["session.update"]"#,
+        ] {
+            assert_eq!(events.handle_message(other), None, "{other}");
+        }
+    }
+
+    /// The answer to the longest text is no longer than a message may be.
+    #[test]
+    fn no_answer_is_longer_than_a_message() {
+        let mut events = Events::default();
+        let frame = r#"{"type":"session.update","session":{"s":""}}"#.len();
+        let long = "x".repeat(MESSAGE_BYTES_MAX - frame);
+        let text = format!(r#"{{"type":"session.update","session":{{"s":"{long}"}}}}"#);
+        assert_eq!(text.len(), MESSAGE_BYTES_MAX);
+        let answer = events.handle_message(&text).expect("an answer");
+        assert!(answer.len() <= MESSAGE_BYTES_MAX);
+        assert_eq!(read(Some(answer))["session"], json!({}));
+    }
+}

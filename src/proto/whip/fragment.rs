@@ -1,0 +1,202 @@
+//! The body of a PATCH: candidates of a caller, or new credentials.
+//!
+//! In: bytes of a fragment, or of the tail of a description, which some clients send in its place. Out: its credentials, once,
+//! and its candidates, unread. Lines of any other kind, names of sections and their order say nothing here, since all media
+//! share one transport. Refuses: what is no text, credentials without their other half or of a shape that no check can carry,
+//! and text that says nothing at all. Source: RFC 8840 section 9.
+
+use super::Refusal;
+use crate::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX};
+
+/// The names under which one end checks the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    pub ufrag: String,
+    pub pwd: String,
+}
+
+/// What a fragment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Nothing where the sender left out whose candidates they are.
+    pub credentials: Option<Credentials>,
+    /// `candidate:...`, each once; none is checked.
+    pub candidates: Vec<String>,
+}
+
+impl Fragment {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn parse(body: &[u8]) -> Result<Fragment, Refusal> {
+        let text = super::text(body)?;
+        let (mut ufrag, mut pwd) = (None, None);
+        let mut candidates: Vec<String> = Vec::new();
+        let mut says_anything = false;
+        for line in text.lines().map(str::trim_end) {
+            let Some(attribute) = line.strip_prefix("a=") else {
+                continue;
+            };
+            let (name, value) = attribute.split_once(':').unwrap_or((attribute, ""));
+            match name {
+                "ice-ufrag" => ufrag = ufrag.or(Some(value)),
+                "ice-pwd" => pwd = pwd.or(Some(value)),
+                "candidate" => {
+                    let is_new = !candidates.iter().any(|known| known == attribute);
+                    if is_new && attribute.len() <= CANDIDATE_BYTES_MAX && candidates.len() < CANDIDATES_MAX {
+                        candidates.push(attribute.to_owned());
+                    }
+                }
+                "end-of-candidates" => {}
+                _ => continue,
+            }
+            says_anything = true;
+        }
+        if !says_anything {
+            return Err(Refusal::Fragment(
+                "the fragment has neither `a=candidate`, `a=end-of-candidates` nor `a=ice-ufrag`",
+            ));
+        }
+        let credentials = match (ufrag, pwd) {
+            (None, None) => None,
+            (Some(ufrag), Some(pwd)) if fits(ufrag, ICE_UFRAG_BYTES_MAX) && fits(pwd, ICE_PWD_BYTES_MAX) => {
+                Some(Credentials {
+                    ufrag: ufrag.to_owned(),
+                    pwd: pwd.to_owned(),
+                })
+            }
+            (Some(_), Some(_)) => {
+                return Err(Refusal::Fragment(
+                    "`a=ice-ufrag` or `a=ice-pwd` of the fragment cannot be used",
+                ));
+            }
+            _ => {
+                return Err(Refusal::Fragment(
+                    "the fragment has only one of `a=ice-ufrag` and `a=ice-pwd`; both are needed",
+                ));
+            }
+        };
+        Ok(Fragment {
+            credentials,
+            candidates,
+        })
+    }
+}
+
+/// Tells whether a word can stand in a connectivity check.
+fn fits(word: &str, bytes_max: usize) -> bool {
+    (1..=bytes_max).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+}
+
+/// Finds the credentials of a description: the first, as all sections of a bundle have the same.
+pub fn credentials(sdp: &str) -> Option<Credentials> {
+    Some(Credentials {
+        ufrag: value(sdp, "a=ice-ufrag:")?.to_owned(),
+        pwd: value(sdp, "a=ice-pwd:")?.to_owned(),
+    })
+}
+
+fn value<'t>(sdp: &'t str, prefix: &str) -> Option<&'t str> {
+    sdp.lines()
+        .find_map(|line| line.strip_prefix(prefix))
+        .map(str::trim_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host";
+
+    fn parse(text: &str) -> Result<Fragment, Refusal> {
+        Fragment::parse(text.as_bytes())
+    }
+
+    fn credentials() -> Option<Credentials> {
+        Some(Credentials {
+            ufrag: "EsAw".into(),
+            pwd: "P2uYro0UCOQ4zxjKXaWCBui1".into(),
+        })
+    }
+
+    /// As `whip-whep` 1.2.0 spells it: credentials above the sections, one section for the first.
+    #[test]
+    fn a_fragment_of_a_browser_library_is_read() {
+        let text = format!(
+            "a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\nm=audio 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:0\r\n\
+             a={HOST}\r\na=end-of-candidates\r\n"
+        );
+        let read = parse(&text);
+        assert_eq!(
+            read,
+            Ok(Fragment {
+                credentials: credentials(),
+                candidates: vec![HOST.into()]
+            })
+        );
+        assert_eq!(parse(&text.replace("\r\n", "\n")), read);
+    }
+
+    /// As `@eyevinn/whip-web-client` 1.1.7 does: a section per name, component 0, the profile of plain RTP.
+    #[test]
+    fn another_spelling_is_read() {
+        let text = "a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\nm=audio 9 RTP/AVP 0\r\na=mid:0\r\n\
+                    a=candidate:1 0 udp 2122194687 192.0.2.2 36127 typ host\r\nm=audio 9 RTP/AVP 0\r\na=mid:1\r\n\
+                    a=candidate:1 0 udp 2122194687 192.0.2.2 36127 typ host\r\n";
+        let read = parse(text).expect("read");
+        assert_eq!((read.credentials, read.candidates.len()), (credentials(), 1));
+    }
+
+    /// The tail of a whole description, from its group line on, with credentials inside a section: Espressif's client.
+    #[test]
+    fn the_tail_of_a_description_is_read() {
+        let text = format!(
+            "a=group:BUNDLE 0\r\na=msid-semantic: esp-webrtc\r\nm=audio 9 UDP/TLS/RTP/SAVP 111\r\nc=IN IP4 0.0.0.0\r\n\
+             a=ice-ufrag:EsAw\r\na=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\na=setup:actpass\r\na={HOST}\r\n"
+        );
+        let read = parse(&text).expect("read");
+        assert_eq!((read.credentials, read.candidates), (credentials(), vec![HOST.into()]));
+    }
+
+    #[test]
+    fn what_says_nothing_is_refused() {
+        for text in ["", "v=0", "m=audio 9 RTP/AVP 0\r\na=mid:0\r\n", "{}", "candidate:1"] {
+            assert!(matches!(parse(text), Err(Refusal::Fragment(_))), "{text}");
+        }
+        assert_eq!(parse("a=end-of-candidates").map(|read| read.candidates.len()), Ok(0));
+        assert_eq!(parse(&format!("a={HOST}")).map(|read| read.credentials), Ok(None));
+        for half in [
+            "a=ice-ufrag:x",
+            "a=ice-pwd:x",
+            "a=ice-ufrag:\na=ice-pwd:x",
+            "a=ice-ufrag:a:b\na=ice-pwd:x",
+        ] {
+            assert!(matches!(parse(half), Err(Refusal::Fragment(_))), "{half}");
+        }
+        assert_eq!(Fragment::parse(b"a=ice-ufrag:\xff"), Err(Refusal::NotText));
+    }
+
+    #[test]
+    fn fragments_are_capped() {
+        let many = |count: usize| -> String {
+            let line = |at| format!("a=candidate:{at} 1 udp 1 192.0.2.2 {} typ host\n", 1024 + at);
+            (0..count).map(line).collect()
+        };
+        let kept = |count| parse(&many(count)).expect("read").candidates.len();
+        assert_eq!(
+            (kept(CANDIDATES_MAX), kept(CANDIDATES_MAX + 1)),
+            (CANDIDATES_MAX, CANDIDATES_MAX)
+        );
+        let long = |bytes: usize| {
+            let text = format!("a=candidate:{}", "x".repeat(bytes - "candidate:".len()));
+            parse(&text).expect("read").candidates.len()
+        };
+        assert_eq!((long(CANDIDATE_BYTES_MAX), long(CANDIDATE_BYTES_MAX + 1)), (1, 0));
+        let name = |bytes: usize| parse(&format!("a=ice-ufrag:{}\na=ice-pwd:p", "u".repeat(bytes))).is_ok();
+        assert_eq!(
+            (name(ICE_UFRAG_BYTES_MAX), name(ICE_UFRAG_BYTES_MAX + 1)),
+            (true, false)
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Which of the endpoints a path is, and what its method means there.
+//!
+//! In: the method, and the path decoded. Out: a [`Request`], the methods that the path knows instead, or nothing. An endpoint
+//! may have a name behind it, which is handed to the bot; a session is below `/whip/s/` whichever endpoint made it, and has a
+//! second path where clients expect it, below the endpoint of calls.
+
+use crate::limits::ENDPOINT_NAME_BYTES_MAX;
+
+/// By which endpoint a session came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    Whip,
+    Whep,
+    Calls,
+}
+
+impl Via {
+    /// Returns its name, as the bot gets it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Via::Whip => "whip",
+            Via::Whep => "whep",
+            Via::Calls => "calls",
+        }
+    }
+
+    /// Returns the path of a session.
+    pub fn location(self, id: &str) -> String {
+        match self {
+            Via::Whip | Via::Whep => format!("{SESSIONS}{id}"),
+            Via::Calls => format!("{CALLS}/{CALL}{id}"),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// POST of an offer, by this name.
+    Open(Via, Option<String>),
+    /// GET or HEAD of an endpoint.
+    Endpoint(Via),
+    /// A session by its id, which nobody guesses.
+    Session(Via, String, Verb),
+    /// POST of what `/start` takes in another shape.
+    ClientSecrets,
+    /// OPTIONS: what can be posted, and patched.
+    Options { via: Via, methods: &'static str },
+}
+
+impl Request {
+    /// Tells whether errors have the shape that clients of the calls endpoint read.
+    pub fn is_call(&self) -> bool {
+        match self {
+            Request::Open(via, _) | Request::Endpoint(via) | Request::Session(via, ..) => *via == Via::Calls,
+            Request::Options { via, .. } => *via == Via::Calls,
+            Request::ClientSecrets => true,
+        }
+    }
+}
+
+/// What is asked of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Look,
+    Patch,
+    Leave,
+}
+
+const ENDPOINT: &str = "GET, HEAD, POST, OPTIONS";
+const SESSION: &str = "GET, HEAD, PATCH, DELETE, OPTIONS";
+const WRITE: &str = "POST, OPTIONS";
+
+const SESSIONS: &str = "/whip/s/";
+const CALLS: &str = "/v1/realtime/calls";
+const CLIENT_SECRETS: &str = "/v1/realtime/client_secrets";
+/// Before the same where an endpoint of that service is hosted by others.
+const HOSTED: &str = "/openai";
+/// Before the id of a call.
+const CALL: &str = "rtc_";
+const HANG_UP: &str = "/hangup";
+
+/// Finds what a request is for; `Err` has the methods of a path that knows others only.
+pub fn find(method: &str, path: &str) -> Option<Result<Request, &'static str>> {
+    if let Some(id) = path.strip_prefix(SESSIONS) {
+        return is_id(id).then(|| session(method, Via::Whip, id));
+    }
+    for via in [Via::Whip, Via::Whep] {
+        let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(via.name()));
+        match rest.map(|rest| rest.strip_prefix('/').map_or((rest, false), |name| (name, true))) {
+            Some(("", false)) => return Some(endpoint(method, via, None)),
+            Some((name, true)) if is_name(name) => return Some(endpoint(method, via, Some(name))),
+            _ => {}
+        }
+    }
+    let path = path.strip_prefix(HOSTED).unwrap_or(path);
+    if path == CLIENT_SECRETS {
+        return Some(match method {
+            "POST" => Ok(Request::ClientSecrets),
+            "OPTIONS" => Ok(Request::Options {
+                via: Via::Calls,
+                methods: WRITE,
+            }),
+            _ => Err(WRITE),
+        });
+    }
+    let rest = path.strip_prefix(CALLS)?;
+    if rest.is_empty() {
+        return Some(endpoint(method, Via::Calls, None));
+    }
+    let id = rest.strip_prefix('/')?.strip_prefix(CALL)?;
+    let (id, hangs_up) = id.strip_suffix(HANG_UP).map_or((id, false), |id| (id, true));
+    if !is_id(id) {
+        return None;
+    }
+    Some(match (hangs_up, method) {
+        (false, _) => session(method, Via::Calls, id),
+        (true, "POST") => Ok(Request::Session(Via::Calls, id.to_owned(), Verb::Leave)),
+        (true, "OPTIONS") => Ok(Request::Options {
+            via: Via::Calls,
+            methods: WRITE,
+        }),
+        (true, _) => Err(WRITE),
+    })
+}
+
+/// Returns what of a decoded path may stand in a log where it names a session: whoever has that name speaks for it.
+pub fn for_log(path: &str) -> Option<&'static str> {
+    if path.starts_with(SESSIONS) {
+        return Some("/whip/s/...");
+    }
+    let path = path.strip_prefix(HOSTED).unwrap_or(path);
+    let rest = path.strip_prefix(CALLS)?;
+    (!rest.is_empty()).then_some("/v1/realtime/calls/...")
+}
+
+fn endpoint(method: &str, via: Via, name: Option<&str>) -> Result<Request, &'static str> {
+    match method {
+        "POST" => Ok(Request::Open(via, name.map(str::to_owned))),
+        "GET" | "HEAD" => Ok(Request::Endpoint(via)),
+        "OPTIONS" => Ok(Request::Options { via, methods: ENDPOINT }),
+        _ => Err(ENDPOINT),
+    }
+}
+
+fn session(method: &str, via: Via, id: &str) -> Result<Request, &'static str> {
+    let verb = match method {
+        "GET" | "HEAD" => Verb::Look,
+        "PATCH" => Verb::Patch,
+        "DELETE" => Verb::Leave,
+        "OPTIONS" => return Ok(Request::Options { via, methods: SESSION }),
+        _ => return Err(SESSION),
+    };
+    Ok(Request::Session(via, id.to_owned(), verb))
+}
+
+/// Tells whether a word is a name for the bot.
+fn is_name(word: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=ENDPOINT_NAME_BYTES_MAX).contains(&word.len()) && word.bytes().all(is_plain)
+}
+
+/// Tells whether a word can be the id of a session: those are made here, of hexadecimal digits.
+fn is_id(word: &str) -> bool {
+    (1..=ENDPOINT_NAME_BYTES_MAX).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+
+    fn open(via: Via, name: Option<&str>) -> Option<Result<Request, &'static str>> {
+        Some(Ok(Request::Open(via, name.map(str::to_owned))))
+    }
+
+    fn of(via: Via, verb: Verb) -> Option<Result<Request, &'static str>> {
+        Some(Ok(Request::Session(via, ID.to_owned(), verb)))
+    }
+
+    #[test]
+    fn every_endpoint_takes_offers_with_and_without_a_name() {
+        assert_eq!(find("POST", "/whip"), open(Via::Whip, None));
+        assert_eq!(find("POST", "/whip/door-2_B"), open(Via::Whip, Some("door-2_B")));
+        assert_eq!(find("POST", "/whip/s"), open(Via::Whip, Some("s")));
+        assert_eq!(find("POST", "/whep"), open(Via::Whep, None));
+        assert_eq!(find("POST", "/whep/door"), open(Via::Whep, Some("door")));
+        for path in ["/v1/realtime/calls", "/openai/v1/realtime/calls"] {
+            assert_eq!(find("POST", path), open(Via::Calls, None));
+        }
+        for path in ["/v1/realtime/client_secrets", "/openai/v1/realtime/client_secrets"] {
+            assert_eq!(find("POST", path), Some(Ok(Request::ClientSecrets)));
+            assert_eq!(find("GET", path), Some(Err("POST, OPTIONS")));
+        }
+        assert_eq!(find("HEAD", "/whep"), Some(Ok(Request::Endpoint(Via::Whep))));
+        assert_eq!(find("PUT", "/whip"), Some(Err("GET, HEAD, POST, OPTIONS")));
+        assert_eq!(find("PATCH", "/whep/door"), Some(Err("GET, HEAD, POST, OPTIONS")));
+    }
+
+    #[test]
+    fn a_session_has_one_path_and_that_of_a_call() {
+        let path = Via::Whip.location(ID);
+        assert_eq!(Via::Whep.location(ID), path);
+        assert_eq!(find("PATCH", &path), of(Via::Whip, Verb::Patch));
+        assert_eq!(find("DELETE", &path), of(Via::Whip, Verb::Leave));
+        assert_eq!(find("GET", &path), of(Via::Whip, Verb::Look));
+        assert_eq!(find("POST", &path), Some(Err(SESSION)));
+        let call = Via::Calls.location(ID);
+        assert_eq!(call, format!("/v1/realtime/calls/rtc_{ID}"));
+        assert_eq!(find("DELETE", &call), of(Via::Calls, Verb::Leave));
+        assert_eq!(find("POST", &format!("{call}/hangup")), of(Via::Calls, Verb::Leave));
+        assert_eq!(
+            find("POST", &format!("/openai{call}/hangup")),
+            of(Via::Calls, Verb::Leave)
+        );
+        assert_eq!(find("GET", &format!("{call}/hangup")), Some(Err(WRITE)));
+        for path in [path.as_str(), &call, &format!("/openai{call}/hangup")] {
+            let shown = for_log(path).expect("hidden");
+            assert!(!shown.contains(ID), "{shown}");
+        }
+        assert_eq!(for_log("/whip/door"), None);
+    }
+
+    #[test]
+    fn names_and_ids_are_short_and_plain() {
+        let longest = "n".repeat(ENDPOINT_NAME_BYTES_MAX);
+        assert_eq!(
+            find("POST", &format!("/whip/{longest}")),
+            open(Via::Whip, Some(&longest))
+        );
+        for path in [
+            &format!("/whip/{longest}n"),
+            "/whip/",
+            "/whip/a.b",
+            "/whip/a b",
+            "/whip/ä",
+            "/whip/a/b",
+            "/whip/s/",
+            "/whip/s/xyz",
+            "/whip/s/0/0",
+            "/whep/s/0123",
+            "/whipx",
+            "/v1/realtime",
+            "/v1/realtime/calls/",
+            "/v1/realtime/calls/0123",
+            "/v1/realtime/calls/rtc_",
+            "/v1/realtime/calls/rtc_/hangup",
+            "/openai/whip",
+            "/openai/openai/v1/realtime/calls",
+        ] {
+            assert_eq!(find("POST", path), None, "{path}");
+        }
+    }
+}

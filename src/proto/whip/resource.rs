@@ -1,0 +1,224 @@
+//! What a session remembers, so that a PATCH can begin its ICE anew.
+//!
+//! In: the offer, each answer, and what is patched. Out: [`Patch`], which says what is to be done, and the fragment that tells of
+//! a restart. Which of the two a PATCH is, its credentials say and not its headers: those of this session bring candidates,
+//! others ask for a restart. A restart is the offer that was, with other credentials and candidates in it.
+//! Refuses: an entity tag of another ICE session. A missing one is taken, as the clients of browsers and devices leave it out.
+//! Source: RFC 9725 section 4.3, RFC 9110 section 13.1.1.
+
+use std::net::SocketAddr;
+
+use super::fragment::{self, Credentials, Fragment};
+use super::{Done, Refusal, answer};
+
+/// What a session was opened with, and where it is reached.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    offer: String,
+    /// The caller's.
+    credentials: Option<Credentials>,
+    /// Those before: what was sent before a restart and comes after it.
+    former: Option<Credentials>,
+    /// This end's name, which is the entity tag.
+    ufrag: String,
+    /// Where the caller's answers came to, and from where.
+    path: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// What a PATCH asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// These candidates are the caller's, too.
+    Trickle(Vec<String>),
+    Restart(Restart),
+}
+
+/// ICE is to begin anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// To be answered like any further offer.
+    pub offer: String,
+    credentials: Credentials,
+}
+
+impl Resource {
+    /// Begins with an offer and its answer.
+    pub fn new(offer: String, answer: &str) -> Self {
+        Resource {
+            credentials: fragment::credentials(&offer),
+            former: None,
+            ufrag: answer::ufrag(answer).to_owned(),
+            path: None,
+            offer,
+        }
+    }
+
+    /// Returns the entity tag of the ICE session.
+    pub fn etag(&self) -> String {
+        answer::etag(&self.ufrag)
+    }
+
+    /// The caller answered a check: what was sent from `local` reached it.
+    pub fn handle_proof(&mut self, local: SocketAddr, peer: SocketAddr) {
+        self.path = Some((local, peer));
+    }
+
+    /// Reads a PATCH.
+    ///
+    /// # Errors
+    /// [`Refusal::Stale`], and those of [`Fragment::parse`].
+    pub fn patch(&self, if_match: Option<&[u8]>, body: &[u8]) -> Result<Patch, Refusal> {
+        if if_match.is_some_and(|tags| !self.matches(tags)) {
+            return Err(Refusal::Stale);
+        }
+        let fragment = Fragment::parse(body)?;
+        match fragment.credentials {
+            Some(new) if self.former.as_ref() == Some(&new) => Ok(Patch::Trickle(Vec::new())),
+            Some(new) if self.credentials.as_ref() != Some(&new) => Ok(Patch::Restart(Restart {
+                offer: self.renewed(&new, &fragment.candidates),
+                credentials: new,
+            })),
+            _ => Ok(Patch::Trickle(fragment.candidates)),
+        }
+    }
+
+    /// The restart was answered.
+    pub fn handle_restart(&mut self, restart: Restart, answer: &str) -> Done {
+        self.former = self.credentials.replace(restart.credentials);
+        self.ufrag = answer::ufrag(answer).to_owned();
+        Done::Restarted {
+            fragment: answer::fragment(answer, self.path),
+            etag: self.etag(),
+        }
+    }
+
+    /// Tells whether a list of entity tags names this ICE session. The star is quoted in the RFC's own example.
+    fn matches(&self, tags: &[u8]) -> bool {
+        let etag = self.etag();
+        tags.split(|byte| *byte == b',')
+            .map(<[u8]>::trim_ascii)
+            .any(|tag| matches!(tag, b"*" | b"\"*\"") || tag == etag.as_bytes() || tag == self.ufrag.as_bytes())
+    }
+
+    /// Returns the offer with other credentials and candidates.
+    fn renewed(&self, credentials: &Credentials, candidates: &[String]) -> String {
+        let mut text = String::with_capacity(self.offer.len() + 64);
+        let mut push = |parts: &[&str]| {
+            parts.iter().for_each(|part| text.push_str(part));
+            text.push_str("\r\n");
+        };
+        for line in self.offer.lines().map(str::trim_end) {
+            if line.starts_with("a=ice-ufrag:") {
+                push(&["a=ice-ufrag:", &credentials.ufrag]);
+            } else if line.starts_with("a=ice-pwd:") {
+                push(&["a=ice-pwd:", &credentials.pwd]);
+            } else if !line.starts_with("a=candidate:") && line != "a=end-of-candidates" {
+                push(&[line]);
+            }
+        }
+        for candidate in candidates {
+            push(&["a=", candidate]);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFER: &str = "v=0\no=- 1 2 IN IP4 0.0.0.0\ns=-\nt=0 0\nm=audio 9 UDP/TLS/RTP/SAVPF 111\na=ice-ufrag:old\n\
+                         a=ice-pwd:oldoldoldoldoldoldoldold\na=candidate:1 1 udp 1 192.0.2.2 2000 typ host\n\
+                         a=end-of-candidates\na=mid:0\n";
+    const NEW: &[u8] =
+        b"a=ice-ufrag:new\r\na=ice-pwd:newnewnewnewnewnewnewnew\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n";
+    const OLD: &[u8] =
+        b"a=ice-ufrag:old\r\na=ice-pwd:oldoldoldoldoldoldoldold\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n";
+
+    fn answer(ufrag: &str) -> String {
+        format!(
+            "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:{ufrag}\r\na=ice-pwd:pwd\r\n\
+             a=candidate:1 1 udp 100 192.0.2.10 7860 typ host\r\na=candidate:2 1 udp 90 192.0.2.11 7860 typ host\r\n"
+        )
+    }
+
+    fn resource() -> Resource {
+        Resource::new(OFFER.to_owned(), &answer("first"))
+    }
+
+    fn trickled(patch: Result<Patch, Refusal>) -> usize {
+        match patch {
+            Ok(Patch::Trickle(lines)) => lines.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The same credentials bring candidates, whatever the header says; others ask for a restart.
+    #[test]
+    fn credentials_tell_a_restart_from_candidates() {
+        let resource = resource();
+        for if_match in [None, Some(&b"*"[..]), Some(b"\"*\""), Some(b"\"first\"")] {
+            assert_eq!(trickled(resource.patch(if_match, OLD)), 1);
+            assert!(matches!(resource.patch(if_match, NEW), Ok(Patch::Restart(_))));
+        }
+        assert_eq!(
+            trickled(resource.patch(None, b"a=candidate:1 1 udp 1 192.0.2.3 2001 typ host")),
+            1
+        );
+    }
+
+    /// R-069 in another shape: the tag of one ICE session is good for no other.
+    #[test]
+    fn a_stale_tag_is_refused() {
+        let mut resource = resource();
+        assert_eq!(resource.etag(), "\"first\"");
+        assert_eq!(resource.patch(Some(b"\"other\""), OLD), Err(Refusal::Stale));
+        assert_eq!(resource.patch(Some(b""), OLD), Err(Refusal::Stale));
+        assert_eq!(trickled(resource.patch(Some(b"\"other\", \"first\""), OLD)), 1);
+        let Ok(Patch::Restart(restart)) = resource.patch(Some(b"*"), NEW) else {
+            panic!("a restart");
+        };
+        resource.handle_restart(restart, &answer("second"));
+        assert_eq!(resource.etag(), "\"second\"");
+        assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(Refusal::Stale));
+        assert_eq!(trickled(resource.patch(Some(b"\"second\""), NEW)), 1);
+        // What was under way meanwhile leads back to nothing.
+        assert_eq!(trickled(resource.patch(None, OLD)), 0);
+    }
+
+    /// The offer of a restart has the new credentials and candidates alone, and all else as it was.
+    #[test]
+    fn a_restart_is_the_offer_with_other_credentials() {
+        let Ok(Patch::Restart(restart)) = resource().patch(None, NEW) else {
+            panic!("a restart");
+        };
+        assert_eq!(
+            restart.offer,
+            "v=0\r\no=- 1 2 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:new\r\n\
+             a=ice-pwd:newnewnewnewnewnewnewnew\r\na=mid:0\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n"
+        );
+        // A restart that was refused leaves all as it was.
+        assert_eq!(resource().patch(None, NEW), Ok(Patch::Restart(restart)));
+    }
+
+    /// A client that joins several with commas gets one, and that one is where it was reached.
+    #[test]
+    fn the_answer_to_a_restart_has_one_candidate() {
+        let mut resource = resource();
+        let here = |port| SocketAddr::from(([192, 0, 2, 11], port));
+        resource.handle_proof(here(7860), SocketAddr::from(([192, 0, 2, 2], 2000)));
+        let Ok(Patch::Restart(restart)) = resource.patch(None, NEW) else {
+            panic!("a restart");
+        };
+        let done = resource.handle_restart(restart, &answer("second"));
+        assert_eq!(
+            done,
+            Done::Restarted {
+                fragment: "a=ice-ufrag:second\r\na=ice-pwd:pwd\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n\
+                           a=candidate:2 1 udp 90 192.0.2.11 7860 typ host\r\n"
+                    .replace("a=mid:0\r\n", ""),
+                etag: "\"second\"".into()
+            }
+        );
+    }
+}
