@@ -120,18 +120,84 @@ fn every_known_offer_gets_an_answer_that_fits_the_device() {
 
 /// A codec that is not spoken is an error that says so, in place of an answer that would never carry sound.
 #[test]
-fn an_offer_without_opus_is_refused_in_words() {
+fn an_offer_of_other_codecs_is_refused_in_words() {
     let runner = embedded("echo");
     let (answer, violations) = offer_only(
         runner.addr,
         Shape {
-            codec: Codec::Pcmu,
+            codec: Codec::G722,
             ..Shape::FIRMWARE
         },
         HOST,
     );
     assert_eq!(answer, None);
     assert!(violations[0].contains("status 400"), "{violations:?}");
+    assert!(
+        violations[0].contains("Opus (opus/48000/2), PCMU or PCMA"),
+        "{violations:?}"
+    );
+}
+
+/// Firmware that is built for G.711 has its tone back, paced and labelled as it must be, and a data channel.
+#[test]
+fn a_device_with_g711_firmware_talks() {
+    let runner = embedded("echo");
+    for codec in [Codec::Pcmu, Codec::Pcma] {
+        let shape = Shape {
+            codec,
+            ..Shape::FIRMWARE
+        };
+        let options = Options {
+            shape,
+            ..full_duplex(Speech::Tone { hz: A4 })
+        };
+        let mut device = Device::join(runner.addr, options);
+        hears(&device, A4);
+        device.wait("the channel and three seconds of audio", |report| {
+            report.channel_open && report.audio.len() >= 150
+        });
+        let report = device.vanish();
+        report.assert_clean();
+        assert_paced(&report);
+    }
+    for name in ["PCMU", "PCMA"] {
+        let line = format!("session started: webrtc, embedded, {name}");
+        assert!(runner.log().contains(&line), "{}", runner.log());
+    }
+}
+
+/// After speech comes the code of silence, which opens the microphone again: in mu-law it is zero. A-law has no zero, so there
+/// the firmware of such a build must take its two smallest steps for silence, whoever speaks.
+#[test]
+fn g711_devices_hear_silence_after_the_bot() {
+    let runner = embedded("parrot");
+    let speech = Speech::Voice {
+        from_ms: 500,
+        to_ms: 2_000,
+    };
+    for (codec, smallest) in [(Codec::Pcmu, 0), (Codec::Pcma, 8)] {
+        let shape = Shape {
+            codec,
+            ..Shape::FIRMWARE
+        };
+        // What a build for A-law takes for silence is not known: this one plays and records at once.
+        let options = Options {
+            shape,
+            mutes_itself: codec == Codec::Pcmu,
+            ..Options::new(speech)
+        };
+        let silent = |report: &Report| {
+            let frames = report.pcm.chunks_exact(FRAME).rev();
+            let is_silent = |frame: &&[i16]| frame.iter().all(|sample| sample.unsigned_abs() <= smallest);
+            frames.take_while(is_silent).count()
+        };
+        let mut device = Device::join(runner.addr, options);
+        device.wait("sound of the bot", |report| {
+            !report.pcm.is_empty() && silent(report) == 0
+        });
+        device.wait("35 silent frames after it", |report| silent(report) >= 35);
+        device.vanish().assert_clean();
+    }
 }
 
 /// The tone that the device sends comes back: every packet decoded from byte 12, tagged, paced and labelled as it must be.

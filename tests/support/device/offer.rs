@@ -24,6 +24,43 @@ pub struct Shape {
 pub enum Codec {
     Opus,
     Pcmu,
+    Pcma,
+    /// Which no firmware of this library has, nor the runner.
+    G722,
+}
+
+impl Codec {
+    pub fn payload_type(self) -> u8 {
+        match self {
+            Codec::Opus => 111,
+            Codec::Pcmu => 0,
+            Codec::Pcma => 8,
+            Codec::G722 => 9,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Codec::Opus => "opus/48000/2",
+            Codec::Pcmu => "PCMU/8000",
+            Codec::Pcma => "PCMA/8000",
+            Codec::G722 => "G722/8000",
+        }
+    }
+
+    /// The source of every device with this codec.
+    pub fn ssrc(self) -> u32 {
+        match self {
+            Codec::Opus => 6,
+            Codec::Pcmu | Codec::G722 => 5,
+            Codec::Pcma => 4,
+        }
+    }
+
+    /// Ticks of 20 ms.
+    pub fn ticks(self) -> u32 {
+        if self == Codec::Opus { 960 } else { 160 }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,9 +119,12 @@ pub fn sdp(shape: &Shape, sender: &Sender) -> String {
     } else {
         audio.to_owned()
     };
-    let (payload_type, codec, ssrc, cname) = match shape.codec {
-        Codec::Opus => (111, "opus/48000/2", 6, "webrtc-opus"),
-        Codec::Pcmu => (0, "PCMU/8000", 5, "webrtc-pcmu"),
+    let (payload_type, codec, ssrc) = (shape.codec.payload_type(), shape.codec.name(), shape.codec.ssrc());
+    let cname = match shape.codec {
+        Codec::Opus => "webrtc-opus",
+        Codec::Pcmu => "webrtc-pcmu",
+        Codec::Pcma => "webrtc-pcma",
+        Codec::G722 => "webrtc-g722",
     };
 
     let mut lines: Vec<String> = [

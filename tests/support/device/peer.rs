@@ -8,10 +8,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use edge_runner::proto::audio::g711::Law;
 use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 
 use super::answer::Answer;
 use super::dtls::{self, Server};
+use super::offer::Codec;
 use super::sctp::{self, Association};
 use super::srtp::Context;
 use super::stun::{self, Message};
@@ -27,9 +29,6 @@ const PTIME: Duration = Duration::from_millis(20);
 /// One tick of the device's scheduler passes before it acknowledges a message.
 const ACK_DELAY: Duration = Duration::from_millis(15);
 const DATAGRAM_BYTES_MAX: usize = 1_200;
-const PAYLOAD_TYPE: u8 = 111;
-const SSRC: u32 = 6;
-const TICKS: u32 = 960;
 /// More than any datagram on loopback.
 const BUFFER_BYTES: usize = 65_536;
 
@@ -56,11 +55,75 @@ struct Live {
     /// When the next message of its own is due, once the association is up.
     says_next: Option<Instant>,
     said: usize,
-    encoder: Encoder,
-    decoder: Decoder,
+    codec: Codec,
+    voice: Voice,
     next_frame: Instant,
     frames: u32,
     muted: bool,
+}
+
+/// What encodes and decodes.
+enum Voice {
+    Opus(Box<(Encoder, Decoder)>),
+    /// At half the rate of microphone and loudspeaker, which are not worth a filter.
+    G711(Law),
+}
+
+impl Voice {
+    fn new(codec: Codec) -> Self {
+        let settings = EncoderSettings {
+            bitrate_bps: 30_000,
+            complexity: 0,
+            expected_loss_percent: 0,
+        };
+        match codec {
+            Codec::Opus => {
+                let encoder = Encoder::new(RATE_HZ, settings).expect("16 kHz is a rate of Opus");
+                let decoder = Decoder::new(RATE_HZ).expect("16 kHz is a rate of Opus");
+                Voice::Opus(Box::new((encoder, decoder)))
+            }
+            Codec::Pcmu => Voice::G711(Law::Mu),
+            Codec::Pcma => Voice::G711(Law::A),
+            Codec::G722 => unreachable!("no answer has it"),
+        }
+    }
+
+    fn encode(&mut self, frame: &[i16; FRAME]) -> Vec<u8> {
+        match self {
+            Voice::Opus(both) => {
+                let mut payload = vec![0; 1_275];
+                let bytes = both.0.encode(frame, &mut payload).expect("20 ms at 16 kHz");
+                payload.truncate(bytes);
+                payload
+            }
+            Voice::G711(law) => {
+                let half: Vec<i16> = frame.iter().step_by(2).copied().collect();
+                let mut payload = vec![0; half.len()];
+                law.encode(&half, &mut payload);
+                payload
+            }
+        }
+    }
+
+    /// Returns what the loudspeaker plays, `None` when it is noise.
+    fn decode(&mut self, payload: &[u8]) -> Option<Vec<i16>> {
+        match self {
+            Voice::Opus(both) => both.1.decode(payload).ok().map(<[i16]>::to_vec),
+            Voice::G711(law) => {
+                let mut half = Vec::new();
+                law.decode(payload, &mut half);
+                Some(half.iter().flat_map(|sample| [*sample; 2]).collect())
+            }
+        }
+    }
+
+    /// Returns the length of a packet in ticks of its clock.
+    fn ticks(&self, payload: &[u8]) -> Option<u32> {
+        match self {
+            Voice::Opus(_) => opus_ticks(payload),
+            Voice::G711(_) => u32::try_from(payload.len()).ok(),
+        }
+    }
 }
 
 /// Turns until the test has seen enough or the device gives up.
@@ -210,7 +273,7 @@ impl Peer {
         for event in events {
             match event {
                 dtls::Event::Keys { outgoing, incoming } => {
-                    self.live = Some(Live::new(outgoing, incoming, now));
+                    self.live = Some(Live::new(self.options.shape.codec, outgoing, incoming, now));
                     self.heard_request = now;
                     report.connected = true;
                     if self.options.shape.data_channel {
@@ -306,12 +369,7 @@ impl Peer {
 }
 
 impl Live {
-    fn new(outgoing: Box<Context>, incoming: Box<Context>, now: Instant) -> Self {
-        let settings = EncoderSettings {
-            bitrate_bps: 30_000,
-            complexity: 0,
-            expected_loss_percent: 0,
-        };
+    fn new(codec: Codec, outgoing: Box<Context>, incoming: Box<Context>, now: Instant) -> Self {
         Self {
             since: now,
             outgoing,
@@ -320,8 +378,8 @@ impl Live {
             acknowledge_at: None,
             says_next: None,
             said: 0,
-            encoder: Encoder::new(RATE_HZ, settings).expect("16 kHz is a rate of Opus"),
-            decoder: Decoder::new(RATE_HZ).expect("16 kHz is a rate of Opus"),
+            codec,
+            voice: Voice::new(codec),
             next_frame: now,
             frames: 0,
             muted: false,
@@ -331,16 +389,14 @@ impl Live {
     /// The next packet of the microphone.
     fn packet(&mut self, frame: &[i16; FRAME]) -> Vec<u8> {
         let sequence = u16::try_from(self.frames & 0xffff).expect("16 bits").to_be_bytes();
-        let timestamp = self.frames.wrapping_mul(TICKS).to_be_bytes();
+        let timestamp = self.frames.wrapping_mul(self.codec.ticks()).to_be_bytes();
         self.frames += 1;
-        let mut payload = [0; 1_275];
-        let bytes = self.encoder.encode(frame, &mut payload).expect("20 ms at 16 kHz");
         let mut packet = [
-            &[0x80, PAYLOAD_TYPE][..],
+            &[0x80, self.codec.payload_type()][..],
             &sequence,
             &timestamp,
-            &SSRC.to_be_bytes(),
-            &payload[..bytes],
+            &self.codec.ssrc().to_be_bytes(),
+            &self.voice.encode(frame),
         ]
         .concat();
         self.outgoing.protect(&mut packet);
@@ -352,7 +408,8 @@ impl Live {
             Ok(plain) => plain,
             Err(violation) => return report.violate(violation),
         };
-        let (head, opus) = plain.split_at(12);
+        let (head, payload) = plain.split_at(12);
+        let wanted = self.codec.ticks();
         let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
         let packet = Packet {
             at: now - self.since,
@@ -365,7 +422,7 @@ impl Live {
                 head[0]
             ));
         }
-        if head[1] & 0x7f != PAYLOAD_TYPE {
+        if head[1] & 0x7f != self.codec.payload_type() {
             report.violate(format!("RTP: payload type {}", head[1] & 0x7f));
         }
         if Some(word(8)) != ssrc {
@@ -375,23 +432,23 @@ impl Live {
             let gap = packet.sequence.wrapping_sub(last.sequence);
             let ticks = packet.timestamp.wrapping_sub(last.timestamp);
             // A sender that was late leaves slots out, which the timestamp tells; it never catches up in a burst.
-            if gap != 1 || ticks == 0 || ticks % TICKS != 0 {
+            if gap != 1 || ticks == 0 || ticks % wanted != 0 {
                 report.violate(format!(
                     "RTP: sequence number {gap} and timestamp {ticks} after the last packet"
                 ));
             }
         }
-        match opus_ticks(opus) {
-            Some(TICKS) => {}
-            ticks => report.violate(format!("RTP: an Opus packet of {ticks:?} ticks, {TICKS} are wanted")),
+        match self.voice.ticks(payload) {
+            Some(ticks) if ticks == wanted => {}
+            ticks => report.violate(format!("RTP: a packet of {ticks:?} ticks, {wanted} are wanted")),
         }
         report.audio.push(packet);
-        match self.decoder.decode(opus) {
-            Ok(pcm) => {
-                self.muted = !is_silent(pcm);
-                report.pcm.extend_from_slice(pcm);
+        match self.voice.decode(payload) {
+            Some(pcm) => {
+                self.muted = !is_silent(&pcm);
+                report.pcm.extend_from_slice(&pcm);
             }
-            Err(_) => report.decode_errors += 1,
+            None => report.decode_errors += 1,
         }
     }
 }
