@@ -11,6 +11,7 @@
 pub(in crate::proto) mod checks;
 mod credentials;
 pub(in crate::proto) mod early;
+mod keys;
 pub(in crate::proto) mod packet;
 pub(in crate::proto) mod remote;
 
@@ -35,6 +36,7 @@ use self::checks::Checks;
 use self::credentials::Credentials;
 pub use self::credentials::IceSecret;
 use self::early::Early;
+use self::keys::Keys;
 pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
 use self::packet::{is_stun, rtp_source};
 use self::remote::Remote;
@@ -160,6 +162,8 @@ pub enum Output {
     /// ICE and DTLS are up: audio flows.
     Connected,
     Audio(AudioPacket),
+    /// A key of the telephone was pressed.
+    Key(char),
     /// The client's message channel is open.
     ChannelOpen,
     Message(String),
@@ -206,6 +210,8 @@ pub struct Peer {
     codec: Codec,
     embedded: Option<Ipv4Addr>,
     device: bool,
+    /// The other end is the server of a call.
+    call: bool,
     remote: Remote,
     credentials: Credentials,
     /// The user name fragment that str0m chose at the last restart of ICE, and that its candidates
@@ -216,6 +222,8 @@ pub struct Peer {
     /// The peer's address, as the last proof has it.
     address: Option<IpAddr>,
     audio: Option<(Mid, Pt)>,
+    /// The payload type of the telephone's keys, and what was pressed.
+    keys: Option<(Pt, Keys)>,
     /// The source of the packets of `audio` that last had a good tag; before any had, the one that
     /// the offer names.
     voice: Option<Ssrc>,
@@ -269,7 +277,27 @@ impl Peer {
     /// # Errors
     /// [`OfferError`] says whose fault it is.
     pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Peer, String), OfferError> {
-        let prepared = prepare(offer)?;
+        Peer::answer(&prepare(offer)?, false, setup, now)
+    }
+
+    /// Makes the connection that answers the offer of a call, and the answer's SDP. This end checks, and begins the handshake.
+    ///
+    /// # Errors
+    /// [`OfferError`] says whose fault it is.
+    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Peer, String), OfferError> {
+        let prepared = sdp::prepare_call(offer).map_err(|error| OfferError::Bad(error.to_string()))?;
+        if prepared.spoken.is_none_or(|spoken| spoken.codec != Codec::Opus) {
+            return Err(OfferError::Bad("the offer of a call has no Opus".to_owned()));
+        }
+        Peer::answer(&prepared, true, setup, now)
+    }
+
+    fn answer(
+        prepared: &PreparedOffer,
+        call: bool,
+        setup: &Setup<'_>,
+        now: Instant,
+    ) -> Result<(Peer, String), OfferError> {
         let spoken = prepared.spoken.ok_or_else(nothing_spoken)?;
         let device = setup.embedded.is_some() && prepared.is_device;
         let cert = crypto::certificate().map_err(|error| OfferError::Answer(error.to_string()))?;
@@ -279,14 +307,25 @@ impl Peer {
             &setup.common.provider
         };
         let mut credentials = Credentials::new(setup.secret);
-        let config = with_codec(base_config(provider.clone(), cert.clone()), spoken)
-            .set_extension_map(extensions(device))
+        let mut config = with_codec(base_config(provider.clone(), cert.clone()), spoken)
+            .set_extension_map(extensions(device || call))
             .set_local_ice_credentials(credentials.next());
+        if call {
+            config.codec_config().add_config(
+                KEYS_PT.into(),
+                None,
+                str0m::format::Codec::Tele,
+                Frequency::EIGHT_KHZ,
+                None,
+                FormatParams::default(),
+            );
+        }
         let mut peer = Peer {
             rtc: config.build(now),
             codec: spoken.codec,
             embedded: setup.embedded,
             device,
+            call,
             remote: Remote::new(setup.local, own(setup), false),
             credentials,
             replaced_ufrag: None,
@@ -294,6 +333,7 @@ impl Peer {
             proven: None,
             address: None,
             audio: None,
+            keys: None,
             voice: None,
             voices: 0,
             channels: Vec::new(),
@@ -319,7 +359,7 @@ impl Peer {
             // Whichever end opens the association on the wire, `proto::sctp` knows one role of str0m.
             peer.rtc.direct_api().start_sctp(true);
         }
-        let answer = peer.negotiate(&prepared)?;
+        let answer = peer.negotiate(prepared)?;
         Ok((peer, answer))
     }
 
@@ -360,6 +400,11 @@ impl Peer {
         }
         for line in &prepared.candidates {
             self.add_remote_candidate(line);
+        }
+        if self.call {
+            let answer = sdp::write_call_answer(&answer);
+            self.keys = answer.keys.map(|pt| (pt.into(), Keys::default()));
+            return Ok(answer.sdp);
         }
         let answer = sdp::write_declined(&answer, &prepared.sdp);
         match self.embedded {
@@ -579,6 +624,12 @@ impl Peer {
             }
             Event::RtpPacket(packet) => {
                 let (_, pt) = self.audio?;
+                if let Some((keys_pt, keys)) = &mut self.keys
+                    && packet.header.payload_type == *keys_pt
+                {
+                    let key = keys.handle_packet(packet.header.timestamp, &packet.payload);
+                    return key.map(Output::Key);
+                }
                 if packet.header.payload_type != pt {
                     return None;
                 }
@@ -710,6 +761,9 @@ impl Peer {
         self.rtc.is_alive()
     }
 }
+
+/// The payload type of the telephone's keys before an offer gives another: the one that browsers use.
+const KEYS_PT: u8 = 126;
 
 /// Returns the candidates to offer. What a server sees where there is no NAT is a host candidate already.
 fn candidates(setup: &Setup<'_>) -> impl Iterator<Item = Result<Candidate, IceError>> {

@@ -4,17 +4,20 @@
 //! candidates that stood in it; [`prepare_room`] does so for the server of a media room.
 //! [`rewrite_answer_for_device`] takes str0m's answer and gives one that the small parsers on
 //! microcontrollers read without harm; [`write_declined`] puts right what str0m says of sections
-//! that it declines; [`keep_only_host_candidate`] does the least for a browser of the same server.
+//! that it declines; [`prepare_call`] and [`write_call_answer`] do what calls of the messaging app
+//! need; [`keep_only_host_candidate`] does the least for a browser of the same server.
 //! All lines that leave end in CRLF. Refused: text that is no SDP, text above a cap, sections that
 //! this runner has no answer for, answers that would harm a device. Sources: RFC 8866, RFC 8839,
 //! RFC 9143, the field notes on embedded clients.
 
 mod answer;
+mod call;
 mod declined;
 mod offer;
 mod section;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
+pub use call::{CallAnswer, prepare_call, write_call_answer};
 pub use declined::{name_rejected_formats, write_declined};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_room};
 pub use section::Spoken;

@@ -94,6 +94,19 @@ pub struct Session {
     source_dry: bool,
     /// The bot's turn is on, or was until a moment ago.
     speaking: bool,
+    gate: Gate,
+    /// How long the caller may be silent before the session is freed.
+    freed_after: Duration,
+}
+
+/// Whether audio may leave for the caller, once it is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// Not before [`Session::open`].
+    Held {
+        is_secured: bool,
+    },
 }
 
 impl Session {
@@ -103,8 +116,12 @@ impl Session {
     /// As [`Peer::accept`].
     pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
         let (peer, answer) = Peer::accept(offer, setup, now)?;
+        Ok((Session::of(peer, setup, now), answer))
+    }
+
+    fn of(peer: Peer, setup: &Setup<'_>, now: Instant) -> Session {
         let (device, codec) = (peer.is_device(), peer.codec());
-        let session = Session {
+        Session {
             peer,
             phase: Phase::Connecting {
                 until: now + CONNECT_WITHIN,
@@ -121,8 +138,43 @@ impl Session {
             event: None,
             source_dry: true,
             speaking: false,
+            gate: Gate::Open,
+            freed_after: PEER_FREED_AFTER,
+        }
+    }
+
+    /// Answers the offer of a call. The session connects, and stays silent and not joined until [`Session::open`].
+    ///
+    /// # Errors
+    /// As [`Peer::accept_call`].
+    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
+        let (peer, answer) = Peer::accept_call(offer, setup, now)?;
+        let session = Session {
+            phase: Phase::Connecting {
+                until: now + CALL_HELD_WITHIN,
+            },
+            gate: Gate::Held { is_secured: false },
+            freed_after: CALL_FREED_AFTER,
+            ..Session::of(peer, setup, now)
         };
         Ok((session, answer))
+    }
+
+    /// The call was picked up: audio may leave. What is not connected yet has its time from here on.
+    pub fn open(&mut self, now: Instant) {
+        let Gate::Held { is_secured } = std::mem::replace(&mut self.gate, Gate::Open) else {
+            return;
+        };
+        if is_secured {
+            self.connected(now);
+        } else if let Phase::Connecting { until } = &mut self.phase {
+            *until = now + CONNECT_WITHIN;
+        }
+    }
+
+    /// Tells whether ICE and DTLS have come to be.
+    pub fn is_secured(&self) -> bool {
+        self.joined || self.gate == Gate::Held { is_secured: true }
     }
 
     /// Answers a further offer on the same connection.
@@ -330,7 +382,7 @@ impl Session {
             }
             Phase::Live | Phase::Finishing { .. } => {
                 let silent = self.silent_for(now);
-                if silent >= PEER_FREED_AFTER {
+                if silent >= self.freed_after {
                     self.end(LeaveReason::Vanished, now);
                 } else if silent >= PEER_LOST_AFTER && self.doubted {
                     self.end(LeaveReason::Replaced, now);
@@ -428,6 +480,10 @@ impl Session {
                     self.handle_sign_of_life(now);
                     self.listener.handle_packet(&packet, now);
                 }
+                rtc::Output::Key(key) => {
+                    self.handle_sign_of_life(now);
+                    self.event = Some(Event::Dtmf(key));
+                }
                 rtc::Output::ChannelOpen => self.handle_channel(now),
                 rtc::Output::Message(text) => {
                     self.handle_sign_of_life(now);
@@ -472,6 +528,10 @@ impl Session {
     }
 
     fn connected(&mut self, now: Instant) {
+        if let Gate::Held { is_secured } = &mut self.gate {
+            *is_secured = true;
+            return;
+        }
         if let Phase::Connecting { .. } = self.phase {
             self.phase = Phase::Live;
         }
@@ -519,7 +579,7 @@ impl Session {
         let phase = match self.phase {
             Phase::Connecting { until } | Phase::Goodbye { until } | Phase::Closing { until } => Some(until),
             Phase::Finishing { until, .. } => Some(until),
-            Phase::Live if self.lost => Some(self.heard + PEER_FREED_AFTER),
+            Phase::Live if self.lost => Some(self.heard + self.freed_after),
             Phase::Live => Some(self.heard + PEER_LOST_AFTER),
             Phase::Gone => None,
         };
@@ -532,6 +592,12 @@ impl Session {
             .fold(peer, Instant::min)
     }
 }
+
+/// How long a call may take to be picked up, with all requests that it takes: the phone gives up after 60 s.
+const CALL_HELD_WITHIN: Duration = Duration::from_secs(60);
+/// Silence of a call's server, which answers checks every few seconds, after which the session is freed: nobody takes such a
+/// call up again.
+const CALL_FREED_AFTER: Duration = Duration::from_secs(15);
 
 /// Tells the client that the bot has left; without it, it would take the closed connection for a network failure.
 const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;

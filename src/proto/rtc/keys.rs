@@ -1,0 +1,130 @@
+//! Keys of the telephone in RTP: each press is told once, however many packets report it.
+//!
+//! In: the RTP timestamp and the payload of a telephone-event packet. Out: the key, with the first report of its press that
+//! comes. All reports of a press have one timestamp, and the last is sent three times; a press of more than eight seconds goes on
+//! under further ones. A report of a press before the last is late, and was told. What the payload says beyond its first event is
+//! of older presses, and other events than the twelve keys are nobody's. Source: RFC 4733 sections 2.3 and 2.5.
+
+/// The keys, by the number of their event.
+const KEYS: &[u8; 12] = b"0123456789*#";
+
+/// What was pressed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keys {
+    last: Option<Press>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Press {
+    event: u8,
+    timestamp: u32,
+    /// Ticks that were reported of it.
+    duration: u16,
+    is_over: bool,
+}
+
+impl Keys {
+    /// Takes a packet, and returns the key of a press that is new.
+    pub fn handle_packet(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
+        let &[event, flags, high, low, ..] = payload else {
+            return None;
+        };
+        let key = KEYS.get(usize::from(event)).copied()?;
+        let press = Press {
+            event,
+            timestamp,
+            duration: u16::from_be_bytes([high, low]),
+            is_over: flags & 0x80 != 0,
+        };
+        let Some(last) = &mut self.last else {
+            self.last = Some(press);
+            return Some(key.into());
+        };
+        let ahead = timestamp.wrapping_sub(last.timestamp);
+        if ahead == 0 {
+            last.duration = last.duration.max(press.duration);
+            last.is_over |= press.is_over;
+            return None;
+        }
+        // In the upper half it is behind.
+        if ahead > u32::MAX / 2 {
+            return None;
+        }
+        let goes_on = !last.is_over && last.event == event && last.duration == u16::MAX && ahead == u32::from(u16::MAX);
+        self.last = Some(press);
+        (!goes_on).then(|| key.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(event: u8, is_over: bool, duration: u16) -> [u8; 4] {
+        let [high, low] = duration.to_be_bytes();
+        [event, 10 | if is_over { 0x80 } else { 0 }, high, low]
+    }
+
+    /// a press is reported every 20 ms and its end three times; it is one press.
+    #[test]
+    fn a_press_is_told_once() {
+        let mut keys = Keys::default();
+        let mut told = Vec::new();
+        for (event, timestamp) in [(5, 960), (5, 9_600), (10, 20_000), (11, 29_600)] {
+            for n in 1..=4 {
+                told.extend(keys.handle_packet(timestamp, &report(event, false, n * 160)));
+            }
+            for _ in 0..3 {
+                told.extend(keys.handle_packet(timestamp, &report(event, true, 800)));
+            }
+        }
+        assert_eq!(told, ['5', '5', '*', '#']);
+        let all: Vec<char> = (0..12)
+            .filter_map(|event| Keys::default().handle_packet(0, &report(event, true, 1)))
+            .collect();
+        assert_eq!(all.iter().collect::<String>(), "0123456789*#");
+    }
+
+    #[test]
+    fn lost_and_late_reports_change_nothing() {
+        let mut keys = Keys::default();
+        assert_eq!(
+            keys.handle_packet(1_000, &report(1, true, 800)),
+            Some('1'),
+            "only its end came"
+        );
+        assert_eq!(keys.handle_packet(5_000, &report(2, false, 160)), Some('2'));
+        assert_eq!(keys.handle_packet(1_000, &report(1, true, 800)), None, "late");
+        assert_eq!(keys.handle_packet(5_000, &report(2, true, 320)), None);
+        // Across the end of the range.
+        let mut keys = Keys::default();
+        assert_eq!(keys.handle_packet(u32::MAX, &report(3, true, 1)), Some('3'));
+        assert_eq!(keys.handle_packet(500, &report(3, true, 1)), Some('3'));
+        assert_eq!(keys.handle_packet(u32::MAX, &report(3, true, 1)), None);
+    }
+
+    #[test]
+    fn a_long_press_goes_on_under_further_timestamps() {
+        let mut keys = Keys::default();
+        assert_eq!(keys.handle_packet(0, &report(7, false, 160)), Some('7'));
+        assert_eq!(keys.handle_packet(0, &report(7, false, u16::MAX)), None);
+        assert_eq!(keys.handle_packet(u16::MAX.into(), &report(7, false, 160)), None);
+        assert_eq!(keys.handle_packet(u16::MAX.into(), &report(7, true, 320)), None);
+        assert_eq!(
+            keys.handle_packet(2 * u32::from(u16::MAX), &report(7, false, 160)),
+            Some('7'),
+            "it was over"
+        );
+    }
+
+    #[test]
+    fn other_events_and_short_payloads_are_nobody_s() {
+        let mut keys = Keys::default();
+        for event in 12..=255 {
+            assert_eq!(keys.handle_packet(0, &report(event, false, 1)), None);
+        }
+        for short in [&[][..], &[5], &[5, 10, 0]] {
+            assert_eq!(keys.handle_packet(0, short), None);
+        }
+    }
+}
