@@ -16,6 +16,7 @@ pub enum Ability {
     WebSocket,
     Mediaroom,
     Videoroom,
+    Messaging,
     Tls,
     Page,
     Process,
@@ -28,13 +29,14 @@ pub enum Ability {
 
 impl Ability {
     /// Every one, in the order of `Cargo.toml`.
-    pub const ALL: [Ability; 14] = [
+    pub const ALL: [Ability; 15] = [
         Ability::WebRtc,
         Ability::Turn,
         Ability::Telephony,
         Ability::WebSocket,
         Ability::Mediaroom,
         Ability::Videoroom,
+        Ability::Messaging,
         Ability::Tls,
         Ability::Page,
         Ability::Process,
@@ -54,6 +56,7 @@ impl Ability {
             Ability::WebSocket => "websocket",
             Ability::Mediaroom => "mediaroom",
             Ability::Videoroom => "videoroom",
+            Ability::Messaging => "messaging",
             Ability::Tls => "tls",
             Ability::Page => "page",
             Ability::Process => "process",
@@ -74,6 +77,7 @@ impl Ability {
             Ability::WebSocket => cfg!(feature = "websocket"),
             Ability::Mediaroom => cfg!(feature = "mediaroom"),
             Ability::Videoroom => cfg!(feature = "videoroom"),
+            Ability::Messaging => cfg!(feature = "messaging"),
             Ability::Tls => cfg!(feature = "tls"),
             Ability::Page => cfg!(feature = "page"),
             Ability::Process => cfg!(feature = "process"),

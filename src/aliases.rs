@@ -45,6 +45,7 @@ pub const TABLE: &[Row] = &[
     row(Area::Transport, "telephony_c", &["plivo"]),
     row(Area::Transport, "telephony_d", &["exotel"]),
     row(Area::Option, "--embedded", &["--esp32"]),
+    row(Area::Option, "--messaging", &["--whatsapp"]),
     row(Area::Variable, "RUNNER_ALLOWED_ORIGINS", &["PIPECAT_ALLOWED_ORIGINS"]),
     row(Area::Variable, "RUNNER_ICE_SERVERS", &["PIPECAT_ICE_SERVERS"]),
     row(
@@ -61,6 +62,18 @@ pub const TABLE: &[Row] = &[
     row(Area::Variable, "MEDIAROOM_API_KEY", &["LIVEKIT_API_KEY"]),
     row(Area::Variable, "MEDIAROOM_API_SECRET", &["LIVEKIT_API_SECRET"]),
     row(Area::Variable, "MEDIAROOM_ROOM_NAME", &["LIVEKIT_ROOM_NAME"]),
+    row(Area::Variable, "MESSAGING_TOKEN", &["WHATSAPP_TOKEN"]),
+    row(
+        Area::Variable,
+        "MESSAGING_PHONE_NUMBER_ID",
+        &["WHATSAPP_PHONE_NUMBER_ID"],
+    ),
+    row(Area::Variable, "MESSAGING_APP_SECRET", &["WHATSAPP_APP_SECRET"]),
+    row(
+        Area::Variable,
+        "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
+        &["WHATSAPP_WEBHOOK_VERIFICATION_TOKEN"],
+    ),
     row(Area::Variable, "TELCO_A_ACCOUNT_SID", &["TWILIO_ACCOUNT_SID"]),
     row(Area::Variable, "TELCO_A_AUTH_TOKEN", &["TWILIO_AUTH_TOKEN"]),
     row(Area::Variable, "TELCO_B_API_KEY", &["TELNYX_API_KEY"]),
@@ -81,6 +94,7 @@ pub const TABLE: &[Row] = &[
     row(Area::JsonKey, "videoroomToken", &["dailyToken"]),
     row(Area::JsonKey, "videoroom_api_key", &["daily_api_key"]),
     row(Area::JsonKey, "videoroom_api_url", &["daily_api_url"]),
+    row(Area::Path, "/messaging", &["/whatsapp"]),
     row(Area::Path, "/videoroom", &["/daily"]),
     row(Area::Path, "/videoroom-dialin-webhook", &["/daily-dialin-webhook"]),
 ];

@@ -258,6 +258,37 @@ pub struct Mediaroom {
     pub room_name: Option<String>,
 }
 
+/// What the runner knows of the provider of the messaging app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Messaging {
+    /// The access token of a system user.
+    pub token: Secret,
+    /// The id of the business number, which is not the number.
+    pub phone_number_id: String,
+    /// The secret of the app, which signs webhooks.
+    pub app_secret: Secret,
+    /// The word by which the provider's check of the webhook's address is known.
+    pub verification_token: Secret,
+    /// Base of the provider's Graph API, without a slash at its end.
+    pub url: String,
+}
+
+impl Messaging {
+    /// The API's base where none is configured.
+    pub const URL: &str = "https://graph.facebook.com/v23.0";
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(url: &str) -> Self {
+        Messaging {
+            token: Secret::new("token-of-the-tests"),
+            phone_number_id: "1060000001".into(),
+            app_secret: Secret::new("secret-of-the-tests"),
+            verification_token: Secret::new("word-of-the-tests"),
+            url: url.into(),
+        }
+    }
+}
+
 /// Under which names the answer of `/start` tells of a video room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartNames {
@@ -368,6 +399,8 @@ pub struct Config {
     pub telephony: Telephony,
     pub videoroom: Videoroom,
     pub mediaroom: Mediaroom,
+    /// Whether calls of the messaging app are taken, and by whom; `None` without `--messaging`.
+    pub messaging: Option<Messaging>,
     pub start_names: StartNames,
     /// One bot in one video room, and no web server.
     pub direct: bool,
@@ -411,6 +444,7 @@ impl Default for Config {
             telephony: Telephony::default(),
             videoroom: Videoroom::default(),
             mediaroom: Mediaroom::default(),
+            messaging: None,
             start_names: StartNames::default(),
             direct: false,
             bot_enters_rooms: true,

@@ -18,7 +18,7 @@
 //! # Features
 //!
 //! One cargo feature is one ability, and the default is all of them; [`abilities`] has the table. Callers: `webrtc`, `turn`
-//! (the runner's own side), `telephony`, `websocket`, `mediaroom`, `videoroom`. The server: `tls`, `page`, `metrics`, `systemd`,
+//! (the runner's own side), `telephony`, `websocket`, `mediaroom`, `videoroom`, `messaging`. The server: `tls`, `page`, `metrics`, `systemd`,
 //! `doctor`. Bots: `process`, `bots`; a bot of your own needs neither. `cloud` is another program in the same binary: the cloud
 //! agent service. `full`, `runner`, `browser`, `telephone` and `smallest` are selections of them. A module that is not built has a twin, `absent.rs` in its folder, so `cfg` stands on `mod` lines alone, and what
 //! a build lacks is refused by the name of its feature.

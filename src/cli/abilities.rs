@@ -35,6 +35,7 @@ const OPTIONS: &[Row] = &[
     ("--direct", &[Ability::Videoroom], |typed| typed.direct),
     ("--dialin", &[Ability::Videoroom], |typed| typed.dialin),
     ("--no-dialin", &[Ability::Videoroom], |_| false),
+    ("--messaging", &[Ability::Messaging], |typed| typed.messaging),
     ("--tls", &[Ability::Tls], |typed| {
         typed.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
     }),
@@ -63,6 +64,7 @@ const VARIABLES: &[(Ability, &[&str])] = &[
     (Ability::Telephony, &["TELCO_"]),
     (Ability::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Ability::Mediaroom, &["MEDIAROOM_"]),
+    (Ability::Messaging, &["MESSAGING_"]),
 ];
 
 /// Variables that hold a credential of an ability.
@@ -75,6 +77,9 @@ const CREDENTIALS: &[(Ability, &str)] = &[
     (Ability::Videoroom, "VIDEOROOM_DIALIN_HMAC"),
     (Ability::Mediaroom, "MEDIAROOM_API_KEY"),
     (Ability::Mediaroom, "MEDIAROOM_API_SECRET"),
+    (Ability::Messaging, "MESSAGING_TOKEN"),
+    (Ability::Messaging, "MESSAGING_APP_SECRET"),
+    (Ability::Messaging, "MESSAGING_WEBHOOK_VERIFICATION_TOKEN"),
 ];
 
 /// Returns the ability that an option needs; of several that would do, one that this build has.

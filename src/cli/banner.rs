@@ -214,6 +214,10 @@ fn rooms(config: &Config, listening: &Listening) -> Vec<(&'static str, String)> 
             format!("https://{host}/videoroom-dialin-webhook{signatures}"),
         ));
     }
+    if config.messaging.is_some() {
+        let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
+        rows.push(("Messaging", format!("https://{host}/messaging")));
+    }
     rows
 }
 

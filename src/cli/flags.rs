@@ -26,6 +26,7 @@ pub(super) struct Typed {
     pub proxy: Option<String>,
     pub direct: bool,
     pub dialin: bool,
+    pub messaging: bool,
     pub allowed_origins: Vec<String>,
     pub allowed_hosts: Vec<String>,
     pub trusted_proxies: Vec<Network>,
@@ -404,6 +405,14 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::Nothing(|typed| typed.dialin = false),
         Group::Providers,
         "Do not serve it; the default.",
+    ),
+    flag(
+        None,
+        "--messaging",
+        Takes::Nothing(|typed| typed.messaging = true),
+        Group::Providers,
+        "Answer voice calls of the messaging app: serves its webhook at /messaging, and needs MESSAGING_TOKEN, \
+         MESSAGING_PHONE_NUMBER_ID, MESSAGING_APP_SECRET and MESSAGING_WEBHOOK_VERIFICATION_TOKEN.",
     ),
     flag(
         None,

@@ -104,6 +104,23 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
         "One room for every session. [default: a new one for each]",
     ),
     (
+        "MESSAGING_TOKEN",
+        "Access token of a system user of the messaging app's provider, with which calls are answered.",
+    ),
+    (
+        "MESSAGING_PHONE_NUMBER_ID",
+        "Id of the business number; calls of other numbers are left alone.",
+    ),
+    ("MESSAGING_APP_SECRET", "Secret of the app, which signs the webhooks."),
+    (
+        "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
+        "A word of your own, typed into the provider's dashboard too.",
+    ),
+    (
+        "MESSAGING_API_URL",
+        "Base of the provider's API. [default: https://graph.facebook.com/v23.0]",
+    ),
+    (
         "RUNNER_START_NAMES",
         "Names in the answer of `/start` about a video room: canonical, alias or both. [default: both]",
     ),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
-use super::{Misuse, Surroundings, abilities, hosts, rooms, telephony, trust};
+use super::{Misuse, Surroundings, abilities, hosts, messaging, rooms, telephony, trust};
 use crate::abilities::Ability;
 use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
 use crate::limits::{
@@ -63,6 +63,9 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     })?;
     let videoroom = abilities::where_built(Ability::Videoroom, || rooms::videoroom(&typed, variables, warnings))?;
     let mediaroom = abilities::where_built(Ability::Mediaroom, || rooms::mediaroom(variables, warnings))?;
+    let messaging = abilities::where_built(Ability::Messaging, || {
+        messaging::messaging(&typed, transport, variables, warnings)
+    })?;
     let start_names = abilities::where_built(Ability::Videoroom, || rooms::start_names(variables))?;
     typed.moq.check(warnings)?;
     in_this_build(&typed, transport)?;
@@ -102,6 +105,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         telephony,
         videoroom,
         mediaroom,
+        messaging,
         start_names,
         direct: typed.direct,
         bot_enters_rooms: true,

@@ -14,6 +14,7 @@ mod flags;
 mod help;
 mod hosts;
 mod meaning;
+mod messaging;
 mod moq;
 mod rooms;
 pub mod start;

@@ -92,6 +92,7 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("TELCO_C_API_URL", &["TELCO_C_AUTH_TOKEN"]),
     ("VIDEOROOM_API_URL", &["VIDEOROOM_API_KEY"]),
     ("MEDIAROOM_URL", &["MEDIAROOM_API_SECRET", "MEDIAROOM_API_KEY"]),
+    ("MESSAGING_API_URL", &["MESSAGING_TOKEN"]),
     ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
 ];
 
@@ -108,6 +109,9 @@ const SECRETS: &[&str] = &[
     "VIDEOROOM_API_KEY",
     "VIDEOROOM_DIALIN_HMAC",
     "MEDIAROOM_API_SECRET",
+    "MESSAGING_TOKEN",
+    "MESSAGING_APP_SECRET",
+    "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
     "CLOUD_API_KEY",
 ];
 
@@ -278,6 +282,7 @@ mod tests {
             ("DAILY_API_URL", "VIDEOROOM_API_KEY"),
             ("MEDIAROOM_URL", "LIVEKIT_API_SECRET"),
             ("LIVEKIT_URL", "MEDIAROOM_API_KEY"),
+            ("MESSAGING_API_URL", "WHATSAPP_TOKEN"),
             ("CLOUD_API_URL", "PIPECAT_CLOUD_API_KEY"),
             ("PIPECAT_API_HOST", "CLOUD_API_KEY"),
         ] {
@@ -314,6 +319,9 @@ mod tests {
             "TWILIO_AUTH_TOKEN",
             "PIPECAT_ICE_SERVERS",
             "DAILY_API_KEY",
+            "MESSAGING_TOKEN",
+            "WHATSAPP_APP_SECRET",
+            "WHATSAPP_WEBHOOK_VERIFICATION_TOKEN",
         ] {
             assert!(has(&all, name), "{name}");
         }

@@ -1,6 +1,8 @@
 //! The addresses of this machine, as callers may be told of them.
 
-use std::net::IpAddr;
+#![allow(clippy::disallowed_types)] // A socket tells the route to an address.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;
 use crate::proto::candidate::{self, Interface, LocalPolicy};
@@ -15,6 +17,18 @@ pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
             extra: &config.ice_addresses,
         },
     )
+}
+
+/// Returns the address from which this machine sends to another one, by its routes; nothing without a route. Nothing is sent.
+pub fn local_address_towards(remote: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = match remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(remote).ok()?;
+    let local = socket.local_addr().ok()?.ip();
+    (!local.is_unspecified()).then_some(local)
 }
 
 /// Returns the same without those that no interface has, for ports that no router hands on.

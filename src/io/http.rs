@@ -13,6 +13,8 @@
 mod file;
 pub mod floor;
 mod gate;
+#[cfg_attr(not(feature = "messaging"), path = "http/messaging/absent.rs")]
+mod messaging;
 mod note;
 #[cfg_attr(not(feature = "cloud"), path = "http/payload/absent.rs")]
 mod payload;
@@ -55,6 +57,7 @@ pub use self::refusal::Refusal;
 use crate::abilities::Ability;
 use crate::bot::SessionId;
 use crate::config::Config;
+use crate::io::messaging::Registry;
 use crate::io::metrics;
 use crate::io::room::{self, Begin};
 use crate::io::server::{Doing, Service};
@@ -68,6 +71,7 @@ use crate::proto::admission::{Kind, Requester};
 use crate::proto::forwarded::TrustedProxies;
 use crate::proto::host;
 use crate::proto::lines::Lines;
+use crate::proto::messaging::webhook::News;
 use crate::proto::metrics::{Metrics, Seen, is_forwarding, judge};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::origin::{self, Standing};
@@ -131,6 +135,8 @@ pub trait Engine: Send + Sync + 'static {
     fn aside(&self) -> Option<Place> {
         None
     }
+    /// Takes news of calls, and does what follows from them by itself. `start` is called for each call that begins.
+    fn calls(&self, _registry: &Registry, _news: Vec<News>, _requester: Requester, _start: &dyn Fn(Value) -> Start) {}
 }
 
 impl Engine for WebRtc {
@@ -214,6 +220,10 @@ impl Engine for WebRtc {
     fn aside(&self) -> Option<Place> {
         WebRtc::sessions(self).hang_ups().enter()
     }
+
+    fn calls(&self, registry: &Registry, news: Vec<News>, requester: Requester, start: &dyn Fn(Value) -> Start) {
+        crate::io::messaging::take(self, registry, news, requester, start);
+    }
 }
 
 /// What every request is answered from.
@@ -227,6 +237,8 @@ pub struct App<E = WebRtc> {
     tokens: Mutex<Tokens>,
     /// Calls to video rooms that have a bot.
     calls: Mutex<Taken>,
+    /// Calls of the messaging app.
+    messaging: Registry,
     /// The log lines that callers cause.
     lines: Arc<Mutex<Lines>>,
     metrics: Arc<Metrics>,
@@ -245,6 +257,7 @@ impl<E: Engine> App<E> {
             table: Arc::default(),
             tokens: Mutex::new(Tokens::new(random(), Instant::now())),
             calls: Mutex::default(),
+            messaging: Registry::default(),
             lines: Arc::default(),
             times: Times::default(),
             metrics: engine.metrics(),
@@ -373,6 +386,7 @@ async fn dispatch<E: Engine>(
         Route::Webhook => webhook::webhook(app, head, body).await,
         Route::Videoroom => videoroom::visit(app, head, peer).await,
         Route::DialIn => videoroom::dialled(app, head, body, peer).await,
+        Route::Messaging => messaging::messaging(app, head, body, peer).await,
         Route::Socket(..) => unreachable!("a socket is answered before"),
         Route::Offer(session) => {
             let body = read(app.times, headers, Takes::Offer, body).await?;

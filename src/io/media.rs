@@ -16,7 +16,7 @@ use crate::io::admission::Permit;
 use crate::io::sessions::{BotTask, Outcome};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
-use crate::io::webrtc::{Registered, Reply, Request, WebRtc, refusal};
+use crate::io::webrtc::{Hook, Registered, Reply, Request, WebRtc, refusal};
 use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::offer::{Answer, OfferRefusal};
 use crate::proto::rtc::{OfferError, Packet};
@@ -37,6 +37,8 @@ pub struct Life {
     pub engine: WebRtc,
     pub registered: Registered,
     pub shutdown: Shutdown,
+    /// Whom a call's session tells how far it has come.
+    pub call: Option<Hook>,
     pub _lease: Option<Box<dyn Send>>,
     /// Let go of last, as fields are dropped in this order: what waits for the last one finds
     /// nothing left.
@@ -205,7 +207,12 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
     }
     loop {
         match life.session.poll_output(now) {
-            Output::Timeout(at) => return Some(at),
+            Output::Timeout(at) => {
+                if let Some(call) = life.call.as_mut().filter(|_| life.session.is_secured()) {
+                    call.secured();
+                }
+                return Some(at);
+            }
             Output::Gone => return None,
             Output::Transmit(mut transmit) => {
                 tally.counts.add(Count::PacketsOut, 1);
@@ -229,6 +236,9 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
             }
             Output::Audio(pcm, rate_hz) => {
                 tally.counts.add(Count::FramesIn, 1);
+                if let Some(call) = &mut life.call {
+                    call.heard();
+                }
                 life.link.push_audio(pcm, rate_hz);
             }
             Output::Event(event) => {
@@ -272,6 +282,10 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
         }
         Event::Left(reason) => {
             tally.reason = Some(reason);
+            if let Some(call) = &life.call {
+                // The end of the call is asked for when the session is gone, and the end of the runner waits for it.
+                call.ended(life.engine.sessions().hang_ups().enter());
+            }
             bot::Event::Left(reason)
         }
     })
@@ -341,6 +355,8 @@ fn handle_request(life: &mut Life, request: Request) {
             // The client may have gone away meanwhile.
             let _ = reply.send(done);
         }
+        Request::Open => life.session.open(now),
+        Request::End(reason) => life.session.handle_end(reason, now),
         Request::Rival(rival) => life.session.handle_rival(rival, !life.inbox.is_empty(), now),
     }
 }

@@ -28,6 +28,8 @@ pub mod media;
 #[cfg_attr(not(feature = "mediaroom"), path = "mediaroom/absent.rs")]
 pub mod mediaroom;
 pub mod memory;
+#[cfg_attr(not(feature = "messaging"), path = "messaging/absent.rs")]
+pub mod messaging;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/absent.rs")]
 pub mod metrics;
 #[cfg_attr(not(feature = "systemd"), path = "notify/absent.rs")]

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods)] // Tasks live on this floor.
 #![allow(clippy::disallowed_types)] // Connections that bring packets pass through.
 
+mod call;
 mod opened;
 
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::logging;
 use crate::proto::admission::{Kind, Requester};
 use crate::proto::candidate;
+use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 pub use crate::proto::rtc::Common;
@@ -40,6 +42,7 @@ use crate::proto::stall::Task;
 use crate::proto::whip::resource::Resource;
 use crate::proto::whip::{Asked, Done, Opening, Refusal};
 
+pub use call::{Answered, Hook, Progress, Running};
 pub use opened::{Opened, prepare, seed_thread};
 
 /// A message to the task of a session.
@@ -60,6 +63,10 @@ pub enum Request {
     Resource(Asked, oneshot::Sender<Result<Done, Refusal>>),
     /// Another session has come, perhaps of the same caller.
     Rival(Rival),
+    /// The call was picked up.
+    Open,
+    /// The call is over.
+    End(LeaveReason),
 }
 
 /// Where the answer of a session goes.
@@ -320,6 +327,7 @@ impl WebRtc {
                 number,
             },
             shutdown: inner.sessions.shutdown().clone(),
+            call: None,
             permit,
             _lease: start.lease,
         };

@@ -12,6 +12,7 @@
 //!   [`session`] (one life), [`outbox`] (messages to the client)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
+//! - Calls of the messaging app: [`messaging`] (webhooks, requests, one call)
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
 //! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
@@ -47,6 +48,7 @@ pub mod ice;
 pub mod key;
 pub mod lines;
 pub mod mediaroom;
+pub mod messaging;
 pub mod metrics;
 pub mod multipart;
 pub mod offer;

@@ -42,6 +42,8 @@ pub enum Route<'p> {
     Videoroom,
     /// The provider of video rooms has a call (POST). By any method: whether it is there at all, the configuration says.
     DialIn,
+    /// The provider of the messaging app checks this address (GET), or has news of calls (POST). By any method, as before.
+    Messaging,
     /// OPTIONS without a preflight's headers; the methods of the path.
     Methods(&'static str),
 }
@@ -57,6 +59,7 @@ impl Route<'_> {
             Route::Socket(Family::Client, _) => Some(Ability::WebSocket),
             Route::Socket(Family::Call, _) | Route::Webhook => Some(Ability::Telephony),
             Route::Videoroom | Route::DialIn => Some(Ability::Videoroom),
+            Route::Messaging => Some(Ability::Messaging),
             Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
         }
     }
@@ -91,6 +94,8 @@ impl std::error::Error for Refusal {}
 const READ: &str = "GET, HEAD, OPTIONS";
 /// The methods of what only takes bodies.
 pub const WRITE: &str = "POST, OPTIONS";
+/// The methods of a webhook whose address is checked.
+pub const CHECKED_WEBHOOK: &str = "GET, HEAD, POST, OPTIONS";
 const OFFER: &str = "POST, PATCH, OPTIONS";
 const SOCKET: &str = "GET, OPTIONS";
 /// The methods of `/` without a telephony provider of `-t`.
@@ -159,6 +164,7 @@ pub fn route<'p>(method: &str, path: &'p str) -> Result<Route<'p>, Refusal> {
                 None => match aliases::canonical(Area::Path, path) {
                     "/videoroom" => read(method, Route::Videoroom),
                     "/videoroom-dialin-webhook" => Ok(Route::DialIn),
+                    "/messaging" => Ok(Route::Messaging),
                     _ => Err(Refusal::NotFound),
                 },
             }

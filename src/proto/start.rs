@@ -252,9 +252,10 @@ impl Status {
             .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
             .map(Transport::name)
             .collect();
+        let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
         let before_sessions = |word: &str| {
             let text = format!(
-                r#"{{"status":"{word}","transports":{},"unavailable":{},"without_bot":{},"version":"{}","sessions":"#,
+                r#"{{"status":"{word}","transports":{},"unavailable":{},"without_bot":{},{messaging}"version":"{}","sessions":"#,
                 json!(names(true)),
                 json!(names(false)),
                 json!(without_bot),
@@ -592,6 +593,13 @@ mod tests {
             Some(8),
             "and all are served"
         );
+        let calls = Config {
+            messaging: Some(crate::config::Messaging::for_tests("http://127.0.0.1:9")),
+            ..Config::default()
+        };
+        let mut calls: Value = serde_json::from_slice(&Status::new(&calls).reply(3, false)).expect("JSON");
+        let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
+        assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
         let one = status(Some(Transport::WebRtc), usize::MAX);
         assert_eq!(
             (&one["transports"], &one["unavailable"]),

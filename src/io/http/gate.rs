@@ -2,9 +2,9 @@
 //!
 //! In: the heads of requests. Out: leave, the answer to a preflight, or a refusal: 400 and 421 for a `Host` that is missing or
 //! not ours, 403 for pages, 401 without the key. The rules are in `proto::{host, origin, key}`.
-//! A list of origins does not hold for two requests that name none: the webhook of dialled numbers, since no provider sends an
-//! `Origin` (whatever has one is refused there, listed or not), and `/videoroom` when the browser says that its address was
-//! typed. The key is not asked of the webhook either: its signature is.
+//! A list of origins does not hold for three requests that name none: the webhooks of dialled numbers and of the messaging app,
+//! since no provider sends an `Origin` (whatever posts there with one is refused, listed or not), and `/videoroom` when the browser says that its address was
+//! typed. The key is not asked of the webhooks either: their signature is.
 
 use hyper::Method;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -64,7 +64,10 @@ impl Gate {
         if self.is_forged(head) {
             return Err(Refusal::Forged);
         }
-        if route == Ok(Route::DialIn) && head.method == Method::POST && head.headers.contains_key(header::ORIGIN) {
+        if matches!(route, Ok(Route::DialIn | Route::Messaging))
+            && head.method == Method::POST
+            && head.headers.contains_key(header::ORIGIN)
+        {
             return Err(Refusal::Page);
         }
         if route == Ok(Route::Videoroom) && self.is_uninvited(head) {
@@ -139,6 +142,7 @@ impl Gate {
 fn needs_no_origin(route: &Result<Route<'_>, route::Refusal>, head: &Parts) -> bool {
     let meant = match route {
         Ok(Route::DialIn) => head.method == Method::POST,
+        Ok(Route::Messaging) => true,
         Ok(Route::Videoroom) => visit(&head.headers).is_own(),
         _ => false,
     };

@@ -25,6 +25,13 @@ pub(super) fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Par
     match refusal {
         Refusal::Signature(wrong) => caller.charge(|| warn!("{status} {method} {path}: {wrong}")),
         Refusal::Caller(wrong) => caller.charge(|| warn!("{status} {method} {path}: {wrong}")),
+        Refusal::Messaging(wrong) => caller.charge(|| warn!("{status} {method} {path}: {wrong}")),
+        Refusal::NotVerified(_) => caller.charge(|| {
+            warn!(
+                "{status} {method} {path}: the check of the webhook does not have MESSAGING_WEBHOOK_VERIFICATION_TOKEN"
+            );
+        }),
+        Refusal::Webhook(refusal) => caller.charge(|| warn!("{status} {method} {path}: {refusal}")),
         Refusal::Videoroom(failure) | Refusal::CallRoom(failure) => {
             caller.charge(|| warn!("{status} {method} {path}: {failure}"));
         }

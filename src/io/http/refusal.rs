@@ -18,7 +18,7 @@ use crate::proto::offer::OfferRefusal;
 use crate::proto::telephony::signature;
 use crate::proto::videoroom::{self, dialin};
 use crate::proto::whip::call;
-use crate::proto::{metrics, route, start, table, token, whip};
+use crate::proto::{messaging, metrics, route, start, table, token, whip};
 
 /// Every way in which a request is refused.
 pub enum Refusal {
@@ -73,6 +73,12 @@ pub enum Refusal {
     Caller(dialin::Wrong),
     /// A dialled number's webhook that is no call.
     DialIn(dialin::Refusal),
+    /// A webhook of the messaging app that is not its provider's.
+    Messaging(messaging::signature::Wrong),
+    /// A check of its address without the right word.
+    NotVerified(messaging::signature::NotVerified),
+    /// A webhook of it that is about something else.
+    Webhook(messaging::webhook::Refusal),
     /// A call that has a bot already.
     SameCall,
     /// There is no video room, or no token for it.
@@ -98,12 +104,13 @@ impl Refusal {
             | Refusal::Uninvited
             | Refusal::Page
             | Refusal::Caller(_)
+            | Refusal::NotVerified(_)
             | Refusal::NoToken
             | Refusal::Token(_)
             | Refusal::Signature(_)
             | Refusal::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
             Refusal::Misdirected => StatusCode::MISDIRECTED_REQUEST,
-            Refusal::NoKey => StatusCode::UNAUTHORIZED,
+            Refusal::NoKey | Refusal::Messaging(_) => StatusCode::UNAUTHORIZED,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
             Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
             Refusal::SameCall => StatusCode::CONFLICT,
@@ -115,7 +122,7 @@ impl Refusal {
             Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Unknown(_) => StatusCode::NOT_FOUND,
             Refusal::Mediaroom(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Refusal::DialIn(_) => StatusCode::BAD_REQUEST,
+            Refusal::DialIn(_) | Refusal::Webhook(_) => StatusCode::BAD_REQUEST,
             Refusal::Videoroom(_) | Refusal::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Whip(refusal) => match refusal {
                 whip::Refusal::Type(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -177,7 +184,9 @@ impl Refusal {
             Refusal::Token(refusal) => refusal.to_string(),
             Refusal::Metrics(denied) => denied.to_string(),
             Refusal::Mediaroom(missing) => missing.to_string(),
-            Refusal::Signature(_) | Refusal::Caller(_) => "invalid signature".to_owned(),
+            Refusal::Signature(_) | Refusal::Caller(_) | Refusal::Messaging(_) => "invalid signature".to_owned(),
+            Refusal::NotVerified(refusal) => refusal.to_string(),
+            Refusal::Webhook(refusal) => refusal.to_string(),
             Refusal::DialIn(refusal) => refusal.to_string(),
             Refusal::SameCall => "this call has a bot already".to_owned(),
             Refusal::Videoroom(failure) => failure.to_string(),

@@ -1,0 +1,171 @@
+//! What the environment says of calls of the messaging app, which `--messaging` takes.
+//!
+//! In: the option, `-t` and the variables. Out: a [`Messaging`], or nothing without the option, when the variables are not even
+//! looked at. Refuses: another transport than WebRTC alone, variables that are missing, all of them named at once, and an id
+//! that is none. No error repeats a secret.
+
+use super::Misuse;
+use super::env::Variables;
+use super::flags::Typed;
+use super::values::{all_names, base, credential, wrong};
+use crate::config::{Messaging, Secret, Transport};
+
+/// Reads what is there.
+///
+/// # Errors
+/// [`Misuse`] that names the option, or the variables.
+pub(super) fn messaging(
+    typed: &Typed,
+    transport: Option<Transport>,
+    variables: &Variables,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Messaging>, Misuse> {
+    if !typed.messaging {
+        return Ok(None);
+    }
+    if let Some(other) = transport.filter(|transport| *transport != Transport::WebRtc) {
+        return Err(Misuse::Combination(format!(
+            "`--messaging` goes with `-t webrtc`, or without `-t`, and not with `-t {}`: its calls are WebRTC sessions",
+            other.name()
+        )));
+    }
+    let mut missing = Vec::new();
+    let mut needed = |name: &'static str| -> Result<String, Misuse> {
+        let value = credential(variables, name)?;
+        if value.is_none() {
+            missing.push(all_names(name));
+        }
+        Ok(value.unwrap_or_default())
+    };
+    let config = Messaging {
+        token: Secret::new(needed("MESSAGING_TOKEN")?),
+        phone_number_id: needed("MESSAGING_PHONE_NUMBER_ID")?,
+        app_secret: Secret::new(needed("MESSAGING_APP_SECRET")?),
+        verification_token: Secret::new(needed("MESSAGING_WEBHOOK_VERIFICATION_TOKEN")?),
+        url: base(variables, "MESSAGING_API_URL", warnings)?.unwrap_or_else(|| Messaging::URL.to_owned()),
+    };
+    if !missing.is_empty() {
+        return Err(Misuse::Combination(format!(
+            "`--messaging` needs {} in the environment or in .env",
+            missing.join(" and ")
+        )));
+    }
+    // It becomes part of a path.
+    if !config.phone_number_id.bytes().all(|byte| byte.is_ascii_digit()) {
+        let wants = "the id of the business number, which has digits alone and is not the number itself";
+        return Err(wrong(variables, "MESSAGING_PHONE_NUMBER_ID", wants));
+    }
+    Ok(Some(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANONICAL: [&str; 4] = [
+        "MESSAGING_TOKEN",
+        "MESSAGING_PHONE_NUMBER_ID",
+        "MESSAGING_APP_SECRET",
+        "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
+    ];
+    const ALIASES: [&str; 4] = [
+        "WHATSAPP_TOKEN",
+        "WHATSAPP_PHONE_NUMBER_ID",
+        "WHATSAPP_APP_SECRET",
+        "WHATSAPP_WEBHOOK_VERIFICATION_TOKEN",
+    ];
+    const VALUES: [&str; 4] = ["EAAG-token", "1060000001", "0123456789abcdef", "word"];
+
+    fn read(
+        asked: bool,
+        transport: Option<Transport>,
+        list: &[(&str, &str)],
+    ) -> Result<(Option<Messaging>, Vec<String>), String> {
+        let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let variables = Variables::new(own, []);
+        let typed = Typed {
+            messaging: asked,
+            ..Typed::default()
+        };
+        let mut warnings = Vec::new();
+        messaging(&typed, transport, &variables, &mut warnings)
+            .map(|config| (config, warnings))
+            .map_err(|misuse| misuse.to_string())
+    }
+
+    fn pairs(names: [&'static str; 4]) -> Vec<(&'static str, &'static str)> {
+        names.into_iter().zip(VALUES).collect()
+    }
+
+    /// R-020, 6.1: every variable has two names, and the canonical one wins.
+    #[test]
+    fn the_variables_are_read_by_either_name() {
+        for names in [CANONICAL, ALIASES] {
+            let (config, warnings) = read(true, Some(Transport::WebRtc), &pairs(names)).expect("all is there");
+            let config = config.expect("it was asked for");
+            assert_eq!(config.token.expose(), VALUES[0]);
+            assert_eq!(config.phone_number_id, VALUES[1]);
+            assert_eq!(config.app_secret.expose(), VALUES[2]);
+            assert_eq!(config.verification_token.expose(), VALUES[3]);
+            assert_eq!(config.url, "https://graph.facebook.com/v23.0");
+            assert_eq!(warnings, [""; 0]);
+            let shown = format!("{config:?}");
+            assert!(
+                VALUES
+                    .iter()
+                    .enumerate()
+                    .all(|(i, value)| i == 1 || !shown.contains(value)),
+                "{shown}"
+            );
+        }
+        let both = [pairs(CANONICAL), pairs(ALIASES), vec![("WHATSAPP_TOKEN", "other")]].concat();
+        let (config, _) = read(true, None, &both).expect("all is there");
+        assert_eq!(config.expect("it was asked for").token.expose(), VALUES[0]);
+        let url = [
+            pairs(CANONICAL),
+            vec![("MESSAGING_API_URL", "http://127.0.0.1:9/v23.0/")],
+        ]
+        .concat();
+        let (config, _) = read(true, None, &url).expect("all is there");
+        assert_eq!(config.expect("it was asked for").url, "http://127.0.0.1:9/v23.0");
+    }
+
+    #[test]
+    fn everything_that_is_missing_is_named_at_once() {
+        let message = read(true, None, &[]).expect_err("a misuse");
+        for name in CANONICAL.iter().chain(&ALIASES) {
+            assert!(message.contains(name), "{message}");
+        }
+        let some = &pairs(CANONICAL)[..2];
+        let message = read(true, None, some).expect_err("a misuse");
+        assert!(
+            message.contains("MESSAGING_APP_SECRET") && !message.contains("MESSAGING_TOKEN"),
+            "{message}"
+        );
+        assert_eq!(
+            read(false, None, some),
+            Ok((None, vec![])),
+            "without the option nothing is looked at"
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_no_secret_repeated() {
+        let message = read(true, Some(Transport::Videoroom), &pairs(CANONICAL)).expect_err("a misuse");
+        assert!(message.contains("-t videoroom"), "{message}");
+        for id in ["+15550002222", "106000000x", "10/6"] {
+            let list: Vec<_> = pairs(CANONICAL)
+                .into_iter()
+                .map(|(name, value)| match name {
+                    "MESSAGING_PHONE_NUMBER_ID" => (name, id),
+                    _ => (name, value),
+                })
+                .collect();
+            let message = read(true, None, &list).expect_err("a misuse");
+            assert!(
+                message.contains("MESSAGING_PHONE_NUMBER_ID") && !message.contains(id),
+                "{message}"
+            );
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The webhook of the messaging app: the check of its address, and news of calls.
+//!
+//! In: requests that were let in. Out: the challenge, or `success` at once, whatever becomes of the calls: the provider repeats
+//! what is not answered with 200. Refuses: what is not signed, before it is parsed. Without `--messaging` nothing is here.
+
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+
+use super::floor::{Peer, Reply, json_reply, whole};
+use super::note::caller;
+use super::read::{Takes, read};
+use super::{App, Engine, Refusal, fresh_id, methods};
+use crate::config::Messaging;
+use crate::io::sessions::Start;
+use crate::proto::messaging::signature::{self, Wrong};
+use crate::proto::messaging::webhook;
+use crate::proto::route::{self, Query};
+
+/// Answers the provider.
+pub(super) async fn messaging<E: Engine>(
+    app: &App<E>,
+    head: &Parts,
+    body: Incoming,
+    peer: Peer,
+) -> Result<Reply, Refusal> {
+    let Some(config) = &app.config.messaging else {
+        return Err(Refusal::Route(route::Refusal::NotFound));
+    };
+    match head.method {
+        Method::GET | Method::HEAD => challenge(config, head),
+        Method::POST => {
+            let body = read(app.times, &head.headers, Takes::Anything, body).await?;
+            signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(Refusal::Messaging)?;
+            let news = webhook::read(&body, &config.phone_number_id).map_err(Refusal::Webhook)?;
+            // Who signs is the provider, from whichever of its addresses.
+            let requester = Peer {
+                is_authorised: true,
+                ..peer
+            };
+            let start = |body| Start {
+                session_id: fresh_id(),
+                body,
+                caller: caller(app, peer),
+                lease: None,
+            };
+            app.engine.calls(&app.messaging, news, requester.requester(), &start);
+            Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
+        }
+        Method::OPTIONS => Ok(methods(route::CHECKED_WEBHOOK)),
+        _ => Err(Refusal::Route(route::Refusal::Method(route::CHECKED_WEBHOOK))),
+    }
+}
+
+/// Finds the signature; of two, one would not be checked.
+fn signature_of(headers: &HeaderMap) -> Result<Option<&[u8]>, Refusal> {
+    let mut values = headers.get_all(signature::HEADER).iter();
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first.map(HeaderValue::as_bytes)),
+        (_, Some(_)) => Err(Refusal::Messaging(Wrong::Malformed)),
+    }
+}
+
+/// Repeats the challenge, as text that no browser takes for a page.
+fn challenge(config: &Messaging, head: &Parts) -> Result<Reply, Refusal> {
+    let query = Query::new(head.uri.query().unwrap_or_default());
+    let challenge = signature::challenge(&config.verification_token, query).map_err(Refusal::NotVerified)?;
+    log::info!("the provider of the messaging app has checked the address of the webhook");
+    let mut reply = Reply::new(whole(challenge));
+    let headers = reply.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(
+        HeaderName::from_static("x-content-type-options"),
+        HeaderValue::from_static("nosniff"),
+    );
+    Ok(reply)
+}

@@ -1,0 +1,223 @@
+//! The sessions of calls: answered on a port of their own, and begun when the answer has reached the other side.
+//!
+//! In: the offer of a call; later its bot's arguments. Out: the answer, and [`Progress`] as the session goes on. A provider's
+//! server may send several calls from one address and port, which one socket could not tell apart: a packet of media names no
+//! call. So each call has a socket, and since this end checks first, no firewall has to know its port. Such a session has no
+//! name by which an offer or a candidate could reach it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Weak;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::{Registered, Request, WebRtc, new_pc_id, random, secret};
+use crate::bot::{self, WebRtcArguments, WebRtcConnection};
+use crate::config::Host;
+use crate::io::addresses::local_address_towards;
+use crate::io::admission::Permit;
+use crate::io::media::{self, Life};
+use crate::io::sessions::Start;
+use crate::io::tasks::{self, Place};
+use crate::io::udp::{Inbox, Port};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
+use crate::logging;
+use crate::proto::candidate::{RemotePolicy, parse_remote};
+use crate::proto::event::LeaveReason;
+use crate::proto::gather::Gathered;
+use crate::proto::rtc::{OfferError, Setup};
+use crate::proto::sdp;
+use crate::proto::session::Session;
+use crate::proto::stall::Task;
+
+/// What becomes of the session of a call.
+pub enum Progress {
+    /// ICE and DTLS are up.
+    Secured,
+    /// The caller's first audio has come.
+    Heard,
+    /// It is over, and holds the end of the runner back until what is received here is dropped.
+    Ended(Option<Place>),
+}
+
+/// Progress that waits to be read: each kind comes once.
+const PROGRESS_MAX: usize = 4;
+
+/// Where a session tells its progress.
+pub struct Hook {
+    progress: mpsc::Sender<Progress>,
+    is_secured: bool,
+    is_heard: bool,
+}
+
+impl Hook {
+    pub fn secured(&mut self) {
+        if !std::mem::replace(&mut self.is_secured, true) {
+            let _ = self.progress.try_send(Progress::Secured);
+        }
+    }
+
+    pub fn heard(&mut self) {
+        if !std::mem::replace(&mut self.is_heard, true) {
+            let _ = self.progress.try_send(Progress::Heard);
+        }
+    }
+
+    pub fn ended(&self, place: Option<Place>) {
+        let _ = self.progress.try_send(Progress::Ended(place));
+    }
+}
+
+/// An answered call whose session has not begun.
+pub struct Answered {
+    pub sdp: String,
+    session: Session,
+    inbox: Inbox,
+    port: OwnPort,
+}
+
+/// A session that runs.
+pub struct Running {
+    pub progress: mpsc::Receiver<Progress>,
+    requests: mpsc::Sender<Request>,
+}
+
+impl Running {
+    /// The call was picked up: audio may leave.
+    pub fn open(&self) {
+        let _ = self.requests.try_send(Request::Open);
+    }
+
+    /// The call is over.
+    pub fn end(&self, reason: LeaveReason) {
+        let _ = self.requests.try_send(Request::End(reason));
+    }
+}
+
+/// A port that is read as long as it is kept.
+pub struct OwnPort(JoinHandle<()>);
+
+impl Drop for OwnPort {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl WebRtc {
+    /// Answers the offer of a call.
+    ///
+    /// # Errors
+    /// [`OfferError`] says what was wrong.
+    pub fn answer_call(&self, offer: &str) -> Result<Answered, OfferError> {
+        let config = self.sessions().config();
+        let port = Port::bind(config.host, 0)
+            .map_err(|error| OfferError::NoCandidate(format!("no UDP port could be bound: {error}")))?;
+        let local = local_addresses(offer, config.host, &port)?;
+        let now = tasks::now();
+        let (mut session, sdp) = Session::accept_call(
+            offer,
+            &Setup {
+                common: self.common(),
+                local: &local,
+                tcp: &[],
+                gathered: &Gathered::default(),
+                embedded: None,
+                seed: random(),
+                secret: secret(),
+            },
+            now,
+        )?;
+        let mut inbox = port.open();
+        inbox.listen(session.local_ufrag());
+        Ok(Answered {
+            sdp,
+            session,
+            inbox,
+            port: OwnPort(tasks::spawn(port.run())),
+        })
+    }
+
+    /// Begins the session of a call, with its bot.
+    pub fn begin_call(&self, answered: Answered, start: Start, permit: Permit) -> Running {
+        let inner = &self.0;
+        let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
+        let (progress, progress_rx) = mpsc::channel(PROGRESS_MAX);
+        let (link, seat) = bot::media::pair(AUDIO_IN_FRAMES_MAX);
+        let pc_id = new_pc_id();
+        let connection = WebRtcConnection::new(pc_id.clone(), false, false);
+        let arguments = WebRtcArguments::new(connection, seat).with_call_data(Some(json!({"via": "messaging"})));
+        let bot = inner
+            .sessions
+            .begin(start.session_id.clone(), start.body, bot::Kind::WebRtc(arguments));
+        let life = Life {
+            session: Box::new(answered.session),
+            inbox: answered.inbox,
+            requests: requests_rx,
+            link,
+            bot,
+            engine: self.clone(),
+            registered: Registered {
+                engine: Weak::new(),
+                pc_id,
+                former: None,
+                number: 0,
+            },
+            shutdown: inner.sessions.shutdown().clone(),
+            resource: None,
+            call: Some(Hook {
+                progress,
+                is_secured: false,
+                is_heard: false,
+            }),
+            permit,
+            _lease: Some(Box::new((answered.port, start.lease))),
+        };
+        let task = logging::of_caller(start.caller, media::run(life));
+        let task = logging::in_session(start.session_id.clone(), task);
+        tasks::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
+        Running {
+            progress: progress_rx,
+            requests,
+        }
+    }
+}
+
+/// Finds the addresses from which this machine reaches the offer's candidates: at most one of each family.
+fn local_addresses(offer: &str, host: Host, port: &Port) -> Result<Vec<SocketAddr>, OfferError> {
+    let prepared = sdp::prepare_call(offer).map_err(|error| OfferError::Bad(error.to_string()))?;
+    // Those of a signed offer are the provider's, wherever they lead.
+    let policy = RemotePolicy {
+        loopback_offered: true,
+        named_by_operator: true,
+    };
+    let mut local: Vec<SocketAddr> = Vec::new();
+    for line in &prepared.candidates {
+        let Ok(usable) = parse_remote(line, &policy) else {
+            continue;
+        };
+        let is_known = local.iter().any(|known| known.is_ipv4() == usable.addr.is_ipv4());
+        if is_known || !port.serves(usable.addr.ip()) {
+            continue;
+        }
+        if let Some(address) = bound(host, usable.addr).or_else(|| local_address_towards(usable.addr)) {
+            local.push(SocketAddr::new(address, port.number()));
+        }
+    }
+    match local.is_empty() {
+        true => Err(OfferError::NoCandidate(
+            "this machine has no route to any candidate of the offer".to_owned(),
+        )),
+        false => Ok(local),
+    }
+}
+
+/// Returns the one address that is listened at, where there is one of the family.
+fn bound(host: Host, towards: SocketAddr) -> Option<IpAddr> {
+    match host {
+        Host::Address(address) if !address.is_unspecified() && !address.is_loopback() => {
+            Some(address).filter(|address| address.is_ipv4() == towards.is_ipv4())
+        }
+        _ => None,
+    }
+}

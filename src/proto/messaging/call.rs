@@ -1,0 +1,225 @@
+//! One call, from its offer to its end, as the requests that it takes.
+//!
+//! `PreAccepting -> Preparing -> Accepting -> Live -> Ending -> Over`. In: what the API answers, what becomes of the session,
+//! webhooks, and `now`. Out, by [`Call::poll_output`]: requests, of which one is under way at a time, and what the session is to
+//! do. The bot begins once the answer is at the provider, so that it is ready when the call is picked up; the call is picked up
+//! when the connection is secured, or after [`SECURED_WITHIN`]; audio leaves after that, since the app takes the first packet
+//! for the pick-up. A call ends with one `reject` or one `terminate`, each of which is repeated only where it is not known to
+//! have been done. Source: the provider's calling API reference; the times are ours.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::graph::{Action, Verdict};
+use crate::proto::event::LeaveReason;
+
+/// How long the pick-up waits for DTLS: the phone rings meanwhile, and gives up after 30 s at the earliest.
+pub const SECURED_WITHIN: Duration = Duration::from_secs(3);
+/// Pauses before the second and the third `terminate`: all three fit the time that a stopping runner has.
+pub const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send this request, in the place of one that is under way.
+    Ask(Action),
+    /// Begin the session, with its bot.
+    Begin,
+    /// Let audio out to the caller.
+    Open,
+    /// End the session.
+    End(LeaveReason),
+    /// Nothing is left to do; what is under way is of no interest any more.
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The answer is on its way to the provider.
+    PreAccepting,
+    /// The session connects.
+    Preparing {
+        accept_at: Instant,
+    },
+    Accepting,
+    Live,
+    Ending {
+        action: Action,
+        /// Pauses that were used.
+        pauses: usize,
+        again: Option<Instant>,
+    },
+    Over,
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct Call {
+    state: State,
+    outputs: VecDeque<Output>,
+}
+
+impl Call {
+    /// Begins to answer a call.
+    pub fn answer() -> Self {
+        Call {
+            state: State::PreAccepting,
+            outputs: VecDeque::from([Output::Ask(Action::PreAccept)]),
+        }
+    }
+
+    /// Begins to decline a call.
+    pub fn decline() -> Self {
+        let mut call = Call {
+            state: State::Over,
+            outputs: VecDeque::new(),
+        };
+        call.end_with(Action::Reject);
+        call
+    }
+
+    /// Takes the answer to the request that is under way.
+    pub fn handle_answer(&mut self, verdict: &Verdict, now: Instant) {
+        match self.state {
+            State::PreAccepting => match verdict {
+                Verdict::Done => {
+                    self.outputs.push_back(Output::Begin);
+                    self.state = State::Preparing {
+                        accept_at: now + SECURED_WITHIN,
+                    };
+                }
+                // The phone rings on, and may be answered by another app of the account.
+                Verdict::Refused(_) | Verdict::Unclear(_) => self.over(),
+            },
+            State::Accepting => match verdict {
+                Verdict::Done => {
+                    self.outputs.push_back(Output::Open);
+                    self.state = State::Live;
+                }
+                Verdict::Refused(failure) if failure.is_twin() => {
+                    self.outputs.push_back(Output::End(LeaveReason::Failed));
+                    self.over();
+                }
+                Verdict::Refused(_) => {
+                    self.outputs.push_back(Output::End(LeaveReason::Failed));
+                    self.end_with(Action::Reject);
+                }
+                Verdict::Unclear(_) => {
+                    self.outputs.push_back(Output::End(LeaveReason::Failed));
+                    self.end_with(Action::Terminate);
+                }
+            },
+            State::Ending {
+                action,
+                pauses,
+                again: None,
+            } => match (verdict, action) {
+                (Verdict::Done, _) => self.over(),
+                (_, Action::Reject) => self.end_with(Action::Terminate),
+                (Verdict::Unclear(_), _) if pauses < PAUSES.len() => {
+                    self.state = State::Ending {
+                        action,
+                        pauses: pauses + 1,
+                        again: Some(now + PAUSES[pauses]),
+                    };
+                }
+                _ => self.over(),
+            },
+            State::Preparing { .. } | State::Live | State::Ending { .. } | State::Over => {}
+        }
+    }
+
+    /// The session's connection is secured.
+    pub fn handle_secured(&mut self) {
+        if let State::Preparing { .. } = self.state {
+            self.accept();
+        }
+    }
+
+    /// The session is over on this side: the bot ended, nothing was heard of the caller, or the runner stops.
+    pub fn handle_session_end(&mut self) {
+        match self.state {
+            State::Preparing { .. } => self.end_with(Action::Reject),
+            // Whether the call was picked up is not known, and `terminate` ends it either way.
+            State::Accepting | State::Live => self.end_with(Action::Terminate),
+            State::PreAccepting | State::Ending { .. } | State::Over => {}
+        }
+    }
+
+    /// The runner stops. A session that runs tells its end by itself.
+    pub fn handle_stop(&mut self) {
+        if let State::PreAccepting = self.state {
+            self.end_with(Action::Reject);
+        }
+    }
+
+    /// A webhook tells that the call is over: nothing is left to be asked for.
+    pub fn handle_terminated(&mut self) {
+        if let State::Preparing { .. } | State::Accepting | State::Live = self.state {
+            self.outputs.push_back(Output::End(LeaveReason::Left));
+        }
+        self.over();
+    }
+
+    /// Tells whether no session will come of the call any more.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.state, State::Ending { .. } | State::Over)
+    }
+
+    pub fn handle_timeout(&mut self, now: Instant) {
+        match self.state {
+            State::Preparing { accept_at } if now >= accept_at => self.accept(),
+            State::Ending {
+                action,
+                pauses,
+                again: Some(at),
+            } if now >= at => {
+                self.state = State::Ending {
+                    action,
+                    pauses,
+                    again: None,
+                };
+                self.outputs.push_back(Output::Ask(action));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns when [`Call::handle_timeout`] is wanted.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Preparing { accept_at } => Some(accept_at),
+            State::Ending { again, .. } => again,
+            _ => None,
+        }
+    }
+
+    fn accept(&mut self) {
+        self.state = State::Accepting;
+        self.outputs.push_back(Output::Ask(Action::Accept));
+    }
+
+    fn end_with(&mut self, action: Action) {
+        self.state = State::Ending {
+            action,
+            pauses: 0,
+            again: None,
+        };
+        self.outputs.push_back(Output::Ask(action));
+    }
+
+    fn over(&mut self) {
+        if self.state != State::Over {
+            self.state = State::Over;
+            self.outputs.push_back(Output::Over);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

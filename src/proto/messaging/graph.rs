@@ -1,0 +1,265 @@
+//! Requests to the provider's Graph API, and what its answers mean.
+//!
+//! In: what to do with a call; later the status and the body of the answer. Out: a [`Request`], and a [`Verdict`]. An answer is
+//! judged by its status and by its `success`. Words of the provider lose numbers and ids before they are repeated.
+//! Source: the provider's calling API reference, its table of error codes.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::config::Messaging;
+use crate::proto::rest::{Body, Method, Request, bearer, bland};
+
+/// Characters that are repeated of the id by which the provider finds a failed request again.
+const TRACE_CHARS_MAX: usize = 64;
+
+/// What is done with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Hands the answer over, so that the connection is made while the phone still rings.
+    PreAccept,
+    /// Picks up.
+    Accept,
+    /// Declines what was not accepted.
+    Reject,
+    /// Ends what was.
+    Terminate,
+}
+
+impl Action {
+    /// Returns its name, as the API has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::PreAccept => "pre_accept",
+            Action::Accept => "accept",
+            Action::Reject => "reject",
+            Action::Terminate => "terminate",
+        }
+    }
+
+    fn has_session(self) -> bool {
+        matches!(self, Action::PreAccept | Action::Accept)
+    }
+}
+
+/// Makes the request for a call. The first two actions have the answer's SDP in them, word for word the same.
+pub fn request(config: &Messaging, action: Action, call_id: &str, sdp: &str) -> Request {
+    let mut body = json!({"messaging_product": "whatsapp", "call_id": call_id, "action": action.name()});
+    if action.has_session() {
+        body["session"] = json!({"sdp_type": "answer", "sdp": sdp});
+    }
+    Request {
+        method: Method::Post,
+        url: format!("{}/{}/calls", config.url, config.phone_number_id),
+        authorization: Some(bearer(&config.token)),
+        body: Some(Body::json(&body)),
+    }
+}
+
+/// Makes the request for the settings of the number, which changes nothing.
+pub fn settings(config: &Messaging) -> Request {
+    Request {
+        method: Method::Get,
+        url: format!("{}/{}/settings", config.url, config.phone_number_id),
+        authorization: Some(bearer(&config.token)),
+        body: None,
+    }
+}
+
+/// What an answer means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Done,
+    /// It was not done.
+    Refused(Failure),
+    /// Whether it was done is not known, and the same request may succeed a moment later.
+    Unclear(Failure),
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// HTTP status; nothing where no answer came.
+    pub status: Option<u16>,
+    /// The provider's code of the error.
+    pub code: Option<i64>,
+    /// Its words, or those of what went wrong on the way, fit for the log.
+    pub words: String,
+    /// The provider's id of the request.
+    pub trace: String,
+}
+
+impl Failure {
+    /// Makes one of a request without an answer.
+    pub fn unanswered(words: String) -> Self {
+        Failure {
+            words,
+            ..Failure::default()
+        }
+    }
+
+    /// Tells whether another runner, or another app of the account, has the call: nothing is wrong.
+    pub fn is_twin(&self) -> bool {
+        self.code == Some(CODE_TWIN)
+    }
+
+    /// Says what the operator can do about it.
+    fn advice(&self) -> Option<&'static str> {
+        Some(match self.code? {
+            100 => "the provider takes no such parameter or SDP",
+            CODE_TOKEN => "MESSAGING_TOKEN is wrong or has expired: calls cannot be answered until there is a new one",
+            131_044 => "the account has no payment method",
+            131_055 => "the number is in SIP mode, in which calls do not come here",
+            138_000 => "calling is not switched on for this number",
+            138_002 => "the number has as many calls as it may have",
+            CODE_TWIN => "the call is known or was answered already, perhaps by another app of the account",
+            138_006 => "the user has not permitted calls",
+            138_021 => "no media reached the provider",
+            _ => return None,
+        })
+    }
+}
+
+const CODE_TOKEN: i64 = 190;
+const CODE_TWIN: i64 = 138_003;
+/// Trouble of the provider, and too many requests.
+const CODES_PASSING: [i64; 2] = [138_004, 138_005];
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separate = "";
+        let mut part = |f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>| {
+            let result = write!(f, "{separate}{text}");
+            separate = ", ";
+            result
+        };
+        if let Some(code) = self.code {
+            part(f, format_args!("code {code}"))?;
+        }
+        if let Some(status) = self.status {
+            part(f, format_args!("status {status}"))?;
+        }
+        if let Some(advice) = self.advice() {
+            part(f, format_args!("{advice}"))?;
+        }
+        if !self.words.is_empty() {
+            part(f, format_args!("{}", self.words))?;
+        }
+        if !self.trace.is_empty() {
+            part(f, format_args!("fbtrace_id {}", self.trace))?;
+        }
+        Ok(())
+    }
+}
+
+/// Judges an answer.
+pub fn verdict(status: u16, body: &[u8]) -> Verdict {
+    let parsed: Option<Value> = serde_json::from_slice(body).ok();
+    let at = |pointer: &str| parsed.as_ref().and_then(|value| value.pointer(pointer));
+    let text = |pointer: &str| at(pointer).and_then(Value::as_str).unwrap_or_default();
+    let is_ok = (200..=299).contains(&status);
+    let success = at("/success").and_then(Value::as_bool);
+    if is_ok && success == Some(true) {
+        return Verdict::Done;
+    }
+    let code = at("/error/code").and_then(Value::as_i64);
+    let details = match text("/error/error_data/details") {
+        "" => text("/error/message"),
+        details => details,
+    };
+    let words = match (is_ok, success, details) {
+        (true, Some(false), "") => "the answer says `success` is false".to_owned(),
+        (true, None, "") => "the answer does not say whether it was done".to_owned(),
+        (.., details) => bland(details),
+    };
+    let trace = text("/error/fbtrace_id").chars().filter(char::is_ascii_alphanumeric);
+    let failure = Failure {
+        status: Some(status),
+        code,
+        words,
+        trace: trace.take(TRACE_CHARS_MAX).collect(),
+    };
+    let passing = match code {
+        Some(code) if CODES_PASSING.contains(&code) => true,
+        // A refusal that names its reason holds, whatever the status.
+        Some(_) => false,
+        None => status == 429 || status >= 500 || (is_ok && success.is_none()),
+    };
+    match passing {
+        true => Verdict::Unclear(failure),
+        false => Verdict::Refused(failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Messaging {
+        Messaging::for_tests("http://127.0.0.1:9/v23.0")
+    }
+
+    /// R-020: path, bearer and body as the provider's reference has them.
+    #[test]
+    fn requests_are_those_of_the_reference() {
+        let sdp = "v=0\r\no=- 1 2 IN IP4 127.0.0.1\r\n";
+        for (action, has_session) in [
+            (Action::PreAccept, true),
+            (Action::Accept, true),
+            (Action::Reject, false),
+            (Action::Terminate, false),
+        ] {
+            let request = request(&config(), action, "wacid.A+/=", sdp);
+            assert_eq!(request.url, "http://127.0.0.1:9/v23.0/1060000001/calls");
+            assert_eq!(request.method, Method::Post);
+            let authorization = request.authorization.expect("a bearer");
+            assert_eq!(authorization.expose(), "Bearer token-of-the-tests");
+            let body: Value = serde_json::from_slice(&request.body.expect("a body").bytes).expect("JSON");
+            let mut expected =
+                json!({"messaging_product": "whatsapp", "call_id": "wacid.A+/=", "action": action.name()});
+            if has_session {
+                expected["session"] = json!({"sdp_type": "answer", "sdp": sdp});
+            }
+            assert_eq!(body, expected);
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_by_status_and_success() {
+        let done = br#"{"messaging_product":"whatsapp","success":true}"#;
+        assert_eq!(verdict(200, done), Verdict::Done);
+        let refused = |status, body: &str| matches!(verdict(status, body.as_bytes()), Verdict::Refused(_));
+        let unclear = |status, body: &str| matches!(verdict(status, body.as_bytes()), Verdict::Unclear(_));
+        assert!(refused(200, r#"{"success":false}"#));
+        assert!(unclear(200, "OK") && unclear(200, "") && unclear(200, r#"{"success":"true"}"#));
+        assert!(unclear(500, "") && unclear(429, "{}") && unclear(503, "<html>"));
+        assert!(refused(400, "") && refused(401, "{}") && refused(302, ""));
+        assert!(unclear(500, r#"{"error":{"code":138004}}"#) && unclear(400, r#"{"error":{"code":138005}}"#));
+        assert!(refused(500, r#"{"error":{"code":100}}"#));
+        assert!(refused(400, r#"{"success":true}"#));
+    }
+
+    #[test]
+    fn a_failure_says_what_to_do_and_no_number() {
+        let body = br#"{"error":{"message":"(#190) x","type":"OAuthException","code":190,"fbtrace_id":"AbC-9\n",
+            "error_data":{"details":"Session of 15550001111 has expired"}}}"#;
+        let Verdict::Refused(failure) = verdict(401, body) else {
+            panic!("refused");
+        };
+        let words = failure.to_string();
+        assert!(
+            words.contains("code 190, status 401") && words.contains("MESSAGING_TOKEN"),
+            "{words}"
+        );
+        assert!(
+            words.contains("has expired, fbtrace_id AbC9") && !words.contains("1555"),
+            "{words}"
+        );
+        assert!(!failure.is_twin());
+        let Verdict::Refused(twin) = verdict(400, br#"{"error":{"code":138003}}"#) else {
+            panic!("refused");
+        };
+        assert!(twin.is_twin());
+    }
+}

@@ -1,0 +1,157 @@
+//! Whose webhook it is: the signature of its body, and the challenge by which the provider checks an address.
+//!
+//! In: headers, the raw body, the query of a GET. Out: nothing, or why it is refused. Nothing of a body is parsed before its
+//! signature holds. All comparisons take the same time whatever differs. Source: RFC 2104, the provider's webhook guide.
+
+use std::fmt;
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::config::Secret;
+use crate::proto::route::Query;
+
+/// The header with the signature.
+pub const HEADER: &str = "x-hub-signature-256";
+
+/// Characters of a challenge that is repeated; the provider's are numbers of ten digits.
+const CHALLENGE_CHARS_MAX: usize = 256;
+
+/// Why a webhook is not the provider's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    Missing,
+    Malformed,
+    Foreign,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Missing => write!(f, "no {HEADER} header"),
+            Wrong::Malformed => write!(f, "the {HEADER} header is not `sha256=` and 64 hexadecimal digits"),
+            Wrong::Foreign => write!(
+                f,
+                "{HEADER} is not the signature of this body; is MESSAGING_APP_SECRET the secret of the app that sends the \
+                 webhooks?"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Verifies that a webhook's body was signed with the secret of the app.
+///
+/// # Errors
+/// [`Wrong`]. The answer is 401.
+pub fn verify(secret: &Secret, header: Option<&[u8]>, body: &[u8]) -> Result<(), Wrong> {
+    let header = header.ok_or(Wrong::Missing)?;
+    let hex = header.strip_prefix(b"sha256=").ok_or(Wrong::Malformed)?;
+    let signature = HEXLOWER_PERMISSIVE.decode(hex).map_err(|_| Wrong::Malformed)?;
+    if signature.len() != 32 {
+        return Err(Wrong::Malformed);
+    }
+    mac(secret.expose().as_bytes(), body)
+        .verify_slice(&signature)
+        .map_err(|_| Wrong::Foreign)
+}
+
+/// The challenge was not asked for with the right word, or has no fit form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotVerified;
+
+impl fmt::Display for NotVerified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Verification failed")
+    }
+}
+
+impl std::error::Error for NotVerified {}
+
+/// Returns the challenge that the query of a GET asks to be repeated.
+///
+/// # Errors
+/// [`NotVerified`]. The answer is 403.
+pub fn challenge(word: &Secret, query: Query<'_>) -> Result<String, NotVerified> {
+    let value = |name: &str| query.value(name).ok_or(NotVerified);
+    let (mode, challenge, given) = (value("hub.mode")?, value("hub.challenge")?, value("hub.verify_token")?);
+    // Hashes are compared, so that the time says nothing of how much of the word is right.
+    let hash = mac(CHALLENGE_KEY, given.as_bytes()).finalize().into_bytes();
+    let is_right = mac(CHALLENGE_KEY, word.expose().as_bytes()).verify_slice(&hash).is_ok();
+    let is_fit = challenge.len() <= CHALLENGE_CHARS_MAX && challenge.bytes().all(|byte| byte.is_ascii_graphic());
+    (mode == "subscribe" && is_right && is_fit)
+        .then_some(challenge)
+        .ok_or(NotVerified)
+}
+
+/// Any key does: both hashes are made here.
+const CHALLENGE_KEY: &[u8] = b"hub.verify_token";
+
+fn mac(key: &[u8], text: &[u8]) -> Hmac<Sha256> {
+    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    mac.chain_update(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = br#"{"object":"whatsapp_business_account","entry":[]}"#;
+    const SIGNED: &str = "sha256=eefab58106e73358686845848feb95c56372e7391b3dc050b6a31c8c5f347ece";
+
+    fn judged(header: &str, body: &[u8]) -> Result<(), Wrong> {
+        let secret = Secret::new("0123456789abcdef0123456789abcdef");
+        verify(&secret, Some(header.as_bytes()), body)
+    }
+
+    /// R-020: the vector of the fact sheet, which `openssl dgst -sha256 -hmac` gives too.
+    #[test]
+    fn a_signed_body_holds_and_no_other_does() {
+        assert_eq!(judged(SIGNED, BODY), Ok(()));
+        let upper = SIGNED.to_ascii_uppercase().replace("SHA256=", "sha256=");
+        assert_eq!(judged(&upper, BODY), Ok(()));
+        let spaced = [BODY, b" "].concat();
+        assert_eq!(judged(SIGNED, &spaced), Err(Wrong::Foreign));
+        assert_eq!(judged(&SIGNED.replace("eef", "fef"), BODY), Err(Wrong::Foreign));
+        for malformed in [
+            "",
+            "sha256=",
+            "sha1=eefab581",
+            &SIGNED["sha256=".len()..],
+            &SIGNED[..SIGNED.len() - 2],
+            &format!("{SIGNED}00"),
+            &SIGNED.replace("eefa", "eefg"),
+            "sha256=\u{e4}",
+        ] {
+            assert_eq!(judged(malformed, BODY), Err(Wrong::Malformed), "{malformed}");
+        }
+        assert_eq!(verify(&Secret::new("x"), None, BODY), Err(Wrong::Missing));
+    }
+
+    #[test]
+    fn a_challenge_needs_the_word_and_a_fit_form() {
+        let asked = |query: &str| challenge(&Secret::new("W\u{f6}rd 1"), Query::new(query));
+        let good = "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=W%C3%B6rd%201";
+        assert_eq!(asked(good), Ok("1158201444".into()));
+        let at_the_cap = "9".repeat(CHALLENGE_CHARS_MAX);
+        assert_eq!(asked(&good.replace("1158201444", &at_the_cap)), Ok(at_the_cap));
+        for bad in [
+            "",
+            &good.replace("subscribe", "unsubscribe"),
+            &good.replace("hub.mode", "mode"),
+            &good.replace("%201", "%202"),
+            &good.replace("%201", ""),
+            &good.replace("1158201444", ""),
+            &good.replace("1158201444", "a%20b"),
+            &good.replace("1158201444", "a%0D%0Ab"),
+            &good.replace("1158201444", &"9".repeat(CHALLENGE_CHARS_MAX + 1)),
+            "hub.challenge=1&hub.verify_token=W%C3%B6rd%201",
+            "hub.mode=subscribe&hub.verify_token=W%C3%B6rd%201",
+            "hub.mode=subscribe&hub.challenge=1",
+        ] {
+            assert_eq!(asked(bad), Err(NotVerified), "{bad}");
+        }
+    }
+}

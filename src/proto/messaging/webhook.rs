@@ -1,0 +1,260 @@
+//! What a webhook says: calls that begin, calls that are over, and much that is none of ours.
+//!
+//! In: the body of a webhook whose signature holds, and the id of our number. Out: [`News`] in the order of the text. Members
+//! that are unknown, missing or of another type cost no call: what cannot be read is told as [`News::Ignored`].
+//! Refuses: what is no JSON object, and objects that are not about a business account. Source: the webhook reference of the
+//! provider's calling API.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::limits::OFFER_SDP_BYTES_MAX;
+
+/// The value of `object` in every webhook that is for us.
+const OBJECT: &str = "whatsapp_business_account";
+/// Bytes of a call's id; those that are known have about 70.
+const CALL_ID_BYTES_MAX: usize = 256;
+/// Bytes of a text that a bot is given; longer ones are left out.
+const TEXT_BYTES_MAX: usize = 1_024;
+/// News of one webhook that are read: a provider puts one call in each, and tests of its own put two.
+pub const NEWS_MAX: usize = 64;
+/// Age of an offer beyond which no accept can succeed: the app gives up after 30 to 60 s.
+pub const OFFER_AGE_MAX_S: u64 = 60;
+
+/// Why a webhook is refused although its signature holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotJson,
+    Object,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotJson => f.write_str("the body is no JSON object"),
+            Refusal::Object => write!(f, "Invalid object type: `{OBJECT}` is taken here"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// One thing that a webhook says.
+#[derive(Clone, PartialEq)]
+pub enum News {
+    /// Somebody calls.
+    Connect(Box<Connect>),
+    /// A call is over, on the other side.
+    Terminate(Terminate),
+    /// A call of another number of the same app, by the number's id.
+    Foreign(String),
+    /// Not understood, or not ours, and why.
+    Ignored(&'static str),
+}
+
+/// A call that begins.
+#[derive(Clone, PartialEq)]
+pub struct Connect {
+    pub call_id: String,
+    /// What may be logged of the caller's number.
+    pub from: String,
+    /// Unix seconds, where they can be read.
+    pub timestamp_s: Option<u64>,
+    /// The offer; nothing where there is none of a usable form.
+    pub sdp: Option<String>,
+    /// What the bot gets as `body`.
+    pub body: Value,
+}
+
+impl Connect {
+    /// Returns how old the offer is if it is too old to be answered.
+    pub fn stale_s(&self, now_unix_s: u64) -> Option<u64> {
+        let age_s = now_unix_s.saturating_sub(self.timestamp_s?);
+        (age_s > OFFER_AGE_MAX_S).then_some(age_s)
+    }
+}
+
+impl fmt::Debug for Connect {
+    /// Names and numbers are not part of it, nor is the offer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect")
+            .field("call_id", &self.call_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            News::Connect(connect) => connect.fmt(f),
+            News::Terminate(terminate) => terminate.fmt(f),
+            News::Foreign(_) => f.write_str("Foreign"),
+            News::Ignored(why) => write!(f, "Ignored({why})"),
+        }
+    }
+}
+
+/// A call that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terminate {
+    pub call_id: String,
+    /// `COMPLETED`, `FAILED` or `REJECTED`, in upper case; empty where it says none of them.
+    pub status: &'static str,
+    /// The code of the first error, if it has errors.
+    pub error: Option<i64>,
+}
+
+/// Reads a webhook. `ours` is the id of our number.
+///
+/// # Errors
+/// [`Refusal`]. The answer is 400.
+pub fn read(body: &[u8], ours: &str) -> Result<Vec<News>, Refusal> {
+    let Ok(Value::Object(webhook)) = serde_json::from_slice(body) else {
+        return Err(Refusal::NotJson);
+    };
+    if text(&webhook, "object") != Some(OBJECT) {
+        return Err(Refusal::Object);
+    }
+    let mut news = Vec::new();
+    for change in objects(&webhook, "entry").flat_map(|entry| objects(entry, "changes")) {
+        read_change(change, ours, &mut news);
+    }
+    news.truncate(NEWS_MAX);
+    Ok(news)
+}
+
+fn read_change(change: &Map<String, Value>, ours: &str, news: &mut Vec<News>) {
+    if text(change, "field") != Some("calls") {
+        return news.push(News::Ignored("it is not about calls"));
+    }
+    let Some(Value::Object(value)) = change.get("value") else {
+        return news.push(News::Ignored("a change has no value"));
+    };
+    let number = object(value, "metadata").and_then(|metadata| text(metadata, "phone_number_id"));
+    match number {
+        Some(number) if number == ours => {}
+        Some(number) => return news.push(News::Foreign(number.chars().take(32).collect())),
+        None => return news.push(News::Ignored("it names no number")),
+    }
+    let before = news.len();
+    news.extend(
+        objects(value, "calls")
+            .take(NEWS_MAX)
+            .map(|call| read_call(call, value, ours)),
+    );
+    if news.len() == before {
+        news.push(News::Ignored("it has no call, but the state of one"));
+    }
+}
+
+fn read_call(call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> News {
+    let Some(call_id) = text(call, "id").filter(|id| is_call_id(id)) else {
+        return News::Ignored("a call has no id that can be used");
+    };
+    match text(call, "event") {
+        Some("connect") => read_connect(call_id, call, value, ours),
+        Some("terminate") => News::Terminate(Terminate {
+            call_id: call_id.to_owned(),
+            status: status(text(call, "status").unwrap_or_default()),
+            error: error(call).or_else(|| error(value)),
+        }),
+        _ => News::Ignored("its event is neither `connect` nor `terminate`"),
+    }
+}
+
+fn read_connect(call_id: &str, call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> News {
+    // Some samples have none, and only the app's users can call.
+    if text(call, "direction").is_some_and(|direction| !direction.eq_ignore_ascii_case("USER_INITIATED")) {
+        return News::Ignored("the call is not one of a user");
+    }
+    let offer = object(call, "session")
+        .filter(|session| text(session, "sdp_type").is_some_and(|kind| kind.eq_ignore_ascii_case("offer")))
+        .and_then(|session| text(session, "sdp"))
+        .filter(|sdp| sdp.len() <= OFFER_SDP_BYTES_MAX);
+    let timestamp = match call.get("timestamp") {
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => text(call, "timestamp").map(str::to_owned),
+    };
+    News::Connect(Box::new(Connect {
+        call_id: call_id.to_owned(),
+        from: super::masked(text(call, "from").unwrap_or_default()),
+        timestamp_s: timestamp.and_then(|text| text.trim().parse().ok()),
+        sdp: offer.map(str::to_owned),
+        body: bot_body(call_id, call, value, ours),
+    }))
+}
+
+/// Makes the `body` of the bot. Names are the webhook's; `from_` is what bots of the reference peer read.
+fn bot_body(call_id: &str, call: &Map<String, Value>, value: &Map<String, Value>, ours: &str) -> Value {
+    let mut body = Map::new();
+    let mut put = |name: &str, text: Option<&str>| {
+        if let Some(text) = text.filter(|text| text.len() <= TEXT_BYTES_MAX) {
+            body.insert(name.to_owned(), json!(text));
+        }
+    };
+    put("id", Some(call_id));
+    let from = text(call, "from");
+    put("from", from);
+    put("from_", from);
+    for name in [
+        "to",
+        "event",
+        "direction",
+        "timestamp",
+        "from_user_id",
+        "cta_payload",
+        "deeplink_payload",
+    ] {
+        put(name, text(call, name));
+    }
+    put("name", name_of_caller(call, value));
+    put("phone_number_id", Some(ours));
+    Value::Object(body)
+}
+
+/// Finds the caller among the contacts, by number or by the id that users without a shown number have.
+fn name_of_caller<'v>(call: &Map<String, Value>, value: &'v Map<String, Value>) -> Option<&'v str> {
+    let is_caller = |contact: &&Map<String, Value>| {
+        let same = |ours: &str, theirs: &str| {
+            let (ours, theirs) = (text(call, ours), text(contact, theirs));
+            ours.is_some() && ours == theirs
+        };
+        same("from", "wa_id") || same("from_user_id", "user_id")
+    };
+    let contact = objects(value, "contacts").find(is_caller)?;
+    object(contact, "profile").and_then(|profile| text(profile, "name"))
+}
+
+/// An id stands in lines of the log, so it is made of visible characters.
+fn is_call_id(id: &str) -> bool {
+    (1..=CALL_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn status(text: &str) -> &'static str {
+    let known = ["COMPLETED", "FAILED", "REJECTED"];
+    known
+        .into_iter()
+        .find(|known| text.eq_ignore_ascii_case(known))
+        .unwrap_or_default()
+}
+
+fn error(map: &Map<String, Value>) -> Option<i64> {
+    objects(map, "errors").find_map(|error| error.get("code")?.as_i64())
+}
+
+fn text<'v>(map: &'v Map<String, Value>, name: &str) -> Option<&'v str> {
+    map.get(name)?.as_str().filter(|text| !text.is_empty())
+}
+
+fn object<'v>(map: &'v Map<String, Value>, name: &str) -> Option<&'v Map<String, Value>> {
+    map.get(name)?.as_object()
+}
+
+fn objects<'v>(map: &'v Map<String, Value>, name: &str) -> impl Iterator<Item = &'v Map<String, Value>> {
+    let list = map.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    list.iter().filter_map(Value::as_object)
+}
+
+#[cfg(test)]
+mod tests;
