@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::device::certificate::{CertificateForm, Identity};
 use crate::support::device::offer::{Candidate, Codec, Shape};
-use crate::support::device::{Device, Options, Report, offer_only};
+use crate::support::device::{Device, Options, Report, offer_only, post_offer, post_offer_with};
 use crate::support::runner::TestRunner;
 use crate::support::sound::{FRAME, Speech, tone_share};
 
@@ -115,6 +115,109 @@ fn every_known_offer_gets_an_answer_that_fits_the_device() {
         let (answer, violations) = offer_only(runner.addr, shape, HOST);
         assert!(violations.is_empty(), "{name}: {violations:#?}");
         assert!(answer.is_some(), "{name}");
+    }
+}
+
+/// D6, R-082: `--embedded` is needed by no device. Without it, a device is told the address at which its offer has reached
+/// the runner, and plays and sends as on a runner for devices.
+#[test]
+fn a_device_talks_without_the_option() {
+    for host in ["localhost", "127.0.0.1", "0.0.0.0"] {
+        let runner = TestRunner::start(&["--host", host, "--bot", "echo"]);
+        // The address at which it listens may be 0.0.0.0.
+        let addr = (HOST, runner.addr.port()).into();
+        let mut device = Device::join(addr, full_duplex(Speech::Tone { hz: A4 }));
+        hears(&device, A4);
+        device.wait("the channel", |report| report.channel_open);
+        device.vanish().assert_clean();
+        runner.wait_for_log("session started: webrtc, embedded");
+        assert!(!runner.log().contains("--embedded"), "{}", runner.log());
+    }
+}
+
+/// D6: behind a proxy nobody knows where a device reaches the runner. One line names the client and the option.
+#[test]
+fn a_device_that_may_not_find_the_runner_is_named_in_the_log() {
+    let runner = TestRunner::start(&["--host", "0.0.0.0", "--bot", "echo"]);
+    let options = Options::new(Speech::Silence);
+    let local = (Ipv4Addr::LOCALHOST, 49_152).into();
+    let addr = (HOST, runner.addr.port()).into();
+    let reply = post_offer_with(addr, &options, local, &["X-Forwarded-For: 198.51.100.7"]);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let said = runner.wait_for_log("this client is a microcontroller");
+    assert!(
+        said.contains("WARN") && said.contains("--embedded --host ADDRESS"),
+        "{said}"
+    );
+}
+
+/// D7 to D9: what other builds and older firmware write, each heard and answered.
+#[test]
+fn offers_of_other_firmware_are_understood() {
+    let runner = TestRunner::start(&["--host", "127.0.0.1", "--bot", "echo"]);
+    let firmware = Shape::FIRMWARE;
+    for shape in [
+        Shape {
+            profile: "UDP/TLS/RTP/SAVPF",
+            semantic: None,
+            ..firmware
+        },
+        Shape {
+            opus: "opus/16000/1",
+            ..firmware
+        },
+    ] {
+        let options = Options {
+            shape,
+            ..full_duplex(Speech::Tone { hz: A4 })
+        };
+        let mut device = Device::join(runner.addr, options);
+        hears(&device, A4);
+        device.vanish().assert_clean();
+    }
+}
+
+/// D8: a microphone is taken, and a device that wants to begin the handshake is answered that it may.
+#[test]
+fn a_microphone_and_a_client_of_the_handshake_are_answered() {
+    let runner = embedded("echo");
+    let firmware = Shape::FIRMWARE;
+    for (shape, lines) in [
+        (
+            Shape {
+                direction: "sendonly",
+                ..firmware
+            },
+            ["a=recvonly", "a=setup:active"],
+        ),
+        (
+            Shape {
+                setup: "active",
+                ..firmware
+            },
+            ["a=sendrecv", "a=setup:passive"],
+        ),
+        (
+            Shape {
+                semantic: Some("esp-webrtc"),
+                setup: "actpass",
+                ..firmware
+            },
+            ["a=sendrecv", "a=setup:passive"],
+        ),
+    ] {
+        let options = Options {
+            shape,
+            ..Options::new(Speech::Silence)
+        };
+        let reply = post_offer(runner.addr, &options, (Ipv4Addr::LOCALHOST, 49_152).into());
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let answer = reply.json()["sdp"].as_str().expect("an answer").to_owned();
+        for line in lines {
+            assert!(answer.contains(&format!("{line}\r\n")), "{line}: {answer}");
+        }
+        let has_source = answer.contains("a=ssrc:");
+        assert_eq!(has_source, shape.direction != "sendonly", "{answer}");
     }
 }
 

@@ -5,18 +5,25 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;
-use crate::proto::candidate::{self, Interface, LocalPolicy};
+use crate::proto::candidate::{self, DeviceAddress, Interface, LocalPolicy};
 
 /// Returns the addresses that are offered as host candidates at this moment.
 pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
-    candidate::local_addresses(
-        &interfaces(),
-        LocalPolicy {
-            host: config.host,
-            embedded: config.embedded,
-            extra: &config.ice_addresses,
-        },
-    )
+    candidate::local_addresses(&interfaces(), policy(config))
+}
+
+/// Returns what a device is told of them, whose offer `reached` this machine at that address.
+pub fn device_address(config: &Config, reached: Option<IpAddr>, offered: &[SocketAddr]) -> Option<DeviceAddress> {
+    let offered: Vec<IpAddr> = offered.iter().map(SocketAddr::ip).collect();
+    candidate::device_address(policy(config), reached, &offered)
+}
+
+fn policy(config: &Config) -> LocalPolicy<'_> {
+    LocalPolicy {
+        host: config.host,
+        embedded: config.embedded,
+        extra: &config.ice_addresses,
+    }
 }
 
 /// Returns the address from which this machine sends to another one, by its routes; nothing without a route. Nothing is sent.

@@ -183,6 +183,7 @@ mod tests {
         Requester {
             source: SourceKey::V4(Ipv4Addr::new(192, 0, 2, host)),
             is_authorised: false,
+            reached: None,
         }
     }
 

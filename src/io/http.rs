@@ -319,6 +319,7 @@ async fn answer<E: Engine>(app: &App<E>, request: Request<Incoming>, peer: Peer,
     let peer = Peer {
         source: app.client(&head.headers, peer),
         is_authorised: app.gate.is_authorised(&head.headers),
+        is_forwarded: head.headers.keys().any(|name| is_forwarding(name.as_str())),
         ..peer
     };
     let standing = app.gate.judge(&head.headers);

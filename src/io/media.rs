@@ -333,10 +333,13 @@ fn handle_request(life: &mut Life, request: Request) {
             offer,
             pc_id,
             former,
+            reached,
             reply,
         } => {
             let session = &mut life.session;
-            let answer = life.engine.with_setup(|setup| session.restart(&offer, setup, now));
+            let answer = life
+                .engine
+                .with_setup(reached, |setup| session.restart(&offer, setup, now));
             if answer.is_ok() {
                 log::info!("connection restarted by the client, {}", session.codec());
                 life.registered.rename(pc_id, former);

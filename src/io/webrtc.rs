@@ -12,7 +12,7 @@ mod opened;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
-use crate::io::addresses::local_addresses;
+use crate::io::addresses::{device_address, local_addresses};
 use crate::io::gather::Gatherer;
 use crate::io::ice_tcp::{Connected, Places};
 use crate::io::media::{self, Life};
@@ -56,6 +56,8 @@ pub enum Request {
         offer: String,
         pc_id: String,
         former: String,
+        /// As in [`Requester`].
+        reached: Option<IpAddr>,
         reply: Reply,
     },
     Candidates(Vec<String>),
@@ -180,6 +182,7 @@ impl WebRtc {
                         offer: offer.sdp,
                         pc_id: new_pc_id(),
                         former,
+                        reached: requester.reached,
                         reply,
                     }
                 } else {
@@ -292,7 +295,7 @@ impl WebRtc {
         let permit = inner.sessions.admission().session(requester, Kind::Offer)?;
         let now = tasks::now();
         let (mut session, sdp) = self
-            .with_setup(|setup| Session::accept(&offer, setup, now))
+            .with_setup(requester.reached, |setup| Session::accept(&offer, setup, now))
             .map_err(refusal)?;
         let start = start();
         let pc_id = new_pc_id();
@@ -338,9 +341,10 @@ impl WebRtc {
     }
 
     /// Calls `with` with what a new connection is made from, the interfaces and the servers' gifts as they are at this
-    /// moment.
+    /// moment. `reached` is the address at which the offer came.
     pub(crate) fn with_setup<T>(
         &self,
+        reached: Option<IpAddr>,
         with: impl FnOnce(&Setup<'_>) -> Result<T, OfferError>,
     ) -> Result<T, OfferError> {
         let inner = &self.0;
@@ -356,6 +360,11 @@ impl WebRtc {
             tcp: &candidate::tcp_addresses(&inner.http, &addresses),
             gathered: &inner.gatherer.gathered(),
             embedded: inner.sessions.config().embedded,
+            device: device_address(
+                inner.sessions.config(),
+                reached.filter(|address| inner.port.serves(*address)),
+                &local,
+            ),
             seed: random(),
             secret: secret(),
         })
@@ -435,7 +444,8 @@ pub(crate) fn refusal(error: OfferError) -> OfferRefusal {
     match error {
         OfferError::Bad(why) => OfferRefusal::BadSdp(why),
         OfferError::NoCandidate(why) => OfferRefusal::NoCandidate(why),
-        OfferError::Answer(why) => OfferRefusal::AnswerTooLong(why),
+        OfferError::TooLong(why) => OfferRefusal::AnswerTooLong(why),
+        OfferError::Answer(why) => OfferRefusal::NoAnswer(why),
         // The client takes this refusal as final, and does not bring a bot back that hung up.
         OfferError::Ended => OfferRefusal::UnknownConnection,
     }

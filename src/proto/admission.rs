@@ -15,6 +15,7 @@
 //! Refuses: what finds no place that way ([`Refused`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::proto::source::SourceKey;
@@ -27,6 +28,9 @@ pub struct Requester {
     /// Whether it came with the API key, or with what an authorised request was given: the name of
     /// a session, or a token.
     pub is_authorised: bool,
+    /// The address of this machine that it was sent to; nothing where a proxy passed it on, or where
+    /// it is not known. Quotas do not look at it.
+    pub reached: Option<IpAddr>,
 }
 
 /// What a place is asked for.
@@ -277,6 +281,7 @@ mod tests {
         Requester {
             source: address.parse::<IpAddr>().expect("an address").into(),
             is_authorised: false,
+            reached: None,
         }
     }
 

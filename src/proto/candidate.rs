@@ -259,6 +259,39 @@ pub fn local_addresses(interfaces: &[Interface], policy: LocalPolicy<'_>) -> Vec
     addresses
 }
 
+/// The one address that a microcontroller is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceAddress {
+    pub address: Ipv4Addr,
+    /// Whether the device may be unable to reach it.
+    pub is_guess: bool,
+}
+
+/// Returns the address at which a device is told to find this machine, where no `--embedded` names
+/// it; nothing when none of `offered` is IPv4.
+///
+/// R-083 demands a specific `--host` of `--embedded`, so that nothing is left to guess. Without the
+/// option there is as good a witness: `reached`, the end at this machine of the connection on which
+/// the offer came, which the device can reach. It is none where a proxy passed the offer on, nor
+/// where `--ice-address` tells of a router before this machine.
+pub fn device_address(policy: LocalPolicy<'_>, reached: Option<IpAddr>, offered: &[IpAddr]) -> Option<DeviceAddress> {
+    let ipv4 = |address: IpAddr| match address.to_canonical() {
+        IpAddr::V4(address) if !address.is_unspecified() => Some(address),
+        _ => None,
+    };
+    let named = match policy.host {
+        Host::Address(address) if !address.is_loopback() => ipv4(address),
+        _ => None,
+    };
+    let reached = reached.and_then(ipv4).filter(|_| policy.extra.is_empty());
+    let known = policy.embedded.or(named).or(reached);
+    let address = known.or_else(|| offered.iter().copied().find_map(ipv4))?;
+    Some(DeviceAddress {
+        address,
+        is_guess: known.is_none(),
+    })
+}
+
 /// Returns where callers whose network lets no UDP through may connect: the addresses of the HTTP server, whose port tells their
 /// connections from others. An unspecified one stands for the offered addresses of its family.
 pub fn tcp_addresses(http: &[SocketAddr], offered: &[IpAddr]) -> Vec<SocketAddr> {

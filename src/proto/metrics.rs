@@ -55,7 +55,7 @@ fn outcome(reason: LeaveReason) -> usize {
 }
 
 /// Labels of refused offers; [`refused`] finds the place of one.
-const REFUSALS: [&str; 7] = [
+const REFUSALS: [&str; 8] = [
     "bad_sdp",
     "unknown_connection",
     "full",
@@ -63,6 +63,7 @@ const REFUSALS: [&str; 7] = [
     "no_candidate",
     "answer_too_long",
     "share",
+    "no_answer",
 ];
 
 fn refused(refusal: &OfferRefusal) -> usize {
@@ -74,6 +75,7 @@ fn refused(refusal: &OfferRefusal) -> usize {
         OfferRefusal::NoCandidate(_) => 4,
         OfferRefusal::AnswerTooLong(_) => 5,
         OfferRefusal::Share => 6,
+        OfferRefusal::NoAnswer(_) => 7,
     }
 }
 

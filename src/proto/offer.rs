@@ -152,10 +152,12 @@ pub enum OfferRefusal {
     Share,
     /// The runner is about to end.
     Stopping,
-    /// No address could be offered: the one of `--host`, and those that this machine has.
+    /// No address could be offered: the one that a device wants, and those that there are.
     NoCandidate(String),
     /// The answer does not fit what a microcontroller takes, and by how much.
     AnswerTooLong(String),
+    /// This end could make no answer, and why.
+    NoAnswer(String),
 }
 
 impl fmt::Display for OfferRefusal {
@@ -171,6 +173,7 @@ impl fmt::Display for OfferRefusal {
             OfferRefusal::Stopping => f.write_str("this runner is stopping"),
             OfferRefusal::NoCandidate(why) => write!(f, "no address to offer: {why}"),
             OfferRefusal::AnswerTooLong(why) => write!(f, "the answer is too long for the client: {why}"),
+            OfferRefusal::NoAnswer(why) => write!(f, "no answer can be made: {why}"),
         }
     }
 }

@@ -5,8 +5,9 @@
 //! drain of `poll_output` up to [`Output::Timeout`]. A connection speaks one codec: Opus where the offer has it, else G.711.
 //! ICE, STUN, DTLS, RTP and SCTP stay in str0m.
 //! A peer's address is proven by its answer to a check of this end alone ([`Output::Proven`]).
-//! Microcontrollers get what the embedded fact sheet asks for: SCTP with the device's faults made up for, no header extension in any packet,
-//! an answer that fits their buffers. Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
+//! Microcontrollers get what the embedded fact sheet asks for, with `--embedded` and without: one candidate, SCTP with the
+//! device's faults made up for, no header extension in any packet, an answer that fits their buffers.
+//! Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
 
 pub(in crate::proto) mod checks;
 mod credentials;
@@ -44,15 +45,18 @@ use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUF
 use crate::proto::audio::codec::Codec;
 use crate::proto::audio::g711::Law;
 use crate::proto::audio::opus::EncoderSettings;
+use crate::proto::candidate::DeviceAddress;
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
-use crate::proto::sdp::{self, PreparedOffer, Spoken};
+use crate::proto::sdp::{self, DeviceAnswerError, Family, PreparedOffer, Spoken};
 use crate::proto::whip::events;
 use crate::proto::why::Tried;
 
 /// What every connection of this runner shares.
 pub struct Common {
     provider: Arc<CryptoProvider>,
+    /// For clients that offer no header extension.
+    bare_provider: Arc<CryptoProvider>,
     embedded_provider: Arc<CryptoProvider>,
     /// How what the bots say is encoded.
     pub voice: EncoderSettings,
@@ -62,6 +66,7 @@ impl Common {
     pub fn new(voice: EncoderSettings) -> Self {
         Common {
             provider: Arc::new(crypto::provider()),
+            bare_provider: Arc::new(crypto::bare_provider()),
             embedded_provider: Arc::new(crypto::embedded_provider()),
             voice,
         }
@@ -70,7 +75,8 @@ impl Common {
     /// Returns how many connections hold a provider.
     #[cfg(test)]
     pub fn held(&self) -> usize {
-        Arc::strong_count(&self.provider) + Arc::strong_count(&self.embedded_provider) - 2
+        let providers = [&self.provider, &self.bare_provider, &self.embedded_provider];
+        providers.map(|provider| Arc::strong_count(provider) - 1).iter().sum()
     }
 
     /// Returns the settings of a connection whose other end is no microcontroller.
@@ -117,6 +123,8 @@ pub struct Setup<'a> {
     pub gathered: &'a Gathered,
     /// The one address that clients of an embedded runner are offered.
     pub embedded: Option<Ipv4Addr>,
+    /// The one address that microcontrollers are offered; nothing when there is no IPv4 address.
+    pub device: Option<DeviceAddress>,
     /// Random bits: where sequence numbers and timestamps start.
     pub seed: u64,
     /// More of them, which are not reported.
@@ -189,7 +197,9 @@ pub enum OfferError {
     Bad(String),
     /// No address of this machine can be offered to a device; names the address wanted and those that exist.
     NoCandidate(String),
-    /// The answer breaks a rule of the device.
+    /// The answer does not fit what the device takes.
+    TooLong(String),
+    /// This end could make no answer.
     Answer(String),
     /// The session is ending.
     Ended,
@@ -198,7 +208,10 @@ pub enum OfferError {
 impl fmt::Display for OfferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OfferError::Bad(why) | OfferError::NoCandidate(why) | OfferError::Answer(why) => f.write_str(why),
+            OfferError::Bad(why)
+            | OfferError::NoCandidate(why)
+            | OfferError::TooLong(why)
+            | OfferError::Answer(why) => f.write_str(why),
             OfferError::Ended => f.write_str("the session is ending"),
         }
     }
@@ -209,7 +222,11 @@ pub struct Peer {
     rtc: Rtc,
     codec: Codec,
     embedded: Option<Ipv4Addr>,
-    device: bool,
+    family: Family,
+    /// The one address that a device was told.
+    device_address: Option<Ipv4Addr>,
+    /// Packets leave without the empty header extension that str0m writes.
+    bare: bool,
     /// The other end is the server of a call.
     call: bool,
     remote: Remote,
@@ -299,16 +316,22 @@ impl Peer {
         now: Instant,
     ) -> Result<(Peer, String), OfferError> {
         let spoken = prepared.spoken.ok_or_else(nothing_spoken)?;
-        let device = setup.embedded.is_some() && prepared.is_device;
+        let device = prepared.family.is_device();
+        let device_address = if device { Some(address_for_device(setup)?) } else { None };
+        let local = local(setup, device_address);
+        // Whoever offers no header extension may read the media from byte 12: small stacks do. To
+        // others it makes no difference, since only the empty block is left out. The keys are the
+        // same, and so is the protection of whichever profile the handshake chooses.
+        let bare = device || call || !prepared.has_extensions;
         let cert = crypto::certificate().map_err(|error| OfferError::Answer(error.to_string()))?;
-        let provider = if device {
-            &setup.common.embedded_provider
-        } else {
-            &setup.common.provider
+        let provider = match (device, bare) {
+            (true, _) => &setup.common.embedded_provider,
+            (false, true) => &setup.common.bare_provider,
+            (false, false) => &setup.common.provider,
         };
         let mut credentials = Credentials::new(setup.secret);
         let mut config = with_codec(base_config(provider.clone(), cert.clone()), spoken)
-            .set_extension_map(extensions(device || call))
+            .set_extension_map(extensions(bare))
             .set_local_ice_credentials(credentials.next());
         if call {
             config.codec_config().add_config(
@@ -324,9 +347,11 @@ impl Peer {
             rtc: config.build(now),
             codec: spoken.codec,
             embedded: setup.embedded,
-            device,
+            family: prepared.family,
+            device_address,
+            bare,
             call,
-            remote: Remote::new(setup.local, own(setup), false),
+            remote: Remote::new(&local, own(setup, &local), false),
             credentials,
             replaced_ufrag: None,
             checks: Checks::default(),
@@ -347,7 +372,7 @@ impl Peer {
             tried: Tried::new(setup.local.first().map_or(0, SocketAddr::port)),
             now,
         };
-        for candidate in candidates(setup) {
+        for candidate in candidates(setup, &local, device) {
             match candidate {
                 Ok(candidate) => {
                     peer.rtc.add_local_candidate(candidate);
@@ -406,14 +431,21 @@ impl Peer {
             self.keys = answer.keys.map(|pt| (pt.into(), Keys::default()));
             return Ok(answer.sdp);
         }
-        let answer = sdp::write_declined(&answer, &prepared.sdp);
-        match self.embedded {
-            Some(host) if self.device => sdp::rewrite_answer_for_device(&answer, host),
-            Some(host) => sdp::keep_only_host_candidate(&answer, host),
-            None => return Ok(answer),
+        let mut answer = sdp::write_declined(&answer, &prepared.sdp);
+        for (ours, theirs) in &prepared.opus_spellings {
+            answer = answer.replace(&format!("a={ours}\r\n"), &format!("a={theirs}\r\n"));
+        }
+        match (self.device_address, self.embedded) {
+            (Some(address), _) => sdp::rewrite_answer_for_device(&answer, address, prepared.role),
+            (None, Some(host)) => sdp::keep_only_host_candidate(&answer, host),
+            (None, None) => Ok(answer),
         }
         .map_err(|error| match error {
-            sdp::DeviceAnswerError::NoCandidate { .. } => OfferError::NoCandidate(error.to_string()),
+            DeviceAnswerError::NoCandidate { .. } => OfferError::NoCandidate(error.to_string()),
+            DeviceAnswerError::NoCodec | DeviceAnswerError::Setup(_) => OfferError::Bad(error.to_string()),
+            DeviceAnswerError::LongLine { .. } | DeviceAnswerError::LongBody { .. } => {
+                OfferError::TooLong(error.to_string())
+            }
             other => OfferError::Answer(other.to_string()),
         })
     }
@@ -449,7 +481,7 @@ impl Peer {
 
     /// Tells whether the other end is a microcontroller.
     pub fn is_device(&self) -> bool {
-        self.device
+        self.family.is_device()
     }
 
     /// Returns this end's ICE user name fragment, by which datagrams find the connection. A restart of ICE changes it.
@@ -588,7 +620,7 @@ impl Peer {
                 str0m::Output::Transmit(transmit) => {
                     self.tried
                         .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
-                    let transmit = Transmit::new(transmit, self.device);
+                    let transmit = Transmit::new(transmit, self.bare);
                     transmit.note_check(&mut self.checks);
                     return Output::Transmit(transmit);
                 }
@@ -765,20 +797,60 @@ impl Peer {
 /// The payload type of the telephone's keys before an offer gives another: the one that browsers use.
 const KEYS_PT: u8 = 126;
 
-/// Returns the candidates to offer. What a server sees where there is no NAT is a host candidate already.
-fn candidates(setup: &Setup<'_>) -> impl Iterator<Item = Result<Candidate, IceError>> {
-    let host = setup
-        .local
-        .iter()
-        .map(|address| Candidate::host(*address, Protocol::Udp));
-    let reflexive = setup.gathered.reflexive.iter();
+/// Returns the one address to tell a device.
+fn address_for_device(setup: &Setup<'_>) -> Result<Ipv4Addr, OfferError> {
+    let Some(device) = setup.device else {
+        let local: Vec<String> = setup.local.iter().map(|local| local.ip().to_string()).collect();
+        return Err(OfferError::NoCandidate(format!(
+            "this client is a microcontroller, which reads IPv4 alone, and there is {} here; start the runner with \
+             `--embedded --host ADDRESS`",
+            if local.is_empty() {
+                "nothing".to_owned()
+            } else {
+                local.join(", ")
+            }
+        )));
+    };
+    if device.is_guess {
+        log::warn!(
+            "this client is a microcontroller, which takes one address, and which it can reach is not known here: it is \
+             told {}; start the runner with `--embedded --host ADDRESS`",
+            device.address
+        );
+    }
+    Ok(device.address)
+}
+
+/// Returns the addresses to offer as host candidates. A device tries one candidate after the other, 17 s for a dead one: it is
+/// offered one.
+fn local(setup: &Setup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
+    let port = setup.local.first().map_or(0, SocketAddr::port);
+    match device {
+        Some(address) => vec![SocketAddr::from((address, port))],
+        None => setup.local.to_vec(),
+    }
+}
+
+/// Returns the candidates to offer, which are these alone for a device. What a server sees where there is no NAT is a host
+/// candidate already.
+fn candidates(
+    setup: &Setup<'_>,
+    local: &[SocketAddr],
+    for_device: bool,
+) -> impl Iterator<Item = Result<Candidate, IceError>> {
+    let host = local.iter().map(|address| Candidate::host(*address, Protocol::Udp));
+    let gathered = Some(setup.gathered).filter(|_| !for_device).into_iter();
+    let reflexive = gathered.clone().flat_map(|gathered| &gathered.reflexive);
     let reflexive = reflexive
-        .filter(|(address, _)| !setup.local.contains(address))
+        .filter(|(address, _)| !local.contains(address))
         .map(|(address, base)| Candidate::server_reflexive(*address, *base, Protocol::Udp));
-    let relayed = setup.gathered.relayed.iter();
+    let relayed = gathered.flat_map(|gathered| &gathered.relayed);
     let relayed = relayed.map(|(address, local)| Candidate::relayed(*address, *local, Protocol::Udp));
-    // Microcontrollers take one candidate, and know UDP alone.
-    let tcp = setup.tcp.iter().filter(|_| setup.embedded.is_none());
+    // Microcontrollers know UDP alone.
+    let tcp = setup
+        .tcp
+        .iter()
+        .filter(move |_| !for_device && setup.embedded.is_none());
     let tcp = tcp.map(|address| {
         Candidate::builder()
             .tcp()
@@ -790,16 +862,16 @@ fn candidates(setup: &Setup<'_>) -> impl Iterator<Item = Result<Candidate, IceEr
 }
 
 /// Returns the addresses under which this end is reached, offered or not.
-fn own(setup: &Setup<'_>) -> Vec<SocketAddr> {
+fn own(setup: &Setup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
     let gathered = setup.gathered.reflexive.iter().chain(&setup.gathered.relayed);
     let gathered = gathered.map(|(address, _)| *address);
-    setup.local.iter().copied().chain(gathered).collect()
+    local.iter().copied().chain(gathered).collect()
 }
 
-/// Returns the header extensions that are negotiated: the media's name for browsers, and none for devices.
-fn extensions(device: bool) -> ExtensionMap {
+/// Returns the header extensions that are negotiated: the media's name, or none for who offers none.
+fn extensions(bare: bool) -> ExtensionMap {
     let mut map = ExtensionMap::empty();
-    if !device {
+    if !bare {
         map.set(4, Extension::RtpMid);
     }
     map

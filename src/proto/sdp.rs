@@ -13,12 +13,14 @@
 mod answer;
 mod call;
 mod declined;
+mod family;
 mod offer;
 mod section;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
 pub use call::{CallAnswer, prepare_call, write_call_answer};
 pub use declined::{name_rejected_formats, write_declined};
+pub use family::{DtlsRole, Family};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_room};
 pub use section::Spoken;
 

@@ -386,6 +386,7 @@ mod tests {
         Requester {
             source: SourceKey::V4(Ipv4Addr::new(192, 0, 2, host)),
             is_authorised: false,
+            reached: None,
         }
     }
 
@@ -580,6 +581,7 @@ mod tests {
             let requester = Requester {
                 source: address.into(),
                 is_authorised: false,
+                reached: None,
             };
             assert_eq!(table.register(id(&nth.to_string()), &json!({}), requester, now), Ok(()));
         }

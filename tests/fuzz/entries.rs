@@ -42,7 +42,7 @@ use edge_runner::proto::mediaroom::signal::{Output, Signal};
 use edge_runner::proto::mediaroom::wire::{self, DataPacket, Request, SignalRequest, SignalResponse};
 use edge_runner::proto::multipart::{self, Broken, Event, Parser};
 use edge_runner::proto::offer::{Candidates, Offer};
-use edge_runner::proto::sdp::{keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
+use edge_runner::proto::sdp::{DtlsRole, keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use edge_runner::proto::telephony::{self, Call, Heard, Provider};
 use edge_runner::proto::token::{Family, Issuer, Refusal, Tokens};
 use edge_runner::proto::uuid::Uuid;
@@ -92,8 +92,11 @@ fn provider() -> Arc<CryptoProvider> {
 /// An answer that may be sent has one candidate of the host, short lines, and stays as it is in a second pass.
 pub fn sdp_answer(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Ok(device) = rewrite_answer_for_device(&text, HOST) {
-        assert_eq!(rewrite_answer_for_device(&device, HOST).as_ref(), Ok(&device));
+    for role in [DtlsRole::Client, DtlsRole::Server] {
+        let Ok(device) = rewrite_answer_for_device(&text, HOST, role) else {
+            continue;
+        };
+        assert_eq!(rewrite_answer_for_device(&device, HOST, role).as_ref(), Ok(&device));
         assert!(device.ends_with("\r\n"));
         for line in device.split("\r\n") {
             assert!(line.len() <= limits::DEVICE_LINE_BYTES_MAX);

@@ -290,6 +290,7 @@ pub fn session(packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work> {
         tcp: &[],
         gathered: &Gathered::default(),
         embedded: None,
+        device: None,
         seed: 1,
         secret: IceSecret([1; 32]),
     };

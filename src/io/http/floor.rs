@@ -37,8 +37,12 @@ pub type Becomes = Mutex<Option<Upgrade>>;
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     pub address: SocketAddr,
+    /// The end of its connection at this machine, if the system could tell it.
+    pub local: Option<SocketAddr>,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// Whether a proxy passed it on, as far as it says.
+    pub is_forwarded: bool,
     /// Whose request it is, for quotas and the log: the peer's, or that of the client for whom a
     /// trusted proxy asks.
     pub source: IpAddr,
@@ -48,10 +52,12 @@ pub struct Peer {
 
 impl Peer {
     /// Makes that of a connection, before any request of it was read.
-    pub fn new(address: SocketAddr, secure: bool) -> Self {
+    pub fn new(address: SocketAddr, local: Option<SocketAddr>, secure: bool) -> Self {
         Peer {
             address,
+            local,
             secure,
+            is_forwarded: false,
             source: address.ip(),
             is_authorised: false,
         }
@@ -66,6 +72,10 @@ impl Peer {
         Requester {
             source: self.source.into(),
             is_authorised: self.is_authorised,
+            reached: self
+                .local
+                .filter(|_| !self.is_forwarded)
+                .map(|local| local.ip().to_canonical()),
         }
     }
 }

@@ -250,6 +250,8 @@ fn of_offer(refusal: &OfferRefusal) -> StatusCode {
         OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
         OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
         OfferRefusal::Full | OfferRefusal::Share | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-        OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) | OfferRefusal::NoAnswer(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
     }
 }

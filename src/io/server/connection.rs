@@ -52,6 +52,7 @@ pub(super) async fn serve<S: Service>(
     if let Err(error) = tcp.set_nodelay(true) {
         debug!("{peer}: {error}");
     }
+    let local = tcp.local_addr().ok();
     let opened = tokio::select! {
         biased;
         () = shutdown.wait() => return,
@@ -63,7 +64,7 @@ pub(super) async fn serve<S: Service>(
         Ok(Err(why)) => return debug!("{peer}: connection closed: {why}"),
         Err(_) => return debug!("{peer}: connection closed: too slow (before a request)"),
     };
-    let peer = Peer::new(peer, stream.is_secure());
+    let peer = Peer::new(peer, local, stream.is_secure());
     let (becomes, verdict) = (Becomes::default(), Verdict::new());
     let service = service_fn(|request: Request<Incoming>| {
         let has_place = doing.set(match request.body().is_end_stream() {

@@ -123,6 +123,7 @@ impl WebRtc {
                 tcp: &[],
                 gathered: &Gathered::default(),
                 embedded: None,
+                device: None,
                 seed: random(),
                 secret: secret(),
             },

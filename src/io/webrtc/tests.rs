@@ -158,6 +158,7 @@ impl Rig {
         let requester = Requester {
             source: std::net::IpAddr::from([127, 0, 0, 1]).into(),
             is_authorised: false,
+            reached: None,
         };
         self.engine.offer(offer, requester, || start).await
     }

@@ -274,6 +274,55 @@ fn embedded_offers_its_one_address() {
     }
 }
 
+/// D6, R-083: without `--embedded` a device is told the address of `--host`, or the one at which its offer came. Where neither
+/// is known it is told the best guess, and that it is one.
+#[test]
+fn a_device_is_told_where_it_has_reached_this_machine() {
+    let told = |host: &str, extra: &[IpAddr], reached: Option<&str>| {
+        let host = match host {
+            "localhost" => Host::Localhost,
+            host => Host::Address(ip(host)),
+        };
+        let policy = LocalPolicy {
+            host,
+            embedded: None,
+            extra,
+        };
+        let offered = local_addresses(&busy_machine(), policy);
+        let told = device_address(policy, reached.map(ip), &offered);
+        told.map(|told| (told.address.to_string(), told.is_guess))
+    };
+    let known = |address: &str| Some((address.to_owned(), false));
+    let guess = |address: &str| Some((address.to_owned(), true));
+    let any = ["localhost", "0.0.0.0", "127.0.0.1"];
+    for host in any {
+        assert_eq!(told(host, &[], Some("192.168.1.21")), known("192.168.1.21"), "{host}");
+        assert_eq!(told(host, &[], Some("::ffff:127.0.0.1")), known("127.0.0.1"), "{host}");
+        // A proxy passed it on, or it came by IPv6.
+        assert_eq!(told(host, &[], None), guess("192.168.1.20"), "{host}");
+        assert_eq!(told(host, &[], Some("fd00::20")), guess("192.168.1.20"), "{host}");
+        // A router stands before this machine.
+        let extra = ips(&["203.0.113.9"]);
+        assert_eq!(told(host, &extra, Some("172.17.0.2")), guess("203.0.113.9"), "{host}");
+    }
+    for reached in [None, Some("127.0.0.1")] {
+        assert_eq!(told("192.168.1.21", &[], reached), known("192.168.1.21"));
+        assert_eq!(
+            told("192.168.1.21", &ips(&["203.0.113.9"]), reached),
+            known("192.168.1.21")
+        );
+    }
+    assert_eq!(told("::", &[], None), None);
+    assert_eq!(told("fd00::20", &[], Some("fd00::20")), None);
+    let policy = LocalPolicy {
+        host: Host::Address(ip("192.168.1.20")),
+        embedded: Some(Ipv4Addr::new(192, 168, 1, 20)),
+        extra: &ips(&["203.0.113.9"]),
+    };
+    let told = device_address(policy, Some(ip("127.0.0.1")), &[]).expect("the one of --embedded");
+    assert_eq!((told.address, told.is_guess), (Ipv4Addr::new(192, 168, 1, 20), false));
+}
+
 #[test]
 fn further_addresses_come_first_and_once() {
     let extra = ips(&["203.0.113.9", "100.64.3.2", "203.0.113.9"]);

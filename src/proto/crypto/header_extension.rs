@@ -31,12 +31,19 @@ const PADDING_BIT: u8 = 0x20;
 ///
 /// Whichever SRTP profile the handshake chooses, the tags fit the packets as they leave. dimpl offers them all, and a
 /// microcontroller takes AES_CM_128_HMAC_SHA1_80, the one it has.
-pub fn embedded_provider() -> CryptoProvider {
+pub fn bare_provider() -> CryptoProvider {
     CryptoProvider {
         srtp_provider: &BareHeader,
         sha1_hmac_provider: &BareHeader,
-        dtls_provider: &DeviceDtls,
         ..super::provider()
+    }
+}
+
+/// Makes the same for a session of a microcontroller.
+pub fn embedded_provider() -> CryptoProvider {
+    CryptoProvider {
+        dtls_provider: &DeviceDtls,
+        ..bare_provider()
     }
 }
 

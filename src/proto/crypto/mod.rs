@@ -4,8 +4,9 @@
 //! In: keys, packets and handshake records as str0m hands them over. Out: the same, sealed or opened. Packets are
 //! bounded by the datagram they came in; a sealed or opened RTP packet allocates nothing here, and the AES key schedule
 //! is made once per key.
-//! Two providers leave this room: [`provider`] for ordinary sessions and [`embedded_provider`] for microcontrollers,
-//! whose RTP packets must have a header of 12 bytes and whose data channels need help to open. Sources: RFC 3711, RFC 5764, RFC 7714, RFC 8122.
+//! Three providers are made here: [`provider`] for ordinary sessions, [`bare_provider`] for clients whose RTP packets must have
+//! a header of 12 bytes, and [`embedded_provider`] for those of them whose data channels need help to open.
+//! Sources: RFC 3711, RFC 5764, RFC 7714, RFC 8122.
 
 mod certificate;
 mod device_dtls;
@@ -18,7 +19,7 @@ mod tests;
 
 pub use certificate::{CertificateError, certificate};
 pub use dtls::{Refusal, take_refusal};
-pub use header_extension::{embedded_provider, strip_empty_extension};
+pub use header_extension::{bare_provider, embedded_provider, strip_empty_extension};
 
 use str0m::crypto::CryptoProvider;
 

@@ -145,6 +145,7 @@ fn refusals_and_answers_are_counted_by_their_kind() {
         OfferRefusal::Stopping,
         OfferRefusal::NoCandidate("x".into()),
         OfferRefusal::AnswerTooLong("x".into()),
+        OfferRefusal::NoAnswer("x".into()),
         OfferRefusal::Share,
     ] {
         metrics.offer_refused(&refusal);

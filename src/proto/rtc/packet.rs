@@ -54,12 +54,12 @@ pub struct Transmit {
     pub source: SocketAddr,
     pub destination: SocketAddr,
     contents: Vec<u8>,
-    device: bool,
+    bare: bool,
 }
 
 impl Transmit {
-    /// Takes what str0m wants sent; `device` says that the other end is a microcontroller.
-    pub fn new(transmit: str0m::net::Transmit, device: bool) -> Self {
+    /// Takes what str0m wants sent; `bare` says that RTP leaves without its empty header extension.
+    pub fn new(transmit: str0m::net::Transmit, bare: bool) -> Self {
         let over = match transmit.proto {
             Protocol::Udp => Over::Udp,
             _ => Over::Tcp,
@@ -69,13 +69,13 @@ impl Transmit {
             source: transmit.source,
             destination: transmit.destination,
             contents: transmit.contents.into(),
-            device,
+            bare,
         }
     }
 
     /// Returns the bytes as they go on the wire.
     pub fn contents(&mut self) -> &[u8] {
-        if self.device {
+        if self.bare {
             crypto::strip_empty_extension(&mut self.contents)
         } else {
             &self.contents

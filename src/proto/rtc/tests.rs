@@ -48,6 +48,7 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
         tcp: &[],
         gathered: &crate::proto::gather::NOTHING,
         embedded: None,
+        device: None,
         seed: 1,
         secret: IceSecret([1; 32]),
     };

@@ -1,6 +1,6 @@
-//! Answers under `--embedded`: what microcontrollers are told, and the little that changes for browsers.
+//! Answers to microcontrollers, and the little that `--embedded` changes for browsers.
 //!
-//! In: str0m's answer and the address of `--host`. Out: the same answer with that address as its only candidate, every line
+//! In: str0m's answer and the one address to offer. Out: the same answer with that address as its only candidate, every line
 //! with CRLF. For a device also without everything that its parser trips over, and checked: it copies lines into 256 bytes
 //! unseen, believes the last fingerprint and the last SSRC, tries candidates in the order of the text, and reads 4096 bytes.
 //! Refused: an answer that breaks one of these rules; a failed check is an error reply, for the device shows no sign of harm
@@ -9,6 +9,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::family::DtlsRole;
 use super::{payload_type, split_attribute, split_line};
 use crate::limits::{DEVICE_BODY_BYTES_MAX, DEVICE_LINE_BYTES_MAX, LOCAL_ADDRESSES_MAX, PC_ID_BYTES_MAX};
 use crate::proto::audio::codec::Codec;
@@ -16,16 +17,16 @@ use crate::proto::audio::codec::Codec;
 /// Why an answer must not be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceAnswerError {
-    /// No candidate has the address of `--host`; these others exist.
+    /// No candidate has this address, which is that of `--host` or of the machine; these others exist.
     NoCandidate { host: Ipv4Addr, available: Vec<String> },
     /// The audio section has no codec that is spoken here.
     NoCodec,
     /// Not exactly one SHA-256 fingerprint of 32 bytes.
     Fingerprint,
-    /// Not exactly one SSRC in the audio section.
+    /// Not exactly one SSRC in an audio section that sends.
     Ssrc { count: usize },
-    /// A DTLS role other than `active`; the device only waits for a handshake.
-    Setup,
+    /// Another DTLS role than the offer leaves to this end.
+    Setup(DtlsRole),
     /// ICE-lite: the device needs the runner's checks to stay connected.
     IceLite,
     /// A line with a control character.
@@ -38,23 +39,22 @@ pub enum DeviceAnswerError {
 
 impl fmt::Display for DeviceAnswerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no answer for an embedded client: ")?;
+        write!(f, "no answer for a microcontroller: ")?;
         match self {
             DeviceAnswerError::NoCandidate { host, available } if available.is_empty() => {
-                write!(
-                    f,
-                    "no candidate has the address {host} of --host, and there is no other"
-                )
+                write!(f, "no candidate has the address {host}, and there is no other")
             }
-            DeviceAnswerError::NoCandidate { host, available } => write!(
-                f,
-                "no candidate has the address {host} of --host, only {}",
-                available.join(", ")
-            ),
+            DeviceAnswerError::NoCandidate { host, available } => {
+                write!(f, "no candidate has the address {host}, only {}", available.join(", "))
+            }
             DeviceAnswerError::NoCodec => write!(f, "audio without a codec that is spoken here"),
             DeviceAnswerError::Fingerprint => write!(f, "not exactly one SHA-256 fingerprint"),
-            DeviceAnswerError::Ssrc { count } => write!(f, "{count} audio SSRCs in place of one"),
-            DeviceAnswerError::Setup => write!(f, "the DTLS role is not `active`"),
+            DeviceAnswerError::Ssrc { count } => write!(f, "{count} audio SSRCs, which are too many or too few"),
+            DeviceAnswerError::Setup(role) => write!(
+                f,
+                "the sections of the offer have several DTLS roles; they ask for `a=setup:{}`",
+                role.setup()
+            ),
             DeviceAnswerError::IceLite => write!(f, "ICE-lite"),
             DeviceAnswerError::Unreadable => write!(f, "a control character in a line"),
             DeviceAnswerError::LongLine { bytes } => {
@@ -91,15 +91,17 @@ pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, 
 ///
 /// # Errors
 /// [`DeviceAnswerError`]: the rule that even the rewritten answer breaks.
-pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr) -> Result<String, DeviceAnswerError> {
+pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr, role: DtlsRole) -> Result<String, DeviceAnswerError> {
     let payload_type = spoken_payload_type(answer).ok_or(DeviceAnswerError::NoCodec)?;
     let mut rewrite = Rewrite {
         candidates: Candidates::new(host),
         payload_type,
+        role,
         in_audio: false,
         fingerprints: Vec::new(),
         ssrcs: Vec::new(),
-        active: false,
+        sends: false,
+        has_role: false,
     };
     let mut text = String::with_capacity(answer.len());
     for line in answer.lines() {
@@ -119,12 +121,15 @@ struct Rewrite {
     candidates: Candidates,
     /// Of the one codec that is left.
     payload_type: u8,
+    role: DtlsRole,
     in_audio: bool,
     /// Distinct values, upper case.
     fingerprints: Vec<String>,
     /// Distinct SSRCs of the audio section.
     ssrcs: Vec<String>,
-    active: bool,
+    /// The audio section sends: a microphone asks for nothing.
+    sends: bool,
+    has_role: bool,
 }
 
 impl Rewrite {
@@ -155,9 +160,13 @@ impl Rewrite {
             "candidate" => self.candidates.found().is_err() && self.candidates.is_of_host(value),
             "ssrc" => self.in_audio && self.ssrc(value),
             "ice-lite" => return Err(DeviceAnswerError::IceLite),
-            "setup" if value != "active" => return Err(DeviceAnswerError::Setup),
+            "setup" if value != self.role.setup() => return Err(DeviceAnswerError::Setup(self.role)),
             "setup" => {
-                self.active = true;
+                self.has_role = true;
+                true
+            }
+            "sendrecv" | "sendonly" => {
+                self.sends |= self.in_audio;
                 true
             }
             "rtpmap" | "fmtp" if self.in_audio => payload_type(value) == Some(self.payload_type),
@@ -211,13 +220,13 @@ impl Rewrite {
         if self.fingerprints.len() != 1 {
             return Err(DeviceAnswerError::Fingerprint);
         }
-        if self.ssrcs.len() != 1 {
+        if self.ssrcs.len() != usize::from(self.sends) {
             return Err(DeviceAnswerError::Ssrc {
                 count: self.ssrcs.len(),
             });
         }
-        if !self.active {
-            return Err(DeviceAnswerError::Setup);
+        if !self.has_role {
+            return Err(DeviceAnswerError::Setup(self.role));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use super::family::{DtlsRole, Family, Marks};
 use super::section::{Media, Section, Spoken, is_direction};
 use super::{push_line, shown, split_attribute, split_line};
 use crate::limits::{
@@ -23,10 +24,19 @@ pub struct PreparedOffer {
     pub sdp: String,
     /// `candidate:...` values in the order of the text, each once; none is checked.
     pub candidates: Vec<String>,
-    /// The offer bears a microcontroller's mark: the profile `SAVP`, or the stream semantic `iot`.
-    pub is_device: bool,
     /// What to speak: Opus wherever it is offered, else the first codec of the offer that is spoken here.
     pub spoken: Option<Spoken>,
+    /// Who made it.
+    pub family: Family,
+    /// The role of this end in the DTLS handshake.
+    pub role: DtlsRole,
+    /// The offer names header extensions. Where it names none, its sender may read the media from
+    /// byte 12 of each packet.
+    pub has_extensions: bool,
+    /// Opus by other words than those of RFC 7587: the words of this runner, and those of the offer.
+    pub opus_spellings: Vec<(String, String)>,
+    /// Sections of audio, stopped ones included.
+    pub audio_sections: usize,
     /// A video section is there.
     pub has_video: bool,
     /// A data-channel section is there.
@@ -95,6 +105,8 @@ struct Bounds {
     lines: usize,
     sections: usize,
     needs_audio: bool,
+    /// Who made it; nothing where its text has to tell.
+    family: Option<Family>,
 }
 
 /// Of a caller's offer.
@@ -103,6 +115,7 @@ const CALLER: Bounds = Bounds {
     lines: SDP_LINES_MAX,
     sections: SDP_SECTIONS_MAX,
     needs_audio: true,
+    family: None,
 };
 
 /// Of a room's offers and answers: a section for every track that ever was, and none at first.
@@ -111,6 +124,7 @@ const ROOM: Bounds = Bounds {
     lines: ROOM_SDP_LINES_MAX,
     sections: ROOM_SDP_SECTIONS_MAX,
     needs_audio: false,
+    family: Some(Family::Full),
 };
 
 /// Makes an offer fit for str0m.
@@ -134,10 +148,16 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
     let mut candidates = Candidates::default();
     let mut session = Session::default();
     let mut sections: Vec<Section> = Vec::new();
+    let mut marks = Marks::default();
     for line in lines {
         let Some((kind, value)) = split_line(line) else {
             continue;
         };
+        match kind {
+            'o' if sections.is_empty() && is_origin(value) => marks.handle_origin(value),
+            'a' => marks.handle_attribute(value),
+            _ => {}
+        }
         let full = sections.len() == bounds.sections;
         match (kind, sections.last_mut()) {
             ('m', _) if full => {
@@ -166,7 +186,8 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
     if bounds.needs_audio && !sections.iter().any(|section| section.media == Media::Audio) {
         return Err(SdpError::NoAudio);
     }
-    let is_device = session.is_iot() || sections.iter().any(|section| section.savp);
+    marks.handle_profile(sections.iter().any(|section| section.savp));
+    let family = bounds.family.unwrap_or_else(|| marks.family());
     let direction = session.attributes.iter().copied().find(|name| is_direction(name));
     let mut mids = HashSet::new();
     for (index, section) in sections.iter_mut().enumerate() {
@@ -175,10 +196,11 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
             return Err(SdpError::Mid(shown(&section.mid)));
         }
     }
-    let setup = if is_device {
-        device_setup(&mut session, &mut sections)
-    } else {
-        None
+    let offered = offered_setup(&session, &sections);
+    let role = family.answer_role(offered);
+    let setup = match family {
+        Family::Libpeer => fix_setup(&mut session, &mut sections, offered),
+        Family::EspPeer | Family::Full => None,
     };
     let mut text = session.write(&sections, setup);
     for section in &sections {
@@ -187,8 +209,12 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
     Ok(PreparedOffer {
         sdp: text,
         candidates: candidates.list,
-        is_device,
         spoken: spoken(&sections),
+        family,
+        role,
+        has_extensions: marks.has_extensions,
+        opus_spellings: sections.iter().flat_map(Section::opus_spellings).collect(),
+        audio_sections: sections.iter().filter(|section| section.media == Media::Audio).count(),
         has_video: sections.iter().any(|section| section.media == Media::Video),
         has_application: sections.iter().any(|section| section.media == Media::Application),
     })
@@ -263,13 +289,6 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn is_iot(&self) -> bool {
-        self.attributes.iter().any(|attribute| {
-            let (name, value) = split_attribute(attribute);
-            name == "msid-semantic" && value.trim() == "iot"
-        })
-    }
-
     fn write(&self, sections: &[Section<'_>], setup: Option<&str>) -> String {
         let origin = self.origin.filter(|origin| is_origin(origin));
         let mut text = String::from("v=0\r\n");
@@ -307,17 +326,20 @@ impl Session<'_> {
     }
 }
 
+/// Returns the DTLS role that the offer leaves to this end, as the first `a=setup` has it.
+fn offered_setup<'a>(session: &Session<'a>, sections: &[Section<'a>]) -> Option<&'a str> {
+    let mut all = session
+        .attributes
+        .iter()
+        .chain(sections.iter().flat_map(|section| &section.attributes));
+    all.find_map(|attribute| attribute.strip_prefix("setup:"))
+}
+
 /// Takes the offers of DTLS roles out of a device's offer when they leave a choice, and returns the one to write instead.
 ///
-/// A device is always the server of the handshake, whatever it offers; two servers would wait for each other.
-fn device_setup(session: &mut Session<'_>, sections: &mut [Section<'_>]) -> Option<&'static str> {
-    let all = || {
-        session
-            .attributes
-            .iter()
-            .chain(sections.iter().flat_map(|section| &section.attributes))
-    };
-    if all().any(|attribute| matches!(*attribute, "setup:active" | "setup:passive")) {
+/// Such a device is the server of the handshake; two servers would wait for each other.
+fn fix_setup(session: &mut Session<'_>, sections: &mut [Section<'_>], offered: Option<&str>) -> Option<&'static str> {
+    if matches!(offered, Some("active" | "passive")) {
         return None;
     }
     let is_other = |attribute: &&str| !attribute.starts_with("setup:");

@@ -97,7 +97,8 @@ impl<'a> Section<'a> {
             // One channel goes without saying, and str0m takes what is said for another codec.
             for attribute in &mut self.attributes {
                 let encoding = attribute.strip_prefix("rtpmap:").and_then(|map| map.split_once(' '));
-                if encoding.is_some_and(|(_, encoding)| spoken_codec(encoding).is_some()) {
+                let codec = encoding.and_then(|(_, encoding)| spoken_codec(encoding));
+                if codec.is_some_and(|codec| codec != Codec::Opus) {
                     *attribute = attribute
                         .strip_suffix("/8000/1")
                         .map_or(*attribute, |_| &attribute[..attribute.len() - 2]);
@@ -179,10 +180,35 @@ impl<'a> Section<'a> {
         text.push_str("c=IN IP4 0.0.0.0\r\n");
         push_line(text, &["a=mid:", &self.mid]);
         for attribute in &self.attributes {
-            push_line(text, &["a=", attribute]);
+            match self.opus(attribute) {
+                Some(opus) => push_line(text, &["a=", &opus]),
+                None => push_line(text, &["a=", attribute]),
+            }
         }
     }
+
+    /// Returns the `rtpmap` attributes that call Opus by other words than RFC 7587 does: as this
+    /// runner writes them, and as they stand in the offer.
+    pub fn opus_spellings(&self) -> impl Iterator<Item = (String, String)> {
+        let attributes = self.attributes.iter();
+        attributes.filter_map(|attribute| Some((self.opus(attribute)?, (*attribute).to_owned())))
+    }
+
+    /// Returns an `rtpmap` attribute of Opus in the words of RFC 7587 section 7, where it has others.
+    ///
+    /// Old firmware writes `opus/16000/1`. What it sends is Opus all the same: there is no other
+    /// format of its payload, every packet tells its own bandwidth and channels, and its decoder
+    /// takes whatever is sent.
+    fn opus(&self, attribute: &str) -> Option<String> {
+        let (payload_type, codec) = attribute.strip_prefix("rtpmap:")?.split_once(' ')?;
+        let name = codec.split('/').next()?;
+        let is_other = self.media == Media::Audio && name.eq_ignore_ascii_case("opus") && codec != OPUS;
+        is_other.then(|| format!("rtpmap:{payload_type} {OPUS}"))
+    }
 }
+
+/// Opus as every offer has to name it.
+const OPUS: &str = "opus/48000/2";
 
 /// Payload types that str0m knows without an `a=rtpmap` line: PCMU, PCMA, G722, CN (RFC 3551 section 6).
 const STATIC_PAYLOAD_TYPES: [u8; 4] = [0, 8, 9, 13];
@@ -196,7 +222,8 @@ fn static_codec(payload_type: u8) -> Option<Codec> {
     }
 }
 
-/// Returns the codec that an `rtpmap` names, if it is spoken here at this rate and with so many channels.
+/// Returns the codec that an `rtpmap` names, if it is spoken here at this rate and with so many channels. Opus is known by
+/// its name; see [`Section::opus`].
 fn spoken_codec(encoding: &str) -> Option<Codec> {
     let mut parts = encoding.split('/');
     let (name, rate_hz) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);
@@ -204,9 +231,7 @@ fn spoken_codec(encoding: &str) -> Option<Codec> {
     let codec = Codec::ALL
         .into_iter()
         .find(|codec| codec.name().eq_ignore_ascii_case(name))?;
-    // RFC 7587 section 7: Opus always says 48 kHz and two channels, whatever it carries.
-    let wanted = if codec == Codec::Opus { 2 } else { 1 };
-    (rate_hz == codec.clock_hz() && channels == wanted).then_some(codec)
+    (codec == Codec::Opus || (rate_hz, channels) == (codec.clock_hz(), 1)).then_some(codec)
 }
 
 /// Returns the payload type of an `rtpmap` value, `None` when the rest of the value does not name a codec.
@@ -220,7 +245,7 @@ fn mapped_payload_type(value: &str) -> Option<u8> {
 }
 
 /// Tells whether an `ssrc` value has a name and a value: str0m looks for the `:` between them even on the next lines.
-fn is_ssrc(value: &str) -> bool {
+pub fn is_ssrc(value: &str) -> bool {
     let Some((ssrc, (name, value))) = value
         .split_once(' ')
         .and_then(|(ssrc, attribute)| Some((ssrc, attribute.split_once(':')?)))

@@ -1,5 +1,6 @@
 //! Offers and answers before and after, each offer also through str0m, each device answer also through a device's eyes.
 
+use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,16 +175,150 @@ fn the_number_of_candidates_has_a_cap() {
     assert_eq!(count(OFFER_CANDIDATES_MAX + 1), OFFER_CANDIDATES_MAX);
 }
 
+fn family(text: &str) -> Family {
+    prepare_offer(text).expect("fit").family
+}
+
+/// D7: a device is known by its profile, by its semantic, and by all that it leaves out.
 #[test]
-fn a_device_is_known_by_its_profile_or_its_semantic() {
-    let is_device = |text: &str| prepare_offer(text).expect("fit").is_device;
+fn devices_are_told_by_what_they_write_and_leave_out() {
     let plain = DEVICE.replace("a=msid-semantic: iot\n", "");
-    assert!(is_device(DEVICE));
-    assert!(is_device(&plain), "by SAVP");
-    assert!(is_device(&plain.replace("UDP/TLS/RTP/SAVP", "RTP/SAVP")));
-    assert!(is_device(&DEVICE.replace("SAVP ", "SAVPF ")), "by its semantic");
-    assert!(!is_device(&plain.replace("SAVP ", "SAVPF ")));
-    assert!(!is_device(CHROME) && !is_device(FIREFOX));
+    let silent = plain.replace("SAVP ", "SAVPF ");
+    for device in [
+        DEVICE,
+        &plain,
+        &plain.replace("UDP/TLS/RTP/SAVP", "RTP/SAVP"),
+        &DEVICE.replace("SAVP ", "SAVPF "),
+        &silent,
+        // What has more than one codec, or video, has these lines as well.
+        &silent.replace(
+            "a=sendrecv\n",
+            "a=fmtp:111 minptime=10\na=rtcp-fb:111 nack\na=rtcp-rsize\na=sendrecv\n",
+        ),
+        VARIANT,
+    ] {
+        assert_eq!(family(device), Family::Libpeer, "{device}");
+    }
+    for by in [
+        DEVICE.replace("msid-semantic: iot", "msid-semantic: esp-webrtc"),
+        silent.replace("o=- 2207613340918254 ", "o=- 7801614086411001801 "),
+    ] {
+        assert_ne!(by, DEVICE);
+        let prepared = prepare_offer(&by.replace("a=setup:passive", "a=setup:actpass")).expect("fit");
+        assert_eq!(
+            (prepared.family, prepared.role),
+            (Family::EspPeer, DtlsRole::Server),
+            "{by}"
+        );
+    }
+}
+
+/// D7: a browser is never taken for a device, nor is a library that offers no header extension, whatever else it leaves out.
+#[test]
+fn nothing_else_is_taken_for_a_device() {
+    let full = |text: &str| assert_eq!(family(text), Family::Full, "{text}");
+    // Browsers, and their offers with any one kind of line missing.
+    for browser in [CHROME, FIREFOX] {
+        for kind in [
+            "a=extmap",
+            "a=ice-options",
+            "a=msid",
+            "a=ssrc",
+            "a=rtcp-fb",
+            "a=fmtp",
+            "a=group",
+        ] {
+            let lines = browser.lines().filter(|line| !line.starts_with(kind));
+            full(&lines.flat_map(|line| [line, "\r\n"]).collect::<String>());
+        }
+    }
+    let silent = DEVICE.replace("a=msid-semantic: iot\n", "").replace("SAVP ", "SAVPF ");
+    for (library, session, section) in [
+        (
+            "libdatachannel",
+            "a=group:LS audio\na=msid-semantic:WMS *\na=ice-options:ice2,trickle\n",
+            "",
+        ),
+        (
+            "FFmpeg",
+            "a=extmap-allow-mixed\na=msid-semantic: WMS\n",
+            "a=msid:FFmpeg audio\n",
+        ),
+        (
+            "GStreamer",
+            "a=ice-options:trickle\n",
+            "a=ssrc:6 msid:user@host webrtctransceiver0\n",
+        ),
+        ("pion", "a=msid-semantic:WMS*\na=extmap-allow-mixed\n", ""),
+        (
+            "aiortc",
+            "a=msid-semantic:WMS *\n",
+            "a=extmap:1 urn:ietf:params:rtp-hdrext:sdes:mid\n",
+        ),
+        (
+            "a calling service",
+            "a=ice-lite\n",
+            "a=extmap:1 urn:ietf:params:rtp-hdrext:ssrc-audio-level\n",
+        ),
+    ] {
+        let offer = silent.replace("a=group:BUNDLE", &format!("{session}a=group:BUNDLE"));
+        let offer = offer.replace("a=sendrecv\n", &format!("a=sendrecv\n{section}"));
+        assert_ne!(offer, silent, "{library}");
+        full(&offer);
+        let has_extensions = prepare_offer(&offer).expect("fit").has_extensions;
+        assert_eq!(has_extensions, section.contains("extmap:"), "{library}");
+    }
+}
+
+/// The role in the handshake is the one that the offer leaves, and a device of the first kind leaves none.
+#[test]
+fn the_dtls_role_follows_the_offer_and_the_family() {
+    let role = |text: &str, setup: &str| {
+        let prepared = prepare_offer(&text.replace("a=setup:passive\n", setup)).expect("fit");
+        let offered = Some(prepared.sdp.matches("a=setup:").collect::<Vec<_>>().len()).filter(|count| *count > 0);
+        (prepared.role, offered.is_some())
+    };
+    let espressif = DEVICE.replace("msid-semantic: iot", "msid-semantic: esp-webrtc");
+    let (client, server) = (DtlsRole::Client, DtlsRole::Server);
+    for (setup, libpeer, esp_peer) in [
+        ("a=setup:passive\n", client, client),
+        ("a=setup:active\n", server, server),
+        ("a=setup:actpass\n", client, server),
+        ("", client, server),
+    ] {
+        assert_eq!(role(DEVICE, setup), (libpeer, true), "{setup}");
+        assert_eq!(role(&espressif, setup), (esp_peer, !setup.is_empty()), "{setup}");
+    }
+}
+
+/// D9: Opus under another rate or number of channels is Opus, and is answered in the words of the offer.
+#[test]
+fn opus_is_known_by_its_name() {
+    for spelling in ["opus/16000/1", "opus/48000", "OPUS/48000/2", "opus/8000/1"] {
+        let offer = DEVICE.replace("opus/48000/2", spelling);
+        let prepared = prepare_offer(&offer).expect("fit");
+        assert_eq!(prepared.sdp, crlf(DEVICE_PREPARED));
+        let spellings = [("rtpmap:111 opus/48000/2".to_owned(), format!("rtpmap:111 {spelling}"))];
+        assert_eq!(prepared.opus_spellings, spellings);
+    }
+    let other = DEVICE.replace("opus/48000/2", "opus/48000/2\na=rtpmap:112 multiopus/48000/6");
+    assert!(prepare_offer(&other).expect("fit").opus_spellings.is_empty());
+    assert!(prepare_offer(DEVICE).expect("fit").opus_spellings.is_empty());
+}
+
+/// D8: the answer to a microphone names no source, one that sends does, and in both roles of the handshake.
+#[test]
+fn a_microphone_is_answered() {
+    for (direction, ssrcs) in [("sendonly", 0), ("recvonly", 1), ("sendrecv", 1)] {
+        for (setup, role) in [("passive", DtlsRole::Client), ("active", DtlsRole::Server)] {
+            let offer = DEVICE.replace("a=sendrecv", &format!("a={direction}"));
+            let (_, answer) = answer(&offer.replace("a=setup:passive", &format!("a=setup:{setup}")));
+            let rewritten = rewrite_answer_for_device(&answer, HOST, role).expect("safe");
+            let distinct: HashSet<&str> = rewritten.lines().filter(|line| line.starts_with("a=ssrc:")).collect();
+            assert_eq!(distinct.len(), ssrcs, "{direction}");
+            assert!(rewritten.contains(&format!("a=setup:{}\r\n", role.setup())));
+        }
+    }
 }
 
 /// A trial of one browser's would have str0m skip a handshake that the other end then waits for.
@@ -245,12 +380,12 @@ fn every_variant_of_a_device_gets_a_safe_answer() {
     ];
     for offer in &variants {
         let (_, answer) = answer(offer);
-        let rewritten = rewrite_answer_for_device(&answer, HOST).expect("safe");
+        let rewritten = rewrite_answer_for_device(&answer, HOST, DtlsRole::Client).expect("safe");
         DeviceView::check(&rewritten);
     }
     let (_, answer) = answer(&DEVICE.replace("111 opus/48000/2", "111 G722/8000"));
     assert_eq!(
-        rewrite_answer_for_device(&answer, HOST),
+        rewrite_answer_for_device(&answer, HOST, DtlsRole::Client),
         Err(DeviceAnswerError::NoCodec)
     );
 }
@@ -416,11 +551,11 @@ fn answers_become_what_the_golden_files_say() {
         (STR0M, STR0M_DEVICE, STR0M_BROWSER),
     ] {
         for answer in [answer.to_owned(), crlf(answer), answer.trim_end().to_owned()] {
-            let rewritten = rewrite_answer_for_device(&answer, HOST).expect("safe");
+            let rewritten = rewrite_answer_for_device(&answer, HOST, DtlsRole::Client).expect("safe");
             assert_eq!(rewritten, crlf(device));
             DeviceView::check(&rewritten);
             assert_eq!(
-                rewrite_answer_for_device(&rewritten, HOST),
+                rewrite_answer_for_device(&rewritten, HOST, DtlsRole::Client),
                 Ok(rewritten),
                 "what is safe stays as it is"
             );
@@ -437,16 +572,17 @@ fn an_address_that_starts_like_the_hosts_is_another() {
         .replace("192.0.2.10 ", "10.0.0.10 ")
         .replace("fffcff7e3ffe6057ca77fbd0", "10.0.0.2");
     for host in ["10.0.0.1", "10.0.0.10"] {
-        let rewritten = rewrite_answer_for_device(&answer, host.parse().expect("an address")).expect("safe");
+        let rewritten =
+            rewrite_answer_for_device(&answer, host.parse().expect("an address"), DtlsRole::Client).expect("safe");
         assert_eq!(DeviceView::of(&rewritten).candidates, [host]);
     }
     let other: Ipv4Addr = "10.0.0.2".parse().expect("an address");
-    let error = rewrite_answer_for_device(&answer, other).expect_err("refused");
+    let error = rewrite_answer_for_device(&answer, other, DtlsRole::Client).expect_err("refused");
     let available = ["10.0.0.10", "10.0.0.1", "2001:db8::10"].map(str::to_owned).to_vec();
     assert_eq!(error, DeviceAnswerError::NoCandidate { host: other, available });
     let text = error.to_string();
     assert!(
-        text.contains("10.0.0.2 ") && text.contains("10.0.0.10, 10.0.0.1, 2001:db8::10"),
+        text.contains("10.0.0.2,") && text.contains("10.0.0.10, 10.0.0.1, 2001:db8::10"),
         "{text}"
     );
     assert_eq!(keep_only_host_candidate(&answer, other), Err(error));
@@ -460,7 +596,7 @@ fn one_candidate_is_left_of_many() {
     let line = |n: usize| format!("a=candidate:{n} 1 udp 1 192.0.2.{} 7860 typ host\r\n", n % 12);
     let many = (0..60).map(line).collect::<String>();
     let answer = CHATTY.replace("a=end-of-candidates\n", &many);
-    let rewritten = rewrite_answer_for_device(&answer, HOST).expect("safe");
+    let rewritten = rewrite_answer_for_device(&answer, HOST, DtlsRole::Client).expect("safe");
     assert_eq!(rewritten.matches("a=candidate:").count(), 1);
     assert!(rewritten.contains(" 47002 "), "the first");
     let kept = keep_only_host_candidate(&answer, HOST).expect("one of the host");
@@ -472,7 +608,7 @@ fn an_answer_that_would_harm_a_device_is_not_sent() {
     let refused = |from: &str, to: &str| {
         let answer = STR0M.replace(from, to);
         assert_ne!(answer, STR0M, "{from}");
-        rewrite_answer_for_device(&answer, HOST).expect_err("refused")
+        rewrite_answer_for_device(&answer, HOST, DtlsRole::Client).expect_err("refused")
     };
     assert_eq!(refused("C3:18:7D", "C3:18:7"), DeviceAnswerError::Fingerprint);
     assert_eq!(refused("C3:18:7D:", "C3:18:"), DeviceAnswerError::Fingerprint);
@@ -483,7 +619,7 @@ fn an_answer_that_would_harm_a_device_is_not_sent() {
     );
     let other = STR0M.replacen("C3:18:7D", "C3:18:7E", 1);
     assert_eq!(
-        rewrite_answer_for_device(&other, HOST),
+        rewrite_answer_for_device(&other, HOST, DtlsRole::Client),
         Err(DeviceAnswerError::Fingerprint),
         "two values"
     );
@@ -492,17 +628,26 @@ fn an_answer_that_would_harm_a_device_is_not_sent() {
         refused("a=rtcp-mux\n", "a=ssrc:7 cname:x\n"),
         DeviceAnswerError::Ssrc { count: 2 }
     );
-    assert_eq!(refused("setup:active", "setup:passive"), DeviceAnswerError::Setup);
-    assert_eq!(refused("setup:active", "setup:actpass"), DeviceAnswerError::Setup);
-    assert_eq!(refused("a=setup:active\n", ""), DeviceAnswerError::Setup);
+    assert_eq!(
+        refused("setup:active", "setup:passive"),
+        DeviceAnswerError::Setup(DtlsRole::Client)
+    );
+    assert_eq!(
+        refused("setup:active", "setup:actpass"),
+        DeviceAnswerError::Setup(DtlsRole::Client)
+    );
+    assert_eq!(
+        refused("a=setup:active\n", ""),
+        DeviceAnswerError::Setup(DtlsRole::Client)
+    );
     assert_eq!(refused("t=0 0\n", "t=0 0\na=ice-lite\n"), DeviceAnswerError::IceLite);
     assert_eq!(refused("opus", "G722"), DeviceAnswerError::NoCodec);
     assert_eq!(refused("m=audio", "m=video"), DeviceAnswerError::NoCodec);
     assert_eq!(refused("s=-", "s=\t"), DeviceAnswerError::Unreadable);
     let foundation = |bytes: usize| STR0M.replace("fffeff7ea14b7dc8d908d0bf", &"f".repeat(bytes));
-    assert!(rewrite_answer_for_device(&foundation(31), HOST).is_ok());
+    assert!(rewrite_answer_for_device(&foundation(31), HOST, DtlsRole::Client).is_ok());
     assert!(
-        rewrite_answer_for_device(&foundation(32), HOST).is_err(),
+        rewrite_answer_for_device(&foundation(32), HOST, DtlsRole::Client).is_err(),
         "a device has room for 31"
     );
     for kind in [
@@ -519,16 +664,16 @@ fn an_answer_that_would_harm_a_device_is_not_sent() {
 #[test]
 fn only_the_audio_section_has_an_ssrc() {
     let answer = STR0M.replace("a=sctp-port:5000\n", "a=sctp-port:5000\na=ssrc:9 cname:x\n");
-    let rewritten = rewrite_answer_for_device(&answer, HOST).expect("safe");
+    let rewritten = rewrite_answer_for_device(&answer, HOST, DtlsRole::Client).expect("safe");
     assert_eq!(DeviceView::of(&rewritten).ssrc, "1985229328");
 }
 
 #[test]
 fn a_device_answer_is_taken_up_to_its_caps() {
     let named = |bytes: usize| STR0M.replace("s=-", &format!("s={}", "n".repeat(bytes - 2)));
-    assert!(rewrite_answer_for_device(&named(DEVICE_LINE_BYTES_MAX), HOST).is_ok());
+    assert!(rewrite_answer_for_device(&named(DEVICE_LINE_BYTES_MAX), HOST, DtlsRole::Client).is_ok());
     assert_eq!(
-        rewrite_answer_for_device(&named(DEVICE_LINE_BYTES_MAX + 1), HOST),
+        rewrite_answer_for_device(&named(DEVICE_LINE_BYTES_MAX + 1), HOST, DtlsRole::Client),
         Err(DeviceAnswerError::LongLine {
             bytes: DEVICE_LINE_BYTES_MAX + 1
         })
@@ -538,7 +683,7 @@ fn a_device_answer_is_taken_up_to_its_caps() {
         let body = serde_json::json!({"sdp": sdp, "type": "answer", "pc_id": "x".repeat(PC_ID_BYTES_MAX)});
         body.to_string().len()
     };
-    let start = body(&rewrite_answer_for_device(STR0M, HOST).expect("safe"));
+    let start = body(&rewrite_answer_for_device(STR0M, HOST, DtlsRole::Client).expect("safe"));
     // Quotes take two bytes in JSON, and each line two more for each byte of its end.
     let padded = |bytes: usize| {
         let (lines, rest) = ((bytes - start) / 100, (bytes - start) % 100);
@@ -547,11 +692,11 @@ fn a_device_answer_is_taken_up_to_its_caps() {
         let last = format!("a={}\n", "x".repeat(rest - 6));
         STR0M.replace("a=sctp-port", &(line.repeat(lines) + &last + "a=sctp-port"))
     };
-    let full = rewrite_answer_for_device(&padded(DEVICE_BODY_BYTES_MAX), HOST).expect("safe");
+    let full = rewrite_answer_for_device(&padded(DEVICE_BODY_BYTES_MAX), HOST, DtlsRole::Client).expect("safe");
     assert_eq!(body(&full), DEVICE_BODY_BYTES_MAX);
     let bytes = DEVICE_BODY_BYTES_MAX + 1;
     assert_eq!(
-        rewrite_answer_for_device(&padded(bytes), HOST),
+        rewrite_answer_for_device(&padded(bytes), HOST, DtlsRole::Client),
         Err(DeviceAnswerError::LongBody { bytes })
     );
 }

@@ -469,6 +469,7 @@ fn setup() -> Setup<'static> {
         tcp: &[],
         gathered: &NOTHING,
         embedded: None,
+        device: None,
         seed: 0x1234_5678_9abc_def0,
         secret: IceSecret([7; 32]),
     }

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use edge_runner::limits;
+use edge_runner::proto::candidate::DeviceAddress;
 use edge_runner::proto::gather::Gathered;
 use edge_runner::proto::rtc::{Common, IceSecret, Setup};
 use edge_runner::proto::session::Session;
@@ -178,13 +179,18 @@ pub fn run(offer: &str) -> bool {
     };
     super::sdp_offer(offer.as_bytes());
     let mut answered = false;
-    for embedded in [None, Some(HOST)] {
+    let device = DeviceAddress {
+        address: HOST,
+        is_guess: false,
+    };
+    for (embedded, device) in [(None, None), (None, Some(device)), (Some(HOST), Some(device))] {
         let setup = Setup {
             common: &COMMON,
             local: &[SocketAddr::from((HOST, 7860))],
             tcp: &[],
             gathered: &NOTHING,
             embedded,
+            device,
             seed: 7,
             secret: IceSecret([7; 32]),
         };

@@ -274,6 +274,11 @@ fn own_address(runner: SocketAddr) -> IpAddr {
 
 /// Posts the offer as the firmware does.
 pub fn post_offer(runner: SocketAddr, options: &Options, local: SocketAddr) -> Reply {
+    post_offer_with(runner, options, local, &[])
+}
+
+/// The same with further headers.
+pub fn post_offer_with(runner: SocketAddr, options: &Options, local: SocketAddr, headers: &[&str]) -> Reply {
     let (ufrag, pwd) = &options.credentials;
     let sender = Sender {
         ufrag,
@@ -282,7 +287,8 @@ pub fn post_offer(runner: SocketAddr, options: &Options, local: SocketAddr) -> R
         addr: local,
     };
     let body = offer::body(&offer::sdp(&options.shape, &sender));
-    let headers = ["User-Agent: ESP32 HTTP Client/1.0", "Content-Type: application/json"];
+    let own = ["User-Agent: ESP32 HTTP Client/1.0", "Content-Type: application/json"];
+    let headers = [&own[..], headers].concat();
     http::request(runner, "POST", "/api/offer", &headers, body.as_bytes()).expect("the runner answers an offer")
 }
 

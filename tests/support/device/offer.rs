@@ -9,7 +9,15 @@ use std::net::SocketAddr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub profile: &'static str,
+    /// The value of `a=msid-semantic`, after its space; without it, there is no such line.
+    pub semantic: Option<&'static str>,
     pub codec: Codec,
+    /// How Opus is called.
+    pub opus: &'static str,
+    pub direction: &'static str,
+    pub setup: &'static str,
+    /// The source that the offer names; the device sends as source 6 whatever it says.
+    pub ssrc: Option<u32>,
     pub candidate: Candidate,
     /// Media sections named `audio` and `datachannel`; else `0` and `1`.
     pub mids_are_words: bool,
@@ -76,7 +84,12 @@ impl Shape {
     /// What the voice firmware sends.
     pub const FIRMWARE: Self = Self {
         profile: "UDP/TLS/RTP/SAVP",
+        semantic: Some("iot"),
         codec: Codec::Opus,
+        opus: "opus/48000/2",
+        direction: "sendrecv",
+        setup: "passive",
+        ssrc: Some(6),
         candidate: Candidate::Real,
         mids_are_words: true,
         data_channel: true,
@@ -112,14 +125,17 @@ pub fn sdp(shape: &Shape, sender: &Sender) -> String {
         format!("a=ice-ufrag:{ufrag}"),
         format!("a=ice-pwd:{pwd}"),
         format!("a=fingerprint:sha-256 {fingerprint}"),
-        "a=setup:passive".to_owned(),
+        format!("a=setup:{}", shape.setup),
     ];
     let group = if shape.data_channel {
         format!("{audio} {channel}")
     } else {
         audio.to_owned()
     };
-    let (payload_type, codec, ssrc) = (shape.codec.payload_type(), shape.codec.name(), shape.codec.ssrc());
+    let (payload_type, codec, ssrc) = match shape.codec {
+        Codec::Opus => (shape.codec.payload_type(), shape.opus, shape.ssrc),
+        codec => (codec.payload_type(), codec.name(), Some(codec.ssrc())),
+    };
     let cname = match shape.codec {
         Codec::Opus => "webrtc-opus",
         Codec::Pcmu => "webrtc-pcmu",
@@ -135,7 +151,7 @@ pub fn sdp(shape: &Shape, sender: &Sender) -> String {
     ]
     .map(str::to_owned)
     .into();
-    lines.push("a=msid-semantic: iot".into());
+    lines.extend(shape.semantic.map(|semantic| format!("a=msid-semantic: {semantic}")));
     lines.push(format!("a=group:BUNDLE {group}"));
     if !shape.credentials_in_sections {
         lines.extend_from_slice(&credentials);
@@ -146,8 +162,8 @@ pub fn sdp(shape: &Shape, sender: &Sender) -> String {
         lines.extend_from_slice(&credentials);
     }
     lines.push(format!("a=rtpmap:{payload_type} {codec}"));
-    lines.push(format!("a=ssrc:{ssrc} cname:{cname}"));
-    lines.push("a=sendrecv".into());
+    lines.extend(ssrc.map(|ssrc| format!("a=ssrc:{ssrc} cname:{cname}")));
+    lines.push(format!("a={}", shape.direction));
     lines.push(format!("a=mid:{audio}"));
     lines.push("a=rtcp-mux".into());
     if shape.data_channel {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use edge_runner::proto::candidate::DeviceAddress;
 use edge_runner::proto::gather::Gathered;
 use edge_runner::proto::rtc::{Common, IceSecret, Packet, Setup};
 use edge_runner::proto::session::{Event, LeaveReason, Output, Session};
@@ -83,6 +84,10 @@ impl Call {
             tcp: &[],
             gathered: &gathered,
             embedded: Some(HOST),
+            device: Some(DeviceAddress {
+                address: HOST,
+                is_guess: false,
+            }),
             seed: 1,
             secret: IceSecret([9; 32]),
         };

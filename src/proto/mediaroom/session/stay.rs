@@ -536,7 +536,7 @@ fn words(error: &OfferError) -> String {
     match error {
         OfferError::Bad(why) => why.clone(),
         OfferError::NoCandidate(why) => why.clone(),
-        OfferError::Answer(why) => why.clone(),
+        OfferError::TooLong(why) | OfferError::Answer(why) => why.clone(),
         OfferError::Ended => "the connection has ended".into(),
     }
 }

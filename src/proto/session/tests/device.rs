@@ -239,13 +239,19 @@ fn a_browser_on_a_runner_for_devices_is_a_browser() {
     assert!(texts[2].contains("peerLeft"));
 }
 
-/// Without `--embedded` the same offer is that of an ordinary client.
+/// D6: a device is one without `--embedded`, too: bare headers, its own DTLS role, its own messages.
 #[test]
-fn without_the_flag_there_are_no_devices() {
+fn a_device_needs_no_flag() {
     let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), None, as_device);
-    assert!(!pair.session.is_device());
+    pair.keep_sent = true;
+    assert!(pair.session.is_device());
     pair.connect();
-    pair.send("plain text");
-    pair.run(ms(200));
-    assert_eq!(pair.client.texts(), ["plain text"]);
+    pair.run(secs(1));
+    let packets = rtp(&pair);
+    assert!(packets.len() >= 40);
+    assert!(packets.iter().all(|(_, packet)| packet[0] == 0x80));
+    pair.send(&message("bot-transcription", "in time"));
+    pair.send(&message("bot-transcription", &"x".repeat(DEVICE_MESSAGE_BYTES_MAX)));
+    pair.run(secs(1));
+    assert_eq!(pair.client.texts(), [message("bot-transcription", "in time")]);
 }

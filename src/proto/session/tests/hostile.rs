@@ -245,6 +245,7 @@ fn sessions_that_are_dropped_leave_nothing() {
             tcp: &[],
             gathered: &crate::proto::gather::NOTHING,
             embedded: None,
+            device: None,
             seed: number,
             secret: IceSecret([number as u8; 32]),
         };

@@ -225,6 +225,7 @@ fn sessions_do_not_share_credentials() {
                 tcp: &[],
                 gathered: &crate::proto::gather::NOTHING,
                 embedded: None,
+                device: None,
                 seed,
                 secret: IceSecret([seed as u8; 32]),
             };

@@ -5,6 +5,7 @@
 //! test moves. Losses are drawn from a seed, so that a failure comes again.
 
 use crate::allocations;
+use crate::proto::candidate::DeviceAddress;
 use crate::proto::rtc::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -125,12 +126,20 @@ pub struct Pair {
 }
 
 pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setup<'_> {
+    let first = local.iter().find_map(|local| match local.ip() {
+        std::net::IpAddr::V4(address) => Some(address),
+        std::net::IpAddr::V6(_) => None,
+    });
     Setup {
         common: &COMMON,
         local,
         tcp: &[],
         gathered: &crate::proto::gather::NOTHING,
         embedded,
+        device: embedded.or(first).map(|address| DeviceAddress {
+            address,
+            is_guess: false,
+        }),
         seed: 0x1234_5678_9abc_def0,
         secret: fresh_secret(),
     }
