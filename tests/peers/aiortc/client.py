@@ -41,12 +41,15 @@ class Tone(aiortc.MediaStreamTrack):
 
 
 class Client:
-    def __init__(self, runner, hz=440, relay=None, trickle=False, videos=0):
+    def __init__(self, runner, hz=440, relay=None, trickle=False, videos=0, codec=None):
         self.runner, self.hz, self.relay, self.trickle, self.videos = runner, hz, relay, trickle, videos
+        # The one codec to offer, in place of all that aiortc has.
+        self.codec = codec
         self.path, self.pc_id, self.pc, self.channel = None, None, None, None
         self.config = aiortc.RTCConfiguration(iceServers=[])
         self.heard = array.array("h")
-        self.frames, self.messages = 0, []
+        # Samples per second of what is heard: G.711 comes out at its own rate.
+        self.rate, self.frames, self.messages = RATE, 0, []
         self.tasks = []
 
     async def start(self):
@@ -60,6 +63,10 @@ class Client:
             await self.start()
         old, self.pc = self.pc, aiortc.RTCPeerConnection(self.config)
         self.pc.addTrack(self.track())
+        if self.codec:
+            known = aiortc.RTCRtpSender.getCapabilities("audio").codecs
+            wanted = [each for each in known if each.mimeType == f"audio/{self.codec}"]
+            self.pc.getTransceivers()[0].setCodecPreferences(wanted)
         for _ in range(self.videos):
             self.pc.addTransceiver("video")
         self.channel = self.pc.createDataChannel("chat")
@@ -111,9 +118,9 @@ class Client:
                 frame = await track.recv()
             except aiortc.mediastreams.MediaStreamError:
                 return
-            self.frames += 1
+            self.frames, self.rate = self.frames + 1, frame.sample_rate
             samples = array.array("h", bytes(frame.planes[0])[: frame.samples * 2 * len(frame.layout.channels)])
-            # The decoder gives two equal channels.
+            # The decoder of Opus gives two equal channels.
             self.heard.extend(samples[:: len(frame.layout.channels)])
 
     async def ping(self, channel):
@@ -144,7 +151,7 @@ class Client:
         """What comes in the next seconds."""
         self.heard = array.array("h")
         self.frames = 0
-        await self.until(lambda: len(self.heard) >= seconds * RATE, f"{seconds} s of audio", seconds * 4 + 20)
+        await self.until(lambda: len(self.heard) >= seconds * self.rate, f"{seconds} s of audio", seconds * 4 + 20)
         return self.heard
 
     async def close(self):
@@ -156,10 +163,10 @@ class Client:
             self.relay.close()
 
 
-def tone_share(samples, hz):
+def tone_share(samples, hz, rate=RATE):
     """The share of the energy at `hz`: the median over windows of 100 ms that are not silent; 0 when all are."""
-    window, shares = RATE // 10, []
-    turn = 2 * math.pi * hz / RATE
+    window, shares = rate // 10, []
+    turn = 2 * math.pi * hz / rate
     factor = 2 * math.cos(turn)
     for at in range(0, len(samples) - window + 1, window):
         part = samples[at:at + window]

@@ -222,6 +222,69 @@ async def loss(runner):
         await client.close()
 
 
+async def g711(runner, codec, payload_type):
+    """A call in one law of G.711, on loopback: 440 Hz in and back, a second offer, and the log's word for the codec."""
+    client = Client(runner, codec=codec)
+    try:
+        await client.connect()
+        formats = [line for line in client.pc.remoteDescription.sdp.splitlines() if line.startswith("m=audio")]
+        assert [line.split(" ")[3:] for line in formats] == [[str(payload_type)]], formats
+        share = tone_share(await client.listen_for(3), client.hz, client.rate)
+        assert client.rate == 8_000, client.rate
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        await client.offer()
+        again = tone_share(await client.listen_for(1), client.hz, client.rate)
+        assert again > 0.9, f"share of the tone {again:.2f} after a second offer"
+        client.send({"label": "rtvi-ai", "type": "client-ready", "id": "0000000c", "data": {"version": "2.1.0"}})
+        await client.until(lambda: client.message("bot-ready", id="0000000c"), "bot-ready")
+        assert f"session started: webrtc, {codec}" in runner.log_text()
+        return f"share {share:.3f}"
+    finally:
+        await client.close()
+
+
+async def pcmu(runner):
+    """a caller that offers PCMU alone: 440 Hz in, 440 Hz back"""
+    return await g711(runner, "PCMU", 0)
+
+
+async def pcma(runner):
+    """a caller that offers PCMA alone: 440 Hz in, 440 Hz back"""
+    return await g711(runner, "PCMA", 8)
+
+
+async def other_codec(runner):
+    """restart_pc with another codec each time: the bot stays, and the tone comes back in the new one"""
+    client = Client(runner, codec="PCMU")
+    try:
+        await client.connect()
+        shares = []
+        for codec, rate in [("PCMU", 8_000), (None, 48_000), ("PCMA", 8_000)]:
+            if client.codec != codec:
+                client.codec = codec
+                await client.connect(restart=True)
+            await client.until(lambda: client.frames > 10 and client.rate == rate, f"{codec or 'Opus'} at {rate} Hz")
+            shares.append(tone_share(await client.listen_for(2), client.hz, rate))
+        assert min(shares) > 0.9, f"shares of the tone {shares}"
+        assert await runner.sessions() == 1, "the bot was not kept"
+        return f"lowest share {min(shares):.3f}"
+    finally:
+        await client.close()
+
+
+async def pcmu_loss(runner):
+    """a caller in PCMU with 10 % loss both ways: what is lost is made up, and the tone is there"""
+    relay = Relay(loss=0.1, seed=20)
+    client = Client(runner, hz=450, relay=relay, codec="PCMU")
+    try:
+        await client.connect()
+        share = tone_share(await client.listen_for(8), client.hz, client.rate)
+        assert share > 0.6, f"share of the tone {share:.2f}"
+        return f"share {share:.3f}"
+    finally:
+        await client.close()
+
+
 async def metrics(runner):
     """a reader of Prometheus understands what is counted of a talk"""
     from prometheus_client.parser import text_string_to_metric_families
@@ -243,7 +306,7 @@ async def metrics(runner):
         await client.close()
 
 
-CHECKS = [tone, trickle, video, rtvi, renegotiation, restart, eight, loss, farewell, vanish, never, metrics]
+CHECKS = [tone, trickle, video, rtvi, renegotiation, restart, eight, loss, pcmu, pcma, other_codec, pcmu_loss, farewell, vanish, never, metrics]
 
 
 async def main(binary, under, names):
