@@ -513,6 +513,42 @@ fn a_rebooted_device_takes_over_and_a_vanished_one_is_freed() {
     runner.wait_for_sessions(0);
 }
 
+/// A device without a clock has the same credentials at every boot, and the same port: each boot connects, a life of half a
+/// second before it notwithstanding, and one session is left.
+#[test]
+fn a_device_that_boots_again_and_again_at_one_port_connects_each_time() {
+    let runner = embedded("echo");
+    let options = full_duplex(Speech::Tone { hz: A4 });
+    let mut device = Device::join(runner.addr, options.clone());
+    for _ in 0..6 {
+        device.wait("audio", |report| report.audio.len() >= 25);
+        device.vanish().assert_clean();
+        device = device.boot_again(runner.addr, options.clone());
+    }
+    hears(&device, A4);
+    device.wait("the channel", |report| report.channel_open);
+    device.vanish().assert_clean();
+    runner.wait_for_sessions(0);
+}
+
+/// Offers of devices that die before their first check fill the runner for a moment only: a device that restarts at each
+/// refusal, as the firmware does, has its place before they are given up.
+#[test]
+fn offers_that_die_leave_room_for_a_device() {
+    let runner = embedded("echo");
+    for _ in 0..24 {
+        offer_only(runner.addr, Shape::FIRMWARE, HOST);
+    }
+    let mut device = loop {
+        match Device::try_join(runner.addr, full_duplex(Speech::Tone { hz: A4 })) {
+            Some(device) => break device,
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    };
+    hears(&device, A4);
+    device.vanish().assert_clean();
+}
+
 /// A device on another host than the runner. `tests/check.sh net` starts both in namespaces, and says where the runner is.
 #[test]
 #[ignore = "the stage `net` runs this"]

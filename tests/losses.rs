@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use edge_runner::proto::session::Event;
+
 use crate::support::device::timeless::{Call, Rng};
 use crate::support::device::{Lost, Options, Step, Way};
 use crate::support::sound::Speech;
@@ -131,4 +133,90 @@ fn every_call_has_a_channel_at_5_percent_loss() {
         late += u32::from(after >= WORKS_WITHIN);
     }
     println!("200 of 200 channels; the slowest after {slowest:?}, {late} after more than {WORKS_WITHIN:?}");
+}
+
+/// Nothing passes for a while, as when a device walks through a dead spot: sound is back at once, and texts within the
+/// time that SCTP has fallen back to.
+#[test]
+fn sound_and_texts_survive_an_outage() {
+    for (outage_ms, texts_within_s) in [
+        (500, 2),
+        (1_000, 2),
+        (2_000, 4),
+        (5_000, 8),
+        (8_000, 8),
+        (20_000, 16),
+        (28_000, 16),
+    ] {
+        let (from, outage) = (Duration::from_secs(3), Duration::from_millis(outage_ms));
+        let options = Options {
+            says: (0..400).map(ping).collect(),
+            ..Options::new(Speech::Silence)
+        };
+        let cut = from..from + outage;
+        let mut call = Call::new(options, Box::new(move |_, at| !cut.contains(&at)));
+        call.run(from);
+        call.send(TEXT);
+        call.run(outage);
+        let (frames, packets, end) = (call.heard.len(), call.report.audio.len(), call.time());
+        call.run(Duration::from_secs(1));
+        let (heard, played) = (call.heard.len() - frames, call.report.audio.len() - packets);
+        assert!(
+            heard >= 45 && played >= 45,
+            "{outage:?}: {heard} frames in and {played} back in a second"
+        );
+        assert!(call.texts().any(|(at, _)| at > end), "{outage:?}: texts of the device");
+        let back = call.run_until(Duration::from_secs(texts_within_s), |call| {
+            call.report.has_message("bot-ready")
+        });
+        println!("{outage:?}: a text after {:?}", call.time() - end);
+        assert!(back, "{outage:?}");
+        assert_eq!(call.left(), None);
+        let lost = call.events.iter().any(|(_, event)| *event == Event::Lost);
+        assert_eq!(lost, outage > Duration::from_secs(6), "{outage:?}");
+        assert_eq!(call.report.closed, None);
+    }
+}
+
+/// A device makes its keys, or starts its codec, before it looks at the handshake: it connects all the same, with its
+/// channel, as long as the session waits for it.
+#[test]
+fn a_device_that_is_busy_before_its_handshake_connects() {
+    for busy_ms in [500, 2_000, 5_000, 9_000, 13_000] {
+        let busy = Duration::from_millis(busy_ms);
+        let options = Options { busy, ..talkative() };
+        let mut call = Call::new(options, Box::new(|_, _| true));
+        let after = works_after(&mut call);
+        println!("busy {busy:?}: connected {:?}, channel {after:?}", call.connected);
+        assert!(after.is_some_and(|after| after < WORKS_WITHIN), "{busy:?}: {after:?}");
+        assert!(
+            call.connected < Some(busy + Duration::from_millis(500)),
+            "{:?}",
+            call.connected
+        );
+        call.report.assert_clean();
+    }
+}
+
+/// Half duplex: the microphone is shut while the bot speaks, and its silence opens it again, turn after turn.
+#[test]
+fn the_microphone_opens_again_after_each_turn_of_the_bot() {
+    let options = Options::new(Speech::Tone { hz: 440.0 });
+    let mut call = Call::new(options, Box::new(|_, _| true));
+    assert!(call.run_until(Duration::from_secs(5), |call| call.loud.len() > 25));
+    for turn in 1..=3 {
+        call.say(440.0, Duration::from_secs(1));
+        call.run(Duration::from_millis(500));
+        let before = call.loud.len();
+        call.run(Duration::from_millis(300));
+        assert_eq!(
+            call.loud.len(),
+            before,
+            "turn {turn}: the bot hears the device while it speaks"
+        );
+        call.run(Duration::from_secs(1));
+        let after = call.loud.len() - before;
+        assert!(after >= 20, "turn {turn}: {after} frames of the device afterwards");
+    }
+    call.report.assert_clean();
 }

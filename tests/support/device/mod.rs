@@ -47,6 +47,12 @@ pub struct Options {
     pub loses: Vec<Lost>,
     /// Push to talk, and nobody pushes: no audio leaves.
     pub mute: bool,
+    /// For so long after its first check was answered it does not look at its socket, whose mailbox keeps a few
+    /// datagrams.
+    pub busy: Duration,
+    /// It had a life before, to which the runner may still speak: what does not authenticate is dropped, as always, and
+    /// is no fault.
+    pub rebooted: bool,
 }
 
 /// Between two messages of a device.
@@ -95,6 +101,8 @@ impl Options {
             says: Vec::new(),
             loses: Vec::new(),
             mute: false,
+            busy: Duration::ZERO,
+            rebooted: false,
         }
     }
 }
@@ -181,18 +189,39 @@ pub struct Device {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// Stays open after the thread ended: from a device without power not even a port-unreachable comes back.
-    _socket: Arc<UdpSocket>,
+    socket: Arc<UdpSocket>,
 }
 
 impl Device {
     /// Sends the offer, reads the answer, and starts to connect. Any violation so far fails the test.
     pub fn join(runner: SocketAddr, options: Options) -> Self {
-        let socket = Arc::new(UdpSocket::bind((own_address(runner), 0)).expect("a free port"));
+        Self::try_join(runner, options).expect("a place for the device")
+    }
+
+    /// The same; `None` when the runner has no place, at which the firmware starts anew.
+    pub fn try_join(runner: SocketAddr, options: Options) -> Option<Self> {
+        let socket = UdpSocket::bind((own_address(runner), 0)).expect("a free port");
+        Self::boot(runner, options, Arc::new(socket))
+    }
+
+    /// Boots again, after its thread ended, at the port that it had.
+    pub fn boot_again(self, runner: SocketAddr, options: Options) -> Self {
+        let rebooted = Options {
+            rebooted: true,
+            ..options
+        };
+        Self::boot(runner, rebooted, self.socket.clone()).expect("a place for the device")
+    }
+
+    fn boot(runner: SocketAddr, options: Options, socket: Arc<UdpSocket>) -> Option<Self> {
         let reply = post_offer(
             runner,
             &options,
             socket.local_addr().expect("a bound socket has an address"),
         );
+        if reply.status == 503 {
+            return None;
+        }
         let (answer, violations) = answer::read(&reply, runner.ip());
         assert!(
             violations.is_empty(),
@@ -208,11 +237,11 @@ impl Device {
         let peer = peer::Peer::new(answer, options, Instant::now());
         let (ours, theirs) = (socket.clone(), shared.clone());
         let thread = thread::spawn(move || peer::run(peer, &ours, &theirs));
-        Self {
+        Some(Self {
             shared,
             thread: Some(thread),
-            _socket: socket,
-        }
+            socket,
+        })
     }
 
     /// Waits until `done` holds; fails the test when it never does, and at once when a rule is violated.
@@ -239,17 +268,19 @@ impl Device {
         report
     }
 
+    /// Tells what it saw up to now.
+    pub fn report(&self) -> Report {
+        let report = self.shared.report.lock();
+        report.expect("the device's thread does not panic").clone()
+    }
+
     /// Goes silent as if it had lost its power, and tells what it saw until then.
     pub fn vanish(&mut self) -> Report {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the device's thread does not panic");
         }
-        self.shared
-            .report
-            .lock()
-            .expect("the device's thread does not panic")
-            .clone()
+        self.report()
     }
 }
 

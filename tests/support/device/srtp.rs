@@ -44,6 +44,7 @@ impl Context {
     /// Encrypts and tags an RTP packet without extension or CSRC.
     pub fn protect(&mut self, packet: &mut Vec<u8>) {
         let index = self.next_index(packet);
+        self.index = self.index.max(Some(index));
         self.key_stream(packet, RTP_HEADER_BYTES, index);
         let tag = self.tag(packet, index);
         packet.extend_from_slice(&tag);
@@ -59,6 +60,7 @@ impl Context {
         if self.tag(body, index) != tag {
             return Err("SRTP packet with a wrong tag".into());
         }
+        self.index = self.index.max(Some(index));
         let mut plain = body.to_vec();
         self.key_stream(&mut plain, RTP_HEADER_BYTES, index);
         Ok(plain)
@@ -76,18 +78,15 @@ impl Context {
     }
 
     /// The index whose lower 16 bits are the packet's and which is nearest to the highest so far (RFC 3711 3.3.1).
-    fn next_index(&mut self, packet: &[u8]) -> u64 {
+    fn next_index(&self, packet: &[u8]) -> u64 {
         let sequence = u64::from(u16::from_be_bytes([packet[2], packet[3]]));
         let highest = self.index.unwrap_or(sequence);
         let base = highest & !0xffff | sequence;
         let near = [base.checked_sub(0x1_0000), Some(base), Some(base + 0x1_0000)];
-        let index = near
-            .into_iter()
+        near.into_iter()
             .flatten()
             .min_by_key(|i| i.abs_diff(highest))
-            .expect("three to choose from");
-        self.index = Some(highest.max(index));
-        index
+            .expect("three to choose from")
     }
 
     fn key_stream(&self, packet: &mut [u8], from: usize, index: u64) {

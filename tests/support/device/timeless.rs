@@ -4,7 +4,8 @@
 //! the bot saw. Nothing sleeps, no socket is opened; losses are drawn from a seed, so that a failure comes again. The
 //! runner's part of `io`, datagrams, deadlines and one bot that listens, is played here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::f64::consts::TAU;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,9 @@ const DEVICE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 57);
 const DELAY: Duration = Duration::from_millis(5);
 /// One look of the device at its socket; its real loop takes longer.
 const TURN: Duration = Duration::from_millis(5);
+const RATE_HZ: u32 = 16_000;
+/// Above what a codec makes of silence.
+const LOUD: u16 = 500;
 
 /// Random numbers that are the same in every run (xorshift64*).
 pub struct Rng(u64);
@@ -52,7 +56,11 @@ pub struct Call {
     pub connected: Option<Duration>,
     /// Frames that the bot heard, and when.
     pub heard: Vec<Duration>,
+    /// The frames among them that are speech.
+    pub loud: Vec<Duration>,
     pub gone: bool,
+    /// What the bot has still to say.
+    speech: VecDeque<i16>,
     session: Session,
     peer: Peer,
     carries: Carries,
@@ -93,7 +101,7 @@ impl Call {
         };
         let offer = offer::sdp(&options.shape, &sender);
         let (mut session, answer) = Session::accept(&offer, &setup, start).expect("an offer that can be answered");
-        session.set_rates(16_000, 16_000, start);
+        session.set_rates(RATE_HZ, RATE_HZ, start);
         let mut violations = Vec::new();
         let answer = answer::read_sdp(&answer, HOST.into(), &mut violations).expect("an answer");
         assert_eq!(violations, [""; 0]);
@@ -102,6 +110,8 @@ impl Call {
             events: Vec::new(),
             connected: None,
             heard: Vec::new(),
+            loud: Vec::new(),
+            speech: VecDeque::new(),
             gone: false,
             session,
             peer: Peer::new(answer, options, start),
@@ -124,6 +134,25 @@ impl Call {
     pub fn send(&mut self, text: &str) {
         self.session.handle_message(text.to_owned());
         self.drain();
+    }
+
+    /// The bot says a tone.
+    pub fn say(&mut self, hz: f64, time: Duration) {
+        let samples = time.as_millis() as u32 * RATE_HZ / 1_000;
+        let tone = |nth: u32| 8_000.0 * (TAU * hz * f64::from(nth) / f64::from(RATE_HZ)).sin();
+        self.speech.extend((0..samples).map(|nth| tone(nth) as i16));
+        self.pull_speech();
+        self.drain();
+    }
+
+    fn pull_speech(&mut self) {
+        let speech = &mut self.speech;
+        let take = |into: &mut Vec<i16>, samples_max: usize| {
+            let samples = speech.len().min(samples_max);
+            into.extend(speech.drain(..samples));
+            samples
+        };
+        self.session.pull_speech(take, self.now);
     }
 
     /// The texts that the bot got, each with its time.
@@ -192,6 +221,8 @@ impl Call {
         }
         if !self.gone && self.wake <= self.now {
             self.session.handle_timeout(self.now);
+            self.drain();
+            self.pull_speech();
         }
         self.drain();
         for (_, contents) in std::mem::take(&mut self.peer.outgoing) {
@@ -212,7 +243,12 @@ impl Call {
                     let contents = transmit.contents().to_vec();
                     self.launch(Way::ToDevice, contents);
                 }
-                Output::Audio(..) => self.heard.push(at),
+                Output::Audio(pcm, _) => {
+                    self.heard.push(at);
+                    if pcm.iter().any(|sample| sample.unsigned_abs() > LOUD) {
+                        self.loud.push(at);
+                    }
+                }
                 Output::Event(event) => self.events.push((at, event)),
                 Output::Proven(_) => {}
             }
