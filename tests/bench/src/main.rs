@@ -21,6 +21,7 @@ mod http;
 mod junk;
 mod phone;
 mod plain;
+mod reboots;
 mod rooms;
 mod rows;
 mod runner;
@@ -39,9 +40,9 @@ usage: bench [--binary PATH] [--only ROW,ROW...] [--quick] [--minutes N] [--cycl
   --binary PATH   a runner that is built already [default: builds ../../target/release/edge-runner]
   --only ROWS     some of: start size idle status offer cpu calls rooms delay growth junk cloud, or of the proofs,
                   which run only when they are named and end with exit code 1 when they fail: soak churn floods
-                  footprint
+                  footprint reboots
   --quick         fewer and shorter; the figures say less
-  --minutes N     how long `soak` takes [default: 10]
+  --minutes N     how long `soak` and `reboots` take [default: 10]
   --cycles N      how many connections of each kind `churn` makes [default: 10000]
   --seconds N     how long each half of `junk` takes [default: 60, with --quick 10]
 ";
@@ -83,11 +84,12 @@ const ROWS: [(&str, Row); 12] = [
     ("cloud", cloud::cloud),
 ];
 
-const PROOFS: [(&str, Proof); 4] = [
+const PROOFS: [(&str, Proof); 5] = [
     ("soak", soak::soak),
     ("churn", growth::churn),
     ("floods", floods::floods),
     ("footprint", rows::footprint),
+    ("reboots", reboots::reboots),
 ];
 
 fn main() -> ExitCode {

@@ -41,6 +41,12 @@ impl Runner {
         Self::launch(binary, args, environment)
     }
 
+    /// Starts it for microcontrollers, with the echo bot.
+    pub fn start_embedded(binary: &Path) -> Result<Runner> {
+        let args = "--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo --max-sessions 160 --embedded";
+        Self::launch(binary, args, &[])
+    }
+
     /// Starts it as it comes, with these further arguments, each after a space.
     pub fn start_stock(binary: &Path, more: &str) -> Result<Runner> {
         let args = format!("--host 127.0.0.1 --port 0 --rtc-port 0 --bot echo{more}");

@@ -1,10 +1,14 @@
-//! What the tests have: the server of rooms, its guest, what that says, and STUN.
+//! What the tests have: the server of rooms, its guest, what that says, STUN, and the strict microcontroller.
 
 // The tests use more of it.
 #![allow(dead_code)]
 
+#[path = "../../support/device/mod.rs"]
+pub mod device;
 #[path = "../../support/guest.rs"]
 pub mod guest;
+#[path = "../../support/http.rs"]
+pub mod http;
 #[path = "../../support/room/mod.rs"]
 pub mod room;
 #[path = "../../support/sound.rs"]
