@@ -16,6 +16,7 @@ mod ends;
 mod hangup;
 mod house;
 mod losses;
+mod messaging;
 mod metrics;
 mod offers;
 mod processes;

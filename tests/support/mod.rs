@@ -6,6 +6,7 @@ pub mod cloud;
 pub mod device;
 pub mod guest;
 pub mod http;
+pub mod messaging;
 pub mod program;
 pub mod provider;
 pub mod rest;

@@ -21,7 +21,7 @@ use super::http;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How the names of the runner's variables begin.
-const VARIABLES: [&str; 16] = [
+const VARIABLES: [&str; 18] = [
     "RUNNER_",
     "CLOUD_",
     "BUILD_",
@@ -35,6 +35,8 @@ const VARIABLES: [&str; 16] = [
     "PINLESS_",
     "MEDIAROOM_",
     "LIVEKIT_",
+    "MESSAGING_",
+    "WHATSAPP_",
     "RUST_LOG",
     "NOTIFY_SOCKET",
     "WATCHDOG_",

@@ -1,0 +1,459 @@
+//! R-020: voice calls of the messaging app, against a provider that checks each request and each packet.
+
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::http;
+use crate::support::messaging::{
+    APP_SECRET, FROM, Graph, NAME, NUMBER_ID, Phone, TOKEN, WORD, connect, done, failed, post, runner, signature,
+    terminate, variables, webhook,
+};
+use crate::support::program::{STAYS, Started};
+use crate::support::rest::Says;
+use crate::support::runner::TestRunner;
+
+const CALL: &str = "wacid.HBgLMTU1NTAwMDExMTEVAgASGCA1RjQ";
+
+/// A phone whose call is live.
+fn live(graph: &Graph, runner: &TestRunner, call_id: &str) -> Phone {
+    let mut phone = Phone::call(runner, call_id);
+    phone.hear(graph, 1);
+    phone
+}
+
+/// No line of the log has a secret, a name, a number or a description in it.
+fn assert_discreet(runner: &TestRunner) {
+    let log = runner.log();
+    for secret in [TOKEN, APP_SECRET, WORD, FROM, NAME, "a=ice-pwd"] {
+        let line = log.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "{secret} is in the log");
+    }
+}
+
+/// 6.1, section 2: the address is checked by a word, under both names, and there is nothing without the option.
+#[test]
+fn the_provider_checks_the_address() {
+    let graph = Graph::kind();
+    let runner = runner(
+        &graph,
+        &[
+            "--api-key",
+            "0123456789abcdef",
+            "--allowed-origins",
+            "https://a.example",
+        ],
+    );
+    let query = format!("hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token={WORD}");
+    for path in ["/messaging", "/whatsapp"] {
+        let reply = http::get(runner.addr, &format!("{path}?{query}"));
+        assert_eq!((reply.status, reply.text().as_str()), (200, "1158201444"), "{path}");
+        assert!(
+            reply
+                .header("content-type")
+                .is_some_and(|kind| kind.starts_with("text/plain"))
+        );
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    }
+    for part in ["hub.mode=subscribe&", "hub.challenge=1158201444&", WORD, "1158201444"] {
+        let reply = http::get(runner.addr, &format!("/messaging?{}", query.replace(part, "")));
+        assert_eq!(
+            (reply.status, reply.json()),
+            (403, json!({"detail": "Verification failed"})),
+            "{part}"
+        );
+    }
+    let delete = http::request(runner.addr, "DELETE", "/messaging", &[], b"").expect("an answer");
+    assert_eq!(
+        (delete.status, delete.header("allow")),
+        (405, Some("GET, HEAD, POST, OPTIONS"))
+    );
+    assert_discreet(&runner);
+
+    let without = TestRunner::start(&[]);
+    for (method, path) in [("GET", "/messaging"), ("POST", "/whatsapp")] {
+        let reply = http::request(without.addr, method, &format!("{path}?{query}"), &[], b"{}").expect("an answer");
+        assert_eq!(reply.status, 404, "{method} {path}");
+    }
+    assert!(!http::get(without.addr, "/status").text().contains("messaging"));
+    let status = http::request(runner.addr, "GET", "/status", &["Origin: https://a.example"], b"").expect("an answer");
+    assert_eq!(status.json()["messaging"], true);
+}
+
+/// 6.2, 1 and 2: what is not signed is refused before it is read, and what is signed is taken, understood or not.
+#[test]
+fn only_what_the_provider_signs_is_read() {
+    let graph = Graph::kind();
+    let runner = runner(&graph, &[]);
+    let body = webhook(&[connect(CALL, &Phone::new(CALL).offer, 0)]);
+    let spaced = [&body[..], b" "].concat();
+    let ask = |headers: &[&str], body: &[u8]| {
+        http::request(runner.addr, "POST", "/whatsapp", headers, body)
+            .expect("an answer")
+            .status
+    };
+    let good = signature(APP_SECRET, &body);
+    assert_eq!(ask(&[], &body), 401);
+    assert_eq!(ask(&[&signature("another", &body)], &body), 401);
+    assert_eq!(ask(&[&good], &spaced), 401);
+    assert_eq!(ask(&[&good, &good], &body), 401);
+    assert_eq!(ask(&["X-Hub-Signature-256: sha256=abc"], b"no JSON"), 401);
+    assert_eq!(
+        ask(&["X-Hub-Signature-256: sha256=abc"], &vec![b' '; 256 * 1024 + 1]),
+        413
+    );
+    assert_eq!(ask(&["Origin: https://a.example", &good], &body), 403);
+    assert_eq!(runner.sessions(), 0);
+    assert_eq!(graph.asked(CALL), [""; 0]);
+    assert_eq!(post(&runner, b"[]").status, 400);
+    assert_eq!(post(&runner, br#"{"object":"page","entry":[]}"#).status, 400);
+    for sample in [
+        "statuses",
+        "messages",
+        "event-unknown",
+        "connect-foreign",
+        "connect-business",
+    ] {
+        let path = format!("{}/tests/data/messaging/{sample}.json", env!("CARGO_MANIFEST_DIR"));
+        let body = std::fs::read(path).expect("a sample");
+        assert_eq!(post(&runner, &body).status, 200, "{sample}");
+    }
+    assert_eq!(runner.sessions(), 0);
+    let hex = good.rsplit('=').next().expect("hex").to_ascii_uppercase();
+    assert_eq!(ask(&[&format!("x-hub-signature-256: sha256={hex}")], &body), 200);
+    graph.wait_for(CALL, &["pre_accept", "accept"]);
+    assert_discreet(&runner);
+}
+
+/// 6.3: the whole of a call. The accept is held back while the connection is up: nothing is sent meanwhile, however eager the
+/// bot. The answer has the documented lines and no others.
+#[test]
+fn a_call_is_connected_then_accepted_then_heard() {
+    let (release, held) = mpsc::channel();
+    let held = Mutex::new(held);
+    let graph = Graph::playing(move |action, _| {
+        if action == "accept" {
+            let _ = held.lock().expect("no holder panics").recv();
+        }
+        done()
+    });
+    let runner = runner(&graph, &["--bot", "echo"]);
+    let mut phone = Phone::call(&runner, CALL);
+    phone.until(&graph, "the handshake", |phone| phone.is_secured);
+    graph.wait_for(CALL, &["pre_accept", "accept"]);
+    for _ in 0..25 {
+        phone.live(&graph);
+    }
+    assert_eq!(phone.heard, 0, "audio waits for the accept");
+    release.send(()).expect("it is waited for");
+    phone.hear(&graph, 50);
+    assert!(phone.checks > 0);
+    runner.wait_for_log("connected");
+
+    let answer = graph.answer(CALL).expect("an answer");
+    assert!(answer.ends_with("\r\n") && !answer.replace("\r\n", "").contains(['\r', '\n']));
+    let names: Vec<&str> = answer
+        .lines()
+        .map(|line| line.split([':', ' ']).next().unwrap_or_default())
+        .map(|name| if name.starts_with("a=") { name } else { &name[..2] })
+        .collect();
+    let mut unique = names.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    let allowed = [
+        "a=candidate",
+        "a=fingerprint",
+        "a=fmtp",
+        "a=group",
+        "a=ice-pwd",
+        "a=ice-ufrag",
+        "a=mid",
+        "a=rtcp-mux",
+        "a=rtpmap",
+        "a=sendrecv",
+        "a=setup",
+        "a=ssrc",
+        "c=",
+        "m=",
+        "o=",
+        "s=",
+        "t=",
+        "v=",
+    ];
+    let other: Vec<_> = unique.iter().filter(|name| !allowed.contains(name)).collect();
+    assert_eq!(other, [&""; 0], "{answer}");
+    for line in [
+        "a=setup:active",
+        "a=mid:audio",
+        "a=group:BUNDLE audio",
+        "a=sendrecv",
+        "a=rtcp-mux",
+    ] {
+        assert!(answer.lines().any(|other| other == line), "{line} in {answer}");
+    }
+    let media: Vec<&str> = answer.lines().filter(|line| line.starts_with("m=")).collect();
+    assert!(
+        media.len() == 1 && media[0].ends_with(" UDP/TLS/RTP/SAVPF 111 126"),
+        "{answer}"
+    );
+    let candidates: Vec<&str> = answer.lines().filter(|line| line.starts_with("a=candidate:")).collect();
+    assert!(
+        candidates.len() == 1 && candidates[0].contains(" udp ") && candidates[0].contains(" 127.0.0.1 "),
+        "{answer}"
+    );
+
+    assert_eq!(phone.hang_up(&runner).status, 200);
+    runner.wait_for_sessions(0);
+    assert_eq!(
+        graph.asked(CALL),
+        ["pre_accept", "accept"],
+        "the user hung up: nothing to ask for"
+    );
+    assert_eq!(phone.hang_up(&runner).status, 200, "an end that is told again");
+    assert_discreet(&runner);
+}
+
+/// 6.4: what a program is told, and the keys of the telephone, each once.
+#[test]
+fn a_program_gets_the_caller_s_metadata_and_keys() {
+    let graph = Graph::kind();
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    let mut phone = Phone::call(&runner, CALL);
+    phone.until(&graph, "the handshake", |phone| phone.is_secured);
+    let started = Started::of(&runner, |arguments| arguments["body"]["id"] == CALL);
+    let arguments = started.arguments.clone();
+    assert_eq!(
+        (&arguments["kind"], &arguments["call_data"]),
+        (&json!("webrtc"), &json!({"via": "messaging"}))
+    );
+    let mut body = arguments["body"].clone();
+    assert!(body["timestamp"].take().is_string());
+    let expected = json!({
+        "id": CALL, "from": FROM, "from_": FROM, "to": "15550002222", "event": "connect", "timestamp": null,
+        "direction": "USER_INITIATED", "name": NAME, "phone_number_id": NUMBER_ID,
+    });
+    assert_eq!(body, expected);
+    let pc_id = arguments["webrtc_connection"]["pc_id"]
+        .as_str()
+        .expect("a pc_id")
+        .to_owned();
+    let patch = json!({"pc_id": pc_id, "candidates": []}).to_string();
+    let reply = http::request(runner.addr, "PATCH", "/api/offer", &[], patch.as_bytes()).expect("an answer");
+    assert_eq!(reply.status, 404, "no other client reaches the session");
+
+    let mut program = started.speak();
+    phone.hear(&graph, 5);
+    for event in [5, 5, 11] {
+        phone.press(event);
+        phone.hear(&graph, 5);
+    }
+    let is_key = |message: &Value| message["type"] == "dtmf";
+    program.hear_until("three keys", |program| {
+        program.messages.iter().filter(|message| is_key(message)).count() >= 3
+    });
+    let keys: Vec<&Value> = program.messages.iter().filter(|message| is_key(message)).collect();
+    assert_eq!(
+        keys.iter().map(|key| &key["digit"]).collect::<Vec<_>>(),
+        ["5", "5", "#"]
+    );
+    assert_discreet(&runner);
+}
+
+/// 6.2, 3 to 5: twins, two calls in one webhook, ends that come first, and offers that are old.
+#[test]
+fn disorder_starts_no_second_bot() {
+    let graph = Graph::kind();
+    let runner = runner(&graph, &["--bot", "echo"]);
+    let mut phone = live(&graph, &runner, CALL);
+    assert_eq!(phone.connect(&runner).status, 200, "a twin");
+    let (second, third) = (Phone::new("wacid.SECOND"), Phone::new("wacid.THIRD"));
+    let two = [
+        connect(&second.call_id, &second.offer, 0),
+        connect(&third.call_id, &third.offer, 59),
+    ];
+    assert_eq!(post(&runner, &webhook(&two)).status, 200);
+    graph.wait_for("wacid.SECOND", &["pre_accept", "accept"]);
+    graph.wait_for("wacid.THIRD", &["pre_accept", "accept"]);
+    assert_eq!(runner.sessions(), 3);
+
+    let late = Phone::new("wacid.LATE");
+    assert_eq!(late.hang_up(&runner).status, 200);
+    assert_eq!(late.connect(&runner).status, 200);
+    let old = Phone::new("wacid.OLD");
+    assert_eq!(
+        post(&runner, &webhook(&[connect("wacid.OLD", &old.offer, 3_600)])).status,
+        200
+    );
+    runner.wait_for_log("wacid.OLD from");
+    phone.hear(&graph, 5);
+    assert_eq!(graph.asked(CALL), ["pre_accept", "accept"]);
+    assert_eq!((graph.asked("wacid.LATE"), graph.asked("wacid.OLD")), (vec![], vec![]));
+    assert_eq!(runner.sessions(), 3);
+    assert_discreet(&runner);
+}
+
+/// 6.2, 5 and 6: what cannot be answered is declined, at once.
+#[test]
+fn what_cannot_be_answered_is_rejected() {
+    let graph = Graph::kind();
+    let runner = runner(&graph, &["--bot", "echo", "--max-sessions", "1"]);
+    let good = Phone::new("wacid.KEYS").offer;
+    let keys: String = good
+        .lines()
+        .filter(|line| !line.starts_with("a=fingerprint"))
+        .flat_map(|line| [line, "\r\n"])
+        .collect();
+    for (call_id, offer) in [("wacid.BAD", "v=1"), ("wacid.KEYS", keys.as_str())] {
+        assert_eq!(post(&runner, &webhook(&[connect(call_id, offer, 0)])).status, 200);
+        graph.wait_for(call_id, &["reject"]);
+    }
+    let no_sdp = json!({"id": "wacid.NONE", "event": "connect"});
+    assert_eq!(post(&runner, &webhook(&[no_sdp])).status, 200);
+    graph.wait_for("wacid.NONE", &["reject"]);
+    let _phone = live(&graph, &runner, CALL);
+    let second = Phone::call(&runner, "wacid.SECOND");
+    graph.wait_for(&second.call_id, &["reject"]);
+    runner.wait_for_log("every session of this runner is taken");
+    assert_discreet(&runner);
+}
+
+/// 6.3, 2: without a pre-accept there is no bot; an end that is told meanwhile leaves nothing behind.
+#[test]
+fn a_pre_accept_that_fails_starts_no_bot() {
+    let (release, held) = mpsc::channel();
+    let held = Mutex::new(held);
+    let graph = Graph::playing(move |_, nth| match nth {
+        0 => failed(400, 100),
+        1 => failed(400, 138_003),
+        2 => Says::Json(200, r#"{"success":false}"#.to_owned()),
+        3 => Says::Json(200, "OK".to_owned()),
+        _ => {
+            let _ = held.lock().expect("no holder panics").recv();
+            done()
+        }
+    });
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    for call_id in ["wacid.A", "wacid.B", "wacid.C", "wacid.D"] {
+        Phone::call(&runner, call_id);
+        runner.wait_for_log(&format!("call {call_id} is over"));
+        assert_eq!(graph.asked(call_id), ["pre_accept"]);
+    }
+    let phone = Phone::call(&runner, CALL);
+    graph.wait_for(CALL, &["pre_accept"]);
+    assert_eq!(phone.hang_up(&runner).status, 200);
+    runner.wait_for_log(&format!("call {CALL} is over"));
+    release.send(()).expect("it is waited for");
+    assert_eq!(runner.sessions(), 0);
+    assert_eq!(graph.asked(CALL), ["pre_accept"]);
+    assert!(Started::all(&runner).is_empty());
+    assert_discreet(&runner);
+}
+
+/// An accept that is refused, or whose answer says nothing, ends the session and the call.
+#[test]
+fn an_accept_that_fails_ends_the_call() {
+    let graph = Graph::playing(|action, nth| match (action, nth) {
+        ("accept", 0) => failed(400, 100),
+        ("accept", _) => Says::Json(500, String::new()),
+        _ => done(),
+    });
+    let runner = runner(&graph, &["--bot", "echo"]);
+    for (call_id, end) in [("wacid.A", "reject"), ("wacid.B", "terminate")] {
+        let mut phone = Phone::call(&runner, call_id);
+        phone.until(&graph, "the handshake", |phone| phone.is_secured);
+        graph.wait_for(call_id, &["pre_accept", "accept", end]);
+        runner.wait_for_sessions(0);
+        runner.wait_for_log(&format!("call {call_id} is over"));
+        assert_eq!(phone.heard, 0);
+    }
+    assert_discreet(&runner);
+}
+
+/// 6.3, 5: a bot that ends before the accept declines the call, and one that ends after it ends the call: once, and again only
+/// where it is not known to have been done.
+#[test]
+fn a_bot_that_ends_ends_the_call_once() {
+    let graph = Graph::playing(|action, nth| match (action, nth) {
+        ("terminate", 0) => Says::Json(500, String::new()),
+        ("terminate", 1) => failed(400, 138_005),
+        _ => done(),
+    });
+    let ends = runner(&graph, &["--", "/bin/sh", "-c", "exit 0"]);
+    // A phone that takes no part: the accept waits for the handshake, and the bot is gone before.
+    let _silent = Phone::call(&ends, "wacid.BEFORE");
+    graph.wait_for("wacid.BEFORE", &["pre_accept", "reject"]);
+    ends.wait_for_sessions(0);
+    let cannot = runner(&graph, &["--", "/bin/sh", "-c", "exit 3"]);
+    let _silent = Phone::call(&cannot, "wacid.CANNOT");
+    graph.wait_for("wacid.CANNOT", &["pre_accept", "reject"]);
+
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    let mut phone = Phone::call(&runner, CALL);
+    phone.until(&graph, "the handshake", |phone| phone.is_secured);
+    let program = Started::of(&runner, |arguments| arguments["body"]["id"] == CALL).speak();
+    phone.hear(&graph, 5);
+    drop(program);
+    graph.wait_for(CALL, &["pre_accept", "accept", "terminate", "terminate", "terminate"]);
+    runner.wait_for_log(&format!("call {CALL} is over"));
+    assert_eq!(graph.asked(CALL).len(), 5);
+    assert_discreet(&runner);
+}
+
+/// A runner that is asked to stop ends every call, side by side, and is gone within three seconds.
+#[test]
+fn a_runner_that_stops_terminates_every_call() {
+    let graph = Graph::kind();
+    let mut runner = runner(&graph, &["--bot", "echo"]);
+    let calls = ["wacid.A", "wacid.B", "wacid.C"];
+    let _phones: Vec<Phone> = calls.iter().map(|call_id| live(&graph, &runner, call_id)).collect();
+    runner.signal("TERM");
+    let began = Instant::now();
+    for call_id in calls {
+        graph.wait_for(call_id, &["pre_accept", "accept", "terminate"]);
+    }
+    assert!(runner.wait().success());
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert_discreet(&runner);
+}
+
+/// 6.1: misuse ends with 2 and says what is missing; the banner tells the address of the webhook.
+#[test]
+fn misuse_is_told_and_the_banner_tells_the_address() {
+    let ended = TestRunner::run(&["--messaging"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for name in [
+        "MESSAGING_TOKEN",
+        "WHATSAPP_APP_SECRET",
+        "MESSAGING_WEBHOOK_VERIFICATION_TOKEN",
+    ] {
+        assert!(ended.stderr.contains(name), "{}", ended.stderr);
+    }
+    let graph = Graph::kind();
+    let all = variables(&graph);
+    let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let ended = TestRunner::run_with(&["--whatsapp", "-t", "websocket"], &all);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("-t websocket"), "{}", ended.stderr);
+    let mut runner = TestRunner::start_with(&["--whatsapp", "--proxy", "bots.example.net"], &all);
+    runner.signal("TERM");
+    assert!(runner.wait().success());
+    let (said, _) = runner.last_words();
+    assert!(said.contains("Messaging  https://bots.example.net/messaging"), "{said}");
+    assert!(graph.asked("").is_empty(), "nothing is asked at the start");
+}
+
+/// An end that is told of a call in its handshake is the end of its bot.
+#[test]
+fn an_end_before_the_accept_ends_the_bot() {
+    let graph = Graph::kind();
+    let runner = runner(&graph, &["--", "/bin/sh", "-c", STAYS]);
+    let phone = Phone::call(&runner, CALL);
+    let _started = Started::of(&runner, |arguments| arguments["body"]["id"] == CALL);
+    assert_eq!(post(&runner, &webhook(&[terminate(CALL)])).status, 200);
+    runner.wait_for_log(&format!("call {CALL} is over"));
+    runner.wait_for_sessions(0);
+    assert!(!graph.asked(CALL).contains(&"reject".to_owned()) && !graph.asked(CALL).contains(&"terminate".to_owned()));
+    drop(phone);
+}
