@@ -2,6 +2,7 @@
 
 mod allocations;
 mod audio;
+mod call;
 pub mod client;
 pub mod device;
 mod forger;
