@@ -110,3 +110,44 @@ fn wrong_credentials_fail_and_are_not_repeated() {
         );
     }
 }
+
+/// R-020, 6.1: the provider of the messaging app is asked for the settings of the number, and for nothing else.
+#[test]
+fn a_number_that_takes_no_calls_fails() {
+    for (status, body, words, code) in [
+        (
+            200,
+            r#"{"calling":{"status":"ENABLED"}}"#,
+            "ok    messaging   the provider takes",
+            0,
+        ),
+        (
+            200,
+            r#"{"calling":{"status":"DISABLED"}}"#,
+            "FAIL  messaging   calling is not switched on",
+            1,
+        ),
+        (
+            401,
+            r#"{"error":{"code":190}}"#,
+            "FAIL  messaging   the provider refuses the token",
+            1,
+        ),
+    ] {
+        let rest = Rest::start(&[(status, body)]);
+        let url = format!("{}/v23.0", rest.url());
+        let variables = [
+            ("WHATSAPP_TOKEN", CANARY),
+            ("WHATSAPP_PHONE_NUMBER_ID", "1060000001"),
+            ("WHATSAPP_APP_SECRET", CANARY),
+            ("WHATSAPP_WEBHOOK_VERIFICATION_TOKEN", CANARY),
+            ("MESSAGING_API_URL", &*url),
+        ];
+        let ended = doctor(&["--port", "0", "--messaging"], &variables);
+        assert!(line(&ended, "messaging").starts_with(words), "{ended:?}");
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        let asked = rest.asked();
+        let target = asked.iter().map(|asked| (asked.method.as_str(), asked.target.as_str()));
+        assert_eq!(target.collect::<Vec<_>>(), [("GET", "/v23.0/1060000001/settings")]);
+    }
+}

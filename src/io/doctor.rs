@@ -35,7 +35,7 @@ pub use crate::proto::doctor::{Finding, Findings, Verdict};
 /// Makes every check.
 pub async fn examine(config: Arc<Config>) -> Findings {
     let on_machine = blocking(&config, machine::examine);
-    let (ports, machine, https, resolver, ice_servers, providers, rooms, program) = tokio::join!(
+    let (ports, machine, https, resolver, ice_servers, providers, rooms, messaging, program) = tokio::join!(
         within("ports", ports::examine(&config)),
         within("machine", on_machine),
         within("https", blocking(&config, certificate::examine)),
@@ -43,6 +43,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
         within("ice servers", ice_servers::examine(&config)),
         within("telephony", asks::providers(&config)),
         within("rooms", asks::rooms(&config)),
+        within("messaging", asks::messaging(&config)),
         within("bot", blocking(&config, machine::program)),
     );
     let https = only(Ability::Tls, https);
@@ -59,6 +60,7 @@ pub async fn examine(config: Arc<Config>) -> Findings {
             ice_servers,
             providers,
             rooms,
+            messaging,
             program,
         ]
         .concat(),

@@ -6,6 +6,7 @@
 #[cfg(feature = "tls")]
 pub mod certificate;
 pub mod machine;
+pub mod messaging;
 pub mod network;
 pub mod providers;
 pub mod rooms;

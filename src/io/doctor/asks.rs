@@ -13,9 +13,10 @@ use super::Finding;
 use crate::config::Config;
 use crate::io::rest::{self, RestError};
 use crate::limits::DOCTOR_RESOLVE;
-use crate::proto::doctor::providers;
 use crate::proto::doctor::rooms::{self, Question};
+use crate::proto::doctor::{messaging, providers};
 use crate::proto::gather::server::servers;
+use crate::proto::messaging::graph;
 use crate::proto::telephony::Provider;
 
 const PROVIDERS: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
@@ -51,7 +52,8 @@ fn names(config: &Config) -> Vec<String> {
     let requests = PROVIDERS
         .iter()
         .filter_map(|provider| providers::request(*provider, &config.telephony))
-        .chain(of_rooms);
+        .chain(of_rooms)
+        .chain(config.messaging.iter().map(graph::settings));
     let of_providers = requests.filter_map(|request| {
         let uri: hyper::Uri = request.url.parse().ok()?;
         Some(uri.host()?.to_owned())
@@ -126,6 +128,20 @@ pub async fn rooms(config: &Config) -> Vec<Finding> {
     });
     let answers = join_all(asked).await.into_iter().flatten();
     answers.chain(rooms::wanting(config)).collect()
+}
+
+/// Asks the provider of the messaging app for the call settings of the number, if its calls are taken.
+pub async fn messaging(config: &Config) -> Vec<Finding> {
+    let Some(config) = &config.messaging else {
+        return Vec::new();
+    };
+    vec![match rest::send(&graph::settings(config)).await {
+        Ok(answer) => messaging::answer(answer.status, &answer.body),
+        Err(error) => Finding::broken(
+            messaging::WHAT,
+            format!("not asked for the call settings of the number: {error}"),
+        ),
+    }]
 }
 
 /// Seconds since 1970; a clock before that is told by a check of its own.
