@@ -41,6 +41,11 @@ fn replay_at(folder: &str, entry: fn(&[u8]), places: usize) {
 }
 
 #[test]
+fn webhooks_of_the_messaging_app() {
+    replay("corpus/messaging_webhook", entries::messaging::webhook);
+}
+
+#[test]
 fn offers() {
     replay("corpus/sdp_offer", entries::sdp_offer);
     replay("data/sdp", entries::sdp_offer);

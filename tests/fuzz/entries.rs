@@ -11,6 +11,8 @@ pub mod configuration;
 pub mod http;
 #[path = "entries/media.rs"]
 pub mod media;
+#[path = "entries/messaging.rs"]
+pub mod messaging;
 #[path = "entries/offers.rs"]
 pub mod offers;
 #[path = "entries/sctp.rs"]
