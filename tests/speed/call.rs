@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use edge_runner::proto::audio::codec::Codec;
 use edge_runner::proto::audio::g711;
 use edge_runner::proto::crypto;
 use edge_runner::proto::gather::Gathered;
@@ -44,6 +45,8 @@ trait End {
 struct Client {
     rtc: Rtc,
     mid: Option<Mid>,
+    /// Of one packet.
+    ticks: u32,
     local: SocketAddr,
     remote: SocketAddr,
     connected: bool,
@@ -52,20 +55,22 @@ struct Client {
 }
 
 impl Client {
-    fn new(local: &str, remote: &str, now: Instant) -> Result<Client> {
+    fn new(codec: Codec, local: &str, remote: &str, now: Instant) -> Result<Client> {
         let local = local.parse()?;
         let mut rtc = Rtc::builder()
             .set_crypto_provider(Arc::new(crypto::provider()))
             .set_dtls_cert(crypto::certificate()?.clone())
             .set_rtp_mode(true)
             .clear_codecs()
-            .enable_opus(true, false)
+            .enable_opus(codec == Codec::Opus, false)
+            .enable_pcmu(codec != Codec::Opus, false)
             .set_extension_map(ExtensionMap::empty())
             .build(now);
         rtc.add_local_candidate(Candidate::host(local, Protocol::Udp)?);
         Ok(Client {
             rtc,
             mid: None,
+            ticks: codec.clock_hz() / 50,
             local,
             remote: remote.parse()?,
             connected: false,
@@ -88,7 +93,7 @@ impl Client {
         let mut api = self.rtc.direct_api();
         let stream = api.stream_tx_by_mid(mid, None)?;
         self.said += 1;
-        let ticks = (960 * self.said) as u32;
+        let ticks = self.ticks.wrapping_mul(self.said as u32);
         stream.write_rtp(RtpWrite::new(pt, self.said.into(), ticks, now, payload));
         self.handle_timeout(now);
         Some(())
@@ -260,8 +265,8 @@ impl<A: End, B: End> Line<A, B> {
 /// Two clients that send each other the same packets.
 pub fn clients(packets: Vec<Vec<u8>>) -> Result<Work> {
     let now = Instant::now();
-    let mut one = Client::new(FAR, NEAR, now)?;
-    let mut other = Client::new(NEAR, FAR, now)?;
+    let mut one = Client::new(Codec::Opus, FAR, NEAR, now)?;
+    let mut other = Client::new(Codec::Opus, NEAR, FAR, now)?;
     let (offer, pending) = one.offer()?;
     let answer = other.rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&offer)?)?;
     one.rtc.sdp_api().accept_answer(pending, answer)?;
@@ -278,9 +283,9 @@ pub fn clients(packets: Vec<Vec<u8>>) -> Result<Work> {
 }
 
 /// A client and a session of the runner whose bot plays everything back, at this rate; at 0 Hz it asks for no audio.
-pub fn session(packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work> {
+pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work> {
     let now = Instant::now();
-    let mut client = Client::new(FAR, NEAR, now)?;
+    let mut client = Client::new(codec, FAR, NEAR, now)?;
     let (offer, pending) = client.offer()?;
     let common = Common::default();
     let local = [NEAR.parse()?];

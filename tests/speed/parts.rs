@@ -79,6 +79,10 @@ pub fn list() -> Vec<(String, String)> {
             "a WebRTC session whose bot asks for no audio, and its client without a codec",
         ),
         (
+            "pcmu-16",
+            "a WebRTC session at 16 kHz with PCMU both ways, and its client without a codec",
+        ),
+        (
             "telephone",
             "a telephone call, JSON and G.711 both ways, the bot at 16 kHz",
         ),
@@ -109,7 +113,14 @@ pub fn work(name: &str, voice: Voice) -> Result<Work> {
         ["g711"] => Ok(g711(&voice)),
         ["websocket"] => websocket(&voice),
         ["clients"] => call::clients(voice.browser),
-        ["session", khz] => call::session(voice.browser, 1_000 * number(khz)?),
+        ["session", khz] => call::session(Codec::Opus, voice.browser, 1_000 * number(khz)?),
+        ["pcmu", khz] => {
+            let frames = frames(&voice.at(8_000), 8_000);
+            let packets = frames
+                .iter()
+                .map(|pcm| pcm.iter().map(|sample| g711::ulaw_encode(*sample)).collect());
+            call::session(Codec::G711(g711::Law::Mu), packets.collect(), 1_000 * number(khz)?)
+        }
         ["telephone"] => call::telephone(&voice),
         ["client"] => call::client(&voice),
         _ => Err(format!("no component `{name}`: `speed list` names them").into()),
