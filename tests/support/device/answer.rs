@@ -29,6 +29,8 @@ pub struct Answer {
     /// Audio with another SSRC is dropped; none means that all of it is.
     pub ssrc: Option<u32>,
     pub remote: SocketAddr,
+    /// The runner begins the handshake of DTLS.
+    pub is_active: bool,
 }
 
 /// Reads the reply. `None` where the device would restart or fail at once; the violations tell why.
@@ -112,7 +114,7 @@ pub fn read_sdp(sdp: &str, host: IpAddr, violations: &mut Vec<String>) -> Option
         {
             candidates.push(candidate(text, host, &mut say));
         }
-        for never in ["a=ice-lite", "a=setup:passive", "a=setup:actpass", "a=extmap:"] {
+        for never in ["a=ice-lite", "a=setup:actpass", "a=extmap:"] {
             if line.starts_with(never) {
                 say(never.to_owned());
             }
@@ -154,6 +156,7 @@ pub fn read_sdp(sdp: &str, host: IpAddr, violations: &mut Vec<String>) -> Option
         fingerprint: fingerprint.to_owned(),
         ssrc,
         remote: usable?,
+        is_active: sdp.contains("\r\na=setup:active\r\n"),
     })
 }
 

@@ -222,7 +222,7 @@ impl Device {
         if reply.status == 503 {
             return None;
         }
-        let (answer, violations) = answer::read(&reply, runner.ip());
+        let (answer, violations) = read_answer(&reply, runner.ip(), &options.shape);
         assert!(
             violations.is_empty(),
             "violated rules of the device: {violations:#?}\n{}",
@@ -330,7 +330,17 @@ pub fn offer_only(runner: SocketAddr, shape: Shape, host: IpAddr) -> (Option<Ans
         ..Options::new(Speech::Silence)
     };
     let reply = post_offer(runner, &options, (Ipv4Addr::LOCALHOST, 49_152).into());
-    answer::read(&reply, host)
+    read_answer(&reply, host, &options.shape)
+}
+
+/// Reads the answer. A device that is the server of the handshake, whatever it is told, must not be told to begin it.
+fn read_answer(reply: &Reply, host: IpAddr, shape: &Shape) -> (Option<Answer>, Vec<String>) {
+    let (answer, mut violations) = answer::read(reply, host);
+    let waits = !shape.is_esp_peer() && shape.setup != "active";
+    if waits && answer.as_ref().is_some_and(|answer| !answer.is_active) {
+        violations.push("answer: a=setup:passive".into());
+    }
+    (answer, violations)
 }
 
 /// A reflected CRC of 32 bits with all ones before and after, bit by bit.

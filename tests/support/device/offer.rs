@@ -81,6 +81,18 @@ pub enum Candidate {
 }
 
 impl Shape {
+    /// What esp_peer 1.5.4 sends, Espressif's library: it takes the DTLS role that the answer gives it.
+    pub const ESP_PEER: Self = Self {
+        semantic: Some("esp-webrtc"),
+        setup: "actpass",
+        mids_are_words: false,
+        ..Self::FIRMWARE
+    };
+
+    pub fn is_esp_peer(&self) -> bool {
+        self.semantic == Some("esp-webrtc")
+    }
+
     /// What the voice firmware sends.
     pub const FIRMWARE: Self = Self {
         profile: "UDP/TLS/RTP/SAVP",
@@ -143,14 +155,12 @@ pub fn sdp(shape: &Shape, sender: &Sender) -> String {
         Codec::G722 => "webrtc-g722",
     };
 
-    let mut lines: Vec<String> = [
-        "v=0",
-        "o=- 1495799811084970 1495799811084970 IN IP4 0.0.0.0",
-        "s=-",
-        "t=0 0",
-    ]
-    .map(str::to_owned)
-    .into();
+    let origin = if shape.is_esp_peer() {
+        "o=- 7801614086411001801 2 IN IP4 127.0.0.1"
+    } else {
+        "o=- 1495799811084970 1495799811084970 IN IP4 0.0.0.0"
+    };
+    let mut lines: Vec<String> = ["v=0", origin, "s=-", "t=0 0"].map(str::to_owned).into();
     lines.extend(shape.semantic.map(|semantic| format!("a=msid-semantic: {semantic}")));
     lines.push(format!("a=group:BUNDLE {group}"));
     if !shape.credentials_in_sections {

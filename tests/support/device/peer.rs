@@ -12,7 +12,7 @@ use edge_runner::proto::audio::g711::Law;
 use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 
 use super::answer::Answer;
-use super::dtls::{self, Server};
+use super::dtls::{self, Endpoint};
 use super::offer::Codec;
 use super::sctp::{self, Association};
 use super::srtp::Context;
@@ -42,7 +42,7 @@ pub struct Peer {
     checks: u32,
     next_check: Instant,
     /// From the first answered check on.
-    server: Option<Server>,
+    server: Option<Endpoint>,
     /// From the end of the handshake on.
     live: Option<Live>,
     heard_request: Instant,
@@ -191,6 +191,11 @@ impl Peer {
             let request = stun::request(&self.answer.ufrag, ufrag, &self.answer.pwd);
             self.send(&request, self.answer.remote);
         }
+        let busy = self.is_busy(now);
+        if let Some(server) = self.server.as_mut().filter(|_| !busy) {
+            server.handle_timeout(now);
+            self.drain_dtls(now, report);
+        }
         self.speak(now, report);
         self.say(now);
         if let Some(live) = &mut self.live
@@ -271,7 +276,9 @@ impl Peer {
             Ok(Message::Response) => {
                 let (identity, promised) = (&self.options.identity, &self.answer.fingerprint);
                 if self.server.is_none() {
-                    self.server = Some(Server::new(identity, promised));
+                    // Firmware of the first kind does not look at the role that it is given.
+                    let is_client = self.options.shape.is_esp_peer() && !self.answer.is_active;
+                    self.server = Some(Endpoint::new(is_client, identity, promised));
                     self.busy_until = Some(now + self.options.busy);
                 }
             }
@@ -309,7 +316,8 @@ impl Peer {
                     self.live = Some(Live::new(self.options.shape.codec, outgoing, incoming, now));
                     self.heard_request = now;
                     report.connected = true;
-                    if self.options.shape.data_channel {
+                    let begins = !self.options.shape.is_esp_peer() || !self.answer.is_active;
+                    if self.options.shape.data_channel && begins {
                         self.send_sctp(&[Association::default().init()]);
                     }
                 }

@@ -1,13 +1,15 @@
-//! The DTLS server of a microcontroller, apart from the runner's library: 1.2, cookie round trip, ECDSA P-256 on both
+//! The DTLS of a microcontroller, most often as the server, apart from the runner's library: 1.2, cookie round trip, ECDSA P-256 on both
 //! sides, SRTP keys at the end.
 //!
 //! In: datagrams. Out: datagrams, events, violations: what Mbed TLS with the firmware's settings refuses. It has one
 //! suite (ECDHE-ECDSA-AES128-GCM-SHA256), one group (P-256) and one SRTP profile (AES_CM_128_HMAC_SHA1_80). It sends a
 //! flight again only when the peer repeats its own. Sources: RFC 6347, RFC 5246, RFC 7627, RFC 8422, RFC 5764.
 
+mod client;
 mod record;
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use p256::PublicKey;
 use p256::ecdh::EphemeralSecret;
@@ -58,7 +60,7 @@ pub enum Event {
 /// What must not come: the text names it.
 type Refused = String;
 
-pub struct Server {
+pub struct Endpoint {
     identity: Identity,
     /// What the answer promised.
     peer_fingerprint: String,
@@ -76,6 +78,11 @@ pub struct Server {
     peer_key: Option<VerifyingKey>,
     last_flight: Vec<Vec<u8>>,
     done: bool,
+    is_client: bool,
+    /// The share of a server.
+    peer_point: Option<PublicKey>,
+    /// When a client says again what was not answered.
+    repeat_at: Option<Instant>,
     pub datagrams: Vec<Vec<u8>>,
     pub events: Vec<Event>,
     pub violations: Vec<Refused>,
@@ -88,8 +95,8 @@ struct Message {
     missing: usize,
 }
 
-impl Server {
-    pub fn new(identity: &Identity, peer_fingerprint: &str) -> Self {
+impl Endpoint {
+    pub fn new(is_client: bool, identity: &Identity, peer_fingerprint: &str) -> Self {
         Self {
             identity: identity.clone(),
             peer_fingerprint: peer_fingerprint.to_owned(),
@@ -107,6 +114,9 @@ impl Server {
             peer_key: None,
             last_flight: Vec::new(),
             done: false,
+            is_client,
+            peer_point: None,
+            repeat_at: None,
             datagrams: Vec::new(),
             events: Vec::new(),
             violations: Vec::new(),
@@ -196,6 +206,12 @@ impl Server {
         let header = handshake_header(kind, self.expected_message - 1, body.len());
         self.transcript.extend_from_slice(&[&header[..], body].concat());
         match kind {
+            HELLO_VERIFY_REQUEST if self.is_client => self.handle_cookie(body),
+            SERVER_HELLO if self.is_client => self.handle_server_hello(body),
+            SERVER_KEY_EXCHANGE if self.is_client => self.handle_server_key_exchange(body),
+            CERTIFICATE_REQUEST if self.is_client => Ok(()),
+            SERVER_HELLO_DONE if self.is_client => self.handle_server_hello_done(),
+            FINISHED if self.is_client => self.handle_server_finished(body, before),
             CLIENT_HELLO => self.handle_hello(body),
             CERTIFICATE => self.handle_certificate(body),
             CLIENT_KEY_EXCHANGE => self.handle_key_exchange(body),
@@ -342,18 +358,7 @@ impl Server {
             .as_ref()
             .ok_or("a key share out of turn")?
             .diffie_hellman(&point);
-        let premaster = shared.raw_secret_bytes();
-        let randoms = [self.client_random, self.server_random].concat();
-        self.master = if self.extended_master_secret {
-            let hash: [u8; 32] = Sha256::digest(&self.transcript).into();
-            prf(premaster, b"extended master secret", &hash)
-        } else {
-            prf(premaster, b"master secret", &randoms)
-        };
-        let seed = [self.server_random, self.client_random].concat();
-        let keys: [u8; 40] = prf(&self.master, b"key expansion", &seed);
-        self.incoming = Some(Protection::new(&keys[..16], &keys[32..36]));
-        self.writer.protect_with(Protection::new(&keys[16..32], &keys[36..]));
+        self.derive(shared.raw_secret_bytes());
         Ok(())
     }
 
@@ -366,13 +371,8 @@ impl Server {
         let finished = self.writer.record(HANDSHAKE, 1, &[&header[..], &verify].concat());
         self.flight(vec![change, finished]);
         if !std::mem::replace(&mut self.done, true) {
-            let randoms = [self.client_random, self.server_random].concat();
-            let material: [u8; 60] = prf(&self.master, b"EXTRACTOR-dtls_srtp", &randoms);
-            let (outgoing, incoming) = srtp::server_contexts(&material);
-            self.events.push(Event::Keys {
-                outgoing: Box::new(outgoing),
-                incoming: Box::new(incoming),
-            });
+            let (outgoing, incoming) = self.srtp_contexts();
+            self.events.push(Event::Keys { outgoing, incoming });
         }
     }
 
