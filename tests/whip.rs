@@ -121,15 +121,7 @@ fn each_direction_is_mirrored() {
     speaker.speak(60);
     assert_eq!((speaker.heard, speaker.delete(&runner).status), (0, 200));
     let line = runner.wait_for_logs("session ended", 2).remove(1);
-    let frames = line
-        .split(", ")
-        .find_map(|part| part.strip_suffix(" frames to the bot"));
-    assert!(
-        frames
-            .and_then(|count| count.parse::<u32>().ok())
-            .is_some_and(|count| count >= 30),
-        "{line}"
-    );
+    assert!(frames_to_the_bot(&line) >= 30, "{line}");
 }
 
 /// WHEP takes all three; what no bot could use is refused with the reason.
@@ -257,6 +249,21 @@ fn ice_begins_anew_in_a_call() {
     poster.restart(&runner);
     poster.hear(100);
     assert_eq!(runner.sessions(), 1);
+    // Nothing of what was said meanwhile was lost on the way from one ICE session to the next.
+    let sent = poster.sent;
+    assert_eq!(poster.delete(&runner).status, 200);
+    let line = runner.wait_for_log("session ended");
+    assert!(frames_to_the_bot(&line) + IN_FLIGHT >= sent, "{sent} were sent: {line}");
+}
+
+/// Packets that were on their way when a session ended.
+const IN_FLIGHT: usize = 3;
+
+/// Reads the last line of a session.
+fn frames_to_the_bot(line: &str) -> usize {
+    let mut parts = line.split(", ");
+    let frames = parts.find_map(|part| part.strip_suffix(" frames to the bot"));
+    frames.and_then(|count| count.parse().ok()).expect("a count")
 }
 
 /// The bot hangs up: the resource goes with the session.

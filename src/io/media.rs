@@ -4,6 +4,7 @@
 //! runner's, hands it to the session, and does what the session answers. It ends when nothing of the session is left, its
 //! bot included.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
@@ -19,6 +20,7 @@ use crate::io::udp::Inbox;
 use crate::io::webrtc::{Hook, Registered, Reply, Request, WebRtc, refusal};
 use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::offer::{Answer, OfferRefusal};
+use crate::proto::routes::Path;
 use crate::proto::rtc::{OfferError, Packet};
 use crate::proto::session::{Event, LeaveReason, Output, Rival, Session};
 use crate::proto::whip::resource::{Patch, Resource};
@@ -31,6 +33,8 @@ pub struct Life {
     /// What is remembered of a session that came by one POST.
     pub resource: Option<Resource>,
     pub inbox: Inbox,
+    /// Where what the bot says is sent to.
+    pub used: Option<Used>,
     pub requests: mpsc::Receiver<Request>,
     pub link: Link,
     pub bot: BotTask,
@@ -43,6 +47,14 @@ pub struct Life {
     /// Let go of last, as fields are dropped in this order: what waits for the last one finds
     /// nothing left.
     pub permit: Permit,
+}
+
+/// The way of media to the caller.
+#[derive(Clone, Copy)]
+pub struct Used {
+    path: Path,
+    local: SocketAddr,
+    peer: SocketAddr,
 }
 
 /// What a session has done, for its last line in the log and for the metrics.
@@ -220,15 +232,18 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
                 let path = life.inbox.port().path(over, source, destination);
                 if transmit.is_check() || transmit.is_answer() {
                     life.inbox.expect(path);
+                } else {
+                    life.used = Some(Used {
+                        path,
+                        local: source,
+                        peer: destination,
+                    });
                 }
                 let contents = transmit.contents();
                 tally.counts.add(Count::BytesOut, contents.len() as u64);
                 life.inbox.port().send(over, source, destination, contents);
             }
             Output::Proven(proven) => {
-                if let Some(resource) = &mut life.resource {
-                    resource.handle_proof(proven.local, proven.peer);
-                }
                 let path = life.inbox.port().path(proven.over, proven.local, proven.peer);
                 for other in life.inbox.prove(path) {
                     life.engine.tell(other, Rival::AtAddress);
@@ -327,6 +342,7 @@ fn handle_request(life: &mut Life, request: Request) {
     match request {
         Request::Renegotiate { offer, reply } => {
             let answer = life.session.renegotiate(&offer);
+            rename(life);
             answered(life, answer, reply);
         }
         Request::Restart {
@@ -354,7 +370,7 @@ fn handle_request(life: &mut Life, request: Request) {
         Request::Resource(asked, reply) => {
             let done = serve(life, asked, now);
             // A restart has given this end another name.
-            life.inbox.listen(life.session.local_ufrag());
+            rename(life);
             // The client may have gone away meanwhile.
             let _ = reply.send(done);
         }
@@ -387,10 +403,17 @@ fn serve(life: &mut Life, asked: Asked, now: Instant) -> Result<Done, Refusal> {
             Patch::Restart(restart) => {
                 let answer = session.renegotiate(&restart.offer).map_err(refusal)?;
                 log::info!("ICE restarted by the client");
-                Ok(resource.handle_restart(restart, &answer))
+                let used = life.used.map(|used| (used.local, used.peer));
+                Ok(resource.handle_restart(restart, &answer, used))
             }
         },
     }
+}
+
+/// Listens under the name that this end has now; the caller sends on the old path until it has another.
+fn rename(life: &mut Life) {
+    let used = life.used.map(|used| used.path);
+    life.inbox.rename(life.session.local_ufrag(), used);
 }
 
 /// Listens for what the answer announces, then lets the answer go.

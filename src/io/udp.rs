@@ -447,12 +447,17 @@ impl Inbox {
 
     /// Makes the session known under its ufrag, in place of an earlier one. The addresses of the earlier one are forgotten.
     pub fn listen(&mut self, ufrag: String) {
+        self.rename(ufrag, None);
+    }
+
+    /// The same, and what still comes on the path in use is let in: a peer sends there until ICE has found another.
+    pub fn rename(&mut self, ufrag: String, used: Option<Path>) {
         if self.ufrag.as_ref() == Some(&ufrag) {
             return;
         }
         let mut routes = self.port.routes();
         if let Some(old) = self.ufrag.replace(ufrag.clone()) {
-            routes.forget(Some(&old), self.session);
+            routes.forget(Some(&old), self.session, used);
         }
         routes.listen(ufrag, self.session, &self.sender);
     }
@@ -491,7 +496,7 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        self.port.routes().forget(self.ufrag.as_deref(), self.session);
+        self.port.routes().forget(self.ufrag.as_deref(), self.session, None);
     }
 }
 

@@ -319,6 +319,7 @@ impl WebRtc {
             session: Box::new(session),
             resource: has_resource.then(|| Resource::new(offer, &sdp)),
             inbox,
+            used: None,
             requests: requests_rx,
             link,
             bot,

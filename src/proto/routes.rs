@@ -9,8 +9,8 @@
 //! now, the others' is gone or shares its socket, and each takes what its own keys open. So no
 //! claim keeps another session from what is its own.
 //!
-//! A session is on a path once, and forgets its paths with its name: the lists are as long as there
-//! are sessions. Sources: RFC 8445 sections 7.2.5 and 7.3, RFC 8489 section 5.
+//! A session is on a path once, and forgets its paths with its name, all but one: the lists are as
+//! long as there are sessions. Sources: RFC 8445 sections 7.2.5 and 7.3, RFC 8489 section 5.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -136,13 +136,14 @@ impl<T: Clone> Routes<T> {
         }
     }
 
-    /// Takes a session's name and all its paths away from it.
-    pub fn forget(&mut self, ufrag: Option<&str>, session: u64) {
+    /// Takes a session's name and all its paths away from it, but for the one that it goes on to use while it looks for
+    /// another.
+    pub fn forget(&mut self, ufrag: Option<&str>, session: u64, used: Option<Path>) {
         if let Some(ufrag) = ufrag {
             self.by_ufrag.remove(ufrag);
         }
-        self.by_path.retain(|_, claimants| {
-            claimants.retain(|claimant| claimant.session != session);
+        self.by_path.retain(|path, claimants| {
+            claimants.retain(|claimant| claimant.session != session || used == Some(*path));
             !claimants.is_empty()
         });
     }
@@ -194,6 +195,22 @@ mod tests {
         routes.takers(path, contents).map(|(session, ())| session).collect()
     }
 
+    /// A session that begins its ICE anew hears its peer on the path that they use until they have another; all other paths go with
+    /// the name.
+    #[test]
+    fn the_path_in_use_outlives_the_name() {
+        let mut routes = Routes::default();
+        routes.listen("old".to_owned(), 1, &());
+        for port in [1, 2] {
+            routes.prove(path(port), 1, &());
+        }
+        routes.forget(Some("old"), 1, Some(path(1)));
+        assert_eq!(takers(&routes, path(1), MEDIA), [1]);
+        assert_eq!((takers(&routes, path(2), MEDIA), routes.len()), (vec![], (0, 1)));
+        routes.forget(None, 1, None);
+        assert_eq!(routes.len(), (0, 0));
+    }
+
     /// A session that only expects answers takes nothing away from one that has proven the path,
     /// and nothing is kept from it.
     #[test]
@@ -222,7 +239,7 @@ mod tests {
         assert_eq!(routes.prove(path(1), 2, &()), [0u64; 0]);
         assert_eq!(routes.prove(path(1), 3, &()), [1, 2]);
         assert_eq!(takers(&routes, path(1), MEDIA), [1, 2, 3]);
-        routes.forget(None, 1);
+        routes.forget(None, 1, None);
         assert_eq!(takers(&routes, path(1), MEDIA), [2, 3]);
     }
 
@@ -252,10 +269,10 @@ mod tests {
             routes.prove(path(port), 2, &());
         }
         assert_eq!(routes.len(), (2, 20));
-        routes.forget(Some("one"), 1);
+        routes.forget(Some("one"), 1, None);
         routes.release(&path(1), 2);
         assert_eq!(routes.len(), (1, 9));
-        routes.forget(Some("two"), 2);
+        routes.forget(Some("two"), 2, None);
         assert_eq!(routes.len(), (0, 0));
         assert!(routes.by_path.is_empty());
     }

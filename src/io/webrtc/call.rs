@@ -154,6 +154,7 @@ impl WebRtc {
         let life = Life {
             session: Box::new(answered.session),
             inbox: answered.inbox,
+            used: None,
             requests: requests_rx,
             link,
             bot,

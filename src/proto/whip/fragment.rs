@@ -44,7 +44,9 @@ impl Fragment {
                 "ice-pwd" => pwd = pwd.or(Some(value)),
                 "candidate" => {
                     let is_new = !candidates.iter().any(|known| known == attribute);
-                    if is_new && attribute.len() <= CANDIDATE_BYTES_MAX && candidates.len() < CANDIDATES_MAX {
+                    let is_text = !attribute.contains(char::is_control);
+                    if is_new && is_text && attribute.len() <= CANDIDATE_BYTES_MAX && candidates.len() < CANDIDATES_MAX
+                    {
                         candidates.push(attribute.to_owned());
                     }
                 }
@@ -53,7 +55,8 @@ impl Fragment {
             }
             says_anything = true;
         }
-        if !says_anything {
+        // A client that finds nothing to say of a candidate sends no body at all.
+        if !says_anything && !body.is_empty() {
             return Err(Refusal::Fragment(
                 "the fragment has neither `a=candidate`, `a=end-of-candidates` nor `a=ice-ufrag`",
             ));
@@ -161,7 +164,11 @@ mod tests {
 
     #[test]
     fn what_says_nothing_is_refused() {
-        for text in ["", "v=0", "m=audio 9 RTP/AVP 0\r\na=mid:0\r\n", "{}", "candidate:1"] {
+        assert_eq!(
+            parse("").map(|read| (read.credentials, read.candidates.len())),
+            Ok((None, 0))
+        );
+        for text in ["v=0", "m=audio 9 RTP/AVP 0\r\na=mid:0\r\n", "{}", "candidate:1"] {
             assert!(matches!(parse(text), Err(Refusal::Fragment(_))), "{text}");
         }
         assert_eq!(parse("a=end-of-candidates").map(|read| read.candidates.len()), Ok(0));

@@ -21,8 +21,6 @@ pub struct Resource {
     former: Option<Credentials>,
     /// This end's name, which is the entity tag.
     ufrag: String,
-    /// Where the caller's answers came to, and from where.
-    path: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// What a PATCH asks for.
@@ -48,7 +46,6 @@ impl Resource {
             credentials: fragment::credentials(&offer),
             former: None,
             ufrag: answer::ufrag(answer).to_owned(),
-            path: None,
             offer,
         }
     }
@@ -56,11 +53,6 @@ impl Resource {
     /// Returns the entity tag of the ICE session.
     pub fn etag(&self) -> String {
         answer::etag(&self.ufrag)
-    }
-
-    /// The caller answered a check: what was sent from `local` reached it.
-    pub fn handle_proof(&mut self, local: SocketAddr, peer: SocketAddr) {
-        self.path = Some((local, peer));
     }
 
     /// Reads a PATCH.
@@ -82,12 +74,12 @@ impl Resource {
         }
     }
 
-    /// The restart was answered.
-    pub fn handle_restart(&mut self, restart: Restart, answer: &str) -> Done {
+    /// The restart was answered. `used` are the addresses of this end and the caller between which media goes.
+    pub fn handle_restart(&mut self, restart: Restart, answer: &str, used: Option<(SocketAddr, SocketAddr)>) -> Done {
         self.former = self.credentials.replace(restart.credentials);
         self.ufrag = answer::ufrag(answer).to_owned();
         Done::Restarted {
-            fragment: answer::fragment(answer, self.path),
+            fragment: answer::fragment(answer, used),
             etag: self.etag(),
         }
     }
@@ -178,7 +170,7 @@ mod tests {
         let Ok(Patch::Restart(restart)) = resource.patch(Some(b"*"), NEW) else {
             panic!("a restart");
         };
-        resource.handle_restart(restart, &answer("second"));
+        resource.handle_restart(restart, &answer("second"), None);
         assert_eq!(resource.etag(), "\"second\"");
         assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(Refusal::Stale));
         assert_eq!(trickled(resource.patch(Some(b"\"second\""), NEW)), 1);
@@ -205,12 +197,11 @@ mod tests {
     #[test]
     fn the_answer_to_a_restart_has_one_candidate() {
         let mut resource = resource();
-        let here = |port| SocketAddr::from(([192, 0, 2, 11], port));
-        resource.handle_proof(here(7860), SocketAddr::from(([192, 0, 2, 2], 2000)));
+        let used = [([192, 0, 2, 11], 7860), ([192, 0, 2, 2], 2000)].map(SocketAddr::from);
         let Ok(Patch::Restart(restart)) = resource.patch(None, NEW) else {
             panic!("a restart");
         };
-        let done = resource.handle_restart(restart, &answer("second"));
+        let done = resource.handle_restart(restart, &answer("second"), Some((used[0], used[1])));
         assert_eq!(
             done,
             Done::Restarted {

@@ -196,7 +196,7 @@ impl World {
         let life = self.life(number);
         let ufrag = life.session.local_ufrag();
         let old = std::mem::replace(&mut life.ufrag, ufrag.clone());
-        self.routes.forget(Some(&old), number);
+        self.routes.forget(Some(&old), number, None);
         self.routes.listen(ufrag, number, &());
     }
 
@@ -310,7 +310,7 @@ impl World {
                 Output::Gone => {
                     life.gone = true;
                     let ufrag = life.ufrag.clone();
-                    self.routes.forget(Some(&ufrag), number);
+                    self.routes.forget(Some(&ufrag), number, None);
                     break;
                 }
                 Output::Transmit(mut transmit) => {
