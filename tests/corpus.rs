@@ -93,6 +93,12 @@ fn offer_bodies() {
     replay("corpus/offer_body", entries::offer_body);
 }
 
+/// Issue 17: what a PATCH may say.
+#[test]
+fn fragments_of_whip() {
+    replay("corpus/whip_fragment", entries::whip::fragment);
+}
+
 #[test]
 fn heads_of_requests() {
     replay("corpus/request", entries::http::request);

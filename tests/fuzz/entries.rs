@@ -17,6 +17,8 @@ pub mod messaging;
 pub mod offers;
 #[path = "entries/sctp.rs"]
 mod sctp;
+#[path = "entries/whip.rs"]
+pub mod whip;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

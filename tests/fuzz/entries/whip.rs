@@ -1,0 +1,66 @@
+//! What must hold for the PATCH of a session that came by one POST.
+//!
+//! In: a line with the entity tags of `If-Match`, empty for a missing header, then the body. Out: nothing. A tag that is not the
+//! session's changes nothing; a restart is an offer that the engine can read, with the credentials of the fragment and no
+//! candidate that is not in it; what was a restart once is not one again. Source: RFC 9725 section 4.3.
+
+use edge_runner::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, OFFER_SDP_BYTES_MAX};
+use edge_runner::proto::sdp::prepare_offer;
+use edge_runner::proto::whip::fragment::{Fragment, credentials};
+use edge_runner::proto::whip::resource::{Patch, Resource};
+use edge_runner::proto::whip::{Done, Refusal};
+
+const OFFER: &str = include_str!("../../data/sdp/chrome.offer.sdp");
+
+fn answer(ufrag: &str) -> String {
+    format!(
+        "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=ice-ufrag:{ufrag}\r\na=ice-pwd:0123456789abcdefghijkl\r\n\
+         a=candidate:1 1 udp 2130706175 192.0.2.10 7860 typ host\r\n"
+    )
+}
+
+/// Any body does what its credentials say, once, or is refused and changes nothing.
+pub fn fragment(bytes: &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (tags, body) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
+    let tags = (!tags.is_empty()).then_some(tags);
+    let mut resource = Resource::new(OFFER.to_owned(), &answer("first"));
+    let patched = resource.patch(tags, body);
+    if let Some(tags) = tags
+        && !tags.windows(5).any(|five| five == b"first")
+        && !tags.contains(&b'*')
+    {
+        assert_eq!(patched, Err(Refusal::Stale));
+        return;
+    }
+    let Ok(patch) = patched else {
+        return;
+    };
+    assert!(body.len() <= OFFER_SDP_BYTES_MAX);
+    let read = Fragment::parse(body).expect("it was read a moment ago");
+    assert!(read.candidates.len() <= CANDIDATES_MAX);
+    for line in &read.candidates {
+        assert!(line.len() <= CANDIDATE_BYTES_MAX);
+        super::candidate(line.as_bytes());
+    }
+    let restart = match patch {
+        Patch::Trickle(lines) => {
+            assert!(lines.iter().all(|line| read.candidates.contains(line)));
+            return;
+        }
+        Patch::Restart(restart) => restart,
+    };
+    assert_ne!(read.credentials, credentials(OFFER));
+    assert_eq!(credentials(&restart.offer), read.credentials);
+    let prepared = prepare_offer(&restart.offer).expect("the offer was fit, and its credentials are");
+    assert!(prepared.candidates.iter().all(|line| read.candidates.contains(line)));
+    let Done::Restarted { fragment, etag } = resource.handle_restart(restart, &answer("second"), None) else {
+        panic!("a restart says how to go on");
+    };
+    assert_eq!(
+        (fragment.matches("a=candidate:").count(), etag.as_str()),
+        (1, "\"second\"")
+    );
+    assert!(matches!(resource.patch(Some(b"*"), body), Ok(Patch::Trickle(_))));
+    assert_eq!(resource.patch(Some(b"\"first\""), body), Err(Refusal::Stale));
+}
