@@ -21,6 +21,7 @@ import { Runner } from './runner.mjs';
 import * as secure from './secure.mjs';
 import * as strangers from './strangers.mjs';
 import * as websocket from './websocket.mjs';
+import * as whip from './whip.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const { values } = parseArgs({
@@ -90,4 +91,9 @@ for (const [name, check] of Object.entries(websocket.tokenChecks)) {
 	await run(name, check, ['--bot', 'echo', '--ws-auth', 'token'], plain.url);
 }
 plain.close();
+const posting = await client.serveClient('whip-page.js');
+for (const [name, check] of Object.entries(whip.checks)) await run(name, check, ['--bot', 'echo'], posting.url);
+for (const [name, check] of Object.entries(whip.listenerChecks)) await run(name, check, ['--bot', 'parrot'], posting.url);
+for (const [name, check] of Object.entries(whip.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', whip.KEY], posting.url);
+posting.close();
 process.exit(failed ? 1 : 0);
