@@ -151,7 +151,7 @@ fn a_device_that_may_not_find_the_runner_is_named_in_the_log() {
     );
 }
 
-/// D7 to D9: what other builds and older firmware write, each heard and answered.
+/// D7, D9, D10: what other builds and older firmware write, each heard and answered.
 #[test]
 fn offers_of_other_firmware_are_understood() {
     let runner = TestRunner::start(&["--host", "127.0.0.1", "--bot", "echo"]);
@@ -164,6 +164,11 @@ fn offers_of_other_firmware_are_understood() {
         },
         Shape {
             opus: "opus/16000/1",
+            ..firmware
+        },
+        Shape { ssrc: None, ..firmware },
+        Shape {
+            ssrc: Some(7),
             ..firmware
         },
     ] {

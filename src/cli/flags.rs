@@ -286,7 +286,8 @@ pub(super) const FLAGS: &[Flag] = &[
         "--embedded",
         Takes::Nothing(|typed| typed.embedded = true),
         Group::WebRtc,
-        "Speak so that microcontrollers understand; needs `--host` with the IPv4 address that devices reach.",
+        "Be strict with addresses, for microcontrollers: every client is offered the IPv4 address of `--host` alone, which is \
+         checked at start. Without it devices are offered the address at which they reached the runner, and browsers all.",
     ),
     flag(
         None,

@@ -15,6 +15,7 @@ pub(in crate::proto) mod early;
 mod keys;
 pub(in crate::proto) mod packet;
 pub(in crate::proto) mod remote;
+mod unheard;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -39,8 +40,9 @@ pub use self::credentials::IceSecret;
 use self::early::Early;
 use self::keys::Keys;
 pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
-use self::packet::{is_stun, rtp_source};
+use self::packet::{is_stun, rtp_payload_type, rtp_source};
 use self::remote::Remote;
+use self::unheard::Unheard;
 use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
 use crate::proto::audio::codec::Codec;
 use crate::proto::audio::g711::Law;
@@ -246,6 +248,11 @@ pub struct Peer {
     voice: Option<Ssrc>,
     /// How often that changed.
     voices: usize,
+    /// A source that no offer named, until the tag of its packet is judged.
+    claimed: Option<Ssrc>,
+    /// The one audio section takes packets of sources that it does not name.
+    takes_any_source: bool,
+    unheard: Unheard,
     channels: Vec<ChannelId>,
     channel: Option<Messages>,
     offers_channel: bool,
@@ -361,6 +368,9 @@ impl Peer {
             keys: None,
             voice: None,
             voices: 0,
+            claimed: None,
+            takes_any_source: prepared.audio_sections == 1,
+            unheard: Unheard::default(),
             channels: Vec::new(),
             channel: None,
             offers_channel: prepared.has_application,
@@ -479,6 +489,12 @@ impl Peer {
         self.codec
     }
 
+    /// Tells whether the log says that no packet of sound could be used.
+    #[cfg(test)]
+    pub fn told_deaf(&self) -> bool {
+        self.unheard.is_told()
+    }
+
     /// Tells whether the other end is a microcontroller.
     pub fn is_device(&self) -> bool {
         self.family.is_device()
@@ -520,10 +536,14 @@ impl Peer {
         match rtp_source(contents) {
             Some(source) if self.voice == Some(source) => self.keep_voice(),
             Some(_) if self.voices == AUDIO_SOURCES_MAX => return Sender::Stranger,
-            _ => {}
+            Some(source) => self.expect_source(source, contents),
+            None => {}
         }
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
+        }
+        if let Some(payload_type) = rtp_payload_type(contents).filter(|_| self.rtc.is_connected()) {
+            self.unheard.handle_packet(payload_type, now);
         }
         self.note_refusal();
         if signed { Sender::Peer } else { Sender::Unproven }
@@ -561,6 +581,35 @@ impl Peer {
         self.address
     }
 
+    /// Lets str0m judge a packet of a source that neither the offer nor the packet assigns to a section: `a=ssrc` is optional
+    /// (RFC 8829 section 5.2.1), and where one section of audio is, its payload type tells enough (RFC 9143 section 9.2).
+    ///
+    /// Anybody may claim a source. Its stream stands beside the caller's, for this packet alone: it stays when the packet has
+    /// a good tag, and is gone with the end of this turn when it has none.
+    fn expect_source(&mut self, source: Ssrc, contents: &[u8]) {
+        let Some((mid, pt)) = self.audio.filter(|_| self.takes_any_source) else {
+            return;
+        };
+        let payload_type = rtp_payload_type(contents).map(Pt::from);
+        let is_ours =
+            payload_type == Some(pt) || self.keys.as_ref().is_some_and(|(keys, _)| payload_type == Some(*keys));
+        if !is_ours || self.rtc.media(mid).is_none() {
+            return;
+        }
+        let mut api = self.rtc.direct_api();
+        if api.stream_rx(&source).is_none() {
+            api.expect_stream_rx(source, None, mid, None).suppress_nack(true);
+            self.claimed = Some(source);
+        }
+    }
+
+    /// Forgets a source whose packet had no good tag.
+    fn drop_claimed(&mut self) {
+        if let Some(source) = self.claimed.take() {
+            self.rtc.direct_api().remove_stream_rx(source);
+        }
+    }
+
     /// Gives the audio section back to the source that has proven itself in it.
     ///
     /// A packet that names the section and another source takes it over before str0m has looked at the packet's tag, and the
@@ -584,6 +633,10 @@ impl Peer {
 
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        let expected = self.audio.map(|(_, pt)| *pt);
+        if let Some(words) = self.unheard.poll_words(expected, now) {
+            log::warn!("{words}");
+        }
         if let Err(error) = self.rtc.handle_input(Input::Timeout(now)) {
             log::debug!("timeout: {error}");
         }
@@ -616,7 +669,10 @@ impl Peer {
             };
             match output {
                 str0m::Output::Timeout(_) if self.early.hand_over(&mut self.rtc, self.now) => self.note_refusal(),
-                str0m::Output::Timeout(at) => return Output::Timeout(at),
+                str0m::Output::Timeout(at) => {
+                    self.drop_claimed();
+                    return Output::Timeout(at);
+                }
                 str0m::Output::Transmit(transmit) => {
                     self.tried
                         .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
@@ -655,6 +711,9 @@ impl Peer {
                 None
             }
             Event::RtpPacket(packet) => {
+                if self.claimed == Some(packet.header.ssrc) {
+                    self.claimed = None;
+                }
                 let (_, pt) = self.audio?;
                 if let Some((keys_pt, keys)) = &mut self.keys
                     && packet.header.payload_type == *keys_pt
@@ -665,6 +724,7 @@ impl Peer {
                 if packet.header.payload_type != pt {
                     return None;
                 }
+                self.unheard.handle_used();
                 if self.voice.replace(packet.header.ssrc) != Some(packet.header.ssrc) {
                     self.voices += 1;
                 }

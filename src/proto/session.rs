@@ -225,6 +225,12 @@ impl Session {
         self.peer.offers_channel()
     }
 
+    /// Tells whether the log says that nothing of the caller's sound could be used.
+    #[cfg(test)]
+    pub fn told_deaf(&self) -> bool {
+        self.peer.told_deaf()
+    }
+
     pub fn is_device(&self) -> bool {
         self.peer.is_device()
     }

@@ -119,6 +119,11 @@ pub fn rtp_source(contents: &[u8]) -> Option<Ssrc> {
     is_rtp.then(|| u32::from_be_bytes([a, b, c, d]).into())
 }
 
+/// Returns the payload type of an RTP packet.
+pub fn rtp_payload_type(contents: &[u8]) -> Option<u8> {
+    rtp_source(contents).map(|_| contents[1] & 0x7f)
+}
+
 /// Tells whether a datagram is STUN, by its first byte, RFC 7983.
 pub fn is_stun(contents: &[u8]) -> bool {
     contents.first().is_some_and(|first| *first < 4)

@@ -153,6 +153,11 @@ impl Tried {
             ),
             Cause::Stale => f.write_str("the client uses another answer than the one it was given here"),
             Cause::NotChosen => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
+            // Towards devices, this end begins.
+            Cause::NoHandshake if self.records_out > 0 => f.write_str(
+                "ICE is up, and the client did not answer the handshake that was begun here: it went away, or a firewall \
+                 drops DTLS",
+            ),
             Cause::NoHandshake => {
                 f.write_str("ICE is up, and the client did not begin its handshake: it went away, or a firewall drops DTLS")
             }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::client::{self, Client};
-use super::pair::{Pair, Tone, ms, secs};
+use super::pair::{Pair, Tone, ms, runner, secs};
 use super::tap::chunks;
 use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, DEVICE_SETUP_REPEAT};
 
@@ -254,4 +254,82 @@ fn a_device_needs_no_flag() {
     pair.send(&message("bot-transcription", &"x".repeat(DEVICE_MESSAGE_BYTES_MAX)));
     pair.run(secs(1));
     assert_eq!(pair.client.texts(), [message("bot-transcription", "in time")]);
+}
+
+/// D10: `a=ssrc` is optional, and what it says may be wrong: the bot hears whatever source has the keys. Nobody without them
+/// is heard, nor takes the caller's place.
+#[test]
+fn a_source_that_the_offer_does_not_name_is_heard() {
+    let without = |line: &str| !line.starts_with("a=ssrc");
+    type Change = fn(&str) -> Option<String>;
+    let changes: [(&str, Change); 2] = [
+        ("no source", |_| None),
+        ("another source", |line| {
+            let (_, about) = line.split_once(' ')?;
+            Some(format!("a=ssrc:6 {about}"))
+        }),
+    ];
+    for (name, change) in changes {
+        let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), |offer| {
+            let lines = as_device(offer);
+            let lines = lines.lines().filter_map(|line| match without(line) {
+                true => Some(line.to_owned()),
+                false => change(line),
+            });
+            lines.flat_map(|line| [line, "\r\n".to_owned()]).collect()
+        });
+        pair.keep_launched = true;
+        pair.connect();
+        pair.open_audio(16_000, 24_000);
+        pair.client.speak(440.0, pair.now);
+        pair.run(secs(1));
+        assert!(pair.bot.frames >= 45, "{name}: {} frames", pair.bot.frames);
+        let is_rtp = |datagram: &&Vec<u8>| (128..192).contains(&datagram[0]) && !(192..224).contains(&datagram[1]);
+        let mut forged = pair.launched.iter().find(is_rtp).expect("a packet of sound").clone();
+        let source = pair.client.address;
+        for number in 0..100u32 {
+            forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
+            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+            pair.run(ms(20));
+        }
+        let before = pair.bot.frames;
+        pair.run(secs(1));
+        assert!(pair.bot.frames - before >= 45, "{name}");
+    }
+}
+
+/// D6: a device where there is no IPv4 address is refused in words that name what there is, and the option.
+#[test]
+fn a_device_without_an_ipv4_address_is_told() {
+    let offer = as_device(device(ADDRESS, Instant::now()).offer());
+    let local = ["[2001:db8::1]:7860".parse().expect("an address")];
+    let refused = Session::accept(&offer, &super::pair::setup(None, &local), Instant::now()).map(|_| ());
+    let Err(OfferError::NoCandidate(words)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        words.contains("2001:db8::1") && words.contains("--embedded --host"),
+        "{words}"
+    );
+}
+
+/// D10: sound that cannot be used is told, once; sound that is used is not.
+#[test]
+fn a_deaf_bot_is_told() {
+    let mut pair = call();
+    pair.open_audio(16_000, 24_000);
+    pair.client.speak(440.0, pair.now);
+    pair.run(secs(5));
+    assert!(pair.bot.frames > 200);
+    assert!(!pair.session.told_deaf());
+    // A source beside the caller's whose packets have a tag of nobody.
+    let mut forged = vec![0x80, 111, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9];
+    forged.extend([7; 60]);
+    pair.client.mute();
+    let source = pair.client.address;
+    for _ in 0..200 {
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+        pair.run(ms(20));
+    }
+    assert!(pair.session.told_deaf());
 }

@@ -1,0 +1,97 @@
+//! Packets of sound that come and cannot be used: one line in the log says so, or nobody would know
+//! why a bot is deaf.
+//!
+//! In: the payload type of each RTP packet of a connection that is up, whatever becomes of it, and
+//! each one that was used. Out: [`Unheard::poll_words`], once per connection.
+
+use std::time::{Duration, Instant};
+
+/// How long packets come without one that can be used before that is told: a client that mutes
+/// itself sends none, and a loss takes less.
+const UNHEARD_FOR: Duration = Duration::from_secs(3);
+/// How many at least: half of what a client sends in that time.
+const UNHEARD_PACKETS_MIN: u32 = 75;
+
+/// What came since the last packet that could be used.
+#[derive(Debug, Default)]
+pub struct Unheard {
+    since: Option<Instant>,
+    packets: u32,
+    payload_type: u8,
+    told: bool,
+}
+
+impl Unheard {
+    /// A packet has come.
+    pub fn handle_packet(&mut self, payload_type: u8, now: Instant) {
+        self.since.get_or_insert(now);
+        self.packets = self.packets.saturating_add(1);
+        self.payload_type = payload_type;
+    }
+
+    /// A packet could be used.
+    pub fn handle_used(&mut self) {
+        self.since = None;
+        self.packets = 0;
+    }
+
+    #[cfg(test)]
+    pub fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// Returns what to tell, when it is time; `expected` is the payload type of the call.
+    pub fn poll_words(&mut self, expected: Option<u8>, now: Instant) -> Option<String> {
+        let for_long = self.since.is_some_and(|since| now >= since + UNHEARD_FOR);
+        if self.told || !for_long || self.packets < UNHEARD_PACKETS_MIN {
+            return None;
+        }
+        self.told = true;
+        let (packets, seconds, came) = (self.packets, UNHEARD_FOR.as_secs(), self.payload_type);
+        let why = match expected {
+            None => "the call has no audio any more".to_owned(),
+            Some(expected) if expected != came => {
+                format!(
+                    "they have payload type {came}, and the call's is {expected}: the client has to send what was answered"
+                )
+            }
+            Some(_) => "none was sealed with the keys of this call, or all are older than what came before".to_owned(),
+        };
+        Some(format!(
+            "the bot is deaf: {packets} packets of sound came in {seconds} s and none could be used; {why}"
+        ))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
+mod tests {
+    use super::*;
+
+    /// Feeds packets every 20 ms from `start` on; every `used`th can be used.
+    fn told(packets: u32, used: u32, payload_type: u8) -> Vec<String> {
+        let (mut unheard, start) = (Unheard::default(), Instant::now());
+        let words = (0..packets).filter_map(|n| {
+            let now = start + n * Duration::from_millis(20);
+            unheard.handle_packet(payload_type, now);
+            if used > 0 && n % used == 0 {
+                unheard.handle_used();
+            }
+            unheard.poll_words(Some(111), now)
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_once() {
+        let said = told(1_000, 0, 96);
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].contains("payload type 96") && said[0].contains("111"),
+            "{said:?}"
+        );
+        assert!(told(1_000, 0, 111)[0].contains("keys"));
+        assert_eq!(told(150, 0, 96).len(), 0, "a moment is none");
+        assert_eq!(told(1_000, 100, 96).len(), 0, "what is heard now and then is heard");
+    }
+}
