@@ -37,7 +37,8 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
     let address: SocketAddr = "192.0.2.2:2000".parse().expect("an address");
     let common = Common::default();
     let cert = crypto::certificate().expect("a certificate");
-    let mut rtc = base_config(common.provider.clone(), cert.clone()).build(now);
+    let config = base_config(common.provider.clone(), cert.clone()).enable_opus(true, false);
+    let mut rtc = config.build(now);
     rtc.add_local_candidate(Candidate::host(client_address, Protocol::Udp).expect("a candidate"));
     let mut change = rtc.sdp_api();
     change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
