@@ -343,8 +343,27 @@ pub const CONNECT_WITHIN: Duration = Duration::from_secs(15);
 pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
 /// Silence of a peer after which the session is freed.
 pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
-/// Silence of a device, which sends 50 packets a second, after which a new session from its address takes over.
-pub const DEVICE_SILENT_AFTER: Duration = Duration::from_secs(1);
+/// Silence of a peer whose end is that of an outage: fifteen packets of its sound, and longer than an answer takes.
+pub const OUTAGE_AFTER: Duration = Duration::from_millis(300);
+/// Silence of a peer after which it is asked whether it is there: one that sends sound is never silent so long.
+pub const QUIET_AFTER: Duration = Duration::from_secs(1);
+/// Between two such questions that are not answered: the end of an outage is noticed within it.
+pub const QUIET_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time between two checks of a peer, heard or not. str0m checks every 3 s as long as it is answered; some
+/// devices close 10 s after the last check.
+pub const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(3_500);
+/// Questions of an inquiry that a session leaves unanswered before its place may be given to another. With the time
+/// between them 1.76 s: longer than a gap of a Wi-Fi of 1.5 s that begins with the inquiry, and a device that was reset
+/// still is connected within 2 s of its offer.
+pub const INQUIRY_CHECKS: u32 = 8;
+/// Between two of them: a device takes some ten datagrams a second beside its sound.
+pub const INQUIRY_INTERVAL: Duration = Duration::from_millis(220);
+/// How long an offer waits for what inquiries find: all their questions, and a turn of a busy machine. Devices wait 10 s
+/// for an answer.
+pub const INQUIRY_WITHIN: Duration = Duration::from_millis(2_500);
+/// Offers that wait so; each holds its body. All devices of a home that lost its power fit, and one source may have
+/// three quarters of them.
+pub const WAITING_OFFERS_MAX: usize = 32;
 /// How long the last words of a bot that has ended may take to leave.
 pub const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// How long `peerLeft` may take to be acknowledged before the connection closes.

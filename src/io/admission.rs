@@ -5,13 +5,14 @@
 //! evicted ends beside the sessions. Who is evicted, and when, says `proto::admission`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
 use crate::io::tasks::{self, Live, Place};
 use crate::limits::{
     GAVE_WAY_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
-    PENDING_OFFERS_YIELD_AFTER,
+    PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
 use crate::proto::admission::{Caps, Kind, Ledger, Refused, Requester, Ticket, share};
 
@@ -24,6 +25,9 @@ pub struct Admission {
     handshakes: Shared,
     /// Sockets in their handshake, and those that were evicted and close.
     sockets: Live,
+    /// Offers that wait for what inquiries find.
+    offers: Shared,
+    waiting: Live,
 }
 
 type Shared = Arc<Mutex<Ledger<Held>>>;
@@ -45,12 +49,18 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// Names it to [`Admission::replace`].
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
     /// Returns who asked for it.
     pub fn requester(&self) -> Requester {
         self.requester
     }
 
-    /// Somebody is there, or the session ends: from here on it is not evicted.
+    /// Somebody is there, or the session ends: from here on it is evicted only by
+    /// [`Admission::replace`].
     pub fn settle(&mut self) {
         if !self.is_settled {
             self.is_settled = true;
@@ -87,12 +97,22 @@ impl Admission {
             evicted_max: HANDSHAKES_ENDING_MAX,
             patience: HANDSHAKES_YIELD_AFTER,
         });
+        let offers = Ledger::new(Caps {
+            places_max: WAITING_OFFERS_MAX,
+            share_max: share(WAITING_OFFERS_MAX),
+            // None of them is pending, so none is evicted.
+            offers_max: 0,
+            evicted_max: 0,
+            patience: PENDING_OFFERS_YIELD_AFTER,
+        });
         Admission {
             sessions: Arc::new(Mutex::new(sessions)),
             live,
             leaving: Live::new(GAVE_WAY_MAX),
             handshakes: Arc::new(Mutex::new(handshakes)),
             sockets: Live::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
+            offers: Arc::new(Mutex::new(offers)),
+            waiting: Live::new(WAITING_OFFERS_MAX),
         }
     }
 
@@ -103,22 +123,67 @@ impl Admission {
     pub fn session(&self, requester: Requester, kind: Kind) -> Result<Permit, Refused> {
         let now = tasks::now();
         let mut ledger = lock(&self.sessions);
-        let evicted = Arc::new(Notify::new());
         let place = match ledger.plan(requester, kind, now)? {
             None => self.live.enter().ok_or(Refused::Full)?,
-            Some(victim) => {
-                let aside = self.leaving.enter().ok_or(Refused::Full)?;
-                let held = ledger.evict(victim).ok_or(Refused::Full)?;
-                held.evicted.notify_one();
-                std::mem::replace(&mut held.place, aside)
-            }
+            Some(victim) => self.evict(&mut ledger, victim)?,
         };
+        Ok(self.admit(ledger, requester, kind, place, now))
+    }
+
+    /// Takes the place of a session whose caller is gone, pending or not, for an offer.
+    ///
+    /// # Errors
+    /// [`Refused::Full`] if it has none any more, or may not lose it to this requester.
+    pub fn replace(&self, ticket: Ticket, requester: Requester) -> Result<Permit, Refused> {
+        let now = tasks::now();
+        let mut ledger = lock(&self.sessions);
+        if !ledger.may_replace(ticket, requester, Kind::Offer) {
+            return Err(Refused::Full);
+        }
+        let place = self.evict(&mut ledger, ticket)?;
+        Ok(self.admit(ledger, requester, Kind::Offer, place, now))
+    }
+
+    /// Takes an entry's place, and lets it end beside the sessions.
+    fn evict(&self, ledger: &mut Ledger<Held>, victim: Ticket) -> Result<Place, Refused> {
+        let aside = self.leaving.enter().ok_or(Refused::Full)?;
+        let held = ledger.evict(victim).ok_or(Refused::Full)?;
+        held.evicted.notify_one();
+        Ok(std::mem::replace(&mut held.place, aside))
+    }
+
+    fn admit(
+        &self,
+        mut ledger: MutexGuard<'_, Ledger<Held>>,
+        requester: Requester,
+        kind: Kind,
+        place: Place,
+        now: Instant,
+    ) -> Permit {
+        let evicted = Arc::new(Notify::new());
         let held = Held {
             place,
             evicted: evicted.clone(),
         };
         let ticket = ledger.admit(requester, kind, held, now);
-        Ok(permit(&self.sessions, ticket, requester, evicted))
+        permit(&self.sessions, ticket, requester, evicted)
+    }
+
+    /// Lets an offer wait for what inquiries find, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// [`Refused`]: too many wait, of its source or of all.
+    pub fn wait(&self, requester: Requester) -> Result<Permit, Refused> {
+        let now = tasks::now();
+        let mut ledger = lock(&self.offers);
+        ledger.plan(requester, Kind::Caller, now)?;
+        let evicted = Arc::new(Notify::new());
+        let held = Held {
+            place: self.waiting.enter().ok_or(Refused::Full)?,
+            evicted: evicted.clone(),
+        };
+        let ticket = ledger.admit(requester, Kind::Caller, held, now);
+        Ok(permit(&self.offers, ticket, requester, evicted))
     }
 
     /// Lets a socket in that has to say who calls, if there would be a place for the call.
@@ -282,6 +347,42 @@ mod tests {
         assert!(admission.session(A, Kind::Offer).is_err() && admission.handshake(A).is_err());
         gone.remove(0);
         assert!(admission.session(A, Kind::Offer).is_ok());
+    }
+
+    /// An offer takes the place of a session that is found to be gone; its bot has its time to end,
+    /// and the count of live sessions stays within its cap. The same place is not taken twice.
+    #[tokio::test(start_paused = true)]
+    async fn an_offer_takes_the_place_of_one_who_is_gone() {
+        let live = Live::new(1);
+        let admission = Admission::new(live.clone());
+        let mut gone = admission.session(A, Kind::Offer).expect("a place");
+        gone.settle();
+        assert_eq!(admission.session(A, Kind::Offer).err(), Some(Refused::Full));
+        let back = admission.replace(gone.ticket(), A).expect("its place");
+        assert!(is_evicted(&gone).await && !is_evicted(&back).await);
+        assert_eq!(admission.replace(gone.ticket(), A).err(), Some(Refused::Full));
+        assert_eq!(live.count(), 1);
+        drop(gone);
+        assert_eq!(live.count(), 1);
+        drop(back);
+        assert_eq!(live.count(), 0);
+        admission.empty().await;
+    }
+
+    /// Offers that wait are capped, and one source has a share of that.
+    #[tokio::test(start_paused = true)]
+    async fn offers_that_wait_are_capped() {
+        let admission = Admission::new(Live::new(1));
+        let mut waiting: Vec<Permit> = (0..share(WAITING_OFFERS_MAX))
+            .map(|_| admission.wait(A).expect("room"))
+            .collect();
+        assert_eq!(admission.wait(A).err(), Some(Refused::Share));
+        for _ in waiting.len()..WAITING_OFFERS_MAX {
+            waiting.push(admission.wait(B).expect("room"));
+        }
+        assert_eq!(admission.wait(B).err(), Some(Refused::Full));
+        drop(waiting.remove(0));
+        assert!(admission.wait(A).is_ok());
     }
 
     /// Silent sockets hold no place of a session; one past their cap evicts the oldest, as long as

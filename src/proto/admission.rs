@@ -12,7 +12,8 @@
 //! - Anonymous entries go before authorised ones, at once, and an authorised one never goes for an anonymous one. Authorised
 //!   entries count for no share.
 //!
-//! Refuses: what finds no place that way ([`Refused`]).
+//! A place of a session that is not pending goes to a newcomer only where somebody else has found that
+//! its caller is gone ([`Ledger::may_replace`]). Refuses: what finds no place that way ([`Refused`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -188,12 +189,34 @@ impl<T> Ledger<T> {
         self.held.get(&source).copied().unwrap_or(0)
     }
 
-    /// Takes the place away that [`Ledger::plan`] named, and returns what the entry holds. The
-    /// entry itself stays until [`Ledger::leave`].
+    /// Tells whether the place of an entry, pending or not, may go to this requester. The rules on
+    /// shares, authorised entries and pending offers hold as for any other place.
+    pub fn may_replace(&self, ticket: Ticket, requester: Requester, kind: Kind) -> bool {
+        let Some(entry) = self.entries.get(&ticket).filter(|entry| !entry.is_evicted) else {
+            return false;
+        };
+        let offers_after =
+            self.offers - usize::from(self.is_pending_offer(ticket, entry)) + usize::from(kind == Kind::Offer);
+        let is_own = entry.requester == requester;
+        let has_share = requester.is_authorised || is_own || self.held(requester.source) < self.caps.share_max;
+        let is_anonymous = !entry.requester.is_authorised;
+        offers_after <= self.caps.offers_max
+            && has_share
+            && (is_anonymous || requester.is_authorised)
+            && if is_own { self.may_evict_own() } else { self.may_evict() }
+    }
+
+    fn is_pending_offer(&self, ticket: Ticket, entry: &Entry<T>) -> bool {
+        entry.kind == Kind::Offer && self.pending.contains(&ticket)
+    }
+
+    /// Takes the place away that [`Ledger::plan`] named, or that [`Ledger::may_replace`] allows to,
+    /// and returns what the entry holds. The entry itself stays until [`Ledger::leave`].
     pub fn evict(&mut self, ticket: Ticket) -> Option<&mut T> {
-        if !self.settle(ticket) {
+        if self.entries.get(&ticket)?.is_evicted {
             return None;
         }
+        self.settle(ticket);
         let entry = self.entries.get_mut(&ticket)?;
         entry.is_evicted = true;
         let requester = entry.requester;
@@ -531,6 +554,50 @@ mod tests {
         );
         assert!(rig.0.leave(0).is_some() && rig.0.leave(0).is_none());
         assert!(rig.ask(from("192.0.2.3"), Kind::Silent).is_ok());
+    }
+
+    /// A connected session whose caller is gone gives its place to a device of its source, and to
+    /// nobody who could not have had one: the shares, the precedence of authorised entries and the
+    /// caps stay as they are.
+    #[test]
+    fn the_place_of_one_who_is_gone_goes_to_its_source() {
+        let mut rig = Rig::new(Caps {
+            offers_max: 2,
+            evicted_max: 4,
+            ..CAPS
+        });
+        let held = rig.fill(from(A), Kind::Offer, 2);
+        for ticket in &held {
+            rig.0.settle(*ticket);
+        }
+        let callers = rig.fill(from(A), Kind::Caller, 4);
+        let key = rig.fill(authorised(A), Kind::Caller, 2);
+        assert_eq!(rig.ask(from(A), Kind::Offer), Err(Refused::Full));
+        let replace = |rig: &mut Rig, ticket, requester| {
+            let may = rig.0.may_replace(ticket, requester, Kind::Offer);
+            may.then(|| {
+                rig.0.evict(ticket).expect("it has a place");
+                rig.0.admit(requester, Kind::Offer, (), rig.1)
+            })
+        };
+        assert_eq!(replace(&mut rig, key[0], from(A)), None, "it is authorised");
+        assert_eq!(replace(&mut rig, 99, from(A)), None);
+        let first = replace(&mut rig, held[0], from(A)).expect("a place");
+        assert_eq!(replace(&mut rig, held[0], from(A)), None, "it has none any more");
+        assert_eq!((rig.0.places, rig.0.held(from(A).source), rig.0.offers), (8, 6, 1));
+        replace(&mut rig, key[0], authorised(A)).expect("a place");
+        assert_eq!(replace(&mut rig, callers[0], from(A)), None, "two offers are pending");
+        assert!(replace(&mut rig, first, from(A)).is_some(), "one of them is this one");
+        assert_eq!(
+            replace(&mut rig, callers[0], authorised(A)),
+            None,
+            "two offers are pending"
+        );
+        rig.0.settle(first);
+        for ticket in [first, held[0], key[0]] {
+            rig.0.leave(ticket);
+        }
+        assert_eq!((rig.0.places, rig.0.offers), (8, 2));
     }
 
     /// Nothing is kept of who has left.
