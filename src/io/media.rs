@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 
 use crate::bot::media::Link;
@@ -17,12 +17,13 @@ use crate::io::admission::Permit;
 use crate::io::sessions::{BotTask, Outcome};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
-use crate::io::webrtc::{Hook, Registered, Reply, Request, WebRtc, refusal};
+use crate::io::webrtc::{Hook, Registered, Reply, Request, Silent, WebRtc, refusal};
+use crate::limits::{INQUIRY_CHECKS, WAITING_OFFERS_MAX};
 use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::offer::{Answer, OfferRefusal};
 use crate::proto::routes::Path;
 use crate::proto::rtc::{OfferError, Packet};
-use crate::proto::session::{Event, LeaveReason, Output, Rival, Session};
+use crate::proto::session::{Event, Found, LeaveReason, Output, Rival, Session};
 use crate::proto::whip::resource::{Patch, Resource};
 use crate::proto::whip::{Asked, Done, Refusal};
 
@@ -36,6 +37,8 @@ pub struct Life {
     /// Where what the bot says is sent to.
     pub used: Option<Used>,
     pub requests: mpsc::Receiver<Request>,
+    /// Who waits to hear whether the caller is there.
+    pub inquirers: Vec<oneshot::Sender<Silent>>,
     pub link: Link,
     pub bot: BotTask,
     pub engine: WebRtc,
@@ -192,8 +195,12 @@ async fn talk(life: &mut Life, tally: &mut Tally) -> Option<Outcome> {
                 pull_speech(life);
             }
             () = life.permit.evicted() => {
-                tally.gave_way = true;
-                life.session.handle_end(LeaveReason::NeverConnected, tasks::now());
+                if life.session.has_joined() {
+                    log::info!("{INQUIRY_CHECKS} checks got no answer, and a device at the same address takes the place");
+                } else {
+                    tally.gave_way = true;
+                }
+                life.session.handle_eviction(tasks::now());
             }
             Some(request) = life.requests.recv() => handle_request(life, request),
             ended = life.bot.ended(), if outcome.is_none() => {
@@ -249,6 +256,16 @@ fn drain(life: &mut Life, tally: &mut Tally) -> Option<Instant> {
                     life.engine.tell(other, Rival::AtAddress);
                 }
             }
+            Output::Found(found) => {
+                let silent = Silent {
+                    heard: life.session.last_heard(),
+                    ticket: life.permit.ticket(),
+                };
+                for inquirer in life.inquirers.drain(..).filter(|_| found == Found::Silent) {
+                    // It may have given up.
+                    let _ = inquirer.send(silent);
+                }
+            }
             Output::Audio(pcm, rate_hz) => {
                 tally.counts.add(Count::FramesIn, 1);
                 if let Some(call) = &mut life.call {
@@ -274,8 +291,8 @@ fn translate(event: Event, life: &Life, tally: &mut Tally) -> Option<bot::Event>
             log::info!("connected");
             tally.share.connected(tasks::now() - tally.began);
             tally.share.spoken(life.session.codec().name());
-            if let (true, Some(address)) = (life.session.is_device(), life.session.address()) {
-                life.engine.tell_others(life.inbox.number(), Rival::Device(address));
+            if let Some(device) = life.session.device() {
+                life.engine.tell_others(life.inbox.number(), Rival::Device(device));
             }
             bot::Event::Joined
         }
@@ -376,7 +393,14 @@ fn handle_request(life: &mut Life, request: Request) {
         }
         Request::Open => life.session.open(now),
         Request::End(reason) => life.session.handle_end(reason, now),
-        Request::Rival(rival) => life.session.handle_rival(rival, !life.inbox.is_empty(), now),
+        Request::Rival(rival) => life.session.handle_rival(rival, now),
+        Request::Inquire(inquirer) => {
+            life.inquirers.retain(|other| !other.is_closed());
+            if life.inquirers.len() < WAITING_OFFERS_MAX {
+                life.inquirers.push(inquirer);
+                life.session.handle_inquiry(now);
+            }
+        }
     }
 }
 

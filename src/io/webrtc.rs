@@ -15,6 +15,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -22,22 +23,23 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::io::addresses::{device_address, local_addresses};
+use crate::io::admission::Permit;
 use crate::io::gather::Gatherer;
 use crate::io::ice_tcp::{Connected, Places};
 use crate::io::media::{self, Life};
 use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks;
 use crate::io::udp::Port;
-use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
+use crate::limits::{AUDIO_IN_FRAMES_MAX, INQUIRY_WITHIN, SESSION_REQUESTS};
 use crate::logging;
-use crate::proto::admission::{Kind, Requester};
+use crate::proto::admission::{Kind, Requester, Ticket};
 use crate::proto::candidate;
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 pub use crate::proto::rtc::Common;
-use crate::proto::rtc::{IceSecret, OfferError, Setup};
-use crate::proto::session::{Rival, Session};
+use crate::proto::rtc::{DeviceOffer, IceSecret, OfferError, Setup};
+use crate::proto::session::{Origin, Rival, Session};
 use crate::proto::stall::Task;
 use crate::proto::whip::resource::Resource;
 use crate::proto::whip::{Asked, Done, Opening, Refusal};
@@ -69,6 +71,25 @@ pub enum Request {
     Open,
     /// The call is over.
     End(LeaveReason),
+    /// Is the caller there? Nothing is sent if it is.
+    Inquire(oneshot::Sender<Silent>),
+}
+
+/// A session whose caller answers no question.
+#[derive(Clone, Copy)]
+pub struct Silent {
+    /// When the caller was last heard.
+    pub heard: Instant,
+    /// The place of the session.
+    pub ticket: Ticket,
+}
+
+/// How a session is reached.
+#[derive(Clone)]
+struct Reach {
+    requests: mpsc::Sender<Request>,
+    /// Where the offer of its device came from.
+    device: Option<Origin>,
 }
 
 /// Where the answer of a session goes.
@@ -93,7 +114,7 @@ struct Inner {
 #[derive(Default)]
 struct Connections {
     by_pc_id: HashMap<String, mpsc::Sender<Request>>,
-    by_number: HashMap<u64, mpsc::Sender<Request>>,
+    by_number: HashMap<u64, Reach>,
 }
 
 impl WebRtc {
@@ -206,7 +227,7 @@ impl WebRtc {
                     call_data: None,
                     has_resource: false,
                 };
-                self.begin(beginning, requester, start)
+                self.begin(beginning, requester, start).await
             }
         }
     }
@@ -227,7 +248,7 @@ impl WebRtc {
             call_data: Some(opening.call_data),
             has_resource: true,
         };
-        self.begin(beginning, requester, start)
+        self.begin(beginning, requester, start).await
     }
 
     /// Does what is asked of a session that is a resource.
@@ -263,7 +284,7 @@ impl WebRtc {
         let session = self.connections().by_number.get(&number).cloned();
         if let Some(session) = session {
             // A session whose inbox is full is busy dying anyway.
-            let _ = session.try_send(Request::Rival(rival));
+            let _ = session.requests.try_send(Request::Rival(rival));
         }
     }
 
@@ -271,16 +292,69 @@ impl WebRtc {
     pub fn tell_others(&self, number: u64, rival: Rival) {
         for (other, session) in &self.connections().by_number {
             if *other != number {
-                let _ = session.try_send(Request::Rival(rival));
+                let _ = session.requests.try_send(Request::Rival(rival));
             }
         }
     }
 
-    fn begin(
+    /// Takes a place for an offer. Where there is none, a device may have one of its own that nobody
+    /// holds any more: it was reset, and its session is not given up yet.
+    ///
+    /// Every session that may be its own is asked whether its caller is there, and the one that was
+    /// silent for longest gives its place, if it answers no question. That is decided within 2 s,
+    /// since a device that was reset is to be back by then: the only case in which a network that
+    /// is away for longer costs a place. As long as there are places, nobody is asked.
+    async fn place(&self, offer: &str, requester: Requester) -> Result<Permit, OfferRefusal> {
+        let sessions = &self.0.sessions;
+        let refused = match sessions.admission().session(requester, Kind::Offer) {
+            Ok(permit) => return Ok(permit),
+            Err(refused) => refused,
+        };
+        let device = DeviceOffer::read(offer).ok_or(refused)?;
+        let _waits = sessions.admission().wait(requester)?;
+        let inquiries = self.inquire(Origin {
+            source: requester.source,
+            host: device.host,
+        });
+        let mut silent = Vec::new();
+        // All are asked at the same time, so the slowest sets the pace.
+        let finding = async {
+            for inquiry in inquiries {
+                silent.extend(inquiry.await.ok());
+            }
+        };
+        let _ = tokio::time::timeout(INQUIRY_WITHIN, finding).await;
+        silent.sort_by_key(|silent| silent.heard);
+        let places = silent.iter();
+        let mut places = places.map(|silent| sessions.admission().replace(silent.ticket, requester));
+        match places.find_map(Result::ok) {
+            Some(permit) => {
+                log::info!("the runner is full; the place of a device that does not answer is free for this one");
+                Ok(permit)
+            }
+            None => Ok(sessions.admission().session(requester, Kind::Offer)?),
+        }
+    }
+
+    /// Asks the sessions whose device may have made another offer; each answers if its caller does
+    /// not.
+    fn inquire(&self, origin: Origin) -> Vec<oneshot::Receiver<Silent>> {
+        let connections = self.connections();
+        let may_be = |reach: &&Reach| reach.device.is_some_and(|device| device.may_be(origin));
+        let sessions = connections.by_number.values().filter(may_be);
+        let inquiries = sessions.map(|reach| {
+            let (inquirer, inquiry) = oneshot::channel();
+            let _ = reach.requests.try_send(Request::Inquire(inquirer));
+            inquiry
+        });
+        inquiries.collect()
+    }
+
+    async fn begin(
         &self,
         beginning: Beginning,
         requester: Requester,
-        start: impl FnOnce() -> Start,
+        start: impl FnOnce() -> Start + Send,
     ) -> Result<Answer, OfferRefusal> {
         let Beginning {
             offer,
@@ -292,7 +366,10 @@ impl WebRtc {
         if inner.sessions.is_closed() {
             return Err(OfferRefusal::Stopping);
         }
-        let permit = inner.sessions.admission().session(requester, Kind::Offer)?;
+        let permit = self.place(&offer, requester).await?;
+        if inner.sessions.is_closed() {
+            return Err(OfferRefusal::Stopping);
+        }
         let now = tasks::now();
         let (mut session, sdp) = self
             .with_setup(requester.reached, |setup| Session::accept(&offer, setup, now))
@@ -306,7 +383,11 @@ impl WebRtc {
         {
             let mut connections = self.connections();
             connections.by_pc_id.insert(pc_id.clone(), requests.clone());
-            connections.by_number.insert(number, requests);
+            let device = session.is_device().then(|| Origin {
+                source: requester.source,
+                host: session.host(),
+            });
+            connections.by_number.insert(number, Reach { requests, device });
         }
         let (link, seat) = bot::media::pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new(pc_id.clone(), session.is_device(), session.offers_channel());
@@ -321,6 +402,7 @@ impl WebRtc {
             inbox,
             used: None,
             requests: requests_rx,
+            inquirers: Vec::new(),
             link,
             bot,
             engine: self.clone(),
@@ -416,7 +498,7 @@ impl Registered {
             return;
         };
         let mut connections = engine.connections();
-        if let Some(requests) = connections.by_number.get(&self.number).cloned() {
+        if let Some(Reach { requests, .. }) = connections.by_number.get(&self.number).cloned() {
             for name in self.former.iter().chain([&self.pc_id]) {
                 connections.by_pc_id.remove(name);
             }

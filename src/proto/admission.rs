@@ -197,7 +197,8 @@ impl<T> Ledger<T> {
         };
         let offers_after =
             self.offers - usize::from(self.is_pending_offer(ticket, entry)) + usize::from(kind == Kind::Offer);
-        let is_own = entry.requester == requester;
+        let is_own =
+            entry.requester.source == requester.source && entry.requester.is_authorised == requester.is_authorised;
         let has_share = requester.is_authorised || is_own || self.held(requester.source) < self.caps.share_max;
         let is_anonymous = !entry.requester.is_authorised;
         offers_after <= self.caps.offers_max

@@ -103,6 +103,18 @@ impl fmt::Display for Ignored {
     }
 }
 
+/// Returns the address that a client has in its own network, by the first host candidate among these
+/// with an address of IP. Whether checks can be sent there is another matter.
+pub fn own_address(candidates: &[String]) -> Option<IpAddr> {
+    let mut addresses = candidates.iter().filter_map(|text| {
+        let mut words = text.split_ascii_whitespace().skip(4);
+        let address: IpAddr = words.next()?.parse().ok()?;
+        let is_host = words.skip(1).take(2).eq(["typ", "host"]);
+        (is_host && !address.is_unspecified()).then_some(address)
+    });
+    addresses.next()
+}
+
 /// Parses one candidate of the peer, with or without `a=` and `candidate:` in front.
 ///
 /// # Errors

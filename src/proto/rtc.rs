@@ -10,9 +10,11 @@
 //! Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
 
 pub(in crate::proto) mod checks;
+mod consent;
 mod credentials;
 pub(in crate::proto) mod early;
 mod keys;
+mod last_record;
 pub(in crate::proto) mod packet;
 pub(in crate::proto) mod remote;
 mod unheard;
@@ -34,11 +36,13 @@ use str0m::net::{Protocol, Receive, TcpType};
 use str0m::rtp::{Extension, ExtensionMap, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, IceConnectionState, Input, Rtc, RtcConfig, RtcError};
 
-use self::checks::Checks;
+use self::checks::{Checks, Maker};
+use self::consent::{Consent, Way};
 use self::credentials::Credentials;
 pub use self::credentials::IceSecret;
 use self::early::Early;
 use self::keys::Keys;
+use self::last_record::LastRecord;
 pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
 use self::packet::{is_stun, rtp_payload_type, rtp_source};
 use self::remote::Remote;
@@ -47,7 +51,7 @@ use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUF
 use crate::proto::audio::codec::Codec;
 use crate::proto::audio::g711::Law;
 use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::candidate::DeviceAddress;
+use crate::proto::candidate::{self, DeviceAddress};
 use crate::proto::crypto;
 use crate::proto::gather::Gathered;
 use crate::proto::sdp::{self, DeviceAnswerError, Family, PreparedOffer, Spoken};
@@ -219,6 +223,23 @@ impl fmt::Display for OfferError {
     }
 }
 
+/// What tells microcontrollers apart before they are heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOffer {
+    /// The address that it has in its own network, if the offer names one.
+    pub host: Option<IpAddr>,
+}
+
+impl DeviceOffer {
+    /// Reads an offer; `None` if it is no microcontroller's.
+    pub fn read(offer: &str) -> Option<DeviceOffer> {
+        let prepared = prepare(offer).ok()?;
+        prepared.family.is_device().then(|| DeviceOffer {
+            host: candidate::own_address(&prepared.candidates),
+        })
+    }
+}
+
 /// One peer connection.
 pub struct Peer {
     rtc: Rtc,
@@ -232,14 +253,18 @@ pub struct Peer {
     /// The other end is the server of a call.
     call: bool,
     remote: Remote,
+    /// The peer's address in its own network, as its offer has it.
+    host: Option<IpAddr>,
     credentials: Credentials,
     /// The user name fragment that str0m chose at the last restart of ICE, and that its candidates
     /// go on to tell.
     replaced_ufrag: Option<String>,
     checks: Checks,
+    consent: Consent,
+    /// A check of this end's own that has to leave.
+    check: Option<Transmit>,
+    record: LastRecord,
     proven: Option<Proven>,
-    /// The peer's address, as the last proof has it.
-    address: Option<IpAddr>,
     audio: Option<(Mid, Pt)>,
     /// The payload type of the telephone's keys, and what was pressed.
     keys: Option<(Pt, Keys)>,
@@ -359,11 +384,14 @@ impl Peer {
             bare,
             call,
             remote: Remote::new(&local, own(setup, &local), false),
+            host: candidate::own_address(&prepared.candidates),
             credentials,
             replaced_ufrag: None,
             checks: Checks::default(),
+            consent: Consent::new(setup.common.provider.sha1_hmac_provider),
+            check: None,
+            record: LastRecord::default(),
             proven: None,
-            address: None,
             audio: None,
             keys: None,
             voice: None,
@@ -422,12 +450,14 @@ impl Peer {
             .accept_offer(offer)
             .map_err(|error| OfferError::Bad(format!("the offer cannot be answered: {error}")))?
             .to_sdp_string();
+        self.consent.handle_description(&prepared.sdp);
         // A later offer may stop its audio; a talk cannot begin without.
         if self.audio.is_none() && !has_audio(&answer) {
             return Err(nothing_spoken());
         }
         if self.local_ufrag() != ufrag {
             self.remote.handle_restart();
+            self.consent.handle_restart();
             answer = self.replace_credentials(&answer);
         }
         if let Some(replaced) = &self.replaced_ufrag {
@@ -517,6 +547,9 @@ impl Peer {
             return Sender::Stranger;
         };
         self.now = now;
+        if self.checks.answered(packet) == Some(Maker::Consent) {
+            return self.handle_answer(packet);
+        }
         let input = Input::Receive(now, receive);
         let accepted = self.rtc.accepts(&input);
         self.tried.handle_incoming(source, destination, contents, accepted);
@@ -527,12 +560,13 @@ impl Peer {
             return Sender::Stranger;
         }
         let signed = is_stun(contents) && self.is_signed(packet);
-        if signed && self.checks.take_answered(packet) {
+        if signed {
             self.handle_proof(packet);
         }
         if !self.remote.admits(packet) {
             return Sender::Stranger;
         }
+        self.record.handle_incoming(contents);
         match rtp_source(contents) {
             Some(source) if self.voice == Some(source) => self.keep_voice(),
             Some(_) if self.voices == AUDIO_SOURCES_MAX => return Sender::Stranger,
@@ -565,10 +599,26 @@ impl Peer {
         receive.is_ok_and(|receive| self.rtc.accepts(&Input::Receive(self.now, receive)))
     }
 
-    /// A check of this end was answered from where it was sent to.
+    /// Takes what says to answer a check of this end's own.
+    fn handle_answer(&mut self, packet: &Packet<'_>) -> Sender {
+        if !self.consent.is_signed(packet.contents) {
+            return Sender::Stranger;
+        }
+        self.handle_proof(packet);
+        Sender::Peer
+    }
+
+    /// Takes a signed message: it may answer a check from where that was sent to.
     fn handle_proof(&mut self, packet: &Packet<'_>) {
+        let Some(source) = self.checks.take_answered(packet) else {
+            return;
+        };
         self.remote.handle_proof(packet.source);
-        self.address = Some(packet.source.ip());
+        self.consent.handle_proof(Way {
+            over: packet.over,
+            source,
+            peer: packet.source,
+        });
         self.proven = Some(Proven {
             over: packet.over,
             local: packet.destination,
@@ -576,9 +626,29 @@ impl Peer {
         });
     }
 
-    /// Returns the address that the peer was last proven to have.
-    pub fn address(&self) -> Option<IpAddr> {
-        self.address
+    /// Returns the address and port that the peer was last proven to have.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.consent.way().map(|way| way.peer)
+    }
+
+    /// Returns the address that the peer has in its own network, if its offer names one.
+    pub fn host(&self) -> Option<IpAddr> {
+        self.host
+    }
+
+    /// Asks the peer whether it is there, beside the checks that str0m makes in its own time. Tells
+    /// whether it can be asked; the check is in the outputs that follow.
+    pub fn ask(&mut self) -> bool {
+        self.check = self.consent.check();
+        self.check.is_some()
+    }
+
+    /// The peer is there again after an outage: if it has not acknowledged all messages, the last
+    /// DTLS record leaves once more, unless one has come since.
+    pub fn repeat_record(&mut self, now: Instant) {
+        if self.messages_in_flight() > 0 {
+            self.record.repeat(now);
+        }
     }
 
     /// Lets str0m judge a packet of a source that neither the offer nor the packet assigns to a section: `a=ssrc` is optional
@@ -647,6 +717,13 @@ impl Peer {
         if let Some(proven) = self.proven.take() {
             return Output::Proven(proven);
         }
+        if let Some(check) = self.check.take() {
+            check.note_check(Maker::Consent, &mut self.checks);
+            return Output::Transmit(check);
+        }
+        if let Some(record) = self.record.take_due(self.now) {
+            return Output::Transmit(record);
+        }
         loop {
             let output = match self.rtc.poll_output() {
                 Ok(output) => output,
@@ -676,8 +753,12 @@ impl Peer {
                 str0m::Output::Transmit(transmit) => {
                     self.tried
                         .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
-                    let transmit = Transmit::new(transmit, self.bare);
-                    transmit.note_check(&mut self.checks);
+                    let mut transmit = Transmit::new(transmit, self.bare);
+                    transmit.note_check(Maker::Str0m, &mut self.checks);
+                    if transmit.is_check() {
+                        self.consent.handle_check(transmit.contents());
+                    }
+                    self.record.handle_outgoing(&mut transmit, self.now);
                     return Output::Transmit(transmit);
                 }
                 str0m::Output::Event(event) => {

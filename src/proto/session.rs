@@ -6,13 +6,17 @@
 //! the same session: its bot, speech and waiting messages stay.
 //! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
 
-use std::net::IpAddr;
+mod liveness;
+
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
+pub use self::liveness::Found;
+use self::liveness::Liveness;
 use crate::limits::{
-    CLOSE_WITHIN, CONNECT_WITHIN, DEVICE_SILENT_AFTER, FINISH_WITHIN, GOODBYE_WITHIN, PEER_FREED_AFTER, PEER_LOST_AFTER,
+    CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, OUTAGE_AFTER, PEER_FREED_AFTER, PEER_LOST_AFTER,
 };
 use crate::proto::audio::codec::Codec;
 use crate::proto::audio::listener::{self, Listener};
@@ -21,6 +25,7 @@ use crate::proto::audio::speaker::{Speaker, Turn};
 pub use crate::proto::event::{Event, LeaveReason};
 use crate::proto::outbox::Outbox;
 use crate::proto::rtc::{self, Channel, OfferError, Packet, Peer, Proven, Sender, Setup, Transmit};
+use crate::proto::source::SourceKey;
 use crate::proto::whip::events::Events;
 use crate::proto::why::Tried;
 
@@ -31,6 +36,8 @@ pub enum Output<'a> {
     Transmit(Transmit),
     /// The caller has this address: it answered a check.
     Proven(Proven),
+    /// What [`Session::handle_inquiry`] wanted to know.
+    Found(Found),
     /// Speech of the caller: `i16` mono at the rate in Hz.
     Audio(&'a [i16], u32),
     Event(Event),
@@ -38,13 +45,39 @@ pub enum Output<'a> {
     Gone,
 }
 
+/// A microcontroller, as far as it is known from outside of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Where it was last proven to be.
+    pub address: SocketAddr,
+    /// The address that its offer names: its own one, behind a NAT.
+    pub host: Option<IpAddr>,
+}
+
+/// Where a device's offer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub source: SourceKey,
+    /// As in [`Device`].
+    pub host: Option<IpAddr>,
+}
+
+impl Origin {
+    /// Tells whether the device of another offer may be this one, come back. Two that are there at
+    /// the same time have different addresses of their own.
+    pub fn may_be(self, other: Origin) -> bool {
+        let differ = self.host.zip(other.host).is_some_and(|(one, other)| one != other);
+        self.source == other.source && !differ
+    }
+}
+
 /// Another session whose caller may be this one's, come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
     /// Its checks are answered from an address and port from which this one's were.
     AtAddress,
-    /// A device's, connected from this address.
-    Device(IpAddr),
+    /// A device's, which is connected.
+    Device(Device),
 }
 
 /// Where a session is in its life.
@@ -80,9 +113,8 @@ pub struct Session {
     lost: bool,
     /// The bot has to be told that this is over.
     resumed: bool,
-    /// When the caller last sent what only it can send.
-    heard: Instant,
-    /// Another session has the caller's address, and nothing was heard of the caller since.
+    liveness: Liveness,
+    /// Another session is perhaps the caller's, and nothing was heard of the caller since.
     doubted: bool,
     listener: Listener,
     speaker: Speaker,
@@ -129,7 +161,7 @@ impl Session {
             joined: false,
             lost: false,
             resumed: false,
-            heard: now,
+            liveness: Liveness::new(now),
             doubted: false,
             listener: Listener::new(codec),
             speaker: Speaker::new(codec, device, setup.common.voice),
@@ -209,7 +241,7 @@ impl Session {
                 until: now + CONNECT_WITHIN,
             };
         }
-        self.heard = now;
+        self.liveness = Liveness::new(now);
         self.doubted = false;
         Ok(answer)
     }
@@ -240,9 +272,26 @@ impl Session {
         self.peer.codec()
     }
 
-    /// Returns the address that the caller was last proven to have.
-    pub fn address(&self) -> Option<IpAddr> {
-        self.peer.address()
+    /// Tells whether the caller has been connected.
+    pub fn has_joined(&self) -> bool {
+        self.joined
+    }
+
+    /// Returns the address that the caller has in its own network, if its offer names one.
+    pub fn host(&self) -> Option<IpAddr> {
+        self.peer.host()
+    }
+
+    /// Returns when the caller was last heard.
+    pub fn last_heard(&self) -> Instant {
+        self.liveness.heard()
+    }
+
+    /// Returns what others have to know of a microcontroller.
+    pub fn device(&self) -> Option<Device> {
+        let address = self.peer.address().filter(|_| self.peer.is_device())?;
+        let host = self.peer.host();
+        Some(Device { address, host })
     }
 
     /// Returns the ufrag by which datagrams find this session.
@@ -279,11 +328,6 @@ impl Session {
         matches!(self.phase, Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone)
     }
 
-    /// Tells how long the peer has been silent.
-    pub fn silent_for(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.heard)
-    }
-
     pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) {
         // What only says to come from the caller does not keep a session alive.
         if self.peer.handle_packet(packet, now) == Sender::Peer {
@@ -292,35 +336,69 @@ impl Session {
     }
 
     fn handle_sign_of_life(&mut self, now: Instant) {
-        self.heard = now;
+        if self.liveness.silent_for(now) >= OUTAGE_AFTER {
+            self.peer.repeat_record(now);
+        }
+        self.liveness.handle_heard(now);
         self.doubted = false;
         if !self.is_ending() && std::mem::take(&mut self.lost) {
             self.resumed = true;
         }
     }
 
-    /// Takes the news of another session. `waiting` says that packets came for this one which it
-    /// has not seen.
+    /// Takes the news of another session.
     ///
-    /// A device has one caller, so its answer to another session's check ends this one. Any other
-    /// caller may share a socket, and leaves when it has gone silent. A device that comes back at
-    /// another port of its address is known by its silence.
-    pub fn handle_rival(&mut self, rival: Rival, waiting: bool, now: Instant) {
-        let device = self.peer.is_device();
-        let silent = self.silent_for(now);
-        let replaced = match rival {
-            Rival::AtAddress => device || silent >= PEER_LOST_AFTER,
-            // What waits was said, and on a busy machine the runner is the one who has not
-            // listened.
-            Rival::Device(address) => {
-                device && self.peer.address() == Some(address) && !waiting && silent >= DEVICE_SILENT_AFTER
+    /// Silence is no proof that a caller has gone: a device that pushes to talk says nothing, and a
+    /// network may be away for a while. Nor is a common address, since a NAT has one for all behind
+    /// it. So none of this ends a session whose caller is there:
+    /// - A device that has shaken hands at the very address and port of this one is this one, and
+    ///   has new keys: it ends at once.
+    /// - Where no more is known than that the rival is answered there, or that it names the same
+    ///   address of its own behind a common one, the caller is asked. It goes when nothing was heard
+    ///   for as long as makes it lost. A checked address alone must not end a session: devices
+    ///   answer whoever knows their password, and some have all the same.
+    /// - Anybody else at a common address is a neighbour, who takes nothing away. If it was this
+    ///   device after all, there is a session too many until this one is given up.
+    pub fn handle_rival(&mut self, rival: Rival, now: Instant) {
+        match (rival, self.device()) {
+            (Rival::AtAddress, _) => self.doubted = true,
+            (Rival::Device(rival), Some(own)) if rival.address == own.address => {
+                return self.handle_end(LeaveReason::Replaced, now);
             }
-        };
-        if replaced {
-            self.handle_end(LeaveReason::Replaced, now);
-        } else if rival == Rival::AtAddress {
-            self.doubted = true;
+            (Rival::Device(rival), Some(own)) if rival.address.ip() == own.address.ip() => {
+                if rival.host.is_none() || rival.host != own.host {
+                    return;
+                }
+                self.doubted = true;
+            }
+            (Rival::Device(_), _) => return,
         }
+        self.handle_inquiry(now);
+    }
+
+    /// Somebody wants to know whether the caller is there: it is asked at once. What was found is
+    /// in the outputs.
+    pub fn handle_inquiry(&mut self, now: Instant) {
+        let can_ask = self.speaks() && self.peer.address().is_some();
+        self.liveness.inquire(can_ask, now);
+        self.ask(now);
+    }
+
+    /// Asks the caller if that is due.
+    fn ask(&mut self, now: Instant) {
+        if self.speaks() && self.liveness.take_due(now) {
+            self.peer.ask();
+        }
+    }
+
+    /// The place of this session is another's: of a pending one, since it did not connect in time;
+    /// of any other, since its device answered no question.
+    pub fn handle_eviction(&mut self, now: Instant) {
+        let reason = match self.joined {
+            true => LeaveReason::Replaced,
+            false => LeaveReason::NeverConnected,
+        };
+        self.handle_end(reason, now);
     }
 
     /// Takes a text for the caller.
@@ -387,7 +465,7 @@ impl Session {
                 self.end(reason, now);
             }
             Phase::Live | Phase::Finishing { .. } => {
-                let silent = self.silent_for(now);
+                let silent = self.liveness.silent_for(now);
                 if silent >= self.freed_after {
                     self.end(LeaveReason::Vanished, now);
                 } else if silent >= PEER_LOST_AFTER && self.doubted {
@@ -408,6 +486,7 @@ impl Session {
             Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
             _ => {}
         }
+        self.ask(now);
         self.listener.handle_timeout(now);
         self.queue_frames(now);
         self.peer.handle_timeout(now);
@@ -458,6 +537,9 @@ impl Session {
             if let Some(event) = self.event.take() {
                 return Output::Event(event);
             }
+            if let Some(found) = self.liveness.take_found() {
+                return Output::Found(found);
+            }
             if self.phase == Phase::Gone {
                 return Output::Gone;
             }
@@ -479,7 +561,12 @@ impl Session {
                         return Output::Timeout(self.next_timeout(at, now));
                     }
                 }
-                rtc::Output::Transmit(transmit) => return Output::Transmit(transmit),
+                rtc::Output::Transmit(transmit) => {
+                    if transmit.is_check() {
+                        self.liveness.handle_check(now);
+                    }
+                    return Output::Transmit(transmit);
+                }
                 rtc::Output::Proven(proven) => return Output::Proven(proven),
                 rtc::Output::Connected => self.connected(now),
                 rtc::Output::Audio(packet) => {
@@ -585,14 +672,15 @@ impl Session {
         let phase = match self.phase {
             Phase::Connecting { until } | Phase::Goodbye { until } | Phase::Closing { until } => Some(until),
             Phase::Finishing { until, .. } => Some(until),
-            Phase::Live if self.lost => Some(self.heard + self.freed_after),
-            Phase::Live => Some(self.heard + PEER_LOST_AFTER),
+            Phase::Live if self.lost => Some(self.liveness.heard() + self.freed_after),
+            Phase::Live => Some(self.liveness.heard() + PEER_LOST_AFTER),
             Phase::Gone => None,
         };
         let speaker = self.speaks().then(|| self.speaker.poll_timeout()).flatten();
+        let question = self.speaks().then(|| self.liveness.next());
         // A message that is due and did not leave waits for the peer, not for the clock.
         let message = self.outbox.poll_timeout().filter(|at| *at > now);
-        [phase, speaker, self.listener.poll_timeout(), message]
+        [phase, speaker, question, self.listener.poll_timeout(), message]
             .into_iter()
             .flatten()
             .fold(peer, Instant::min)

@@ -2,29 +2,34 @@
 //! one of them?
 //!
 //! In: a datagram of any content. Out: the left half of its USERNAME attribute, which is the ufrag
-//! of the end that receives the connectivity check, or whether it is an answer. Nothing else of
-//! STUN is read here; the message is checked by str0m. Source: RFC 8489 sections 5 and 14, RFC 8445
-//! section 7.2.2.
+//! of the end that receives the connectivity check, the value of an attribute, or whether it is an
+//! answer. Nothing else of STUN is read here; the message is checked by str0m. Source: RFC 8489
+//! sections 5 and 14, RFC 8445 section 7.2.2.
 
 const HEADER_BYTES: usize = 20;
 const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
 const BINDING_SUCCESS: [u8; 2] = [0x01, 0x01];
 const BINDING_ERROR: [u8; 2] = [0x01, 0x11];
-const USERNAME: u16 = 0x0006;
+pub const USERNAME: u16 = 0x0006;
 
 /// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to our own checks included.
 pub fn server_ufrag(datagram: &[u8]) -> Option<&str> {
     if datagram.len() < HEADER_BYTES || datagram[..2] != BINDING_REQUEST || datagram[4..8] != MAGIC_COOKIE {
         return None;
     }
-    let mut attributes = &datagram[HEADER_BYTES..];
+    let name = std::str::from_utf8(attribute(datagram, USERNAME)?).ok()?;
+    name.split_once(':').map(|(receiver, _sender)| receiver)
+}
+
+/// Returns the value of the first attribute of a type in a STUN message.
+pub fn attribute(message: &[u8], wanted: u16) -> Option<&[u8]> {
+    let mut attributes = message.get(HEADER_BYTES..)?;
     while let [kind_high, kind_low, length_high, length_low, rest @ ..] = attributes {
         let length = usize::from(u16::from_be_bytes([*length_high, *length_low]));
         let value = rest.get(..length)?;
-        if u16::from_be_bytes([*kind_high, *kind_low]) == USERNAME {
-            let name = std::str::from_utf8(value).ok()?;
-            return name.split_once(':').map(|(receiver, _sender)| receiver);
+        if u16::from_be_bytes([*kind_high, *kind_low]) == wanted {
+            return Some(value);
         }
         // Attributes are padded to four bytes.
         attributes = rest.get(length.next_multiple_of(4)..)?;

@@ -162,7 +162,7 @@ impl End for Runner {
                     }
                     pull(&mut self.echo, |take| self.session.pull_speech(take, now));
                 }
-                SessionOutput::Proven(_) => {}
+                SessionOutput::Proven(_) | SessionOutput::Found(_) => {}
                 SessionOutput::Event(_) => self.joined = true,
             }
         }

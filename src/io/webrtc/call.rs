@@ -156,6 +156,7 @@ impl WebRtc {
             inbox: answered.inbox,
             used: None,
             requests: requests_rx,
+            inquirers: Vec::new(),
             link,
             bot,
             engine: self.clone(),

@@ -16,7 +16,17 @@ type TransactionId = [u8; 12];
 struct Check {
     id: TransactionId,
     over: Over,
+    source: SocketAddr,
     destination: SocketAddr,
+    maker: Maker,
+}
+
+/// Who has made a check, and so who reads its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    Str0m,
+    /// [`super::consent`].
+    Consent,
 }
 
 /// Checks without an answer, the oldest first.
@@ -27,24 +37,44 @@ pub struct Checks {
 
 impl Checks {
     /// Takes note of a packet that leaves; anything but a check is none.
-    pub fn handle_outgoing(&mut self, over: Over, destination: SocketAddr, contents: &[u8]) {
+    pub fn handle_outgoing(
+        &mut self,
+        maker: Maker,
+        over: Over,
+        (source, destination): (SocketAddr, SocketAddr),
+        contents: &[u8],
+    ) {
         let Some(id) = transaction_id(contents).filter(|_| is_check(contents)) else {
             return;
         };
         if self.under_way.len() == CHECKS_UNDER_WAY_MAX {
             self.under_way.pop_front();
         }
-        self.under_way.push_back(Check { id, over, destination });
+        self.under_way.push_back(Check {
+            id,
+            over,
+            source,
+            destination,
+            maker,
+        });
     }
 
-    /// Tells whether a packet answers a check that was sent to where it comes from. Each is
-    /// answered once.
-    pub fn take_answered(&mut self, packet: &Packet<'_>) -> bool {
-        let id = transaction_id(packet.contents).filter(|_| is_answer(packet.contents));
-        let is_it =
-            |check: &Check| Some(check.id) == id && check.over == packet.over && check.destination == packet.source;
-        let at = self.under_way.iter().position(is_it);
-        at.and_then(|at| self.under_way.remove(at)).is_some()
+    /// Tells whose check a packet says to answer that was sent to where it comes from.
+    pub fn answered(&self, packet: &Packet<'_>) -> Option<Maker> {
+        self.position(packet).map(|at| self.under_way[at].maker)
+    }
+
+    /// Returns from where the check was sent that a packet answers, if it was sent to where the
+    /// packet comes from. Each is answered once.
+    pub fn take_answered(&mut self, packet: &Packet<'_>) -> Option<SocketAddr> {
+        let at = self.position(packet)?;
+        self.under_way.remove(at).map(|check| check.source)
+    }
+
+    fn position(&self, packet: &Packet<'_>) -> Option<usize> {
+        let id = transaction_id(packet.contents).filter(|_| is_answer(packet.contents))?;
+        let is_it = |check: &Check| check.id == id && check.over == packet.over && check.destination == packet.source;
+        self.under_way.iter().position(is_it)
     }
 }
 
@@ -67,8 +97,16 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 9], port))
     }
 
+    fn sent(checks: &mut Checks, contents: &[u8]) {
+        checks.handle_outgoing(Maker::Str0m, Over::Udp, (at(7860), at(1)), contents);
+    }
+
     fn answers(checks: &mut Checks, source: SocketAddr, contents: &[u8]) -> bool {
-        checks.take_answered(&Packet::datagram(source, at(7860), contents))
+        let packet = Packet::datagram(source, at(7860), contents);
+        let maker = checks.answered(&packet);
+        let from = checks.take_answered(&packet);
+        assert_eq!(maker, from.map(|_| Maker::Str0m));
+        from.is_some_and(|from| from == at(7860))
     }
 
     /// An answer counts from where its check was sent, over what carried it, and once; nothing else
@@ -76,9 +114,9 @@ mod tests {
     #[test]
     fn an_answer_belongs_to_one_check() {
         let mut checks = Checks::default();
-        checks.handle_outgoing(Over::Udp, at(1), &message([0, 1], 1));
-        checks.handle_outgoing(Over::Udp, at(1), &message([1, 1], 2));
-        checks.handle_outgoing(Over::Udp, at(1), &[0, 1]);
+        sent(&mut checks, &message([0, 1], 1));
+        sent(&mut checks, &message([1, 1], 2));
+        sent(&mut checks, &[0, 1]);
         let answer = message([1, 1], 1);
         assert!(!answers(&mut checks, at(2), &answer), "from another port");
         assert!(
@@ -92,7 +130,7 @@ mod tests {
             over: Over::Tcp,
             ..Packet::datagram(at(1), at(7860), &answer)
         };
-        assert!(!checks.take_answered(&over_tcp));
+        assert_eq!(checks.take_answered(&over_tcp), None);
         assert!(answers(&mut checks, at(1), &answer));
         assert!(!answers(&mut checks, at(1), &answer), "again");
     }
@@ -102,7 +140,7 @@ mod tests {
     fn checks_under_way_are_bounded() {
         let mut checks = Checks::default();
         for number in 0..=CHECKS_UNDER_WAY_MAX {
-            checks.handle_outgoing(Over::Udp, at(1), &message([0, 1], number));
+            sent(&mut checks, &message([0, 1], number));
         }
         assert_eq!(checks.under_way.len(), CHECKS_UNDER_WAY_MAX);
         assert!(!answers(&mut checks, at(1), &message([1, 1], 0)));

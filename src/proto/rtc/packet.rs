@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use str0m::net::Protocol;
 use str0m::rtp::Ssrc;
 
-use super::checks::Checks;
+use super::checks::{Checks, Maker};
+use super::consent::Way;
 use crate::proto::crypto;
 
 /// What carries a packet between this machine, or a relay, and the peer.
@@ -73,6 +74,17 @@ impl Transmit {
         }
     }
 
+    /// Makes one whose bytes are as they go on the wire.
+    pub fn ready(way: Way, contents: Vec<u8>) -> Self {
+        Transmit {
+            over: way.over,
+            source: way.source,
+            destination: way.peer,
+            contents,
+            bare: false,
+        }
+    }
+
     /// Returns the bytes as they go on the wire.
     pub fn contents(&mut self) -> &[u8] {
         if self.bare {
@@ -89,8 +101,13 @@ impl Transmit {
     }
 
     /// Takes note of it if it is a check.
-    pub fn note_check(&self, checks: &mut Checks) {
-        checks.handle_outgoing(self.over, self.destination, &self.contents);
+    pub fn note_check(&self, maker: Maker, checks: &mut Checks) {
+        checks.handle_outgoing(maker, self.over, (self.source, self.destination), &self.contents);
+    }
+
+    /// Tells whether this is a DTLS record.
+    pub fn is_record(&self) -> bool {
+        is_record(&self.contents)
     }
 
     /// Tells whether this is a connectivity check, whose answer will come from the destination.
@@ -127,6 +144,11 @@ pub fn rtp_payload_type(contents: &[u8]) -> Option<u8> {
 /// Tells whether a datagram is STUN, by its first byte, RFC 7983.
 pub fn is_stun(contents: &[u8]) -> bool {
     contents.first().is_some_and(|first| *first < 4)
+}
+
+/// Tells whether a datagram is a DTLS record, by its first byte, RFC 7983.
+pub fn is_record(contents: &[u8]) -> bool {
+    matches!(contents.first(), Some(20..=63))
 }
 
 /// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.

@@ -317,7 +317,7 @@ impl Call {
                     assert_eq!(rate_hz, 16_000);
                     self.heard += pcm.len();
                 }
-                Output::Proven(_) => {}
+                Output::Proven(_) | Output::Found(_) => {}
                 Output::Event(event) => self.events.push(event),
             }
         }

@@ -250,7 +250,7 @@ impl Call {
                     }
                 }
                 Output::Event(event) => self.events.push((at, event)),
-                Output::Proven(_) => {}
+                Output::Proven(_) | Output::Found(_) => {}
             }
         }
     }

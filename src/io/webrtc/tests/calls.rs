@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::limits::{DEVICE_SILENT_AFTER, PEER_FREED_AFTER, PEER_LOST_AFTER};
+use crate::limits::{INQUIRY_CHECKS, INQUIRY_INTERVAL, PEER_FREED_AFTER, PEER_LOST_AFTER};
 use crate::proto::session::tests::device::{as_device, device};
 
 /// A whole talk: the bot is told who comes, what is said and who leaves, and answers.
@@ -174,58 +174,71 @@ async fn a_device_that_comes_back_replaces_itself() {
     assert_eq!(rig.engine.sessions().count(), 2);
     // Both are at one address; one of them has lost its power, and the other one speaks.
     live.client.speak(440.0, tasks::now());
-    let silent = tasks::now() + DEVICE_SILENT_AFTER;
-    live.until(|_| tasks::now() > silent).await;
     let mut back = device_caller().await;
-    let talking = live.client.heard.len();
     device_calls(&mut rig, &mut back).await;
+    back.client.speak(440.0, tasks::now());
+    let silent = tasks::now() + PEER_LOST_AFTER + Duration::from_secs(1);
+    tokio::join!(
+        live.until(|_| tasks::now() > silent),
+        back.until(|_| tasks::now() > silent)
+    );
     rig.until_told("left: replaced by a new session of the same device")
         .await;
-    live.until(|client| client.heard.len() > talking + 50).await;
     assert_eq!(rig.engine.sessions().count(), 2);
     rig.stop.set();
     rig.empty().await;
 }
 
-/// A device whose packets wait to be heard is not silent, however long the runner has not got round to them.
+/// A runner that is full asks the sessions of an offer's own device, and no neighbour's: the one
+/// that does not answer gives its place, and its bot has its time to end beside.
 #[tokio::test]
-async fn a_device_that_waits_to_be_heard_is_not_replaced() {
-    // Eight offers of one address are three quarters of eleven.
-    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 11);
-    let mut devices = Vec::new();
-    // A session takes what comes to it in no order, so one of them alone might be lucky. Each has an address of its own, or on a
-    // slow machine the later ones would replace those before them.
-    for host in 1..=8 {
-        let mut caller = device_caller_at(Ipv4Addr::new(127, 0, 0, host)).await;
-        device_calls(&mut rig, &mut caller).await;
-        devices.push(caller);
+async fn a_device_gets_its_place_back_from_a_full_runner() {
+    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 2);
+    let (mut live, mut reset) = (device_caller().await, device_caller().await);
+    device_calls(&mut rig, &mut live).await;
+    device_calls(&mut rig, &mut reset).await;
+    live.client.mute();
+    let mut back = device_caller().await;
+    let offer = new(as_device(back.client.offer()));
+    let began = tasks::now();
+    let answer = tokio::select! {
+        answer = rig.offer(offer, json!({})) => answer.expect("a place"),
+        () = live.until(|_| false) => unreachable!("it goes on for ever"),
+    };
+    back.client.accept(&answer.sdp);
+    tokio::select! {
+        () = back.until(|client| client.connected) => {}
+        () = live.until(|_| false) => unreachable!("it goes on for ever"),
     }
-    tokio::time::pause();
-    tokio::time::advance(DEVICE_SILENT_AFTER + Duration::from_millis(500)).await;
-    let mut arena = bytes::BytesMut::new();
-    for caller in &mut devices {
-        caller.client.handle_timeout(tasks::now());
-        let sent = caller.client.drain(tasks::now());
-        assert!(!sent.is_empty());
-        for (_, contents) in sent {
-            rig.engine.0.port.inject(caller.client.address, &contents, &mut arena);
-        }
-    }
-    for caller in &devices {
-        let rival = Rival::Device(caller.client.address.ip());
-        rig.engine.tell_others(u64::MAX, rival);
-    }
-    tokio::time::resume();
-    // Each has taken what it was asked when it sends again.
-    for caller in &mut devices {
-        let talking = caller.client.heard.len();
-        caller.until(|client| client.heard.len() > talking + 5).await;
+    let took = tasks::now() - began;
+    assert!(took >= INQUIRY_INTERVAL * INQUIRY_CHECKS, "{took:?}");
+    rig.until_told("left: replaced by a new session of the same device")
+        .await;
+    assert_eq!(rig.engine.sessions().count(), 2);
+    // All are there now, so nobody loses a place.
+    let another = new(as_device(device_caller().await.client.offer()));
+    tokio::select! {
+        refused = rig.offer(another, json!({})) => assert_eq!(refused.err(), Some(OfferRefusal::Full)),
+        () = async { tokio::join!(live.until(|_| false), back.until(|_| false)); } => unreachable!("they go on for ever"),
     }
     rig.stop.set();
-    for _ in &devices {
-        let told = rig.until_told("left: runner stopped").await;
-        assert!(!told.iter().any(|what| what.starts_with("left")), "{told:?}");
+    rig.empty().await;
+}
+
+/// Nobody but a device waits for a place, and none where no session may be its own.
+#[tokio::test]
+async fn only_a_device_waits_for_its_place() {
+    let mut rig = Rig::with(config(Some(Ipv4Addr::LOCALHOST)), 1);
+    let mut reset = device_caller().await;
+    device_calls(&mut rig, &mut reset).await;
+    let browser = Client::at("127.0.0.1:9", tasks::now()).offer();
+    let neighbour = as_device(Client::at("127.0.0.2:9", tasks::now()).offer());
+    let began = tasks::now();
+    for offer in [browser, neighbour] {
+        assert_eq!(rig.offer(new(offer), json!({})).await.err(), Some(OfferRefusal::Full));
     }
+    assert!(tasks::now() - began < INQUIRY_INTERVAL * INQUIRY_CHECKS);
+    rig.stop.set();
     rig.empty().await;
 }
 

@@ -12,7 +12,7 @@ use super::client::Client;
 use super::device::device;
 use super::pair::{ms, secs};
 use super::world::{WAY, World};
-use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX};
+use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, PEER_LOST_AFTER};
 
 const VICTIM: &str = "192.0.2.9:5000";
 const FORGER: &str = "198.51.100.66:6666";
@@ -215,10 +215,10 @@ fn device_connects(world: &mut World, at: &str) -> u64 {
     number
 }
 
-/// A device that comes back at the same port has its place as soon as it has answered a check: a
-/// round trip after its own first one, and the time between two checks of ours.
+/// A device that comes back at the same port has its place as soon as it has shaken hands, and the
+/// old session goes with that.
 #[test]
-fn a_device_at_the_same_port_is_back_within_a_round_trip() {
+fn a_device_at_the_same_port_is_back_at_once() {
     let mut world = World::new(true);
     let old = device_connects(&mut world, VICTIM);
     let heard = world.clients[&old].heard.len();
@@ -230,9 +230,9 @@ fn a_device_at_the_same_port_is_back_within_a_round_trip() {
     assert!(world.run_until(secs(1), |world| world.lives[&old].left().is_some()));
     let (reason, at) = world.lives[&old].left().expect("left");
     assert_eq!(reason, LeaveReason::Replaced);
-    // To the runner, there and back.
-    assert!(at - began <= 3 * WAY + ms(50), "{:?}", at - began);
-    assert!(world.run_until(secs(1), |world| world.lives[&new].joined().is_some()));
+    assert_eq!(world.lives[&new].joined(), Some(at));
+    // Two handshakes over four ways each, and the time between two checks of ours.
+    assert!(at - began <= 12 * WAY + ms(100), "{:?}", at - began);
     world.run(secs(1));
     assert!(world.lives[&old].gone && world.lives[&new].left().is_none());
     assert!(world.clients[&new].heard.len() > 40);
@@ -300,11 +300,7 @@ fn a_caller_who_comes_back_to_the_same_port_frees_the_old_session() {
     assert_undisturbed(&mut world, new, secs(7), |_, _| {});
     let (reason, at) = world.lives[&old].left().expect("it has left");
     assert_eq!(reason, LeaveReason::Replaced);
-    assert!(
-        at - began <= crate::limits::PEER_LOST_AFTER + ms(100),
-        "{:?}",
-        at - began
-    );
+    assert!(at - began <= PEER_LOST_AFTER + ms(100), "{:?}", at - began);
     assert_eq!(world.routes.len(), (1, 1));
 }
 
@@ -325,7 +321,7 @@ fn a_forger_keeps_no_session_alive() {
         assert!(world.time() - gone < secs(31));
     }
     let lost = world.lives[&victim].at(&Event::Lost).expect("it was noticed");
-    assert!(lost - gone <= crate::limits::PEER_LOST_AFTER + ms(50));
+    assert!(lost - gone <= PEER_LOST_AFTER + ms(50));
     assert_eq!(world.lives[&victim].at(&Event::Resumed), None);
 }
 
@@ -346,6 +342,7 @@ fn a_storm_of_reboots_is_weathered() {
     world.run(secs(2));
     let before = neighbours.map(|number| (world.lives[&number].frames, world.clients[&number].heard.len()));
     let from = world.time();
+    let mut last_port = 0;
     let (mut device, mut reboots, mut slowest) = (None::<u64>, 0u64, Duration::ZERO);
     while world.time() - from < secs(600) {
         reboots += 1;
@@ -359,6 +356,7 @@ fn a_storm_of_reboots_is_weathered() {
         } else {
             49_152
         };
+        let former_port = std::mem::replace(&mut last_port, port);
         let at = format!("192.0.2.57:{port}");
         let offered = world.time();
         let fresh = a_device(&world, &at);
@@ -370,10 +368,14 @@ fn a_storm_of_reboots_is_weathered() {
         slowest = slowest.max(world.time() - offered);
         world.run(ms(500));
         if let Some(old) = old {
-            let (reason, at) = world.lives[&old].left().expect("the old session has ended");
+            // At the same port it is known at once, at another one by a silence.
+            let patience = if port == former_port { secs(1) } else { PEER_LOST_AFTER };
+            assert!(
+                world.run_until(patience, |world| world.lives[&old].gone),
+                "reboot {reboots}"
+            );
+            let (reason, _) = world.lives[&old].left().expect("the old session has ended");
             assert_eq!(reason, LeaveReason::Replaced, "reboot {reboots}");
-            assert!(at - offered < secs(1), "reboot {reboots}: {:?}", at - offered);
-            assert!(world.lives[&old].gone);
             world.lives.remove(&old);
         }
         assert_eq!((world.living(), world.routes.len().0), (4, 4), "reboot {reboots}");
@@ -389,7 +391,7 @@ fn a_storm_of_reboots_is_weathered() {
             "{frames} frames, {heard} packets in {seconds} s"
         );
     }
-    assert!(reboots > 100);
+    assert!(reboots > 70);
     assert_eq!(world.routes.len(), (4, 4));
     println!(
         "{reboots} reboots, the slowest connected after {slowest:?}; {:?} of real time",

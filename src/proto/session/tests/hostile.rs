@@ -470,7 +470,7 @@ fn sent_to(
                 let sent = sent.entry(transmit.destination).or_default();
                 sent.push((now - start, transmit.contents().len()));
             }
-            Output::Event(_) | Output::Audio(..) | Output::Proven(_) => {}
+            Output::Event(_) | Output::Audio(..) | Output::Proven(_) | Output::Found(_) => {}
         }
     }
 }

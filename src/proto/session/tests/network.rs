@@ -184,7 +184,8 @@ fn assert_call(minutes: u64, way: Way, loss: RangeInclusive<f64>, filled: RangeI
     // The bot hears what is next at once, and waits for what is missing no longer than its cap.
     let longest = way.delay + way.jitter.max(way.spread);
     assert!(to_bot[0] <= longest + JITTER_WAIT_MAX, "{to_bot:?}");
-    assert!(to_bot[0].abs_diff(to_bot[1]) <= ms(20), "{to_bot:?}");
+    // The median beep is one that was overtaken, or one that was not.
+    assert!(to_bot[0].abs_diff(to_bot[1]) <= ms(20).max(way.spread), "{to_bot:?}");
     // The echo holds as much as the network is uneven, both ways. The rarer moods of a network widen it by a frame or two in
     // later minutes; a leak of a frame a minute would be twice that.
     assert!(echo[0] <= 2 * longest + 2 * JITTER_WAIT_MAX, "{echo:?}");

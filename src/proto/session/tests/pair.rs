@@ -438,6 +438,7 @@ impl Pair {
                     self.launch(false, source, destination, contents);
                 }
                 Output::Proven(proven) => self.proven.push((at, proven.peer)),
+                Output::Found(_) => {}
                 Output::Audio(pcm, rate_hz) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;

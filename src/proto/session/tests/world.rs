@@ -4,7 +4,7 @@
 //! sessions of each other, and forgets those that are gone. The network takes 5 ms each way, loses
 //! nothing, and carries whatever source address is written on a packet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ pub struct Life {
     pub sent: Vec<(SocketAddr, u8)>,
     /// Which addresses of its caller answered.
     pub proven: Vec<(Duration, SocketAddr)>,
+    /// What inquiries found.
+    pub found: Vec<(Duration, Found)>,
     pub gone: bool,
     ufrag: String,
     wake: Instant,
@@ -68,6 +70,10 @@ pub struct World {
     pub lives: BTreeMap<u64, Life>,
     /// By the number of their session; those that lost their power are gone.
     pub clients: BTreeMap<u64, Client>,
+    /// Nothing passes between these clients and the runner.
+    pub away: BTreeSet<u64>,
+    /// These clients answer checks, and make none once they are connected: as microcontrollers do.
+    pub answering: BTreeSet<u64>,
     /// The last check of each client.
     pub checks: BTreeMap<u64, Vec<u8>>,
     /// The last answer of each client.
@@ -87,6 +93,8 @@ impl World {
             routes: Routes::default(),
             lives: BTreeMap::new(),
             clients: BTreeMap::new(),
+            away: BTreeSet::new(),
+            answering: BTreeSet::new(),
             checks: BTreeMap::new(),
             answers: BTreeMap::new(),
             flights: BTreeMap::new(),
@@ -115,6 +123,17 @@ impl World {
         self.answer(client, &offer)
     }
 
+    /// The same for one behind a NAT: its address is that of the NAT, and its offer names another.
+    pub fn device_calls_from(&mut self, host: &str, mut client: Client) -> u64 {
+        let public = format!(" {} {} typ host", client.address.ip(), client.address.port());
+        let offer = as_device(client.offer());
+        assert!(offer.contains(&public));
+        let offer = offer.replace(&public, &format!(" {host} 5000 typ host"));
+        let number = self.answer(client, &offer);
+        self.answering.insert(number);
+        number
+    }
+
     fn answer(&mut self, mut client: Client, offer: &str) -> u64 {
         let local = [runner()];
         let accepted = Session::accept(offer, &setup(self.host(), &local), self.now);
@@ -129,6 +148,7 @@ impl World {
             frames: 0,
             sent: Vec::new(),
             proven: Vec::new(),
+            found: Vec::new(),
             gone: false,
             ufrag,
             wake: self.now,
@@ -243,7 +263,7 @@ impl World {
             let at_address = self.clients.iter_mut();
             let at_address = at_address.filter(|(_, client)| client.address == flight.destination);
             let mut numbers = Vec::new();
-            for (number, client) in at_address {
+            for (number, client) in at_address.filter(|(number, _)| !self.away.contains(number)) {
                 client.handle_datagram(flight.source, flight.destination, &flight.contents, now);
                 numbers.push(*number);
             }
@@ -275,6 +295,11 @@ impl World {
         }
     }
 
+    /// Takes what a session has to give after something was done to it.
+    pub fn touch(&mut self, number: u64) {
+        self.drain(number);
+    }
+
     fn flush(&mut self, number: u64) {
         self.drain(number);
         self.flush_client(number);
@@ -291,6 +316,11 @@ impl World {
                 [0, 1] => drop(self.checks.insert(number, contents.clone())),
                 [1, 1] => drop(self.answers.insert(number, contents.clone())),
                 _ => {}
+            }
+            let is_check = contents.starts_with(&[0, 1]);
+            let joined = self.lives[&number].joined().is_some();
+            if self.away.contains(&number) || (is_check && joined && self.answering.contains(&number)) {
+                continue;
             }
             self.launch(true, source, destination, contents);
         }
@@ -328,13 +358,12 @@ impl World {
                     let others = self.routes.prove(proven.peer.into(), number, &());
                     rivals.extend(others.into_iter().map(|other| (other, Rival::AtAddress)));
                 }
+                Output::Found(found) => life.found.push((at, found)),
                 Output::Audio(..) => life.frames += 1,
                 Output::Event(event) => {
-                    if let (Event::Joined, true, Some(address)) =
-                        (&event, life.session.is_device(), life.session.address())
-                    {
+                    if let (Event::Joined, Some(device)) = (&event, life.session.device()) {
                         let others = self.lives.keys().filter(|other| **other != number);
-                        rivals.extend(others.map(|other| (*other, Rival::Device(address))));
+                        rivals.extend(others.map(|other| (*other, Rival::Device(device))));
                     }
                     self.life(number).events.push((at, event));
                 }
@@ -342,7 +371,7 @@ impl World {
         }
         for (other, rival) in rivals {
             if !self.lives[&other].gone {
-                self.life(other).session.handle_rival(rival, false, now);
+                self.life(other).session.handle_rival(rival, now);
                 self.drain(other);
             }
         }

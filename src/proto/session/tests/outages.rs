@@ -1,0 +1,184 @@
+//! Networks that are away for a while: sound, messages and checks go on where they stopped, up to the limit.
+
+use std::time::Duration;
+
+use super::super::*;
+use super::device::{as_device, device};
+use super::pair::{Pair, Tone, ms, secs};
+use crate::limits::{CHECK_INTERVAL_MAX, PEER_FREED_AFTER};
+
+/// Of each length, in milliseconds.
+const OUTAGES: [u64; 7] = [500, 1_000, 2_000, 5_000, 8_000, 20_000, 28_000];
+
+/// A device answers checks and makes none once it is connected.
+fn answers_only(up: bool, contents: &[u8]) -> bool {
+    !(up && contents.starts_with(&[0, 1]))
+}
+
+fn call(talks: bool) -> Pair {
+    let embedded = Some(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    let client = device("192.0.2.57:49152", std::time::Instant::now());
+    let mut pair = Pair::embedded(client, embedded, as_device);
+    pair.keep_sent = true;
+    pair.connect();
+    pair.pass = answers_only;
+    pair.open_audio(16_000, 16_000);
+    if talks {
+        pair.client.speak(440.0, pair.now);
+    }
+    pair.run(ms(3_210));
+    pair
+}
+
+fn message(number: usize) -> String {
+    format!(r#"{{"label":"rtvi-ai","type":"bot-transcription","data":{{"text":"{number}"}}}}"#)
+}
+
+fn cut(pair: &mut Pair, is_cut: bool) {
+    (pair.up.cut, pair.down.cut) = (is_cut, is_cut);
+}
+
+/// Returns when checks left in a span.
+fn checks(pair: &Pair, from: Duration) -> Vec<Duration> {
+    let sent = pair
+        .sent
+        .iter()
+        .filter(|(at, contents)| *at >= from && contents.starts_with(&[0, 1]));
+    sent.map(|(at, _)| *at).collect()
+}
+
+/// Asserts that sound passes both ways from here on, and that the session goes on.
+fn assert_sound(pair: &mut Pair, talks: bool, what: &str) {
+    let (frames, from) = (pair.bot.frames, pair.time());
+    pair.bot.speech.extend(Tone::new(1_000.0, 16_000).take(16_000));
+    pair.run(secs(1));
+    let heard = pair.client.heard_between(from, pair.time());
+    assert!(heard >= 48, "{what}: {heard} packets");
+    let frames = pair.bot.frames - frames;
+    assert!(!talks || frames >= 45, "{what}: {frames} frames");
+    assert_eq!(pair.left(), None, "{what}");
+}
+
+/// Sound is back at once, and so are the messages of before, in and after the outage, within 2 s:
+/// for a device that talks, and for one that pushes to talk.
+#[test]
+fn every_outage_up_to_the_limit_is_survived() {
+    for talks in [true, false] {
+        for outage in OUTAGES {
+            let what = format!("{outage} ms, talks: {talks}");
+            let mut pair = call(talks);
+            pair.run(ms(700));
+            cut(&mut pair, true);
+            pair.send(&message(1));
+            pair.run(ms(outage / 2));
+            pair.send(&message(2));
+            pair.run(ms(outage - outage / 2));
+            cut(&mut pair, false);
+            let back = pair.time();
+            pair.send(&message(3));
+            pair.run(ms(600));
+            assert_sound(&mut pair, talks, &what);
+            pair.run(ms(500));
+            assert_eq!(pair.client.texts(), [message(1), message(2), message(3)], "{what}");
+            let last = pair.client.read.last().expect("three").0;
+            println!("{what}: the last message {:?} after the end of it", last - back);
+            let lost = pair.times(&Event::Lost).len();
+            assert_eq!((lost, pair.times(&Event::Resumed).len()), (lost, lost), "{what}");
+            // Checks went on in the outage, and do so after it.
+            let from = pair.time();
+            pair.run(secs(40));
+            let mut last = from - CHECK_INTERVAL_MAX;
+            for check in checks(&pair, last).into_iter().chain([pair.time()]) {
+                assert!(
+                    check - last <= CHECK_INTERVAL_MAX + ms(20),
+                    "{what}: none from {last:?} to {check:?}"
+                );
+                last = check;
+            }
+            assert_sound(&mut pair, talks, &what);
+        }
+    }
+}
+
+/// Nothing but the device's sound passes, for minutes: its session lives by that, and checks never
+/// stop, since builds with a keep-alive would close.
+#[test]
+fn checks_never_stop() {
+    let mut pair = call(true);
+    pair.pass = |up, contents| !up || contents[0] >= 4;
+    let mut last = pair.time();
+    let from = last;
+    pair.run(secs(120));
+    for check in checks(&pair, from).into_iter().chain([pair.time()]) {
+        assert!(
+            check - last <= CHECK_INTERVAL_MAX + ms(20),
+            "none from {last:?} to {check:?}"
+        );
+        last = check;
+    }
+    assert_sound(&mut pair, true, "sound alone");
+    // It stops to talk, and answers again.
+    pair.client.mute();
+    pair.pass = answers_only;
+    pair.run(secs(100));
+    assert_sound(&mut pair, false, "answers alone");
+    assert!(!pair.saw(&Event::Lost));
+}
+
+/// The end of a device is known within the limit whatever it did before, and not earlier.
+#[test]
+fn a_longer_outage_ends_the_session_at_the_limit() {
+    for talks in [true, false] {
+        let mut pair = call(talks);
+        let from = pair.time();
+        cut(&mut pair, true);
+        pair.run(secs(40));
+        let (reason, at) = pair.left().expect("the end");
+        assert_eq!(reason, LeaveReason::Vanished);
+        let took = at - from;
+        assert!(
+            took <= PEER_FREED_AFTER + ms(20) && took >= PEER_FREED_AFTER - ms(1_050),
+            "{took:?}"
+        );
+    }
+}
+
+/// A quiet device is asked no more than once a second while it answers, and twice while it does not.
+#[test]
+fn questions_are_few() {
+    let mut pair = call(false);
+    let from = pair.time();
+    pair.run(secs(30));
+    let asked = checks(&pair, from).len();
+    assert!((25..=41).contains(&asked), "{asked}");
+    let from = pair.time();
+    cut(&mut pair, true);
+    pair.run(secs(20));
+    let asked = checks(&pair, from).len();
+    assert!((36..=60).contains(&asked), "{asked}");
+    // One that talks is left to str0m.
+    let mut pair = call(true);
+    let from = pair.time();
+    pair.run(secs(30));
+    let asked = checks(&pair, from).len();
+    assert!((8..=11).contains(&asked), "{asked}");
+}
+
+/// An answer counts if the device has signed it, and once.
+#[test]
+fn an_answer_without_the_password_is_no_sign_of_life() {
+    let mut pair = call(false);
+    pair.rewrite = Some(Box::new(|mut contents| {
+        if contents.starts_with(&[1, 1]) {
+            // A bit of the signature, which is followed by the checksum.
+            let at = contents.len() - 12;
+            contents[at] ^= 1;
+        }
+        vec![contents]
+    }));
+    let from = pair.time();
+    pair.run(secs(40));
+    let (reason, at) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::Vanished);
+    assert!(at - from <= PEER_FREED_AFTER + ms(20));
+}
