@@ -20,6 +20,8 @@ CREDENTIALS = {
 class Server:
     """Takes requests, and answers each as the providers answer a hang-up."""
 
+    answer = b"{}"
+
     async def __aenter__(self):
         self.requests = []
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -41,7 +43,7 @@ class Server:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 method, path, _ = line.split(" ")
                 self.requests.append((method, path, headers.get("authorization"), headers.get("content-type"), body))
-                answer = b"" if method == "DELETE" else b"{}"
+                answer = b"" if method == "DELETE" else self.answer
                 status = b"204 No Content" if method == "DELETE" else b"200 OK"
                 length = b"" if method == "DELETE" else b"Content-Length: %d\r\n" % len(answer)
                 writer.write(b"HTTP/1.1 %s\r\nContent-Type: application/json\r\n%s\r\n%s" % (status, length, answer))
