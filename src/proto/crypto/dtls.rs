@@ -48,6 +48,9 @@ const POLL_BYTES: usize = 2_000;
 /// Longest message with a peer's certificates. One with an RSA key of 4096 bits has 1,300 bytes.
 const CERTIFICATES_BYTES_MAX: usize = POLL_BYTES - request::ADDED_BYTES;
 const CERTIFICATE: u8 = 11;
+/// Of a datagram with more records dimpl takes none. OpenSSL without a socket makes pieces of 256 bytes, and what stands
+/// around it (aiortc) sends all of them at once: an RSA client has a dozen.
+const RECORDS_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Backend;
@@ -141,15 +144,26 @@ impl Endpoint {
     fn handle_clean_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
         check_certificates(packet)?;
         if self.dtls.is_active() {
-            return self.dtls.handle_packet(packet);
+            return self.handle_records(packet);
         }
         match &*self.hello.handle_datagram(packet) {
             [] => Ok(()),
             packet => match offered::missing(packet) {
                 Some(error) => Err(DtlsImplError::SecurityError(error)),
-                None => self.dtls.handle_packet(packet),
+                None => self.handle_records(packet),
             },
         }
+    }
+
+    /// Hands over a few records at a time.
+    fn handle_records(&mut self, mut packet: &[u8]) -> Result<(), DtlsImplError> {
+        while records(packet).nth(RECORDS_MAX).is_some() {
+            let length = records(packet).take(RECORDS_MAX).map(<[u8]>::len).sum();
+            let (first, rest) = packet.split_at(length);
+            self.dtls.handle_packet(first)?;
+            packet = rest;
+        }
+        self.dtls.handle_packet(packet)
     }
 }
 

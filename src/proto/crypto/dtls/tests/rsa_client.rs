@@ -156,11 +156,9 @@ fn a_client_with_an_rsa_key_is_accepted() {
     }
 }
 
-/// The pieces of the client's flight come last one first, then twice: nothing but time is lost.
-#[test]
-fn pieces_come_in_any_order() {
-    let now = Instant::now();
-    let (mut server, mut client) = (ours(false, now), client(key(4096), 500, now));
+/// A server, and what an RSA client has to say once it has the server's flight.
+fn before_the_last_flight(mtu: usize, now: Instant) -> (Box<dyn DtlsInstance>, Vec<Vec<u8>>) {
+    let (mut server, mut client) = (ours(false, now), client(key(4096), mtu, now));
     server.handle_timeout(now).unwrap();
     client.handle_timeout(now).unwrap();
     let hello = drain(&mut *client).packets;
@@ -168,11 +166,29 @@ fn pieces_come_in_any_order() {
     let flight = drain(&mut *server).packets;
     flight.iter().for_each(|packet| client.handle_packet(packet).unwrap());
     let mut flight = drain(&mut *client).packets;
-    assert!(flight.len() > 3, "{}", flight.len());
     flight.iter_mut().for_each(|packet| say_rsa_on_the_wire(0, packet));
+    (server, flight)
+}
+
+/// The pieces of the client's flight come last one first, then twice: nothing but time is lost.
+#[test]
+fn pieces_come_in_any_order() {
+    let (mut server, flight) = before_the_last_flight(500, Instant::now());
+    assert!(flight.len() > 3, "{}", flight.len());
     for packet in flight.iter().rev().chain(&flight) {
         server.handle_packet(packet).unwrap();
     }
+    assert!(drain(&mut *server).connected);
+}
+
+/// As OpenSSL makes them, and aiortc sends them.
+#[test]
+fn a_flight_of_many_pieces_in_one_datagram_is_read() {
+    let (mut server, flight) = before_the_last_flight(256, Instant::now());
+    let datagram: Vec<u8> = flight.concat();
+    let count = records(&datagram).count();
+    assert!(count > RECORDS_MAX, "{count}");
+    server.handle_packet(&datagram).unwrap();
     assert!(drain(&mut *server).connected);
 }
 
