@@ -10,6 +10,8 @@ import time
 import aioice.ice
 import aiortc
 import av
+from aiortc.rtcdtlstransport import RTCDtlsTransport, generate_certificate
+from OpenSSL import SSL
 
 # The checks stay on loopback, which aioice would leave out.
 aioice.ice.get_host_addresses = lambda use_ipv4, use_ipv6: ["127.0.0.1"]
@@ -40,11 +42,24 @@ class Tone(aiortc.MediaStreamTrack):
         return frame
 
 
+async def write_ssl(transport):
+    """A record per datagram. aiortc sends 1500 bytes of them, wherever that cuts the last one: a flight with a longer certificate
+    than its own is lost."""
+    try:
+        data = transport._ssl.bio_read(1 << 16)
+    except SSL.Error:
+        return
+    while data:
+        length = 13 + int.from_bytes(data[11:13], "big")
+        await transport.transport._send(data[:length])
+        data = data[length:]
+
+
 class Client:
-    def __init__(self, runner, hz=440, relay=None, trickle=False, videos=0, codec=None):
+    def __init__(self, runner, hz=440, relay=None, trickle=False, videos=0, codec=None, key=None):
         self.runner, self.hz, self.relay, self.trickle, self.videos = runner, hz, relay, trickle, videos
-        # The one codec to offer, in place of all that aiortc has.
-        self.codec = codec
+        # The one codec to offer, in place of all that aiortc has, and a key of another kind than it makes.
+        self.codec, self.key = codec, key
         self.path, self.pc_id, self.pc, self.channel = None, None, None, None
         self.config = aiortc.RTCConfiguration(iceServers=[])
         self.heard = array.array("h")
@@ -57,11 +72,15 @@ class Client:
         assert status == 200, (status, reply)
         self.path = f"/sessions/{reply['sessionId']}/api/offer"
 
-    async def connect(self, restart=False):
+    async def connect(self, restart=False, limit_s=30):
         """A new peer connection; with `restart` in place of the one before, under the same bot."""
         if self.path is None:
             await self.start()
         old, self.pc = self.pc, aiortc.RTCPeerConnection(self.config)
+        if self.key:
+            # aiortc has no other way to bring a certificate.
+            certificate = aiortc.RTCCertificate(self.key, generate_certificate(self.key))
+            self.pc._RTCPeerConnection__certificates = [certificate]
         self.pc.addTrack(self.track())
         if self.codec:
             known = aiortc.RTCRtpSender.getCapabilities("audio").codecs
@@ -73,7 +92,8 @@ class Client:
         self.channel.on("message", self.messages.append)
         self.pc.on("track", self.on_track)
         await self.offer(restart)
-        await self.until(lambda: self.pc.connectionState == "connected" and self.channel.readyState == "open", "connected")
+        await self.until(lambda: self.pc.connectionState == "connected" and self.channel.readyState == "open", "connected",
+                         limit_s)
         self.tasks.append(asyncio.create_task(self.ping(self.channel)))
         if old:
             await old.close()

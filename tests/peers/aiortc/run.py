@@ -12,11 +12,15 @@ import pathlib
 import sys
 import time
 import traceback
+import unittest.mock
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from client import Client, tone_share
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+
+from client import Client, RTCDtlsTransport, tone_share, write_ssl
 from relay import Relay
 from runner import BINARY, Runner
 
@@ -28,6 +32,10 @@ CONNECTED_S = 1.0
 NOTICED_S = 3
 
 
+def rsa(bits):
+    return generate_private_key(65537, bits)
+
+
 async def tone(runner):
     """440 Hz in, 440 Hz back; leaving in good order frees the session at once"""
     client = Client(runner)
@@ -37,6 +45,42 @@ async def tone(runner):
     await client.close()
     took = await runner.wait_for_sessions(0, NOTICED_S)
     return f"share {share:.3f}, freed after {took:.2f} s"
+
+
+async def certificates(runner):
+    """callers with RSA keys of 2048 to 4096 bits and on P-384 talk; those with other keys do not, and the log names each"""
+    async def call(key):
+        client = Client(runner, key=key)
+        try:
+            await client.connect(limit_s=5)
+            share = tone_share(await client.listen_for(1), client.hz)
+            assert share > 0.9, f"share of the tone {share:.2f}"
+        finally:
+            await client.close()
+
+    # As aiortc sends it: a dozen pieces in one datagram.
+    await call(rsa(2048))
+    with unittest.mock.patch.object(RTCDtlsTransport, "_write_ssl", write_ssl):
+        for key in (rsa(3072), rsa(4096), ec.generate_private_key(ec.SECP384R1())):
+            await call(key)
+    # The first is what FFmpeg makes.
+    refused = [
+        (ec.generate_private_key(ec.SECP224R1()), "on the curve secp224r1"),
+        (ec.generate_private_key(ec.SECP521R1()), "on the curve secp521r1"),
+    ]
+    for key, name in refused:
+        try:
+            await call(key)
+        except AssertionError:
+            pass
+        else:
+            raise AssertionError(f"{name} was taken")
+    await runner.wait_for_sessions(0, FREED_S)
+    lines = [line for line in runner.log_text().splitlines() if "handshake failed" in line]
+    assert len(lines) == len(refused), lines
+    for line, (_, name) in zip(lines, refused):
+        assert "WARN" in line and name in line, line
+    return f"{len(refused)} refused by name"
 
 
 async def trickle(runner):
@@ -306,7 +350,7 @@ async def metrics(runner):
         await client.close()
 
 
-CHECKS = [tone, trickle, video, rtvi, renegotiation, restart, eight, loss, pcmu, pcma, other_codec, pcmu_loss, farewell, vanish, never, metrics]
+CHECKS = [tone, certificates, trickle, video, rtvi, renegotiation, restart, eight, loss, pcmu, pcma, other_codec, pcmu_loss, farewell, vanish, never, metrics]
 
 
 async def main(binary, under, names):
