@@ -5,7 +5,7 @@
 #   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal:
 #       fmt lint doc test fuzz deny size features       of the code, by itself
 #       smallest telephone                              runners that lack abilities: what they say of them, and a call
-#       aiortc net pipecat rooms browser firefox        against real peers
+#       aiortc gstreamer net pipecat rooms browser firefox        against real peers
 #       cloud                                           the cloud service and its packer against the published client
 #       chaos (ROUNDS=100)                              the cloud service, killed at random moments; nothing may be lost
 #       cross arm                                       ARM code: built, and run under an emulator
@@ -23,6 +23,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=target/release/edge-runner
 logs=target/check
+gstreamer='gstreamer1.0-plugins-bad gstreamer1.0-plugins-good gstreamer1.0-nice gstreamer1.0-tools gir1.2-gst-plugins-bad-1.0 python3-gi'
 
 say() { printf '\n== %s\n' "$*"; }
 lacks() {
@@ -51,7 +52,7 @@ if [ $# -eq 0 ]; then
     # The shell lets its background jobs outlive Ctrl-C.
     trap 'trap - INT TERM; kill 0' INT TERM
     # Callers keep time, so they go first when both want the processor.
-    callers='aiortc net pipecat rooms browser firefox'
+    callers='aiortc gstreamer net pipecat rooms browser firefox'
     code='test features'
     beside='fuzz deny cross cloud chaos'
     compiled='lint doc smallest telephone'
@@ -199,6 +200,16 @@ for stage in "$@"; do
             $python tests/peers/aiortc/run.py --binary $binary
         else
             lacks "aiortc is not installed: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/aiortc/requirements.txt"
+        fi
+        ;;
+    gstreamer)
+        # Its bindings are Debian's, for Debian's own Python.
+        if /usr/bin/python3 -c 'import gi; gi.require_version("GstWebRTC", "1.0"); from gi.repository import GstWebRTC' 2>/dev/null &&
+            gst-inspect-1.0 --exists webrtcbin && gst-inspect-1.0 --exists nicesrc && gst-inspect-1.0 --exists opusenc; then
+            release
+            /usr/bin/python3 tests/peers/gstreamer/run.py --binary $binary
+        else
+            lacks "GStreamer is not installed: apt-get install --no-install-recommends $gstreamer"
         fi
         ;;
     net)

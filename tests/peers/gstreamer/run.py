@@ -1,0 +1,237 @@
+"""GStreamer's webrtcbin against the runner: RSA certificates, its own ICE, SCTP and Opus. Prints a line per check; exits with 1
+when one failed.
+
+    run.py [--binary PATH] [CHECK...]      with the system's Python: python3-gi and GStreamer are Debian packages
+"""
+
+import argparse
+import array
+import json
+import math
+import pathlib
+import queue
+import sys
+import time
+import traceback
+
+import gi
+
+gi.require_version("Gst", "1.0")
+gi.require_version("GstSdp", "1.0")
+gi.require_version("GstWebRTC", "1.0")
+from gi.repository import GLib, Gst, GstSdp, GstWebRTC  # noqa: E402
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from runner import BINARY, Runner  # noqa: E402
+
+RATE = 48_000
+OPUS = "application/x-rtp,media=audio,encoding-name=OPUS,payload=111,clock-rate=48000"
+TONE = f"audiotestsrc is-live=true wave=sine volume=0.4 freq={{hz}} ! audio/x-raw,rate={RATE},channels=1 ! opusenc ! rtpopuspay pt=111 ! {OPUS} ! rtc."
+# A caller waits no longer than this.
+CONNECTED_S = 5.0
+
+
+class Client:
+    """One webrtcbin with a tone for a microphone, as `gst-launch-1.0` would have it."""
+
+    def __init__(self, runner, hz=440, channel=True, path=None):
+        self.runner, self.hz, self.path = runner, hz, path
+        self.heard, self.messages, self.states = array.array("h"), [], queue.Queue()
+        self.loop = GLib.MainContext.default()
+        self.pipe = Gst.parse_launch(f"webrtcbin name=rtc bundle-policy=max-bundle {TONE.format(hz=hz)}")
+        self.rtc = self.pipe.get_by_name("rtc")
+        self.rtc.connect("pad-added", self.on_pad)
+        self.channel = None
+        self.wants_channel = channel
+
+    def connect(self):
+        """Offer and answer; returns the seconds until the connection is up."""
+        start = time.monotonic()
+        self.pipe.set_state(Gst.State.READY)
+        if self.wants_channel:
+            self.channel = self.rtc.emit("create-data-channel", "chat", None)
+            self.channel.connect("on-message-string", lambda _, text: self.messages.append(text))
+        self.pipe.set_state(Gst.State.PLAYING)
+        # Caps of the microphone first, or the offer has no audio.
+        self.until(lambda: self.has_caps(), "caps of the microphone")
+        offer = self.ask("create-offer", None, "offer")
+        self.rtc.emit("set-local-description", offer, None)
+        gathered = GstWebRTC.WebRTCICEGatheringState.COMPLETE
+        self.until(lambda: self.rtc.get_property("ice-gathering-state") == gathered, "candidates")
+        self.offer = self.rtc.get_property("local-description").sdp.as_text()
+        self.answer = self.post(self.offer)
+        _, parsed = GstSdp.SDPMessage.new_from_text(self.answer)
+        answer = GstWebRTC.WebRTCSessionDescription.new(GstWebRTC.WebRTCSDPType.ANSWER, parsed)
+        self.rtc.emit("set-remote-description", answer, None)
+        connected = GstWebRTC.WebRTCPeerConnectionState.CONNECTED
+        self.until(lambda: self.rtc.get_property("connection-state") == connected, "connected")
+        return time.monotonic() - start
+
+    def post(self, offer):
+        """The answer's SDP."""
+        status, reply = self.runner.call("POST", "/start", {"transport": "webrtc"})
+        assert status == 200, (status, reply)
+        path = f"/sessions/{reply['sessionId']}/api/offer"
+        status, reply = self.runner.call("POST", path, {"sdp": offer, "type": "offer"})
+        assert status == 200, (status, reply)
+        return reply["sdp"]
+
+    def has_caps(self):
+        pad = self.rtc.get_static_pad("sink_0")
+        return pad is not None and pad.get_current_caps() is not None
+
+    def ask(self, signal, options, name):
+        promise = Gst.Promise.new()
+        self.rtc.emit(signal, options, promise)
+        assert promise.wait() == Gst.PromiseResult.REPLIED, signal
+        # What the reply holds is freed with it.
+        self.reply = promise.get_reply()
+        return self.reply.get_value(name)
+
+    def on_pad(self, _, pad):
+        if pad.direction != Gst.PadDirection.SRC:
+            return
+        ear = Gst.parse_bin_from_description(
+            "rtpopusdepay ! opusdec ! audioconvert ! audioresample ! "
+            f"audio/x-raw,format=S16LE,rate={RATE},channels=1 ! appsink name=ear sync=false emit-signals=true", True)
+        ear.get_by_name("ear").connect("new-sample", self.on_sample)
+        self.pipe.add(ear)
+        ear.sync_state_with_parent()
+        pad.link(ear.get_static_pad("sink"))
+
+    def on_sample(self, sink):
+        buffer = sink.emit("pull-sample").get_buffer()
+        self.heard.frombytes(buffer.extract_dup(0, buffer.get_size()))
+        return Gst.FlowReturn.OK
+
+    def until(self, condition, what, limit_s=30):
+        start = time.monotonic()
+        while not (result := condition()):
+            if time.monotonic() - start > limit_s:
+                raise AssertionError(f"not within {limit_s} s: {what}")
+            while self.loop.iteration(False):
+                pass
+            time.sleep(0.01)
+        return result
+
+    def listen_for(self, seconds):
+        """What comes in the next seconds."""
+        self.heard = array.array("h")
+        self.until(lambda: len(self.heard) >= seconds * RATE, f"{seconds} s of audio", seconds * 4 + 20)
+        return self.heard
+
+    def close(self):
+        self.pipe.set_state(Gst.State.NULL)
+
+
+def tone_share(samples, hz):
+    """The share of the energy at `hz`: the median over windows of 100 ms that are not silent; 0 when all are."""
+    window, shares = RATE // 10, []
+    factor = 2 * math.cos(2 * math.pi * hz / RATE)
+    for at in range(0, len(samples) - window + 1, window):
+        part = samples[at:at + window]
+        power = sum(s * s for s in part) / window
+        if power < 100:
+            continue
+        one = two = 0.0
+        for s in part:
+            one, two = s + factor * one - two, one
+        shares.append(2 * (one * one + two * two - factor * one * two) / window**2 / power)
+    return sorted(shares)[len(shares) // 2] if shares else 0.0
+
+
+def tone(runner):
+    """its RSA certificate is taken; 440 Hz in, 440 Hz back"""
+    client = Client(runner)
+    try:
+        took = client.connect()
+        share = tone_share(client.listen_for(3), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        assert took < CONNECTED_S, f"connected after {took:.2f} s"
+    finally:
+        client.close()
+    return f"connected after {took * 1000:.0f} ms, share {share:.3f}"
+
+
+def messages(runner):
+    """the data channel opens, client-ready gets bot-ready with its id"""
+    client = Client(runner)
+    try:
+        client.connect()
+        opened = GstWebRTC.WebRTCDataChannelState.OPEN
+        client.until(lambda: client.channel.get_property("ready-state") == opened, "the channel")
+        about = {"library": "gstreamer check"}
+        message = {"label": "rtvi-ai", "type": "client-ready", "id": "d2d923ea", "data": {"version": "2.1.0", "about": about}}
+        client.channel.emit("send-string", json.dumps(message))
+
+        def ready():
+            found = [json.loads(text) for text in client.messages]
+            return [each for each in found if each.get("type") == "bot-ready" and each.get("id") == "d2d923ea"]
+
+        client.until(ready, "bot-ready")
+        share = tone_share(client.listen_for(1), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        return f"{len(client.messages)} messages"
+    finally:
+        client.close()
+
+
+def bare(runner):
+    """audio alone, without a data channel"""
+    client = Client(runner, hz=620, channel=False)
+    try:
+        client.connect()
+        assert "m=application" not in client.answer
+        share = tone_share(client.listen_for(2), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        return f"share {share:.3f}"
+    finally:
+        client.close()
+
+
+def four(runner):
+    """four at once, each hears its own tone only"""
+    clients = [Client(runner, hz=300 + 170 * n) for n in range(4)]
+    try:
+        for client in clients:
+            client.connect()
+        heard = [client.listen_for(2) for client in clients]
+        shares = [tone_share(pcm, client.hz) for client, pcm in zip(clients, heard)]
+        others = [tone_share(pcm, clients[n - 1].hz) for n, pcm in enumerate(heard)]
+        assert min(shares) > 0.9 and max(others) < 0.05, f"own {shares}, other {others}"
+        return f"lowest share {min(shares):.3f}"
+    finally:
+        for client in clients:
+            client.close()
+
+
+CHECKS = [tone, messages, bare, four]
+
+
+def main(binary, names):
+    Gst.init(None)
+    failed = 0
+    for check in CHECKS:
+        if names and check.__name__ not in names:
+            continue
+        runner = Runner(binary, "--bot", "echo")
+        try:
+            said = check(runner)
+            print(f"PASS {check.__name__}: {check.__doc__} ({said})", flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAIL {check.__name__}: {check.__doc__}: {error!r}", flush=True)
+            traceback.print_exc()
+            print(runner.log_text(), file=sys.stderr)
+        finally:
+            runner.stop()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.__name__ for check in CHECKS))
+    given = parser.parse_args()
+    sys.exit(main(given.binary.resolve(), given.checks))
