@@ -13,6 +13,7 @@ import queue
 import sys
 import time
 import traceback
+import urllib.request
 
 import gi
 
@@ -30,17 +31,28 @@ OPUS = "application/x-rtp,media=audio,encoding-name=OPUS,payload=111,clock-rate=
 TONE = f"audiotestsrc is-live=true wave=sine volume=0.4 freq={{hz}} ! audio/x-raw,rate={RATE},channels=1 ! opusenc ! rtpopuspay pt=111 ! {OPUS} ! rtc."
 # A caller waits no longer than this.
 CONNECTED_S = 5.0
+# How long a sink has a tone to send, its connection included.
+SPEAK_S = 5
+# An end that is said is noticed at once; the rest is the busy machine's.
+NOTICED_S = 5
 
 
 class Client:
     """One webrtcbin with a tone for a microphone, as `gst-launch-1.0` would have it."""
 
     def __init__(self, runner, hz=440, channel=True, path=None):
-        self.runner, self.hz, self.path = runner, hz, path
+        """`path` takes the bare offer, WHIP or WHEP; a listener has no `hz`."""
+        self.runner, self.hz, self.path, self.resource = runner, hz, path, None
         self.heard, self.messages, self.states = array.array("h"), [], queue.Queue()
         self.loop = GLib.MainContext.default()
-        self.pipe = Gst.parse_launch(f"webrtcbin name=rtc bundle-policy=max-bundle {TONE.format(hz=hz)}")
-        self.rtc = self.pipe.get_by_name("rtc")
+        if hz:
+            self.pipe = Gst.parse_launch(f"webrtcbin name=rtc bundle-policy=max-bundle {TONE.format(hz=hz)}")
+            self.rtc = self.pipe.get_by_name("rtc")
+        else:
+            self.pipe, self.rtc = Gst.Pipeline.new(None), Gst.ElementFactory.make("webrtcbin")
+            self.pipe.add(self.rtc)
+            listens = GstWebRTC.WebRTCRTPTransceiverDirection.RECVONLY
+            self.rtc.emit("add-transceiver", listens, Gst.Caps.from_string(OPUS))
         self.rtc.connect("pad-added", self.on_pad)
         self.channel = None
         self.wants_channel = channel
@@ -54,7 +66,7 @@ class Client:
             self.channel.connect("on-message-string", lambda _, text: self.messages.append(text))
         self.pipe.set_state(Gst.State.PLAYING)
         # Caps of the microphone first, or the offer has no audio.
-        self.until(lambda: self.has_caps(), "caps of the microphone")
+        self.until(lambda: not self.hz or self.has_caps(), "caps of the microphone")
         offer = self.ask("create-offer", None, "offer")
         self.rtc.emit("set-local-description", offer, None)
         gathered = GstWebRTC.WebRTCICEGatheringState.COMPLETE
@@ -70,6 +82,12 @@ class Client:
 
     def post(self, offer):
         """The answer's SDP."""
+        if self.path:
+            request = urllib.request.Request(self.runner.url + self.path, offer.encode(), {"Content-Type": "application/sdp"})
+            with urllib.request.urlopen(request, timeout=10) as reply:
+                assert reply.status == 201, reply.status
+                self.resource = reply.headers["Location"]
+                return reply.read().decode()
         status, reply = self.runner.call("POST", "/start", {"transport": "webrtc"})
         assert status == 200, (status, reply)
         path = f"/sessions/{reply['sessionId']}/api/offer"
@@ -120,6 +138,11 @@ class Client:
         self.heard = array.array("h")
         self.until(lambda: len(self.heard) >= seconds * RATE, f"{seconds} s of audio", seconds * 4 + 20)
         return self.heard
+
+    def delete(self):
+        request = urllib.request.Request(self.runner.url + self.resource, method="DELETE")
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return reply.status
 
     def close(self):
         self.pipe.set_state(Gst.State.NULL)
@@ -206,16 +229,98 @@ def four(runner):
             client.close()
 
 
-CHECKS = [tone, messages, bare, four]
+def whip(runner):
+    """one POST to /whip is a call both ways, and DELETE is its end"""
+    client = Client(runner, hz=700, path="/whip/door")
+    try:
+        client.connect()
+        share = tone_share(client.listen_for(2), client.hz)
+        assert share > 0.9, f"share of the tone {share:.2f}"
+        assert client.delete() == 200
+        client.until(lambda: sessions(runner) == 0, "the end of the session", NOTICED_S)
+        return f"share {share:.3f}"
+    finally:
+        client.close()
+
+
+def whep(runner):
+    """a listener at /whep hears the bot's greeting"""
+    client = Client(runner, hz=None, path="/whep")
+    try:
+        client.connect()
+        loud = client.until(lambda: max(client.heard, key=abs, default=0), "sound", 20)
+        return f"loudest sample {abs(loud)}"
+    finally:
+        client.close()
+
+
+def play(runner, pipeline, until, what):
+    """Plays a pipeline until the condition holds; it may add what the appsink `ear` heard."""
+    client = Client.__new__(Client)
+    client.loop, client.heard = GLib.MainContext.default(), array.array("h")
+    client.pipe = Gst.parse_launch(pipeline)
+    if ear := client.pipe.get_by_name("ear"):
+        ear.connect("new-sample", client.on_sample)
+    try:
+        client.pipe.set_state(Gst.State.PLAYING)
+        return client.until(lambda: until(client), what, 30)
+    finally:
+        client.close()
+
+
+def speak(runner, element):
+    """How many frames of a tone of a few seconds reached the bot through this sink."""
+    start = time.monotonic()
+    play(runner, f"audiotestsrc is-live=true ! audio/x-raw,rate={RATE},channels=1 ! {element}",
+         lambda _: sessions(runner) == 1 and time.monotonic() - start > SPEAK_S, "a session")
+    line = lines(runner, "session ended")[0]
+    frames = int(line.split(" frames to the bot")[0].rsplit(" ", 1)[1])
+    assert frames > 25 * SPEAK_S, line
+    return f"{frames} frames to the bot"
+
+
+def lines(runner, words, limit_s=40):
+    start = time.monotonic()
+    while not (found := [line for line in runner.log_text().splitlines() if words in line]):
+        assert time.monotonic() - start < limit_s, f"not within {limit_s} s: {words}"
+        time.sleep(0.1)
+    return found
+
+
+def sessions(runner):
+    return runner.call("GET", "/status")[1]["sessions"]
+
+
+CHECKS = [tone, messages, bare, four, whip, whep]
+
+def whipsink(runner):
+    """whipsink sends a tone to a bot"""
+    opus = f"opusenc ! rtpopuspay pt=111 ! {OPUS}"
+    return speak(runner, f"{opus} ! whipsink whip-endpoint={runner.url}/whip")
+
+
+def whepsrc(runner):
+    """whepsrc plays the bot's greeting"""
+    caps = OPUS.replace(",payload=111", ",payload=(int)111").replace("clock-rate=48000", "clock-rate=(int)48000")
+    ear = f"audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate={RATE},channels=1 ! appsink name=ear sync=false emit-signals=true"
+    loud = play(runner, f'whepsrc whep-endpoint={runner.url}/whep audio-caps="{caps}" ! rtpopusdepay ! opusdec ! {ear}',
+                lambda client: max(client.heard, key=abs, default=0), "sound")
+    return f"loudest sample {abs(loud)}"
+
+
+# These have nothing to say that an echo could repeat.
+LISTENERS = [whep, whepsrc]
+# The elements of gst-plugins-rs, which Debian does not package.
+PLUGINS = [whipsink, whepsrc]
 
 
 def main(binary, names):
     Gst.init(None)
     failed = 0
-    for check in CHECKS:
-        if names and check.__name__ not in names:
+    for check in CHECKS + PLUGINS:
+        if names and check.__name__ not in names or not names and check in PLUGINS:
             continue
-        runner = Runner(binary, "--bot", "echo")
+        runner = Runner(binary, "--bot", "parrot" if check in LISTENERS else "echo")
         try:
             said = check(runner)
             print(f"PASS {check.__name__}: {check.__doc__} ({said})", flush=True)
@@ -232,6 +337,6 @@ def main(binary, names):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.__name__ for check in CHECKS))
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.__name__ for check in CHECKS + PLUGINS))
     given = parser.parse_args()
     sys.exit(main(given.binary.resolve(), given.checks))
