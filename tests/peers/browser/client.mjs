@@ -53,6 +53,18 @@ async function asks(page, n) {
 	if (answer?.n !== n) throw new Error(`asked with ${n}, answered ${JSON.stringify(answer)}`);
 }
 
+/** Runs in the page: every connection offers this codec for audio, and no other. */
+function preferring(mimeType) {
+	const { createOffer } = RTCPeerConnection.prototype;
+	RTCPeerConnection.prototype.createOffer = function offer(...given) {
+		const wanted = RTCRtpReceiver.getCapabilities('audio').codecs.filter((codec) => codec.mimeType === mimeType);
+		for (const transceiver of this.getTransceivers()) {
+			if (transceiver.receiver.track.kind === 'audio') transceiver.setCodecPreferences(wanted);
+		}
+		return createOffer.apply(this, given);
+	};
+}
+
 export const checks = {
 	async 'client: bot-ready, sound, a request and its answer, a clean leave'(context, runner, origin) {
 		const page = await open(context, origin);
@@ -88,6 +100,27 @@ export const checks = {
 		const freed = await runner.waitForSessions(0, 3000);
 		await page.close();
 		return `energy ${energy.toFixed(3)}, freed after ${freed} s`;
+	},
+
+	async 'client: PCMU and PCMA, as the page prefers them'(context, runner, origin) {
+		const said = [];
+		for (const codec of ['PCMU', 'PCMA']) {
+			const page = await context.newPage();
+			await page.addInitScript(preferring, `audio/${codec}`);
+			await page.goto(origin);
+			await page.waitForFunction(() => globalThis.talk);
+			await start(page, runner);
+			await asks(page, 10);
+			const energy = await hears(page);
+			const { codec: spoken } = await received(page);
+			if (spoken !== `audio/${codec}`) throw new Error(`${spoken} in place of ${codec}`);
+			if (!runner.log.some((line) => line.includes(`session started: webrtc, ${codec}`))) throw new Error('not in the log');
+			await page.evaluate(() => globalThis.talk.disconnect());
+			await runner.waitForSessions(0, 3000);
+			await page.close();
+			said.push(`${codec}: energy ${energy.toFixed(3)}`);
+		}
+		return said.join(', ');
 	},
 
 	async 'client: a killed tab is gone from /status in time'(context, runner, origin) {

@@ -34,6 +34,7 @@ export function watchConnections() {
 				sum.packets += report.packetsReceived;
 				sum.energy += report.totalAudioEnergy ?? 0;
 				sum.concealed += report.concealedSamples ?? 0;
+				sum.codec = stats.get(report.codecId)?.mimeType;
 			}
 			if (report.type === 'media-source' && report.kind === 'audio') sum.sent += report.totalAudioEnergy ?? 0;
 		}
