@@ -507,6 +507,21 @@ fn a_device_without_a_data_channel_talks() {
     device.vanish().assert_clean();
 }
 
+/// the last packets of the device's handshake are lost. It takes itself for connected, and sends them again only
+/// when it is asked in a datagram that it reads.
+#[test]
+fn a_device_whose_finished_was_lost_has_sound_all_the_same() {
+    let runner = embedded("echo");
+    let options = Options {
+        loses_finished: true,
+        ..full_duplex(Speech::Tone { hz: A4 })
+    };
+    let mut device = Device::join(runner.addr, options);
+    hears(&device, A4);
+    device.wait("its channel", |report| report.channel_open);
+    device.vanish().assert_clean();
+}
+
 /// Builds with the library's keep-alive close 10 s after the last binding request; the runner sends one in time, always.
 #[test]
 fn a_build_with_keep_alive_stays_connected() {

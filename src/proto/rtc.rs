@@ -14,6 +14,7 @@ mod consent;
 mod credentials;
 pub(in crate::proto) mod early;
 mod keys;
+mod last_flight;
 mod last_record;
 pub(in crate::proto) mod packet;
 pub(in crate::proto) mod remote;
@@ -42,6 +43,7 @@ use self::credentials::Credentials;
 pub use self::credentials::IceSecret;
 use self::early::Early;
 use self::keys::Keys;
+use self::last_flight::LastFlight;
 use self::last_record::LastRecord;
 pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
 use self::packet::{is_stun, rtp_payload_type, rtp_source};
@@ -264,6 +266,8 @@ pub struct Peer {
     /// A check of this end's own that has to leave.
     check: Option<Transmit>,
     record: LastRecord,
+    /// Of a device, until the connection is up.
+    last_flight: LastFlight,
     proven: Option<Proven>,
     audio: Option<(Mid, Pt)>,
     /// The payload type of the telephone's keys, and what was pressed.
@@ -391,6 +395,7 @@ impl Peer {
             consent: Consent::new(setup.common.provider.sha1_hmac_provider),
             check: None,
             record: LastRecord::default(),
+            last_flight: LastFlight::default(),
             proven: None,
             audio: None,
             keys: None,
@@ -567,6 +572,9 @@ impl Peer {
             return Sender::Stranger;
         }
         self.record.handle_incoming(contents);
+        if !self.tried.is_secured() {
+            self.last_flight.handle_incoming(contents);
+        }
         match rtp_source(contents) {
             Some(source) if self.voice == Some(source) => self.keep_voice(),
             Some(_) if self.voices == AUDIO_SOURCES_MAX => return Sender::Stranger,
@@ -759,6 +767,9 @@ impl Peer {
                         self.consent.handle_check(transmit.contents());
                     }
                     self.record.handle_outgoing(&mut transmit, self.now);
+                    if self.family.is_device() && !self.tried.is_secured() {
+                        self.last_flight.handle_outgoing(&mut transmit);
+                    }
                     return Output::Transmit(transmit);
                 }
                 str0m::Output::Event(event) => {

@@ -94,6 +94,11 @@ impl Transmit {
         }
     }
 
+    /// Puts bytes ahead of what leaves.
+    pub fn put_ahead(&mut self, bytes: &[u8]) {
+        self.contents.splice(..0, bytes.iter().copied());
+    }
+
     /// Tells whether this answers a connectivity check. Who knows the password is sent one, from
     /// wherever it says to be: that proves no address.
     pub fn is_answer(&self) -> bool {

@@ -45,6 +45,8 @@ pub struct Options {
     pub says: Vec<String>,
     /// Packets of the channel's set-up that the network loses, each once.
     pub loses: Vec<Lost>,
+    /// The network loses the last packets of its handshake, which it sends again only when asked.
+    pub loses_finished: bool,
     /// Push to talk, and nobody pushes: no audio leaves.
     pub mute: bool,
     /// For so long after its first check was answered it does not look at its socket, whose mailbox keeps a few
@@ -100,6 +102,7 @@ impl Options {
             keep_alive: None,
             says: Vec::new(),
             loses: Vec::new(),
+            loses_finished: false,
             mute: false,
             busy: Duration::ZERO,
             rebooted: false,

@@ -246,6 +246,9 @@ impl Peer {
                         _ => {}
                     }
                 }
+                // All that the library reads of DTLS once it is connected; a goodbye is noted all the same.
+                [21 | 23, ..] => self.handle_dtls(datagram, now, report),
+                [20..=63, ..] if !self.options.shape.is_esp_peer() => {}
                 [20..=63, ..] => self.handle_dtls(datagram, now, report),
                 _ => match live.incoming.unprotect(datagram) {
                     Ok(packet) => live.handle_rtp(&packet, self.answer.ssrc, now, report),
@@ -278,7 +281,9 @@ impl Peer {
                 if self.server.is_none() {
                     // Firmware of the first kind does not look at the role that it is given.
                     let is_client = self.options.shape.is_esp_peer() && !self.answer.is_active;
-                    self.server = Some(Endpoint::new(is_client, identity, promised));
+                    let mut server = Endpoint::new(is_client, identity, promised);
+                    server.loses_finished = self.options.loses_finished;
+                    self.server = Some(server);
                     self.busy_until = Some(now + self.options.busy);
                 }
             }

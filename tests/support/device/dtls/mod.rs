@@ -77,6 +77,8 @@ pub struct Endpoint {
     master: [u8; 48],
     peer_key: Option<VerifyingKey>,
     last_flight: Vec<Vec<u8>>,
+    /// The network loses the ChangeCipherSpec and the Finished of a server, once.
+    pub loses_finished: bool,
     done: bool,
     is_client: bool,
     /// The share of a server.
@@ -113,6 +115,7 @@ impl Endpoint {
             master: [0; 48],
             peer_key: None,
             last_flight: Vec::new(),
+            loses_finished: false,
             done: false,
             is_client,
             peer_point: None,
@@ -139,6 +142,10 @@ impl Endpoint {
 
     fn handle_record(&mut self, record: &Record) -> Result<(), Refused> {
         let opened;
+        // Records of epochs that are not there are skipped.
+        if record.epoch() > 1 {
+            return Ok(());
+        }
         let content = if record.epoch() == 0 {
             record.content
         } else {
@@ -370,6 +377,9 @@ impl Endpoint {
         let header = handshake_header(FINISHED, self.sent_messages, verify.len());
         let finished = self.writer.record(HANDSHAKE, 1, &[&header[..], &verify].concat());
         self.flight(vec![change, finished]);
+        if std::mem::take(&mut self.loses_finished) {
+            self.datagrams.clear();
+        }
         if !std::mem::replace(&mut self.done, true) {
             let (outgoing, incoming) = self.srtp_contexts();
             self.events.push(Event::Keys { outgoing, incoming });
