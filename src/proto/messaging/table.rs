@@ -83,7 +83,7 @@ impl<T> Calls<T> {
     }
 
     /// Counts the calls that are known.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.by_id.len()
     }
 
@@ -183,10 +183,10 @@ mod tests {
         for n in 1..CALLS_MAX {
             assert_eq!(calls.handle_terminate(&n.to_string(), now), None);
         }
-        assert_eq!(calls.len(), CALLS_MAX);
+        assert_eq!(calls.count(), CALLS_MAX);
         assert!(!calls.handle_connect("1", 1, now));
         assert!(calls.handle_connect("new", 1, now));
-        assert_eq!(calls.len(), CALLS_MAX);
+        assert_eq!(calls.count(), CALLS_MAX);
         assert!(calls.handle_connect("1", 1, now), "it was the oldest");
         assert_eq!(calls.handle_terminate("live", now), Some(0));
     }
@@ -198,7 +198,7 @@ mod tests {
         for n in 0..=CALLS_MAX {
             assert!(calls.handle_connect(&n.to_string(), n, now));
         }
-        assert_eq!(calls.len(), CALLS_MAX);
+        assert_eq!(calls.count(), CALLS_MAX);
         assert_eq!(calls.handle_terminate("0", now), None);
     }
 }

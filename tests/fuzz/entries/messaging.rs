@@ -50,7 +50,7 @@ pub fn webhook(bytes: &[u8]) {
             News::Ignored(_) => {}
         }
     }
-    assert!(calls.len() <= news.len().min(CALLS_MAX));
+    assert!(calls.count() <= news.len().min(CALLS_MAX));
 }
 
 fn assert_is_id(id: &str) {

@@ -33,6 +33,7 @@ OPTIONS = {
     },
     ("telephony",): {"--no-verify-webhooks": None, "--unverified-calls": None},
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
+    ("messaging",): {"--messaging": None},
     ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
     ("metrics",): {"--metrics": "any"},
     ("websocket", "telephony"): {"--ws-auth": "token"},
@@ -48,14 +49,16 @@ NONSENSE = {
     "TELCO_A_API_URL": ("telephony", "hunter2"), "VIDEOROOM_API_KEY": ("videoroom", "hunter 2"),
     "VIDEOROOM_ROOM_URL": ("videoroom", "hunter2"), "RUNNER_START_NAMES": ("videoroom", "hunter2"),
     "LIVEKIT_API_SECRET": ("mediaroom", "hunter 2"), "MEDIAROOM_URL": ("mediaroom", "hunter2"),
+    "WHATSAPP_TOKEN": ("messaging", "hunter 2"), "MESSAGING_API_URL": ("messaging", "hunter2"),
 }
-CREDENTIALS = {"TWILIO_AUTH_TOKEN", "TELCO_B_PUBLIC_KEY", "VIDEOROOM_API_KEY", "LIVEKIT_API_SECRET"}
+CREDENTIALS = {"TWILIO_AUTH_TOKEN", "TELCO_B_PUBLIC_KEY", "VIDEOROOM_API_KEY", "LIVEKIT_API_SECRET", "WHATSAPP_TOKEN"}
 ROUTES = [
     ("/", 404, "page"),
     ("/client/", 404, "page"),
     ("/metrics", 404, "metrics"),
     ("/ca.crt", 404, "tls"),
     ("/videoroom", 501, "videoroom"),
+    ("/messaging", 501, "messaging"),
     ("/ws-client", 501, "websocket"),
     ("/ws", 501, "telephony"),
 ]
