@@ -9,7 +9,7 @@ use crate::proto::messaging::webhook::News;
 
 /// Where calls would be.
 #[derive(Default)]
-pub struct Registry;
+pub struct Registry(());
 
 /// Nothing comes here: the webhook is refused before.
 pub fn take(
