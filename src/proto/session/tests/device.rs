@@ -333,3 +333,33 @@ fn a_deaf_bot_is_told() {
     }
     assert!(pair.session.told_deaf());
 }
+
+/// D7, D8: each family of devices connects in the role that its offer leaves, microphones too, and is heard. Of those that
+/// follow the answer's role, the client of the handshake begins SCTP.
+#[test]
+fn devices_connect_in_whichever_role_they_leave() {
+    let espressif = |offer: String| {
+        as_device(offer)
+            .replace("a=msid-semantic: iot", "a=msid-semantic: esp-webrtc")
+            .replace("a=setup:passive", "a=setup:actpass")
+    };
+    let active = |offer: String| as_device(offer).replace("a=setup:passive", "a=setup:active");
+    let microphone = |offer: String| as_device(offer).replace("a=sendrecv", "a=sendonly");
+    let changes: [(&str, &dyn Fn(String) -> String); 4] = [
+        ("esp_peer", &espressif),
+        ("a client of the handshake", &active),
+        ("a microphone", &microphone),
+        ("the voice firmware", &as_device),
+    ];
+    for (name, change) in changes {
+        let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), None, change);
+        assert!(pair.session.is_device(), "{name}");
+        pair.connect();
+        pair.open_audio(16_000, 24_000);
+        pair.client.speak(440.0, pair.now);
+        pair.client.send("hello");
+        pair.run(secs(1));
+        assert!(pair.bot.frames >= 45, "{name}: {} frames", pair.bot.frames);
+        assert_eq!(pair.texts(), ["hello"], "{name}");
+    }
+}
