@@ -247,19 +247,109 @@ def half_short(scene):
     return f"there and back {', '.join(said)}"
 
 
+def test_binary():
+    """The test binary, of which the strict device is a part."""
+    built = subprocess.run(
+        ["cargo", "test", "--quiet", "--test", "main", "--no-run", "--message-format=json"],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return next(said["executable"] for line in built.splitlines()
+                if (said := json.loads(line)).get("executable") and said["target"]["name"] == "main")
+
+
+class Device:
+    """A strict device that stays until it is dismissed, or loses its power."""
+
+    def __init__(self, tests, host, at, mute=False):
+        name = "device::a_device_on_another_host_stays"
+        variables = {**os.environ, "EDGE_RUNNER_AT": at, **({"EDGE_RUNNER_MUTE": "1"} if mute else {})}
+        self.process = subprocess.Popen(
+            [*host.inside, tests, name, "--exact", "--ignored", "--nocapture"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables)
+        self.said = ""
+        while "connected after" not in self.said:
+            line = self.process.stdout.readline()
+            assert line, self.said
+            self.said += line
+        self.connected_ms = int(self.said.split("connected after")[1].split()[0])
+
+    def dismiss(self):
+        """Asserts that the runner still speaks to it, and ends it."""
+        rest, _ = self.process.communicate("\n", timeout=60)
+        assert self.process.returncode == 0 and "1 passed" in rest, self.said + rest
+
+    def lose_power(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def neighbours(scene):
+    """two devices behind one NAT: a gap of the Wi-Fi in which the other one connects, pushing to talk or not, costs no place;
+    and in a full runner one that lost its power has its place back within 2 s"""
+    tests = test_binary()
+    world = scene.world
+    net = world.host("net")
+    net.bridge("br0", "198.51.100.254/24")
+    board = world.host("board")
+    world.plug(board, "eth0", net, "198.51.100.1/24")
+    router = world.router("home", net, "198.51.100.2", "10.2.0.254")
+    router.nft("""
+        table ip gaps {
+            chain passing {
+                type filter hook forward priority filter; policy accept;
+            }
+        }""")
+    hosts = [world.host(name) for name in ("one", "other")]
+    for number, host in enumerate(hosts, 1):
+        world.plug(host, "eth0", router, f"10.2.0.{number}/24")
+        host.ip("route", "add", "default", "via", "10.2.0.254")
+    runner = scene.runner(board, "--embedded", "--max-sessions", "2", bind="198.51.100.1")
+    at = f"198.51.100.1:{PORT}"
+    devices = []
+    scene.callback(lambda: [device.lose_power() for device in devices])
+
+    def joins(host, mute=False):
+        devices.append(Device(tests, host, at, mute))
+        return devices[-1]
+
+    for mute in (False, True):
+        one = joins(hosts[0], mute)
+        time.sleep(4)
+        router.nft("add rule ip gaps passing ip saddr 10.2.0.1 drop\nadd rule ip gaps passing ip daddr 10.2.0.1 drop")
+        time.sleep(1.25)
+        other = joins(hosts[1])
+        time.sleep(0.25)
+        router.nft("flush chain ip gaps passing")
+        time.sleep(2)
+        one.dismiss()
+        other.dismiss()
+        assert "replaced" not in runner.log_text(), f"mute: {mute}"
+        # What is gone has its time.
+        began = time.monotonic()
+        while runner.log_text().count("session ended") < (4 if mute else 2):
+            assert time.monotonic() - began < 40, "sessions of devices without power are not freed"
+            time.sleep(0.1)
+    one, other = joins(hosts[0]), joins(hosts[1], mute=True)
+    back = []
+    for _ in range(3):
+        time.sleep(1)
+        one.lose_power()
+        one = joins(hosts[0])
+        back.append(one.connected_ms)
+    assert max(back) <= 2000, f"connected again after {back} ms"
+    assert runner.log_text().count("replaced by a new session of the same device") == 3
+    one.dismiss()
+    other.dismiss()
+    return f"its place back after {' '.join(map(str, back))} ms"
+
+
 def device(scene):
     """a microcontroller on the bridge, with --embedded and all the junk interfaces"""
     lan = Lan(scene.world)
     junk(scene.world, lan.board)
     scene.runner(lan.board, "--embedded", bind="10.77.0.1")
     name = "device::a_device_on_another_host_talks"
-    built = subprocess.run(
-        ["cargo", "test", "--quiet", "--test", "main", "--no-run", "--message-format=json"],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    tests = next(said["executable"] for line in built.splitlines()
-                 if (said := json.loads(line)).get("executable") and said["target"]["name"] == "main")
     done = subprocess.run(
-        [*lan.peer.inside, tests, name, "--exact", "--ignored", "--nocapture"], capture_output=True, text=True,
+        [*lan.peer.inside, test_binary(), name, "--exact", "--ignored", "--nocapture"], capture_output=True, text=True,
         env={**os.environ, "EDGE_RUNNER_AT": f"10.77.0.1:{PORT}"})
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
     took = next(line for line in done.stdout.splitlines() if "connected after" in line)
@@ -481,7 +571,7 @@ def long(scene):
 
 
 CHECKS = [
-    bridge, http, short, half_short, device, forger, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
+    bridge, http, short, half_short, device, neighbours, forger, dead_servers, broken_ipv6, wrong_credentials, callers_relay,
     runners_relay, runners_stream, both_relays, ice_address, reflexive, relay_dies,
     late_interface, long,
 ]
