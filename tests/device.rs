@@ -575,7 +575,8 @@ fn a_device_that_boots_again_and_again_at_one_port_connects_each_time() {
     for _ in 0..6 {
         device.wait("audio", |report| report.audio.len() >= 25);
         device.vanish().assert_clean();
-        device = device.boot_again(runner.addr, options.clone());
+        let again = device.boot_again(runner.addr, options.clone());
+        device = again.expect("a place for the device");
     }
     hears(&device, A4);
     device.wait("the channel", |report| report.channel_open);
@@ -653,8 +654,8 @@ fn offers_that_die_leave_room_for_a_device() {
     }
     let mut device = loop {
         match Device::try_join(runner.addr, full_duplex(Speech::Tone { hz: A4 })) {
-            Some(device) => break device,
-            None => std::thread::sleep(Duration::from_millis(100)),
+            Ok(device) => break device,
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     };
     hears(&device, A4);

@@ -9,7 +9,7 @@
 //! What the most common stack does, which [`ONCE_ONLY_TAG`] gives away, and what is done about it:
 //! a COOKIE ECHO makes it open its channel, which overwrites its COOKIE ACK, so DATA counts as one;
 //! its request for the channel may be lost, so it is made up after a while; it has no use for the
-//! answer, so that counts as acknowledged; and the numbers of its DATA are made consecutive, since
+//! answer, so messages do not wait long for its acknowledgement; and the numbers of its DATA are made consecutive, since
 //! a gap would never be filled, and str0m keeps all data behind a gap.
 //! Sources: RFC 9260 sections 3 and 5, RFC 8832, the embedded fact sheet, section 8.
 
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use self::packet::{
-    BEGIN, COOKIE_ACK, COOKIE_ECHO, DATA, Data, INIT, INIT_ACK, Init, first_chunk, kind, message, packet, sack,
+    BEGIN, COOKIE_ACK, COOKIE_ECHO, DATA, Data, INIT, INIT_ACK, Init, SACK, first_chunk, kind, message, packet, sack,
 };
 use crate::limits::{DEVICE_COOKIE_ACKS_MAX, DEVICE_OPEN_AFTER, DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT_MAX};
 
@@ -71,6 +71,8 @@ struct OnceOnly {
     next: u32,
     /// str0m has seen a request for the channel.
     requested: bool,
+    /// The number of str0m's answer to that, which the device has not acknowledged.
+    answer: Option<u32>,
 }
 
 /// One association.
@@ -129,7 +131,7 @@ impl Setup {
             }
             (Some(COOKIE_ECHO), _) => Verdict::Taken,
             (Some(DATA), _) => {
-                self.acknowledge_channel(bytes);
+                self.note_answer(bytes);
                 Verdict::Pass
             }
             _ => Verdict::Pass,
@@ -172,6 +174,11 @@ impl Setup {
             self.handle_once_only_data(bytes);
             return Verdict::Taken;
         }
+        if kind == SACK
+            && let Some(data) = &mut self.once_only
+        {
+            data.answer = None;
+        }
         if self.to_str0m.is_empty() {
             return Verdict::Pass;
         }
@@ -189,6 +196,7 @@ impl Setup {
         }
         self.repeats += 1;
         self.due = None;
+        self.acknowledge_answer();
         match (self.stage, &self.str0m) {
             (Stage::Waiting, Some(init)) => {
                 log::debug!("the device did not begin its association, so this end does");
@@ -219,7 +227,8 @@ impl Setup {
     /// Returns how long the step of this stage waits.
     fn wait(&self) -> Option<Duration> {
         match self.stage {
-            Stage::Closed | Stage::Open => None,
+            Stage::Open => self.unacknowledged().map(|_| DEVICE_SETUP_REPEAT),
+            Stage::Closed => None,
             // There is no data channel.
             Stage::Waiting if self.str0m.is_none() => None,
             _ => {
@@ -279,6 +288,7 @@ impl Setup {
             last: device.tsn.wrapping_sub(1),
             next: device.tsn,
             requested: false,
+            answer: None,
         });
         self.step.clear();
         self.enter(if self.once_only.is_some() {
@@ -345,15 +355,31 @@ impl Setup {
         data.next = data.next.wrapping_add(1);
     }
 
-    /// Acknowledges the answer to a request for the channel, which the device drops unread. While
-    /// it counts as under way, no message leaves.
-    fn acknowledge_channel(&mut self, bytes: &[u8]) {
-        let (Some(device), Some(_)) = (&self.device, &self.once_only) else {
+    /// Notes str0m's answer to a request for the channel.
+    fn note_answer(&mut self, bytes: &[u8]) {
+        let Some(data) = &mut self.once_only else {
             return;
         };
         let is_answer = |chunk: &Data<'_>| chunk.ppid == PPID_CONTROL && chunk.content == [CHANNEL_ACK];
         if let Some(chunk) = Data::read(bytes).filter(is_answer) {
-            self.to_str0m.push_back(sack(self.tag(), chunk.tsn, device.window));
+            data.answer = Some(chunk.tsn);
+            if self.stage == Stage::Open {
+                self.due = None;
+            }
+        }
+    }
+
+    fn unacknowledged(&self) -> Option<u32> {
+        self.once_only.as_ref()?.answer
+    }
+
+    /// Acknowledges the answer in the name of a device that has missed it, or whose own word was
+    /// lost. It drops the answer unread; but no message leaves before, and str0m waits for seconds.
+    fn acknowledge_answer(&mut self) {
+        let (tag, window) = (self.tag(), self.device.as_ref().map_or(0, |device| device.window));
+        let answer = self.once_only.as_mut().and_then(|data| data.answer.take());
+        if let Some(tsn) = answer {
+            self.to_str0m.push_back(sack(tag, tsn, window));
         }
     }
 }

@@ -238,18 +238,34 @@ fn data_that_comes_once_is_numbered_without_gaps() {
     assert!(texts.iter().map(|(tsn, _)| *tsn).eq(1234..1242), "{texts:?}");
 }
 
-/// The answer to the request counts as read: the device drops it, and messages would wait for it.
+/// The device drops the answer to its request unread. Where its acknowledgement is lost, messages do
+/// not wait for str0m to send the answer again.
 #[test]
-fn the_answer_to_the_request_is_acknowledged() {
-    let mut setup = up(ONCE_ONLY_TAG);
-    setup.handle_device(&request(1234));
-    assert_eq!(to_str0m(&mut setup), [DATA]);
-    let answer = message(ONCE_ONLY_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK]);
-    assert_eq!(setup.handle_str0m(&answer), Verdict::Pass);
-    let sack = setup.poll_str0m().expect("an acknowledgement");
-    assert_eq!(first_chunk(&sack).expect("whole").value[..4], 500_u32.to_be_bytes());
-    assert_eq!(setup.handle_str0m(&text(501, 3, "a message")), Verdict::Pass);
-    assert_eq!(setup.poll_str0m(), None, "a message is for the device to acknowledge");
+fn the_answer_to_the_request_is_acknowledged_in_the_end() {
+    let start = Instant::now();
+    for acknowledged in [true, false] {
+        let mut setup = up(ONCE_ONLY_TAG);
+        setup.handle_device(&request(1234));
+        assert_eq!(to_str0m(&mut setup), [DATA]);
+        let answer = message(ONCE_ONLY_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK]);
+        assert_eq!(setup.handle_str0m(&answer), Verdict::Pass);
+        if acknowledged {
+            assert_eq!(setup.handle_device(&sack(STR0M_TAG, 500, 2)), Verdict::Pass);
+            assert_eq!(setup.poll_timeout(start), None);
+            continue;
+        }
+        wait(&mut setup, start, DEVICE_SETUP_REPEAT - Duration::from_millis(1));
+        assert_eq!(setup.poll_str0m(), None);
+        wait(&mut setup, start + DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT);
+        let made = setup.poll_str0m().expect("an acknowledgement");
+        assert_eq!(first_chunk(&made).expect("whole").value[..4], 500_u32.to_be_bytes());
+        assert_eq!(setup.handle_str0m(&text(501, 3, "a message")), Verdict::Pass);
+        assert_eq!(
+            setup.poll_timeout(start),
+            None,
+            "a message is for the device to acknowledge"
+        );
+    }
 }
 
 /// A stack that repeats what is lost is left alone once it is up.

@@ -30,6 +30,9 @@ const RISE_KIB_MAX: u64 = 1024;
 /// A boot has this long until its channel is open.
 const CHANNEL_WITHIN: Duration = Duration::from_secs(5);
 
+/// From a refusal to the next offer: the firmware restarts.
+const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
 /// What became of one device.
 #[derive(Default)]
 struct Boots {
@@ -155,11 +158,21 @@ fn boot_until(runner: std::net::SocketAddr, nth: u32, end: Instant, over: &Atomi
     let mut former: Option<Device> = None;
     while Instant::now() < end && !over.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let mut device = match former.take().filter(|_| nth.is_multiple_of(2)) {
-            Some(former) => former.boot_again(runner, options.clone()),
-            None => Device::join(runner, options.clone()),
-        };
         boots.boots += 1;
+        let again = match former.take().filter(|_| nth.is_multiple_of(2)) {
+            Some(former) => former.boot_again(runner, options.clone()),
+            None => Device::try_join(runner, options.clone()),
+        };
+        let mut device = match again {
+            Ok(device) => device,
+            Err(refusal) => {
+                boots
+                    .faults
+                    .push(format!("device {nth}, boot {}: {refusal}", boots.boots));
+                thread::sleep(REFUSED_AGAIN_AFTER);
+                continue;
+            }
+        };
         while !device.report().channel_open && began.elapsed() < CHANNEL_WITHIN {
             thread::sleep(Duration::from_millis(2));
         }

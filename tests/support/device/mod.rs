@@ -201,29 +201,35 @@ impl Device {
         Self::try_join(runner, options).expect("a place for the device")
     }
 
-    /// The same; `None` when the runner has no place, at which the firmware starts anew.
-    pub fn try_join(runner: SocketAddr, options: Options) -> Option<Self> {
+    /// The same.
+    ///
+    /// # Errors
+    /// The body of the answer, when the runner has no place; the firmware starts anew then.
+    pub fn try_join(runner: SocketAddr, options: Options) -> Result<Self, String> {
         let socket = UdpSocket::bind((own_address(runner), 0)).expect("a free port");
         Self::boot(runner, options, Arc::new(socket))
     }
 
     /// Boots again, after its thread ended, at the port that it had.
-    pub fn boot_again(self, runner: SocketAddr, options: Options) -> Self {
+    ///
+    /// # Errors
+    /// As [`Device::try_join`].
+    pub fn boot_again(&self, runner: SocketAddr, options: Options) -> Result<Self, String> {
         let rebooted = Options {
             rebooted: true,
             ..options
         };
-        Self::boot(runner, rebooted, self.socket.clone()).expect("a place for the device")
+        Self::boot(runner, rebooted, self.socket.clone())
     }
 
-    fn boot(runner: SocketAddr, options: Options, socket: Arc<UdpSocket>) -> Option<Self> {
+    fn boot(runner: SocketAddr, options: Options, socket: Arc<UdpSocket>) -> Result<Self, String> {
         let reply = post_offer(
             runner,
             &options,
             socket.local_addr().expect("a bound socket has an address"),
         );
         if reply.status == 503 {
-            return None;
+            return Err(reply.text());
         }
         let (answer, violations) = read_answer(&reply, runner.ip(), &options.shape);
         assert!(
@@ -240,7 +246,7 @@ impl Device {
         let peer = peer::Peer::new(answer, options, Instant::now());
         let (ours, theirs) = (socket.clone(), shared.clone());
         let thread = thread::spawn(move || peer::run(peer, &ours, &theirs));
-        Some(Self {
+        Ok(Self {
             shared,
             thread: Some(thread),
             socket,
