@@ -15,6 +15,7 @@
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
 #       soak (MINUTES=2, or hours of them) churn        figures that must hold
 #       floods footprint                                honest callers beside floods; size and idle memory
+#       reboots (MINUTES=2)                             devices that lose their power again and again beside calls
 #       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for so long, and 100,000 generated offers
 #       miri asan                                       undefined behaviour: of pure modules, of what calls the system
 #   Without a name the first six lines are run.
@@ -364,7 +365,7 @@ for stage in "$@"; do
             esac
         fi
         ;;
-    soak | churn | floods | footprint)
+    soak | churn | floods | footprint | reboots)
         release
         cargo run --release --quiet --manifest-path tests/bench/Cargo.toml --target-dir target/bench -- \
             --binary $binary --only "$stage" --minutes "${MINUTES:-2}"

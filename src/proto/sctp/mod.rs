@@ -6,11 +6,11 @@
 //! lost and never sends again. In: SCTP packets of both ends, decrypted, and the time. Out: packets
 //! for either end, and the next deadline.
 //!
-//! What the most common stack does, which [`ONCE_ONLY_TAG`] gives away, and what is done about it:
+//! What the most common stack does, which its constant tag gives away, and what is done about it:
 //! a COOKIE ECHO makes it open its channel, which overwrites its COOKIE ACK, so DATA counts as one;
 //! its request for the channel may be lost, so it is made up after a while; it has no use for the
-//! answer, so messages do not wait long for its acknowledgement; and the numbers of its DATA are made consecutive, since
-//! a gap would never be filled, and str0m keeps all data behind a gap.
+//! answer, so messages do not wait long for its acknowledgement; and the numbers of its DATA are
+//! made consecutive, since a gap would never be filled, and str0m keeps all data behind a gap.
 //! Sources: RFC 9260 sections 3 and 5, RFC 8832, the embedded fact sheet, section 8.
 
 mod packet;
