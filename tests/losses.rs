@@ -1,4 +1,5 @@
-//! A microcontroller on a bad network, in virtual time: lost packets of its data channel's set-up, and outages.
+//! A microcontroller on a bad network, in virtual time: lost packets of its data channel's set-up,
+//! and outages.
 //!
 //! The device is the strict one of `support`, which sends every packet of its channel once.
 
@@ -27,7 +28,8 @@ fn talkative() -> Options {
     }
 }
 
-/// Tells how long after the handshake the channel carried a text each way; `None` when it did not in half a minute.
+/// Tells how long after the handshake the channel carried a text each way; `None` when it did not
+/// in half a minute.
 fn works_after(call: &mut Call) -> Option<Duration> {
     call.send(TEXT);
     let works = |call: &Call| call.report.has_message("bot-ready") && call.texts().next().is_some();
@@ -39,7 +41,8 @@ fn lost(way: Way, step: Step) -> Lost {
     Lost { way, step }
 }
 
-/// Every packet of the set-up, on the way that it goes when the device begins, and when the runner does.
+/// Every packet of the set-up, on the way that it goes when the device begins, and when the runner
+/// does.
 const DEVICE_BEGINS: [(Way, Step); 7] = [
     (Way::ToRunner, Step::Init),
     (Way::ToDevice, Step::InitAck),
@@ -119,7 +122,8 @@ fn a_silent_device_whose_request_is_lost_gets_texts() {
     call.report.assert_clean();
 }
 
-/// One datagram of twenty is lost, each way, from the first check on: 200 of 200 calls have a channel.
+/// One datagram of twenty is lost, each way, from the first check on: 200 of 200 calls have a
+/// channel.
 #[test]
 fn every_call_has_a_channel_at_5_percent_loss() {
     let mut slowest = Duration::ZERO;
@@ -135,8 +139,8 @@ fn every_call_has_a_channel_at_5_percent_loss() {
     println!("200 of 200 channels; the slowest after {slowest:?}, {late} after more than {WORKS_WITHIN:?}");
 }
 
-/// Nothing passes for a while, as when a device walks through a dead spot: sound is back at once, and texts within the
-/// time that SCTP has fallen back to.
+/// Nothing passes for a while, as when a device walks through a dead spot: sound is back at once,
+/// and texts within the time that SCTP has fallen back to.
 #[test]
 fn sound_and_texts_survive_an_outage() {
     for (outage_ms, texts_within_s) in [
@@ -178,8 +182,8 @@ fn sound_and_texts_survive_an_outage() {
     }
 }
 
-/// A device makes its keys, or starts its codec, before it looks at the handshake: it connects all the same, with its
-/// channel, as long as the session waits for it.
+/// A device makes its keys, or starts its codec, before it looks at the handshake: it connects all
+/// the same, with its channel, as long as the session waits for it.
 #[test]
 fn a_device_that_is_busy_before_its_handshake_connects() {
     for busy_ms in [500, 2_000, 5_000, 9_000, 13_000] {
@@ -198,7 +202,8 @@ fn a_device_that_is_busy_before_its_handshake_connects() {
     }
 }
 
-/// Half duplex: the microphone is shut while the bot speaks, and its silence opens it again, turn after turn.
+/// Half duplex: the microphone is shut while the bot speaks, and its silence opens it again, turn
+/// after turn.
 #[test]
 fn the_microphone_opens_again_after_each_turn_of_the_bot() {
     let options = Options::new(Speech::Tone { hz: 440.0 });

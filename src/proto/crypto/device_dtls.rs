@@ -31,7 +31,7 @@ impl DtlsProvider for DeviceDtls {
     ) -> Result<Box<dyn DtlsInstance>, CryptoError> {
         Ok(Box::new(Endpoint {
             dtls: Backend.new_dtls(cert, now, version, mtu)?,
-            setup: Setup::new(),
+            setup: Setup::default(),
             now,
         }))
     }

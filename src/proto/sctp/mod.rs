@@ -46,9 +46,10 @@ pub enum Verdict {
 }
 
 /// How far the association is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// DTLS is not up.
+    #[default]
     Closed,
     /// The device may begin.
     Waiting,
@@ -76,6 +77,7 @@ struct OnceOnly {
 }
 
 /// One association.
+#[derive(Default)]
 pub struct Setup {
     stage: Stage,
     /// When the next step is due; `None` until the time is known.
@@ -92,20 +94,6 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub fn new() -> Self {
-        Setup {
-            stage: Stage::Closed,
-            due: None,
-            repeats: 0,
-            step: Vec::new(),
-            str0m: None,
-            device: None,
-            once_only: None,
-            to_str0m: VecDeque::new(),
-            to_device: VecDeque::new(),
-        }
-    }
-
     /// DTLS is up.
     pub fn handle_connected(&mut self) {
         if self.stage == Stage::Closed {

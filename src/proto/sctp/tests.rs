@@ -66,7 +66,7 @@ fn wait(setup: &mut Setup, start: Instant, end: Duration) -> Vec<(Duration, u8)>
 
 /// DTLS is up, and str0m has said its INIT.
 fn waiting() -> Setup {
-    let mut setup = Setup::new();
+    let mut setup = Setup::default();
     setup.handle_connected();
     assert_eq!(setup.handle_str0m(&init(STR0M_TAG, 500)), Verdict::Taken);
     setup
@@ -87,7 +87,7 @@ fn up(tag: u32) -> Setup {
 #[test]
 fn the_device_begins() {
     for str0m_first in [true, false] {
-        let mut setup = Setup::new();
+        let mut setup = Setup::default();
         setup.handle_connected();
         if str0m_first {
             setup.handle_str0m(&init(STR0M_TAG, 500));
@@ -238,8 +238,8 @@ fn data_that_comes_once_is_numbered_without_gaps() {
     assert!(texts.iter().map(|(tsn, _)| *tsn).eq(1234..1242), "{texts:?}");
 }
 
-/// The device drops the answer to its request unread. Where its acknowledgement is lost, messages do
-/// not wait for str0m to send the answer again.
+/// The device drops the answer to its request unread. Where its acknowledgement is lost, messages
+/// do not wait for str0m to send the answer again.
 #[test]
 fn the_answer_to_the_request_is_acknowledged_in_the_end() {
     let start = Instant::now();
@@ -305,7 +305,7 @@ fn whatever_the_device_sends_is_survived() {
         let mut setup = match round % 3 {
             0 => waiting(),
             1 => up(ONCE_ONLY_TAG),
-            _ => Setup::new(),
+            _ => Setup::default(),
         };
         for turn in 0..40 {
             let mut bytes: Vec<u8> = (0..random() % 64).map(|_| random() as u8).collect();
@@ -319,7 +319,8 @@ fn whatever_the_device_sends_is_survived() {
             setup.handle_device(&bytes);
             setup.handle_timeout(start + DEVICE_SETUP_REPEAT * turn);
             assert!(setup.to_str0m.len() <= 3 && setup.to_device.len() <= 3);
-            (to_str0m(&mut setup), to_device(&mut setup));
+            to_str0m(&mut setup);
+            to_device(&mut setup);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Devices that lose their power again and again, beside calls that go on.
 //!
-//! In: for how long. Out: what the calls lost, both ways, how many boots there were and how fast they had their channel, and
-//! what the runner holds in the first minute, in the last, and when all have left. The devices are the tests' strict
-//! microcontrollers with a half-open microphone each: 20 of them boot, talk for ten seconds and go silent without a word,
-//! one every half second. Every second one boots at its old port with its old credentials, as devices without a clock do;
-//! the others come from a new port, so that the runner sees callers of one address only. All share the machine's cores
-//! with the runner: what is lost on a busy machine is lost there.
+//! In: for how long. Out: what the calls lost, both ways, how many boots there were and how fast
+//! they had their channel, and what the runner holds in the first minute, in the last, and when all
+//! have left. The devices are the tests' strict microcontrollers with a half-open microphone each:
+//! 20 of them boot, talk for ten seconds and go silent without a word, one every half second. Every
+//! second one boots at its old port with its old credentials, as devices without a clock do; the
+//! others come from a new port, so that the runner sees callers of one address only. All share the
+//! machine's cores with the runner: what is lost on a busy machine is lost there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,8 @@ const DEVICES: u32 = 20;
 const LIFE: Duration = Duration::from_secs(10);
 /// Between two samples of what is held.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// What memory may be higher at the end than in the first minute: what 2 sessions take, since they come and go.
+/// What memory may be higher at the end than in the first minute: what 2 sessions take, since they
+/// come and go.
 const RISE_KIB_MAX: u64 = 1024;
 /// A boot has this long until its channel is open.
 const CHANNEL_WITHIN: Duration = Duration::from_secs(5);

@@ -1,8 +1,10 @@
-//! The strict device and a session of the runner, joined in virtual time by a network that loses packets.
+//! The strict device and a session of the runner, joined in virtual time by a network that loses
+//! packets.
 //!
-//! In: what the device is, and a network: its delay, and which datagrams it carries. Out: the device's report, and what
-//! the bot saw. Nothing sleeps, no socket is opened; losses are drawn from a seed, so that a failure comes again. The
-//! runner's part of `io`, datagrams, deadlines and one bot that listens, is played here.
+//! In: what the device is, and a network: its delay, and which datagrams it carries. Out: the
+//! device's report, and what the bot saw. Nothing sleeps, no socket is opened; losses are drawn
+//! from a seed, so that a failure comes again. The runner's part of `io`, datagrams, deadlines and
+//! one bot that listens, is played here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::f64::consts::TAU;
