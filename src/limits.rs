@@ -345,6 +345,9 @@ pub const PEER_LOST_AFTER: Duration = Duration::from_secs(6);
 pub const PEER_FREED_AFTER: Duration = Duration::from_secs(30);
 /// Silence of a peer whose end is that of an outage: fifteen packets of its sound, and longer than an answer takes.
 pub const OUTAGE_AFTER: Duration = Duration::from_millis(300);
+/// Silence of a peer at whose end a check leaves at once: devices with a keep-alive close 10 s after the last one that
+/// reached them, and the next one in its turn may be 3 s away. One that is asked each second is not silent so long.
+pub const CHECK_AT_ONCE_AFTER: Duration = Duration::from_secs(2);
 /// Silence of a peer after which it is asked whether it is there: one that sends sound is never silent so long.
 pub const QUIET_AFTER: Duration = Duration::from_secs(1);
 /// Between two such questions that are not answered: the end of an outage is noticed within it.

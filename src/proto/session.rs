@@ -16,7 +16,8 @@ use serde::Deserialize;
 pub use self::liveness::Found;
 use self::liveness::Liveness;
 use crate::limits::{
-    CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, OUTAGE_AFTER, PEER_FREED_AFTER, PEER_LOST_AFTER,
+    CHECK_AT_ONCE_AFTER, CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, OUTAGE_AFTER, PEER_FREED_AFTER,
+    PEER_LOST_AFTER,
 };
 use crate::proto::audio::codec::Codec;
 use crate::proto::audio::listener::{self, Listener};
@@ -336,8 +337,12 @@ impl Session {
     }
 
     fn handle_sign_of_life(&mut self, now: Instant) {
-        if self.liveness.silent_for(now) >= OUTAGE_AFTER {
+        let silence = self.liveness.silent_for(now);
+        if silence >= OUTAGE_AFTER {
             self.peer.repeat_record(now);
+        }
+        if silence >= CHECK_AT_ONCE_AFTER {
+            self.peer.ask();
         }
         self.liveness.handle_heard(now);
         self.doubted = false;

@@ -125,6 +125,22 @@ fn checks_never_stop() {
     assert!(!pair.saw(&Event::Lost));
 }
 
+/// Builds with the library's keep-alive count from the last check that reached them: after an
+/// outage the next one leaves with the first sound, whenever the outage began.
+#[test]
+fn the_end_of_an_outage_is_followed_by_a_check() {
+    for began in [0, 700, 1_500, 2_300] {
+        let mut pair = call(true);
+        pair.run(ms(began));
+        cut(&mut pair, true);
+        pair.run(secs(8));
+        cut(&mut pair, false);
+        let back = pair.time();
+        pair.run(ms(100));
+        assert!(!checks(&pair, back).is_empty(), "{began} ms");
+    }
+}
+
 /// The end of a device is known within the limit whatever it did before, and not earlier.
 #[test]
 fn a_longer_outage_ends_the_session_at_the_limit() {
