@@ -143,11 +143,11 @@ pub async fn run(mut life: Life) {
     tally.share.end(counts, reason);
 }
 
-/// Says why a connection did not come to be.
+/// Says why a connection did not come to be. A client that gives up says so over HTTP, if it has a resource there.
 fn explain(reason: LeaveReason, session: &Session, tally: &Tally) {
     let unexplained = matches!(
         reason,
-        LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed
+        LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed | LeaveReason::Left
     );
     let Some(tried) = session.unconnected().filter(|_| unexplained) else {
         return;

@@ -549,6 +549,7 @@ impl Peer {
             contents,
         } = packet;
         let Ok(receive) = Receive::new(over.into(), source, destination, contents) else {
+            self.tried.handle_unreadable(contents);
             return Sender::Stranger;
         };
         self.now = now;

@@ -12,6 +12,7 @@ const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
 const BINDING_SUCCESS: [u8; 2] = [0x01, 0x01];
 const BINDING_ERROR: [u8; 2] = [0x01, 0x11];
 pub const USERNAME: u16 = 0x0006;
+const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 
 /// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to our own checks included.
 pub fn server_ufrag(datagram: &[u8]) -> Option<&str> {
@@ -35,6 +36,12 @@ pub fn attribute(message: &[u8], wanted: u16) -> Option<&[u8]> {
         attributes = rest.get(length.next_multiple_of(4)..)?;
     }
     None
+}
+
+/// Tells whether a datagram says that it answers a check with success, and not from where the check came, which is what makes it
+/// an answer (RFC 8489 section 7.3.3).
+pub fn is_unmapped_answer(datagram: &[u8]) -> bool {
+    is_answer(datagram) && datagram.starts_with(&BINDING_SUCCESS) && attribute(datagram, XOR_MAPPED_ADDRESS).is_none()
 }
 
 /// Tells whether a datagram says that it answers a connectivity check, with success or with an
@@ -87,6 +94,22 @@ mod tests {
     }
 
     /// Answers to our own checks have no user name that counts: they are found by their source address.
+    /// FFmpeg's muxer of WHIP signs its answers and leaves the address out.
+    #[test]
+    fn answers_without_an_address_are_told() {
+        let answer = |attributes: &[(u16, &[u8])]| [&BINDING_SUCCESS[..], &request(attributes)[2..]].concat();
+        let integrity: (u16, &[u8]) = (0x0008, &[7; 20]);
+        assert!(is_unmapped_answer(&answer(&[integrity])));
+        assert!(is_unmapped_answer(&answer(&[])));
+        assert!(!is_unmapped_answer(&answer(&[
+            (XOR_MAPPED_ADDRESS, &[0; 8]),
+            integrity
+        ])));
+        assert!(!is_unmapped_answer(&request(&[integrity])));
+        let refusal = [&BINDING_ERROR[..], &request(&[])[2..]].concat();
+        assert!(!is_unmapped_answer(&refusal) && !is_unmapped_answer(&BINDING_SUCCESS));
+    }
+
     #[test]
     fn only_requests_count() {
         let mut message = request(&[(USERNAME, b"bot7:Ab3x")]);

@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
 use crate::proto::candidate::{Ignored, Kind};
 use crate::proto::crypto::Refusal;
+use crate::proto::stun;
 
 /// One pair of addresses between which checks went, and how many: ours and their answers, theirs and our answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Tried {
     unlisted: u32,
     /// Checks that named this connection and were not signed for it.
     refused: u32,
+    /// Answers that did not say from where the check came.
+    unmapped: u32,
     records_in: u32,
     records_out: u32,
     /// The first reason that a datagram of the handshake was refused for.
@@ -59,6 +62,8 @@ pub enum Cause {
     NoPair,
     /// Checks left, and nothing came.
     Unanswered,
+    /// The client's answers cannot be used.
+    Unmapped,
     /// The client's checks came, and no answer to ours.
     OneWay,
     /// What came was signed for another connection.
@@ -129,6 +134,13 @@ impl Tried {
             Some(What::Answer) if accepted => self.count(destination, source, |pair| pair.answered += 1),
             Some(What::Record) => self.records_in += 1,
             _ => {}
+        }
+    }
+
+    /// A datagram came that is no packet of WebRTC.
+    pub fn handle_unreadable(&mut self, contents: &[u8]) {
+        if !self.secured && stun::is_unmapped_answer(contents) {
+            self.unmapped = self.unmapped.saturating_add(1);
         }
     }
 
@@ -207,6 +219,7 @@ impl Tried {
         }
         match (received, answered) {
             (_, 1..) => Cause::NotChosen,
+            (_, 0) if self.unmapped > 0 => Cause::Unmapped,
             (1.., 0) => Cause::OneWay,
             (0, 0) if self.refused > 0 => Cause::Stale,
             (0, 0) if sent > 0 => Cause::Unanswered,

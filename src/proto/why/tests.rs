@@ -4,6 +4,9 @@ use super::*;
 
 const CHECK: &[u8] = &[0x00, 0x01, 0, 0];
 const ANSWER: &[u8] = &[0x01, 0x01, 0, 0];
+const UNMAPPED: &[u8] = &[
+    1, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+];
 const RECORD: &[u8] = &[22, 254, 253];
 
 fn address(text: &str) -> SocketAddr {
@@ -46,6 +49,14 @@ fn every_cause_is_told_from_the_others() {
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), CHECK, false);
+            }),
+        ),
+        (
+            Cause::Unmapped,
+            tried(|tried, remote| {
+                sent(tried, remote);
+                tried.handle_incoming(remote, local(), CHECK, true);
+                tried.handle_unreadable(UNMAPPED);
             }),
         ),
         (

@@ -103,6 +103,9 @@ impl Tried {
             )?;
         }
         write!(f, ", {received} received")?;
+        if self.unmapped > 0 {
+            write!(f, ", {} of another kind", plural(self.unmapped, "answer"))?;
+        }
         if self.refused > 0 {
             write!(f, ", {} signed for another connection", self.refused)?;
         }
@@ -145,6 +148,10 @@ impl Tried {
             Cause::Unanswered => write!(
                 f,
                 "a firewall on UDP port {port}, or another network, which takes a TURN server in --ice-servers"
+            ),
+            Cause::Unmapped => f.write_str(
+                "the client answered, and left XOR-MAPPED-ADDRESS out, without which no answer counts (RFC 8445 section \
+                 7.3.1.3; FFmpeg's WHIP muxer does so): nothing here can mend that",
             ),
             Cause::OneWay => write!(
                 f,

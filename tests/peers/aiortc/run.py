@@ -7,6 +7,7 @@ PROGRAM runs the binary where this machine cannot: ../../../cross/qemu, say.
 
 import argparse
 import asyncio
+import fractions
 import json
 import pathlib
 import sys
@@ -17,6 +18,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import av
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
@@ -329,6 +331,32 @@ async def pcmu_loss(runner):
         await client.close()
 
 
+def publish(url):
+    """Publishes a second of silence by FFmpeg's muxer of WHIP; returns its error."""
+    try:
+        with av.open(url, "w", format="whip") as container:
+            stream = container.add_stream("libopus", rate=48_000, layout="stereo")
+            for number in range(50):
+                frame = av.AudioFrame(format="s16", layout="stereo", samples=960)
+                frame.planes[0].update(bytes(frame.planes[0].buffer_size))
+                frame.sample_rate, frame.pts, frame.time_base = 48_000, number * 960, fractions.Fraction(1, 48_000)
+                container.mux(stream.encode(frame))
+    except av.FFmpegError as error:
+        return error
+    return None
+
+
+async def ffmpeg(runner):
+    """FFmpeg's muxer of WHIP gets its answer and cannot connect, since its answers to checks lack an attribute: the log says so"""
+    error = await asyncio.to_thread(publish, f"{runner.url}/whip")
+    assert error, "it connects: it is a known-bad case no more, and belongs among the clients that work"
+    await runner.wait_for_sessions(0, FREED_S)
+    log = runner.log_text()
+    assert "session started" in log, log
+    assert "XOR-MAPPED-ADDRESS" in log, log
+    return f"its words: {error}"
+
+
 async def metrics(runner):
     """a reader of Prometheus understands what is counted of a talk"""
     from prometheus_client.parser import text_string_to_metric_families
@@ -350,7 +378,7 @@ async def metrics(runner):
         await client.close()
 
 
-CHECKS = [tone, certificates, trickle, video, rtvi, renegotiation, restart, eight, loss, pcmu, pcma, other_codec, pcmu_loss, farewell, vanish, never, metrics]
+CHECKS = [tone, certificates, trickle, video, rtvi, renegotiation, restart, eight, loss, pcmu, pcma, other_codec, pcmu_loss, farewell, vanish, never, ffmpeg, metrics]
 
 
 async def main(binary, under, names):

@@ -14,6 +14,7 @@ import { withBrowser } from './chromium.mjs';
 import * as client from './client.mjs';
 import { withFirefox } from './firefox.mjs';
 import * as firefoxPage from './firefox-page.mjs';
+import * as obs from './obs.mjs';
 import * as page from './page.mjs';
 import * as path from './path.mjs';
 import * as rooms from './rooms.mjs';
@@ -96,4 +97,5 @@ for (const [name, check] of Object.entries(whip.checks)) await run(name, check, 
 for (const [name, check] of Object.entries(whip.listenerChecks)) await run(name, check, ['--bot', 'parrot'], posting.url);
 for (const [name, check] of Object.entries(whip.keyChecks)) await run(name, check, ['--bot', 'echo', '--api-key', whip.KEY], posting.url);
 posting.close();
+for (const [name, check] of Object.entries(obs.checks)) await alone(name, check, ['--bot', 'echo']);
 process.exit(failed ? 1 : 0);
