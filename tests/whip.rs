@@ -588,7 +588,7 @@ fn a_full_runner_says_when_to_come_again() {
     assert_eq!((full.status, full.header("retry-after").is_some()), (503, true));
     assert_eq!(poster.delete(&runner).status, 200);
     runner.wait_for_sessions(0);
-    assert!(PENDING_OFFERS_MAX > 1);
+    const { assert!(PENDING_OFFERS_MAX > 1) };
     assert_eq!(Poster::new(BOTH).post(&runner, "/whip", &[]).status, 201);
 }
 

@@ -91,13 +91,16 @@ fn shake<'a>(
     (left, right, packets)
 }
 
+/// The end that refused a packet, and why.
+type Refused = (usize, Refusal);
+
 /// The same with a hand in what goes to the left one (0) and the right one (1), and with what either refused.
 fn carry<'a>(
     left: &'a mut dyn DtlsInstance,
     right: &'a mut dyn DtlsInstance,
     now: Instant,
     mut change: impl FnMut(usize, &mut Vec<u8>),
-) -> (Seen, Seen, Vec<Vec<u8>>, Vec<(usize, Refusal)>) {
+) -> (Seen, Seen, Vec<Vec<u8>>, Vec<Refused>) {
     left.handle_timeout(now).unwrap();
     right.handle_timeout(now).unwrap();
     let mut ends = [(left, Seen::default()), (right, Seen::default())];
