@@ -2,7 +2,7 @@
 //!
 //! In: for how long. Out: what the calls lost, both ways, how many boots there were and how fast
 //! they had their channel, and what the runner holds in the first minute, in the last, and when all
-//! have left. The devices are the tests' strict microcontrollers with a half-open microphone each:
+//! have left. The devices are the strict microcontrollers of the tests, each in half duplex:
 //! 20 of them boot, talk for ten seconds and go silent without a word, one every half second. Every
 //! second one boots at its old port with its old credentials, as devices without a clock do; the
 //! others come from a new port, so that the runner sees callers of one address only. All share the
