@@ -18,7 +18,7 @@ mod offer;
 mod section;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
-pub use call::{CallAnswer, prepare_call, write_call_answer};
+pub use call::{CallAnswer, CallError, prepare_call, write_call_answer};
 pub use declined::{name_rejected_formats, write_declined};
 pub use family::{DtlsRole, Family};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_room};
