@@ -342,8 +342,8 @@ pub(super) const FLAGS: &[Flag] = &[
         "--api-key",
         Takes::One("KEY", |typed, text| put(&mut typed.api_key, text)),
         Group::Access,
-        "Ask callers of /start and /api/offer for `Authorization: Bearer KEY`; RUNNER_API_KEY does the same and shows \
-         in no list of processes.",
+        "Ask callers of /start, /api/offer, /whip, /whep and /v1/realtime for `Authorization: Bearer KEY`; RUNNER_API_KEY \
+         does the same and shows in no list of processes.",
     ),
     flag(
         None,
