@@ -5,13 +5,18 @@
 //! repeats its own flight, and the call stays silent for good. A record of application data in an
 //! epoch that never comes, ahead of the repeated flight, is skipped by every receiver and lets the
 //! rest of the datagram in. The device then reads nothing else for a second; so this waits for a
-//! packet that only a finished handshake sends. In: packets that come and leave before the
-//! connection is up. Sources: RFC 6347 section 4.1 (records of other epochs), libpeer 4b3f567.
+//! packet that only a finished handshake sends, or, of a device that has nothing to send, until the
+//! flight has left in vain twice. In: packets that come and leave before the connection is up.
+//! Sources: RFC 6347 section 4.1 (records of other epochs), libpeer 4b3f567.
 
 use super::packet::Transmit;
 
 /// Application data of one byte, in the last epoch there can be.
 const SKIPPED: [u8; 14] = [23, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+
+/// How often the flight leaves as it is where nothing tells of the peer: a slow one may be busy with
+/// the first when the second comes.
+const PLAIN_FLIGHTS: u32 = 2;
 
 /// Bytes of a record's header, RFC 6347 section 4.1.
 const HEADER_BYTES: usize = 13;
@@ -20,6 +25,8 @@ const HEADER_BYTES: usize = 13;
 #[derive(Default)]
 pub struct LastFlight {
     peer_is_done: bool,
+    /// How often this end's flight has left.
+    flights: u32,
 }
 
 impl LastFlight {
@@ -30,10 +37,14 @@ impl LastFlight {
     }
 
     /// Opens a datagram to the peer if it repeats the end of this end's handshake.
-    pub fn handle_outgoing(&self, transmit: &mut Transmit) {
-        if self.peer_is_done && has_finished(transmit.contents()) {
+    pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
+        if !has_finished(transmit.contents()) {
+            return;
+        }
+        if self.peer_is_done || self.flights >= PLAIN_FLIGHTS {
             transmit.put_ahead(&SKIPPED);
         }
+        self.flights = self.flights.saturating_add(1);
     }
 }
 
@@ -63,7 +74,7 @@ mod tests {
         record
     }
 
-    fn leaving(flight: &LastFlight, contents: &[u8]) -> Vec<u8> {
+    fn leaving(flight: &mut LastFlight, contents: &[u8]) -> Vec<u8> {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
         let way = Way {
             over: Over::Udp,
@@ -83,14 +94,24 @@ mod tests {
         let flight = [keys.clone(), record(22, 1, 40)].concat();
         for after in [vec![0x80, 111, 0, 0], record(23, 1, 20)] {
             let mut last = LastFlight::default();
-            for before in [record(22, 0, 30), vec![0x00, 0x01], Vec::new()] {
+            for before in [record(22, 0, 30), vec![0x00, 0x01]] {
                 last.handle_incoming(&before);
-                assert_eq!(leaving(&last, &flight), flight);
+                assert_eq!(leaving(&mut last, &flight), flight);
             }
             last.handle_incoming(&after);
-            assert_eq!(leaving(&last, &flight), [&SKIPPED[..], &flight].concat());
-            assert_eq!(leaving(&last, &keys), keys, "nothing of the end is in it");
+            assert_eq!(leaving(&mut last, &flight), [&SKIPPED[..], &flight].concat());
+            assert_eq!(leaving(&mut last, &keys), keys, "nothing of the end is in it");
         }
+    }
+
+    /// A device whose microphone is off, and whose first packet after the handshake was lost too, says
+    /// nothing by which it could be known.
+    #[test]
+    fn a_flight_that_leaves_in_vain_is_opened_without_a_sign() {
+        let flight = record(22, 1, 40);
+        let mut last = LastFlight::default();
+        let left: Vec<bool> = (0..4).map(|_| leaving(&mut last, &flight) == flight).collect();
+        assert_eq!(left, [true, true, false, false]);
     }
 
     /// Records that are cut off, or claim more than there is, change nothing.
@@ -101,7 +122,7 @@ mod tests {
         let mut long = record(22, 0, 40);
         long[12] = 200;
         for contents in [Vec::new(), vec![22, 0xfe, 0xfd], long, vec![0x00, 0x01, 0, 0]] {
-            assert_eq!(leaving(&last, &contents), contents);
+            assert_eq!(leaving(&mut last, &contents), contents);
         }
     }
 }
