@@ -344,6 +344,10 @@ fn an_organization_has_so_many_places() {
     assert_eq!(hit.status, 200);
 }
 
+/// How often a build may be seen to build after its command is gone: on a busy machine the service is told of the end a moment
+/// after the kernel shows it.
+const LOOKS_MAX: u32 = 4;
+
 /// C-052: once a command is gone, nobody is told that it builds.
 #[test]
 fn a_command_that_is_gone_does_not_build() {
@@ -354,16 +358,16 @@ fn a_command_that_is_gone_does_not_build() {
     let cloud = TestCloud::start(&data, &shell(&["--max-builds", "1"], script, gate.path()));
     for n in 0..5 {
         let id = cloud.build(&context(&n.to_string()));
-        let mut gone = false;
+        let mut looks = 0;
         let began = Instant::now();
         loop {
             let pid = fs::read_to_string(gate.path().join(&id)).ok();
-            gone |= pid.is_some_and(|pid| !Path::new("/proc").join(pid.trim()).exists());
+            looks += u32::from(pid.is_some_and(|pid| !Path::new("/proc").join(pid.trim()).exists()));
             let build = cloud.status(&id);
             if build["status"] == "success" {
                 break;
             }
-            assert!(!gone && began.elapsed() < PATIENCE, "{build:#}");
+            assert!(looks < LOOKS_MAX && began.elapsed() < PATIENCE, "{looks} looks: {build:#}");
         }
     }
 }
