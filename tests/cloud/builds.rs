@@ -367,7 +367,10 @@ fn a_command_that_is_gone_does_not_build() {
             if build["status"] == "success" {
                 break;
             }
-            assert!(looks < LOOKS_MAX && began.elapsed() < PATIENCE, "{looks} looks: {build:#}");
+            assert!(
+                looks < LOOKS_MAX && began.elapsed() < PATIENCE,
+                "{looks} looks: {build:#}"
+            );
         }
     }
 }
