@@ -11,7 +11,9 @@ use super::path::Via;
 #[derive(Default)]
 struct Section<'a> {
     is_audio: bool,
-    is_declined: bool,
+    has_port_0: bool,
+    /// Port 0 means that the section has no address of its own, RFC 9143 section 6.
+    is_bundle_only: bool,
     direction: Option<&'a str>,
     muxes: bool,
 }
@@ -28,7 +30,7 @@ pub fn check(via: Via, sdp: &str) -> Result<(), Refusal> {
             let mut words = media.split_ascii_whitespace();
             sections.push(Section {
                 is_audio: words.next() == Some("audio"),
-                is_declined: words.next() == Some("0"),
+                has_port_0: words.next() == Some("0"),
                 ..Section::default()
             });
         }
@@ -40,6 +42,7 @@ pub fn check(via: Via, sdp: &str) -> Result<(), Refusal> {
             None => session = session.or(direction),
             Some(section) => {
                 section.direction = section.direction.or(direction);
+                section.is_bundle_only |= attribute == "bundle-only";
                 section.muxes |= matches!(attribute, "rtcp-mux" | "rtcp-mux-only");
             }
         }
@@ -49,7 +52,7 @@ pub fn check(via: Via, sdp: &str) -> Result<(), Refusal> {
     }
     let mut audio = sections
         .iter()
-        .filter(|section| section.is_audio && !section.is_declined);
+        .filter(|section| section.is_audio && (!section.has_port_0 || section.is_bundle_only));
     let Some(only) = audio.next() else {
         return Err(Refusal::Unfit("the offer has no audio section, and a talk needs one"));
     };
@@ -113,6 +116,13 @@ mod tests {
         );
         assert!(words(Via::Whip, &format!("v=0\n{video}")).is_some_and(|why| why.contains("no audio")));
         assert!(words(Via::Whip, &mux.replace(" 9 ", " 0 ")).is_some_and(|why| why.contains("no audio")));
+    }
+
+    /// What GStreamer's `whepclientsrc` offers: audio behind video, in the bundle alone.
+    #[test]
+    fn audio_may_have_no_port_of_its_own() {
+        let audio = audio("a=bundle-only\r\na=rtcp-mux\r\na=recvonly\r\n").replace(" 9 ", " 0 ");
+        assert_eq!(check(Via::Whep, &audio), Ok(()));
     }
 
     /// What is no SDP is the engine's to explain.
