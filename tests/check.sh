@@ -13,7 +13,7 @@
 #       deb (ARCH=arm64)                                the package in a Debian of its own
 #       image                                           builds the image of a virtual board and starts it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
-#       gst-plugins                                     whipsink and whepsrc of GStreamer: built (200 crates), and a call each
+#       gst-plugins                                     GStreamer's elements of WHIP and WHEP: built (360 crates), and a call each
 #       soak (MINUTES=2, or hours of them) churn        figures that must hold
 #       floods footprint                                honest callers beside floods; size and idle memory
 #       reboots (MINUTES=2)                             devices that lose their power again and again beside calls
@@ -215,27 +215,30 @@ for stage in "$@"; do
         fi
         ;;
     gst-plugins)
-        # Debian does not package them: the crate is built as the plugin that it is, against Debian's GStreamer.
-        plugin=gst-plugin-webrtchttp version=0.15.4
-        folder=${EDGE_RUNNER_TOOLS:-target/tools}/$plugin-$version
+        # Debian does not package them: each crate is built as the plugin that it is, against Debian's GStreamer.
+        version=0.15.4
+        folder=${EDGE_RUNNER_TOOLS:-target/tools}/gst-plugins-$version
         if ! pkg-config --exists gstreamer-webrtc-1.0 gstreamer-sdp-1.0; then
             lacks "GStreamer has no headers: apt-get install --no-install-recommends $gstreamer libgstreamer-plugins-bad1.0-dev pkg-config"
         else
-            if ! [ -e "$folder/libgstwebrtchttp.so" ]; then
+            for plugin in gst-plugin-webrtchttp:gstwebrtchttp:rustls-ring gst-plugin-webrtc:gstrswebrtc:whip,whep,rustls-ring; do
+                IFS=: read -r crate library features <<<"$plugin"
+                [ ! -e "$folder/lib$library.so" ] || continue
+                rm -rf "$folder/fetch" "$folder/source"
                 mkdir -p "$folder/fetch/src"
                 touch "$folder/fetch/src/lib.rs"
-                printf '[package]\nname = "fetch"\nversion = "0.0.0"\n[dependencies]\n%s = "=%s"\n[workspace]\n' $plugin $version >"$folder/fetch/Cargo.toml"
+                printf '[package]\nname = "fetch"\nversion = "0.0.0"\n[dependencies]\n%s = "=%s"\n[workspace]\n' "$crate" $version >"$folder/fetch/Cargo.toml"
                 cargo fetch --quiet --manifest-path "$folder/fetch/Cargo.toml"
                 # Its own lock file names the versions that its authors built with.
-                cp -r "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/$plugin-$version "$folder/source"
+                cp -r "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/"$crate-$version" "$folder/source"
                 printf '\n[workspace]\n' >>"$folder/source/Cargo.toml"
-                CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo build --quiet --locked --lib --no-default-features --features rustls-ring \
+                CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo build --quiet --locked --lib --no-default-features --features "$features" \
                     --manifest-path "$folder/source/Cargo.toml" --target-dir "$folder/build"
-                cp "$folder/build/debug/libgstwebrtchttp.so" "$folder"
+                cp "$folder/build/debug/lib$library.so" "$folder"
                 rm -r "$folder/build" "$folder/source" "$folder/fetch"
-            fi
+            done
             release
-            GST_PLUGIN_PATH=$folder /usr/bin/python3 tests/peers/gstreamer/run.py --binary $binary whipsink whepsrc
+            GST_PLUGIN_PATH=$folder /usr/bin/python3 tests/peers/gstreamer/run.py --binary $binary whipsink whepsrc whipclientsink whepclientsrc
         fi
         ;;
     net)

@@ -29,9 +29,12 @@ from runner import BINARY, Runner  # noqa: E402
 RATE = 48_000
 OPUS = "application/x-rtp,media=audio,encoding-name=OPUS,payload=111,clock-rate=48000"
 TONE = f"audiotestsrc is-live=true wave=sine volume=0.4 freq={{hz}} ! audio/x-raw,rate={RATE},channels=1 ! opusenc ! rtpopuspay pt=111 ! {OPUS} ! rtc."
+SINK = f"audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate={RATE},channels=1 ! appsink name=heard sync=false emit-signals=true"
+# In place of the public server that these elements would ask.
+NO_STUN = "stun://127.0.0.1:9"
 # A caller waits no longer than this.
 CONNECTED_S = 5.0
-# How long a sink has a tone to send, its connection included.
+# How long a sink has a tone to send, its handshake included.
 SPEAK_S = 5
 # An end that is said is noticed at once; the rest is the busy machine's.
 NOTICED_S = 5
@@ -111,13 +114,11 @@ class Client:
     def on_pad(self, _, pad):
         if pad.direction != Gst.PadDirection.SRC:
             return
-        ear = Gst.parse_bin_from_description(
-            "rtpopusdepay ! opusdec ! audioconvert ! audioresample ! "
-            f"audio/x-raw,format=S16LE,rate={RATE},channels=1 ! appsink name=ear sync=false emit-signals=true", True)
-        ear.get_by_name("ear").connect("new-sample", self.on_sample)
-        self.pipe.add(ear)
-        ear.sync_state_with_parent()
-        pad.link(ear.get_static_pad("sink"))
+        decoder = Gst.parse_bin_from_description(f"rtpopusdepay ! opusdec ! {SINK}", True)
+        decoder.get_by_name("heard").connect("new-sample", self.on_sample)
+        self.pipe.add(decoder)
+        decoder.sync_state_with_parent()
+        pad.link(decoder.get_static_pad("sink"))
 
     def on_sample(self, sink):
         buffer = sink.emit("pull-sample").get_buffer()
@@ -256,12 +257,12 @@ def whep(runner):
 
 
 def play(runner, pipeline, until, what):
-    """Plays a pipeline until the condition holds; it may add what the appsink `ear` heard."""
+    """Plays a pipeline until the condition holds; it may ask what the appsink `heard` heard."""
     client = Client.__new__(Client)
     client.loop, client.heard = GLib.MainContext.default(), array.array("h")
     client.pipe = Gst.parse_launch(pipeline)
-    if ear := client.pipe.get_by_name("ear"):
-        ear.connect("new-sample", client.on_sample)
+    if sink := client.pipe.get_by_name("heard"):
+        sink.connect("new-sample", client.on_sample)
     try:
         client.pipe.set_state(Gst.State.PLAYING)
         return client.until(lambda: until(client), what, 30)
@@ -271,9 +272,14 @@ def play(runner, pipeline, until, what):
 
 def speak(runner, element):
     """How many frames of a tone of a few seconds reached the bot through this sink."""
-    start = time.monotonic()
-    play(runner, f"audiotestsrc is-live=true ! audio/x-raw,rate={RATE},channels=1 ! {element}",
-         lambda _: sessions(runner) == 1 and time.monotonic() - start > SPEAK_S, "a session")
+    began = []
+
+    def has_spoken(_):
+        if not began and sessions(runner) == 1:
+            began.append(time.monotonic())
+        return began and time.monotonic() - began[0] > SPEAK_S
+
+    play(runner, f"audiotestsrc is-live=true ! audio/x-raw,rate={RATE},channels=1 ! {element}", has_spoken, "a session")
     line = lines(runner, "session ended")[0]
     frames = int(line.split(" frames to the bot")[0].rsplit(" ", 1)[1])
     assert frames > 25 * SPEAK_S, line
@@ -303,16 +309,27 @@ def whipsink(runner):
 def whepsrc(runner):
     """whepsrc plays the bot's greeting"""
     caps = OPUS.replace(",payload=111", ",payload=(int)111").replace("clock-rate=48000", "clock-rate=(int)48000")
-    ear = f"audioconvert ! audioresample ! audio/x-raw,format=S16LE,rate={RATE},channels=1 ! appsink name=ear sync=false emit-signals=true"
-    loud = play(runner, f'whepsrc whep-endpoint={runner.url}/whep audio-caps="{caps}" ! rtpopusdepay ! opusdec ! {ear}',
+    loud = play(runner, f'whepsrc whep-endpoint={runner.url}/whep audio-caps="{caps}" ! rtpopusdepay ! opusdec ! {SINK}',
+                lambda client: max(client.heard, key=abs, default=0), "sound")
+    return f"loudest sample {abs(loud)}"
+
+
+def whipclientsink(runner):
+    """whipclientsink, the newer element, sends a tone to a bot"""
+    return speak(runner, f"whipclientsink stun-server={NO_STUN} signaller::whip-endpoint={runner.url}/whip")
+
+
+def whepclientsrc(runner):
+    """whepclientsrc, the newer element, plays the bot's greeting"""
+    loud = play(runner, f"whepclientsrc name=listener stun-server={NO_STUN} signaller::whep-endpoint={runner.url}/whep listener. ! {SINK}",
                 lambda client: max(client.heard, key=abs, default=0), "sound")
     return f"loudest sample {abs(loud)}"
 
 
 # These have nothing to say that an echo could repeat.
-LISTENERS = [whep, whepsrc]
+LISTENERS = [whep, whepsrc, whepclientsrc]
 # The elements of gst-plugins-rs, which Debian does not package.
-PLUGINS = [whipsink, whepsrc]
+PLUGINS = [whipsink, whepsrc, whipclientsink, whepclientsrc]
 
 
 def main(binary, names):
