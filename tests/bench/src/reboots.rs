@@ -8,6 +8,7 @@
 //! others come from a new port, so that the runner sees callers of one address only. All share the
 //! machine's cores with the runner: what is lost on a busy machine is lost there.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -80,18 +81,17 @@ pub fn reboots(bench: &Bench) -> Result<(Lines, Vec<String>)> {
         rss_kib = watch.join().expect("watching does not panic")?;
         talked
     })?;
-    // Only the sessions of the calls end from here on.
-    wait_for_calls(&runner)?;
-    let told = runner.log()?.len();
+    // At once: callers that answer no check are given up like devices without power.
     for mut call in calls {
         runtime.block_on(call.listen(Instant::now() + Duration::from_millis(5), |_| {}))?;
         call.leave()?;
     }
     drop(http);
+    wait_for_devices(&runner)?;
     runner.wait_until_settled()?;
     let after = runner.held()?;
     let log = runner.log()?;
-    let received: u64 = log[told..].lines().filter_map(rows::received).sum();
+    let received = received_of_calls(&log);
     let missing = heard.iter().map(rows::Tally::missing);
     let (lost, skipped) = missing.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     let back: u64 = heard.iter().map(|tally| tally.packets).sum();
@@ -207,15 +207,26 @@ fn watch(runner: &Runner, end: Instant, over: &AtomicBool) -> Result<Vec<u64>> {
 }
 
 /// Waits until the sessions of the devices are freed.
-fn wait_for_calls(runner: &Runner) -> Result<()> {
+/// Waits until the sessions of devices without power are given up.
+fn wait_for_devices(runner: &Runner) -> Result<()> {
     let began = Instant::now();
-    while runner.sessions()? > CALLS as u64 {
+    while runner.sessions()? > 0 {
         if began.elapsed() > Duration::from_secs(60) {
             return Err("sessions of devices without power do not end".into());
         }
         thread::sleep(Duration::from_millis(50));
     }
     Ok(())
+}
+
+/// Adds up the packets that the sessions of the calls received; the log says of devices' that they
+/// are embedded, and begins each line with the session's id.
+fn received_of_calls(log: &str) -> u64 {
+    let id = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned());
+    let begins = |line: &&str| line.contains("session started: webrtc") && !line.contains("embedded");
+    let calls: HashSet<String> = log.lines().filter(begins).filter_map(id).collect();
+    let of_call = |line: &&str| id(line).is_some_and(|id| calls.contains(&id));
+    log.lines().filter(of_call).filter_map(rows::received).sum()
 }
 
 fn median(values: &[u64]) -> u64 {
