@@ -60,7 +60,7 @@ use crate::config::Config;
 use crate::io::messaging::Registry;
 use crate::io::metrics;
 use crate::io::room::{self, Begin};
-use crate::io::server::{Doing, Service};
+use crate::io::server::{ConnState, Service};
 use crate::io::sessions::Start;
 use crate::io::socket::{Endpoint, Entry, Upgrade, upgrade};
 use crate::io::tasks::Place;
@@ -306,7 +306,7 @@ impl<E: Engine> Service for App<E> {
         &self,
         request: Request<Incoming>,
         peer: Peer,
-        _doing: &Arc<Doing>,
+        _doing: &Arc<ConnState>,
         becomes: &Becomes,
     ) -> impl Future<Output = Reply> + Send {
         answer(self, request, peer, becomes)

@@ -2,7 +2,7 @@
 //!
 //! In: a host and a port, and the [`Service`] that answers. Out: [`Listeners`], whose port is known
 //! before the first request, and then a future that serves until the runner stops. A failing accept
-//! pauses, one connection too many takes the place of one that can be spared (`slots`), and every
+//! pauses, one connection too many evicts one that can be spared (`permits`), and every
 //! connection has time limits (`connection`). Refuses: a port in use, with words that say what to
 //! do.
 #![allow(
@@ -13,7 +13,7 @@
 
 mod connection;
 mod inspect;
-mod slots;
+mod permits;
 #[cfg(test)]
 mod tests;
 
@@ -34,8 +34,8 @@ use tokio::task::{JoinError, JoinSet};
 use crate::bot::Shutdown;
 use crate::config::Host;
 use crate::io::http::floor::{Becomes, Peer, Reply, Times};
-use crate::io::server::slots::Slots;
-pub use crate::io::server::slots::{Doing, Phase};
+use crate::io::server::permits::Permits;
+pub use crate::io::server::permits::{ConnState, Phase};
 use crate::io::tasks;
 use crate::io::tls::Tls;
 use crate::limits;
@@ -197,25 +197,25 @@ pub trait Service: Send + Sync + 'static {
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Makes the answer of a request whose end is not sure. The connection is closed after it.
     fn misframed(&self, refusal: Refusal) -> Reply;
-    /// Answers one request. Whoever reads a long body notes its phase in `doing`, before the first byte and with each part.
+    /// Answers one request. Whoever reads a long body notes its phase in `state`, before the first byte and with each part.
     fn answer(
         &self,
         request: Request<Incoming>,
         peer: Peer,
-        doing: &Arc<Doing>,
+        state: &Arc<ConnState>,
         becomes: &Becomes,
     ) -> impl Future<Output = Reply> + Send;
 }
 
 /// Serves until the service stops and the requests in progress are answered, or their time is over.
 pub async fn serve<S: Service>(listeners: Listeners, service: Arc<S>, shutdown: Shutdown) {
-    let slots = Slots::new(limits::HTTP_CONNECTIONS_MAX);
+    let permits = Permits::new(limits::HTTP_CONNECTIONS_MAX);
     let mut acceptors = JoinSet::new();
     for socket in listeners.sockets {
         acceptors.spawn(tasks::boxed(accept(
             socket,
             service.clone(),
-            slots.clone(),
+            permits.clone(),
             shutdown.clone(),
         )));
     }
@@ -231,7 +231,7 @@ pub async fn serve<S: Service>(listeners: Listeners, service: Arc<S>, shutdown: 
 }
 
 /// Accepts on one socket, and owns the connections that come of it.
-async fn accept<S: Service>(socket: TcpListener, service: Arc<S>, slots: Slots, mut shutdown: Shutdown) {
+async fn accept<S: Service>(socket: TcpListener, service: Arc<S>, permits: Permits, mut shutdown: Shutdown) {
     let mut connections = JoinSet::new();
     let mut pause = limits::ACCEPT_PAUSE_FIRST;
     loop {
@@ -249,22 +249,22 @@ async fn accept<S: Service>(socket: TcpListener, service: Arc<S>, slots: Slots, 
                 pause = limits::ACCEPT_PAUSE_FIRST;
                 let source = (!service.trusts(peer.ip())).then(|| peer.ip().into());
                 // While all that are in are being answered this one waits here, and those after it in the system's queue.
-                let slot = tokio::select! {
+                let permit = tokio::select! {
                     biased;
                     () = shutdown.wait() => break,
-                    slot = slots.enter(source) => slot,
+                    permit = permits.acquire(source) => permit,
                 };
-                let Some(slot) = slot else {
+                let Some(permit) = permit else {
                     debug!("{peer}: connection closed: its address has its share of them");
                     continue;
                 };
                 let (service, shutdown) = (service.clone(), shutdown.clone());
                 connections.spawn(tasks::boxed(async move {
-                    let doing = &slot.doing;
+                    let state = &permit.state;
                     tokio::select! {
                         biased;
-                        () = doing.evicted() => debug!("{peer}: connection closed: its place is another's"),
-                        () = connection::serve(stream, peer, service, doing, shutdown) => {}
+                        () = state.evicted() => debug!("{peer}: connection closed: its place is another's"),
+                        () = connection::serve(stream, peer, service, state, shutdown) => {}
                     }
                 }));
             }

@@ -36,7 +36,7 @@ use super::reread::Reread;
 use super::upload::Uploads;
 use crate::config::cloud::CloudConfig;
 use crate::io::http::floor::{self, Becomes, Caps, Payload, Peer, ReadError, Reply, Times, json_reply};
-use crate::io::server::{Doing, Phase, Service};
+use crate::io::server::{ConnState, Phase, Service};
 use crate::io::tls::Tls;
 use crate::limits::cloud::{
     CLOUD_ANSWER, DOWNLOAD_STALL, HOST_BYTES_MAX, JSON_BYTES_MAX, LOGGED_PATH_BYTES_MAX, REFUSED_BYTES_MAX,
@@ -103,7 +103,7 @@ impl Service for App {
         &self,
         request: Request<Incoming>,
         peer: Peer,
-        doing: &Arc<Doing>,
+        doing: &Arc<ConnState>,
         _becomes: &Becomes,
     ) -> impl Future<Output = Reply> + Send {
         // On the heap: a connection that is idle has no room for the longest of requests.
@@ -112,7 +112,7 @@ impl Service for App {
 }
 
 /// Answers one request, and tells the log.
-async fn answer(app: &App, request: Request<Incoming>, peer: Peer, doing: &Arc<Doing>) -> Reply {
+async fn answer(app: &App, request: Request<Incoming>, peer: Peer, doing: &Arc<ConnState>) -> Reply {
     let (head, body) = request.into_parts();
     let (mut line, asked) = {
         let keys = app.keys.once();
@@ -264,7 +264,7 @@ struct Asked<'a> {
     app: &'a App,
     head: &'a Parts,
     peer: Peer,
-    doing: &'a Arc<Doing>,
+    doing: &'a Arc<ConnState>,
 }
 
 /// Does what an operation is for. Whoever needs a key has a holder.

@@ -28,7 +28,7 @@ use crate::io::cloud::keys::Keys;
 use crate::io::cloud::records::{RecordError, Records};
 use crate::io::cloud::turns::{Turn, Turns};
 use crate::io::http::floor::{random, unix_time_ms};
-use crate::io::server::{Doing, Phase};
+use crate::io::server::{ConnState, Phase};
 use crate::limits::FRAME_BYTES_MAX;
 use crate::limits::RETRY_AFTER_S;
 use crate::limits::cloud::{UPLOAD_PIECE_BYTES, UPLOAD_RENEWED_EVERY, UPLOAD_STALL};
@@ -142,7 +142,7 @@ impl Uploads {
     ///
     /// # Errors
     /// The refusal that comes first; the rest of the body is not read.
-    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &Doing) -> Result<Stored, Fault> {
+    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<Stored, Fault> {
         self.take(head, body, &|phase| doing.set(phase)).await
     }
 

@@ -18,7 +18,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use crate::io::server::{Doing, Phase};
+use crate::io::server::{ConnState, Phase};
 use crate::limits::cloud::FILE_PIECE_BYTES;
 
 /// The body of an answer.
@@ -35,7 +35,7 @@ pub fn whole(bytes: impl Into<Bytes>) -> Payload {
 
 impl Payload {
     /// Makes a body of a part of an open file; `doing` is of the connection that asks.
-    pub fn part(file: File, bytes: Range<u64>, doing: Arc<Doing>) -> Self {
+    pub fn part(file: File, bytes: Range<u64>, doing: Arc<ConnState>) -> Self {
         Payload::Part(Part {
             file: Arc::new(file),
             bytes,
@@ -59,7 +59,7 @@ pub struct Part {
     bytes: Range<u64>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
     /// A download that goes on is no idle connection.
-    doing: Arc<Doing>,
+    doing: Arc<ConnState>,
 }
 
 impl Part {
@@ -138,7 +138,7 @@ mod tests {
 
     fn part(folder: &Folder, bytes: Range<u64>) -> Payload {
         let file = File::open(folder.path("image")).expect("it is there");
-        Payload::part(file, bytes, Doing::alone())
+        Payload::part(file, bytes, ConnState::detached())
     }
 
     /// I-11: a file of several pieces, and any part of it, whole and with its length known before.

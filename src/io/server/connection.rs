@@ -2,7 +2,7 @@
 //!
 //! In: an accepted stream. Out: nothing; it returns when the connection is over. hyper's own timers cost a heap block and two
 //! locks per request and cannot tell an idle client from a slow one, so the limits are kept here: the socket and the service
-//! note what the connection is doing, and [`Patience`] turns that, and the time, into a deadline. One timer serves a
+//! note what the connection waits for, and [`Timeouts`] turns that, and the time, into a deadline. One timer serves a
 //! connection for its whole life, and a request costs one look at the clock.
 #![allow(
     clippy::disallowed_methods,
@@ -33,7 +33,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::bot::Shutdown;
 use crate::io::http::floor::{Becomes, Peer, Times};
 use crate::io::server::inspect::{Inspected, Verdict};
-use crate::io::server::{Doing, Phase, Service};
+use crate::io::server::{ConnState, Phase, Service};
 use crate::io::stream::Stream;
 use crate::limits;
 use crate::proto::opening::Opening;
@@ -43,7 +43,7 @@ pub(super) async fn serve<S: Service>(
     tcp: TcpStream,
     peer: SocketAddr,
     server: Arc<S>,
-    doing: &Arc<Doing>,
+    state: &Arc<ConnState>,
     mut shutdown: Shutdown,
 ) {
     let accepted = Instant::now();
@@ -67,7 +67,7 @@ pub(super) async fn serve<S: Service>(
     let peer = Peer::new(peer, local, stream.is_secure());
     let (becomes, verdict) = (Becomes::default(), Verdict::new());
     let service = service_fn(|request: Request<Incoming>| {
-        let has_place = doing.set(match request.body().is_end_stream() {
+        let has_place = state.set(match request.body().is_end_stream() {
             true => Phase::Answer,
             false => Phase::Body,
         });
@@ -80,7 +80,7 @@ pub(super) async fn serve<S: Service>(
                 pending::<()>().await;
             }
             let mut reply = match framing {
-                Ok(()) => server.answer(request, peer, doing, becomes).await,
+                Ok(()) => server.answer(request, peer, state, becomes).await,
                 Err(refusal) => {
                     debug!("{peer}: {refusal}");
                     server.misframed(refusal)
@@ -93,8 +93,8 @@ pub(super) async fn serve<S: Service>(
                 reply.headers_mut().insert(header::CONNECTION, close);
             }
             // The answer is what ends an upload, not the leave to send it.
-            if is_upload(doing.phase()) {
-                doing.set(Phase::Answer);
+            if is_upload(state.phase()) {
+                state.set(Phase::Answer);
             }
             Ok::<_, Infallible>(reply)
         }
@@ -106,14 +106,14 @@ pub(super) async fn serve<S: Service>(
         .half_close(true)
         .writev(false)
         .serve_connection(
-            Watched {
+            TrackedIo {
                 stream: TokioIo::new(Inspected::new(stream, &verdict)),
-                doing: doing.clone(),
+                state: state.clone(),
             },
             service,
         );
-    let mut patience = Patience::new(times, accepted);
-    let mut timer = pin!(tokio::time::sleep_until(patience.deadline()));
+    let mut timeouts = Timeouts::new(times, accepted);
+    let mut timer = pin!(tokio::time::sleep_until(timeouts.deadline()));
     let mut stop = pin!(shutdown.wait());
     let mut stopping = false;
     let ended = poll_fn(|cx| {
@@ -126,14 +126,14 @@ pub(super) async fn serve<S: Service>(
             cx.waker().wake_by_ref();
         }
         let mut now = None;
-        if patience.notice(doing.get(), || *now.insert(Instant::now())) && patience.deadline() < timer.deadline() {
-            timer.as_mut().reset(patience.deadline());
+        if timeouts.notice(state.get(), || *now.insert(Instant::now())) && timeouts.deadline() < timer.deadline() {
+            timer.as_mut().reset(timeouts.deadline());
         }
         while timer.as_mut().poll(cx).is_ready() {
-            if *now.get_or_insert_with(Instant::now) >= patience.deadline() {
-                return Poll::Ready(Err(End::TooSlow(patience.phase)));
+            if *now.get_or_insert_with(Instant::now) >= timeouts.deadline() {
+                return Poll::Ready(Err(End::TooSlow(timeouts.phase)));
             }
-            timer.as_mut().reset(patience.deadline());
+            timer.as_mut().reset(timeouts.deadline());
         }
         Poll::Pending
     });
@@ -221,17 +221,17 @@ fn discard(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>>
 
 /// Since when a connection has been in its phase, and until when it may stay there.
 #[derive(Debug)]
-struct Patience {
+struct Timeouts {
     times: Times,
-    seen: u32,
+    seen: u64,
     phase: Phase,
     since: Instant,
 }
 
-impl Patience {
+impl Timeouts {
     /// Begins with a connection that was accepted then.
     fn new(times: Times, accepted: Instant) -> Self {
-        Patience {
+        Timeouts {
             times,
             seen: 0,
             phase: Phase::First,
@@ -239,9 +239,9 @@ impl Patience {
         }
     }
 
-    /// Takes note of what the connection is doing; tells whether that is another phase than before. Asks for the time only
+    /// Takes note of what the connection waits for; tells whether that is another phase than before. Asks for the time only
     /// when it is.
-    fn notice(&mut self, (seen, phase): (u32, Phase), now: impl FnOnce() -> Instant) -> bool {
+    fn notice(&mut self, (seen, phase): (u64, Phase), now: impl FnOnce() -> Instant) -> bool {
         let changed = seen != self.seen;
         if changed {
             (self.seen, self.phase, self.since) = (seen, phase, now());
@@ -262,35 +262,35 @@ impl Patience {
     }
 }
 
-/// A socket that notes what its connection is doing.
-struct Watched<'v> {
+/// A socket that notes what its connection waits for.
+struct TrackedIo<'v> {
     stream: TokioIo<Inspected<'v>>,
-    doing: Arc<Doing>,
+    state: Arc<ConnState>,
 }
 
-impl Watched<'_> {
+impl TrackedIo<'_> {
     /// A write that goes through ends a request; one that does not waits for the client. What is written while an upload is
     /// under way only gives leave to send it.
     fn note_write<T>(&self, written: &Poll<io::Result<T>>) {
         let next = if written.is_ready() { Phase::Idle } else { Phase::Stall };
-        let phase = self.doing.phase();
+        let phase = self.state.phase();
         if phase != next && !is_upload(phase) {
-            self.doing.set(next);
+            self.state.set(next);
         }
     }
 }
 
-impl Read for Watched<'_> {
+impl Read for TrackedIo<'_> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if read.is_ready() && self.doing.phase() == Phase::Idle {
-            self.doing.set(Phase::Head);
+        if read.is_ready() && self.state.phase() == Phase::Idle {
+            self.state.set(Phase::Head);
         }
         read
     }
 }
 
-impl Write for Watched<'_> {
+impl Write for TrackedIo<'_> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.note_write(&written);
@@ -314,7 +314,7 @@ impl Write for Watched<'_> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         // TLS takes an answer before the network does.
-        if matches!(self.doing.phase(), Phase::Idle | Phase::Stall) {
+        if matches!(self.state.phase(), Phase::Idle | Phase::Stall) {
             self.note_write(&flushed);
         }
         flushed
@@ -328,19 +328,19 @@ impl Write for Watched<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::server::slots::Slots;
+    use crate::io::server::permits::Permits;
 
     /// The time for the first head runs from the accept, with every byte of it; later heads have their own.
     #[tokio::test]
     async fn the_first_head_has_one_deadline() {
         let times = Times::default();
         let accepted = Instant::now();
-        let slot = Slots::new(1).enter(None).await.expect("a place");
-        let doing = &slot.doing;
-        let mut patience = Patience::new(times, accepted);
-        assert_eq!(patience.deadline(), accepted + times.first_head);
+        let permit = Permits::new(1).acquire(None).await.expect("a permit");
+        let state = &permit.state;
+        let mut timeouts = Timeouts::new(times, accepted);
+        assert_eq!(timeouts.deadline(), accepted + times.first_head);
         let half = accepted + times.first_head / 2;
-        assert!(!patience.notice(doing.get(), || half));
+        assert!(!timeouts.notice(state.get(), || half));
         for (phase, time) in [
             (Phase::Answer, times.answer),
             (Phase::Stall, times.stall),
@@ -349,10 +349,10 @@ mod tests {
             (Phase::Idle, times.idle),
             (Phase::Head, times.head),
         ] {
-            doing.set(phase);
-            assert!(patience.notice(doing.get(), || half));
-            assert_eq!(patience.deadline(), half + time, "{phase:?}");
-            assert!(!patience.notice(doing.get(), || half));
+            state.set(phase);
+            assert!(timeouts.notice(state.get(), || half));
+            assert_eq!(timeouts.deadline(), half + time, "{phase:?}");
+            assert!(!timeouts.notice(state.get(), || half));
         }
     }
 }

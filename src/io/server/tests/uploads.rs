@@ -31,7 +31,7 @@ impl Service for Taker {
         json_reply(StatusCode::BAD_REQUEST, refusal.to_string())
     }
 
-    async fn answer(&self, request: Request<Incoming>, _: Peer, doing: &Arc<Doing>, _: &Becomes) -> floor::Reply {
+    async fn answer(&self, request: Request<Incoming>, _: Peer, doing: &Arc<ConnState>, _: &Becomes) -> floor::Reply {
         if self.refuses {
             return json_reply(StatusCode::FORBIDDEN, "refused");
         }

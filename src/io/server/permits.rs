@@ -1,0 +1,508 @@
+//! The permits of open connections: how many there are, and which connection is evicted when a
+//! newcomer finds all of them held.
+//!
+//! In: newcomers with their source addresses, and what each connection waits for ([`Phase`]). Out:
+//! a [`Permit`], at once while any connection can be spared. The source that holds most permits
+//! loses one first, and of its connections: the oldest that never sent a whole request, then the
+//! one that has been idle for longest, then the oldest that holds a request's body back or leaves a
+//! response unread. A source holds three quarters of all permits at most. Connections of a trusted
+//! proxy are those of many clients, and count for no source. A newcomer waits only while every
+//! connection is being answered. One mutex guards the table, so a connection that begins a request
+//! and one that is evicted are never the same. Refuses: a source that holds its share while all
+//! of its own connections are being answered.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::proto::admission::share;
+use crate::proto::source::SourceKey;
+
+/// What a connection is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The end of its first request's head, with all that comes before.
+    First,
+    /// The first byte of a further request.
+    Idle,
+    /// The rest of that request's head.
+    Head,
+    /// A request's body, and what is done with it.
+    Body,
+    /// A long body of a client that is not yet authorised. Each part of it renews this.
+    Receiving,
+    /// A long body of an authorised client, which is never evicted. Each part of it renews this.
+    Upload,
+    /// The work on a request without a body, and the first byte of the response.
+    Answer,
+    /// The client, to read the response.
+    Stall,
+    /// Nothing: it holds no permit any more.
+    Evicted,
+}
+
+/// The state of one connection, shared by the parts that serve it.
+#[derive(Debug)]
+pub struct ConnState {
+    id: u64,
+    evicted: Notify,
+    shared: Arc<Shared>,
+}
+
+impl ConnState {
+    /// Makes the state of a connection that holds no permit.
+    #[cfg(test)]
+    pub fn detached() -> Arc<Self> {
+        Arc::new(ConnState {
+            id: 0,
+            evicted: Notify::new(),
+            shared: Permits::new(1).shared,
+        })
+    }
+
+    /// Sets the phase; returns whether the connection still holds its permit.
+    pub fn set(&self, phase: Phase) -> bool {
+        if !self.shared.table().set(self.id, phase) {
+            return false;
+        }
+        if rank(phase).is_some() {
+            self.shared.changed.notify_waiters();
+        }
+        true
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.get().1
+    }
+
+    /// Returns the phase, and how often it has been set.
+    pub(super) fn get(&self) -> (u64, Phase) {
+        let table = self.shared.table();
+        let entry = table.entries.get(&self.id);
+        entry.map_or((u64::MAX, Phase::Evicted), |entry| (entry.changes, entry.phase))
+    }
+
+    /// Waits until the connection is evicted.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+/// All permits of a server.
+#[derive(Clone, Debug)]
+pub(super) struct Permits {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    max: usize,
+    table: Mutex<Table>,
+    /// A permit is free, or a connection can be spared.
+    changed: Notify,
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A permit to keep a connection open; free again when it is dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    pub(super) state: Arc<ConnState>,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let ConnState { id, shared, .. } = &*self.state;
+        shared.table().remove(*id);
+        shared.changed.notify_waiters();
+    }
+}
+
+/// Why there is no permit at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Busy {
+    /// All connections are being answered.
+    Wait,
+    /// The source holds too many of them.
+    Refused,
+}
+
+impl Permits {
+    pub(super) fn new(max: usize) -> Self {
+        Permits {
+            shared: Arc::new(Shared {
+                max,
+                table: Mutex::default(),
+                changed: Notify::new(),
+            }),
+        }
+    }
+
+    /// Takes a permit; waits while every connection is being answered. Returns nothing for a source
+    /// that holds too many.
+    pub(super) async fn acquire(&self, source: Option<SourceKey>) -> Option<Permit> {
+        loop {
+            let mut changed = std::pin::pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            match self.try_acquire(source) {
+                Ok(permit) => return Some(permit),
+                Err(Busy::Refused) => return None,
+                Err(Busy::Wait) => changed.await,
+            }
+        }
+    }
+
+    /// Takes a permit that is free, or that of a connection that can be spared.
+    fn try_acquire(&self, source: Option<SourceKey>) -> Result<Permit, Busy> {
+        let mut table = self.shared.table();
+        table.make_room(source, self.shared.max)?;
+        let state = Arc::new(ConnState {
+            id: table.next_id,
+            evicted: Notify::new(),
+            shared: self.shared.clone(),
+        });
+        table.insert(state.clone(), source);
+        Ok(Permit { state })
+    }
+}
+
+/// Who holds a permit.
+#[derive(Debug, Default)]
+struct Table {
+    next_id: u64,
+    /// How often a connection has become idle.
+    idle_turn: u64,
+    /// By id, so in the order of their arrival.
+    entries: BTreeMap<u64, Entry>,
+    /// Connections of each source.
+    held: HashMap<SourceKey, usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: Arc<ConnState>,
+    /// Nothing for a trusted proxy's.
+    source: Option<SourceKey>,
+    phase: Phase,
+    /// How often the phase has been set.
+    changes: u64,
+    /// The turn at which it last became idle.
+    idle_turn: u64,
+}
+
+impl Table {
+    fn insert(&mut self, state: Arc<ConnState>, source: Option<SourceKey>) {
+        let entry = Entry {
+            state,
+            source,
+            phase: Phase::First,
+            changes: 0,
+            idle_turn: 0,
+        };
+        self.entries.insert(self.next_id, entry);
+        self.next_id += 1;
+        if let Some(source) = source {
+            *self.held.entry(source).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.entries.remove(&id)?;
+        if let Some(source) = entry.source
+            && let Some(held) = self.held.get_mut(&source)
+        {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&source);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Sets the phase of a connection; returns whether it is in the table.
+    fn set(&mut self, id: u64, phase: Phase) -> bool {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return false;
+        };
+        entry.phase = phase;
+        entry.changes += 1;
+        if phase == Phase::Idle {
+            self.idle_turn += 1;
+            entry.idle_turn = self.idle_turn;
+        }
+        true
+    }
+
+    fn held(&self, source: Option<SourceKey>) -> usize {
+        source.and_then(|source| self.held.get(&source).copied()).unwrap_or(0)
+    }
+
+    /// Evicts a connection if a newcomer of `source` needs its permit.
+    fn make_room(&mut self, source: Option<SourceKey>, max: usize) -> Result<(), Busy> {
+        let own = self.held(source);
+        let victim = if source.is_some() && own >= share(max) {
+            self.spare(|entry, _| entry.source == source).ok_or(Busy::Refused)?
+        } else if self.entries.len() < max {
+            return Ok(());
+        } else if let Some(victim) = self.spare(|_, held| held >= own) {
+            victim
+        } else {
+            // A newcomer that waits keeps those behind it waiting: this one may, if others hold
+            // more, and nothing can be spared.
+            let is_heaviest = own > 0 && self.held.values().all(|held| *held <= own);
+            let is_refused = is_heaviest || self.spare(|_, _| true).is_some();
+            return Err(if is_refused { Busy::Refused } else { Busy::Wait });
+        };
+        if let Some(evicted) = self.remove(victim) {
+            evicted.state.evicted.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Finds the connection to evict among those that `may` be. `may` is told how many permits the
+    /// source of each holds.
+    fn spare(&self, may: impl Fn(&Entry, usize) -> bool) -> Option<u64> {
+        let candidates = self.entries.iter().filter_map(|(id, entry)| {
+            let (held, rank) = (self.held(entry.source), rank(entry.phase)?);
+            // Ids grow, so the smallest is the oldest.
+            let order = if rank == IDLE { entry.idle_turn } else { *id };
+            may(entry, held).then_some(((Reverse(held), rank, order), *id))
+        });
+        candidates.min().map(|(_, id)| id)
+    }
+}
+
+const IDLE: u8 = 1;
+
+/// Returns in which order connections of one source are evicted, lowest first; nothing for those
+/// that are not.
+fn rank(phase: Phase) -> Option<u8> {
+    match phase {
+        Phase::First => Some(0),
+        Phase::Idle | Phase::Head => Some(IDLE),
+        Phase::Body | Phase::Receiving | Phase::Stall => Some(2),
+        Phase::Upload | Phase::Answer | Phase::Evicted => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::net::IpAddr;
+    use std::pin::pin;
+    use std::sync::Barrier;
+    use std::task::{Context, Poll, Waker};
+    use std::thread;
+
+    use super::*;
+
+    fn acquire(permits: &Permits) -> Permit {
+        permits.try_acquire(None).expect("a permit")
+    }
+
+    /// Tells whether a connection was told to go.
+    fn is_evicted(permit: &Permit) -> bool {
+        let told = pin!(permit.state.evicted());
+        told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// At the cap everybody has a place; past it the oldest goes that has never sent a request.
+    #[test]
+    fn the_oldest_silent_connection_gives_way() {
+        let permits = Permits::new(3);
+        let (served, first, second) = (acquire(&permits), acquire(&permits), acquire(&permits));
+        assert!(served.state.set(Phase::Answer) && served.state.set(Phase::Idle));
+        let third = acquire(&permits);
+        assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&served));
+        let fourth = acquire(&permits);
+        assert!(is_evicted(&second) && !is_evicted(&third) && !is_evicted(&served));
+        // Those who went leave no place behind a second time.
+        drop((first, second));
+        assert_eq!(permits.shared.table().entries.len(), 3);
+        drop((third, fourth, served));
+        assert_eq!(permits.shared.table().entries.len(), 0);
+    }
+
+    /// Of those that were served the one goes that has been idle for longest, whatever half of a head it has sent since.
+    #[test]
+    fn the_longest_idle_connection_gives_way() {
+        let permits = Permits::new(3);
+        let all = [acquire(&permits), acquire(&permits), acquire(&permits)];
+        for permit in &all {
+            permit.state.set(Phase::Answer);
+        }
+        for place in [1, 2, 0] {
+            all[place].state.set(Phase::Idle);
+        }
+        all[1].state.set(Phase::Head);
+        let evicted = || [0, 1, 2].map(|place| all[place].state.phase() == Phase::Evicted);
+        let newcomer = acquire(&permits);
+        newcomer.state.set(Phase::Answer);
+        assert_eq!(evicted(), [false, true, false]);
+        let newcomer = (newcomer, acquire(&permits));
+        newcomer.1.state.set(Phase::Answer);
+        assert_eq!(evicted(), [false, true, true]);
+    }
+
+    /// Who is being answered stays; the newcomer waits for the first of them to be idle, or gone.
+    #[test]
+    fn a_newcomer_waits_while_all_are_answered() {
+        let permits = Permits::new(2);
+        let (first, second) = (acquire(&permits), acquire(&permits));
+        first.state.set(Phase::Answer);
+        second.state.set(Phase::Answer);
+        let mut entering = pin!(permits.acquire(None));
+        let mut poll = || entering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending() && poll().is_pending());
+        first.state.set(Phase::Idle);
+        let Poll::Ready(Some(third)) = poll() else {
+            panic!("the idle one can be spared");
+        };
+        assert!(is_evicted(&first));
+        third.state.set(Phase::Answer);
+        let mut entering = pin!(permits.acquire(None));
+        let mut poll = || entering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending());
+        drop(second);
+        assert!(poll().is_ready());
+    }
+
+    /// Of a connection that begins a request and a newcomer that wants its permit, at the same
+    /// moment, one succeeds.
+    #[test]
+    fn a_request_and_an_eviction_exclude_each_other() {
+        for _ in 0..100 {
+            let permits = Permits::new(1);
+            let permit = acquire(&permits);
+            assert!(permit.state.set(Phase::Idle));
+            let barrier = Barrier::new(2);
+            let (begun, acquired) = thread::scope(|scope| {
+                let begun = scope.spawn(|| {
+                    barrier.wait();
+                    permit.state.set(Phase::Answer)
+                });
+                barrier.wait();
+                let acquired = permits.try_acquire(None);
+                (begun.join().expect("no panic"), acquired)
+            });
+            assert_eq!(begun, acquired.is_err());
+            assert_eq!(is_evicted(&permit), acquired.is_ok());
+            assert_eq!(permit.state.phase() == Phase::Evicted, acquired.is_ok());
+        }
+    }
+
+    /// I-09: an upload that nobody has let in yet makes room for others, and one that was let in keeps its place.
+    #[test]
+    fn an_upload_that_was_let_in_stays() {
+        let permits = Permits::new(2);
+        let (stranger, known) = (acquire(&permits), acquire(&permits));
+        assert!(stranger.state.set(Phase::Receiving) && known.state.set(Phase::Upload));
+        let newcomer = acquire(&permits);
+        assert_eq!(stranger.state.phase(), Phase::Evicted);
+        assert!(!stranger.state.set(Phase::Upload), "the place is another's");
+        newcomer.state.set(Phase::Answer);
+        assert!(permits.try_acquire(None).is_err());
+        assert_eq!(known.state.phase(), Phase::Upload);
+    }
+
+    /// Whoever holds a body back, or leaves an answer unread, goes last, and before anybody waits.
+    #[test]
+    fn slow_bodies_keep_nobody_out() {
+        let permits = Permits::new(3);
+        let (slow, busy, stalled) = (acquire(&permits), acquire(&permits), acquire(&permits));
+        assert!(slow.state.set(Phase::Body) && busy.state.set(Phase::Answer) && stalled.state.set(Phase::Stall));
+        let first = acquire(&permits);
+        assert_eq!(slow.state.phase(), Phase::Evicted);
+        first.state.set(Phase::Answer);
+        let second = acquire(&permits);
+        assert_eq!(stalled.state.phase(), Phase::Evicted);
+        second.state.set(Phase::Answer);
+        assert!(permits.try_acquire(None).is_err(), "all the others are being answered");
+        assert_eq!(busy.state.phase(), Phase::Answer);
+    }
+
+    fn of(source: &str) -> Option<SourceKey> {
+        let address: IpAddr = source.parse().expect("an address");
+        Some(address.into())
+    }
+
+    fn phases(permits: &[Permit]) -> Vec<Phase> {
+        permits.iter().map(|permit| permit.state.phase()).collect()
+    }
+
+    /// Places are spared by the source that holds most of them, whatever its connections do, and
+    /// then by what they do.
+    #[test]
+    fn the_heaviest_source_is_spared_from_first() {
+        let permits = Permits::new(4);
+        let lone = permits.try_acquire(of("192.0.2.1")).expect("a permit");
+        let heavy: Vec<Permit> = ["2001:db8::1", "2001:db8::2", "2001:db8::3"]
+            .map(|address| permits.try_acquire(of(address)).expect("a permit"))
+            .into();
+        assert!(heavy[0].state.set(Phase::Idle) && heavy[1].state.set(Phase::Body) && heavy[2].state.set(Phase::Idle));
+        let mut newcomers = Vec::new();
+        for gone in [0, 2] {
+            newcomers.push(permits.try_acquire(of("192.0.2.2")).expect("the network gives way"));
+            assert_eq!(phases(&heavy)[gone], Phase::Evicted);
+        }
+        assert_eq!(
+            (lone.state.phase(), heavy[1].state.phase()),
+            (Phase::First, Phase::Body)
+        );
+    }
+
+    /// At its share a source spares its own, and past it, while all of its own are being answered,
+    /// it is refused at once. So its newcomers keep no other source waiting, and others find
+    /// places.
+    #[test]
+    fn a_source_has_a_share() {
+        let permits = Permits::new(8);
+        let flood = of("192.0.2.1");
+        let busy: Vec<Permit> = (0..6).map(|_| permits.try_acquire(flood).expect("a permit")).collect();
+        assert!(busy.iter().all(|permit| permit.state.set(Phase::Answer)));
+        assert_eq!(permits.try_acquire(flood).err(), Some(Busy::Refused));
+        let other = permits.try_acquire(of("192.0.2.2")).expect("a permit");
+        assert!(busy[3].state.set(Phase::Idle));
+        let more = permits.try_acquire(flood).expect("its own idle one is spared");
+        assert_eq!(
+            (busy[3].state.phase(), other.state.phase()),
+            (Phase::Evicted, Phase::First)
+        );
+        drop(more);
+        assert!(permits.try_acquire(flood).is_ok());
+    }
+
+    /// The heaviest source is refused rather than given a place of one that holds less, and a light
+    /// one waits.
+    #[test]
+    fn what_holds_less_is_not_spared_for_what_holds_more() {
+        let permits = Permits::new(4);
+        let (heavy, light) = (of("192.0.2.1"), of("192.0.2.2"));
+        let busy = [heavy, heavy].map(|source| permits.try_acquire(source).expect("a permit"));
+        let idle = [light, of("192.0.2.3")].map(|source| permits.try_acquire(source).expect("a permit"));
+        assert!(busy.iter().all(|permit| permit.state.set(Phase::Answer)));
+        assert_eq!(permits.try_acquire(heavy).err(), Some(Busy::Refused));
+        assert!(idle.iter().all(|permit| permit.state.phase() == Phase::First));
+        assert!(idle.iter().all(|permit| permit.state.set(Phase::Answer)));
+        assert_eq!(permits.try_acquire(light).err(), Some(Busy::Wait));
+        assert_eq!(permits.try_acquire(of("192.0.2.4")).err(), Some(Busy::Wait));
+        assert_eq!(permits.try_acquire(heavy).err(), Some(Busy::Refused));
+    }
+
+    /// What is left leaves no count.
+    #[test]
+    fn counts_go_with_their_connections() {
+        let permits = Permits::new(2);
+        let held = ["192.0.2.1", "192.0.2.2"].map(|source| permits.try_acquire(of(source)).expect("a permit"));
+        let newcomer = permits.try_acquire(of("192.0.2.3")).expect("the oldest is spared");
+        drop((held, newcomer));
+        let taken = permits.shared.table();
+        assert!(taken.entries.is_empty() && taken.held.is_empty());
+    }
+}
