@@ -31,12 +31,9 @@
 
 // What only absent abilities use falls out when the binary is linked.
 #![cfg_attr(not(feature = "full"), allow(dead_code))]
-#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 // A test may take the clock once, as the origin of its own time.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-pub mod abilities;
-pub mod aliases;
 #[cfg(test)]
 #[path = "../tests/support/allocations.rs"]
 mod allocations;
@@ -44,18 +41,18 @@ pub mod bot;
 pub mod bots;
 #[doc(hidden)]
 pub mod cli;
-pub mod config;
 #[cfg(feature = "videoroom")]
 pub mod dialin;
 #[doc(hidden)]
 pub mod io;
-pub mod limits;
 pub mod logging;
 #[cfg(feature = "page")]
 mod page;
-#[doc(hidden)]
-pub mod proto;
 pub mod rtvi;
+
+#[doc(hidden)]
+pub use edge_runner_proto as proto;
+pub use edge_runner_proto::{abilities, aliases, config, limits};
 
 pub use bot::{Audio, BotError, Event, Media, RunnerArguments};
 pub use cli::start::main;

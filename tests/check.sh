@@ -96,13 +96,13 @@ for stage in "$@"; do
     say "$stage"
     case $stage in
     fmt) cargo fmt --check ;;
-    lint) cargo clippy --quiet --all-targets -- -D warnings ;;
-    doc) RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --document-private-items ;;
+    lint) cargo clippy --quiet --workspace --all-targets -- -D warnings ;;
+    doc) RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --document-private-items ;;
     test)
         if command -v turnserver >/dev/null; then
-            cargo test --quiet
+            cargo test --workspace --quiet
         else
-            cargo test --quiet -- --skip turn::
+            cargo test --workspace --quiet -- --skip turn::
             lacks "relays are not proved: apt-get install coturn"
         fi
         ;;

@@ -11,10 +11,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::Host;
+use crate::few;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END, TCP_ADDRESSES_MAX,
 };
-use crate::proto::few;
 
 /// What the runner's own candidates imply for the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

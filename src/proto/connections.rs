@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 
 use crate::limits::{ICE_TCP_CONNECTIONS_MAX, ICE_TCP_PER_SESSION_MAX, ICE_TCP_PER_SOURCE_MAX};
-use crate::proto::source::SourceKey;
+use crate::source::SourceKey;
 
 struct Connection<T> {
     id: u64,

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX};
-use crate::proto::source::SourceKey;
+use crate::source::SourceKey;
 
 /// The lines of this minute.
 #[derive(Debug, Default)]

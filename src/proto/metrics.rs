@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::config::{MetricsAccess, Transport};
-use crate::proto::event::LeaveReason;
-use crate::proto::gather::Standing;
-use crate::proto::offer::OfferRefusal;
+use crate::event::LeaveReason;
+use crate::gather::Standing;
+use crate::offer::OfferRefusal;
 use counts::{COUNTERS, COUNTS, Of};
 pub use counts::{Count, Counts, Waiting};
 use process::Process;

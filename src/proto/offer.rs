@@ -10,9 +10,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::admission::Refused;
+use crate::body::{self, Fields, Invalid, Problem, Step};
 use crate::limits;
-use crate::proto::admission::Refused;
-use crate::proto::body::{self, Fields, Invalid, Problem, Step};
 
 /// What a client sends to open, renegotiate or replace a connection.
 #[derive(Clone, Debug, PartialEq)]

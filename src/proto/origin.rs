@@ -10,7 +10,7 @@
 //! pages there is the list, and against everybody without it the key.
 //! Source: the Fetch standard (CORS protocol), Private Network Access (draft), checklist.
 
-use crate::proto::host::{self, Hosts};
+use crate::host::{self, Hosts};
 
 /// A header that an answer gets.
 pub type Header<'h> = (&'static str, &'h [u8]);

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Secret;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
-use crate::proto::mediaroom::participant::Participant;
+use crate::mediaroom::participant::Participant;
 
 /// What every kind of session has.
 pub struct Common<'a> {

@@ -11,8 +11,8 @@ use std::fmt;
 
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
-use crate::proto::token::Family;
-use crate::proto::whip::path as whip;
+use crate::token::Family;
+use crate::whip::path as whip;
 
 /// An endpoint, with what its path says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,7 +263,7 @@ fn session(path: &str) -> Option<&str> {
 }
 
 /// Decodes `%41`; `None` when an escape is cut off or the bytes are no UTF-8, or hold a NUL.
-pub(in crate::proto) fn decoded(path: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn decoded(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return Some(Cow::Borrowed(path));
     }

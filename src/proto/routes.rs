@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::slice;
 
-use crate::proto::rtc::Over;
-use crate::proto::stun;
+use crate::rtc::Over;
+use crate::stun;
 
 /// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the
 /// same address, and so may the two protocols.

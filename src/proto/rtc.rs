@@ -9,15 +9,15 @@
 //! device's faults made up for, no header extension in any packet, an answer that fits their buffers.
 //! Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
 
-pub(in crate::proto) mod checks;
+pub(crate) mod checks;
 mod consent;
 mod credentials;
-pub(in crate::proto) mod early;
+pub(crate) mod early;
 mod keys;
 mod last_flight;
 mod last_record;
-pub(in crate::proto) mod packet;
-pub(in crate::proto) mod remote;
+pub(crate) mod packet;
+pub(crate) mod remote;
 mod unheard;
 
 use std::fmt;
@@ -49,16 +49,16 @@ pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
 use self::packet::{is_stun, rtp_payload_type, rtp_source};
 use self::remote::Remote;
 use self::unheard::Unheard;
+use crate::audio::codec::Codec;
+use crate::audio::g711::Law;
+use crate::audio::opus::EncoderSettings;
+use crate::candidate::{self, DeviceAddress};
+use crate::crypto;
+use crate::gather::Gathered;
 use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::g711::Law;
-use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::candidate::{self, DeviceAddress};
-use crate::proto::crypto;
-use crate::proto::gather::Gathered;
-use crate::proto::sdp::{self, DeviceAnswerError, Family, PreparedOffer, Spoken};
-use crate::proto::whip::events;
-use crate::proto::why::Tried;
+use crate::sdp::{self, DeviceAnswerError, Family, PreparedOffer, Spoken};
+use crate::whip::events;
+use crate::why::Tried;
 
 /// What every connection of this runner shares.
 pub struct Common {
@@ -88,7 +88,7 @@ impl Common {
     }
 
     /// Returns the settings of a connection whose other end is no microcontroller.
-    pub(in crate::proto) fn config(&self, cert: DtlsCert) -> RtcConfig {
+    pub(crate) fn config(&self, cert: DtlsCert) -> RtcConfig {
         base_config(self.provider.clone(), cert).enable_opus(true, false)
     }
 

@@ -15,20 +15,20 @@ use serde::Deserialize;
 
 pub use self::liveness::Found;
 use self::liveness::Liveness;
+use crate::audio::codec::Codec;
+use crate::audio::listener::{self, Listener};
+use crate::audio::pacer;
+use crate::audio::speaker::{Speaker, Turn};
+pub use crate::event::{Event, LeaveReason};
 use crate::limits::{
     CHECK_AT_ONCE_AFTER, CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, OUTAGE_AFTER, PEER_FREED_AFTER,
     PEER_LOST_AFTER,
 };
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::listener::{self, Listener};
-use crate::proto::audio::pacer;
-use crate::proto::audio::speaker::{Speaker, Turn};
-pub use crate::proto::event::{Event, LeaveReason};
-use crate::proto::outbox::Outbox;
-use crate::proto::rtc::{self, Channel, OfferError, Packet, Peer, Proven, Sender, Setup, Transmit};
-use crate::proto::source::SourceKey;
-use crate::proto::whip::events::Events;
-use crate::proto::why::Tried;
+use crate::outbox::Outbox;
+use crate::rtc::{self, Channel, OfferError, Packet, Peer, Proven, Sender, Setup, Transmit};
+use crate::source::SourceKey;
+use crate::whip::events::Events;
+use crate::why::Tried;
 
 /// What a session answers to an input.
 pub enum Output<'a> {
@@ -723,4 +723,4 @@ fn incoming(text: String) -> Option<Event> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::audio::cadence::{self, Cut};
+use crate::event::{Event, LeaveReason};
+use crate::frames;
 use crate::limits::{
     CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, HANG_UP_BEFORE_CLOSE, MARKS_MAX,
     MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_CLOSE_WITHIN, SOCKET_FREED_AFTER,
     SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
-use crate::proto::audio::cadence::{self, Cut};
-use crate::proto::event::{Event, LeaveReason};
-use crate::proto::frames;
-use crate::proto::telephony::Call;
+use crate::telephony::Call;
 use ear::Ear;
 use voice::Voice;
 

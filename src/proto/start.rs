@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::abilities::Absent;
 use crate::aliases::{self, Area};
+use crate::body::{self, Fields, Invalid};
 use crate::config::{Config, IceServer, Transport};
 use crate::limits;
-use crate::proto::body::{self, Fields, Invalid};
-use crate::proto::token::Family;
-use crate::proto::videoroom::Wanted;
-use crate::proto::{ice, route};
+use crate::token::Family;
+use crate::videoroom::Wanted;
+use crate::{ice, route};
 
 /// The one public server that `enableDefaultIceServers` adds; the reference peer's.
 const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";

@@ -20,10 +20,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::admission::Requester;
 use crate::limits;
-use crate::proto::admission::Requester;
-use crate::proto::source::SourceKey;
-use crate::proto::uuid::Uuid;
+use crate::source::SourceKey;
+use crate::uuid::Uuid;
 
 /// The registered sessions.
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use self::known::Certificate;
+use crate::few;
 pub use crate::limits::RELEASED_S;
 use crate::limits::{AUTHORITY_VALID, CERTIFICATE_BACKDATED, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
-use crate::proto::few;
 
 const DAY_S: u64 = 86_400;
 

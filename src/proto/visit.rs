@@ -9,8 +9,8 @@
 //! network without HTTPS a page of a stranger may make rooms. A key, or HTTPS, keeps it out.
 //! Source: Fetch Metadata Request Headers (W3C), HTML's `Sec-Purpose`, the Fetch standard on `Accept`.
 
-use crate::proto::host::Hosts;
-use crate::proto::origin;
+use crate::host::Hosts;
+use crate::origin;
 
 /// Parts of the names of crawlers and of messengers' previews. Programs of one's own, curl among them, have none of these.
 const CRAWLERS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"preview", b"externalhit", b"whatsapp"];

@@ -23,7 +23,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
-use crate::proto::offer::OfferRefusal;
+use crate::offer::OfferRefusal;
 
 /// What the body of a POST holds.
 pub const SDP: &str = "application/sdp";

@@ -10,10 +10,10 @@ mod words;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::candidate::{Ignored, Kind};
+use crate::crypto::Refusal;
 use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
-use crate::proto::candidate::{Ignored, Kind};
-use crate::proto::crypto::Refusal;
-use crate::proto::stun;
+use crate::stun;
 
 /// One pair of addresses between which checks went, and how many: ours and their answers, theirs and our answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -158,10 +158,9 @@ fn a_flood_of_messages_hides_no_other_event() {
 fn a_crowd_that_speaks_hides_no_message() {
     let (link, mut media) = open();
     for count in 0..ROOM_PARTICIPANTS_MAX {
-        link.push(Event::ParticipantJoined(Participant {
-            identity: count.to_string().into(),
-            ..Participant::default()
-        }));
+        let mut participant = Participant::default();
+        participant.identity = count.to_string().into();
+        link.push(Event::ParticipantJoined(participant));
     }
     link.push(Event::Joined);
     link.push(Event::Message("hello".to_owned()));

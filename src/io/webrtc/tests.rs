@@ -24,7 +24,7 @@ use crate::io::addresses::own_addresses;
 use crate::io::services::Services;
 use crate::io::tasks::Live;
 use crate::proto::offer::RemoteCandidate;
-use crate::proto::session::tests::client::Client;
+use crate::proto::testing::client::Client;
 
 const GUARD: Duration = Duration::from_secs(60);
 

@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::proto::audio::g711::Law;
-use crate::proto::audio::opus;
+use crate::audio::g711::Law;
+use crate::audio::opus;
 
 /// What is spoken on a connection, both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 //! byte and has nothing to go wrong; a lost packet is made up from the one before it, played backwards so that the wave does
 //! not jump where the two meet, and fading: half as loud at its end, and so on with each further one.
 
+use crate::audio::codec::{Codec, G711_HZ};
+use crate::audio::g711::Law;
+use crate::audio::opus::{self, OpusError};
+use crate::audio::resample::Resampler;
 use crate::limits::RATES_HZ;
-use crate::proto::audio::codec::{Codec, G711_HZ};
-use crate::proto::audio::g711::Law;
-use crate::proto::audio::opus::{self, OpusError};
-use crate::proto::audio::resample::Resampler;
 
 /// The decoder of one incoming stream. Both are on the heap: a session has one or the other.
 pub enum Decoder {
@@ -131,7 +131,7 @@ fn resampled<'a>(resampler: &mut Option<Resampler>, pcm: &'a [i16], memory: &'a 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::audio::tone::{Tone, share};
+    use crate::audio::tone::{Tone, share};
 
     fn packets(law: Law, ms: usize, count: usize) -> Vec<Vec<u8>> {
         let mut tone = Tone::new(440.0, G711_HZ);

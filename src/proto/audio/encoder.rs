@@ -7,10 +7,10 @@
 //! (every sample within -1 and 1) each time, and a codec that starts anew afterwards sounds like one that went on: with both
 //! ends at rest there is nothing left that they could disagree about. This is not DTX: a packet leaves every 20 ms.
 
+use crate::audio::codec::{Codec, G711_HZ};
+use crate::audio::g711::Law;
+use crate::audio::opus::{Encoder, EncoderSettings, OpusError};
 use crate::limits::{OPUS_PACKET_BYTES_MAX, SILENT_FRAMES_ENCODED};
-use crate::proto::audio::codec::{Codec, G711_HZ};
-use crate::proto::audio::g711::Law;
-use crate::proto::audio::opus::{Encoder, EncoderSettings, OpusError};
 
 /// Bytes of 20 ms of G.711.
 const G711_FRAME: usize = G711_HZ as usize / 50;
@@ -107,7 +107,7 @@ fn codec(rate_hz: u32, settings: EncoderSettings, wideband: bool) -> Result<Enco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::audio::opus::{Decoder, ENCODER_RATES_HZ, packet_ticks};
+    use crate::audio::opus::{Decoder, ENCODER_RATES_HZ, packet_ticks};
 
     const SPOKEN: u32 = 30;
     const QUIET: u32 = 60;

@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::audio::codec::Codec;
 use crate::limits::{
     CONCEALED_FRAMES_MAX, JITTER_HELD_MAX, JITTER_WAIT_MAX, JITTER_WAIT_MIN, OPUS_RECEIVED_BYTES_MAX, RTP_MISORDER_MAX,
 };
-use crate::proto::audio::codec::Codec;
 
 /// What the decoder has to do next.
 #[derive(Debug, PartialEq, Eq)]

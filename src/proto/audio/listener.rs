@@ -7,10 +7,10 @@
 use std::fmt;
 use std::time::Instant;
 
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::decoder::Decoder;
-use crate::proto::audio::jitter::{self, Jitter};
-use crate::proto::rtc::AudioPacket;
+use crate::audio::codec::Codec;
+use crate::audio::decoder::Decoder;
+use crate::audio::jitter::{self, Jitter};
+use crate::rtc::AudioPacket;
 
 /// The hearing half of a session's audio.
 pub struct Listener {

@@ -26,6 +26,6 @@ pub mod pacer;
 pub mod resample;
 #[cfg(feature = "webrtc")]
 pub mod speaker;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod tone;
 pub mod vad;

@@ -11,10 +11,10 @@ use std::fmt;
 
 use opus_pure::{Application, Bandwidth, OpusDecoder, OpusEncoder, Signal};
 
+use crate::audio::resample::Resampler;
 use crate::limits::{
     OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, OPUS_PACKET_BYTES_MAX, OPUS_RECEIVED_BYTES_MAX, RATES_HZ,
 };
-use crate::proto::audio::resample::Resampler;
 
 /// The rates at which the encoder takes PCM, in hertz. Not 48 kHz: there the codec turns digital silence into noise of a
 /// few units for ever, which keeps a microcontroller's microphone shut.

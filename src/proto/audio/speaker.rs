@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::encoder::SpeechEncoder;
-use crate::proto::audio::opus::{EncoderSettings, RTP_CLOCK_HZ};
-use crate::proto::audio::pacer::{self, Pacer};
-use crate::proto::audio::resample::Resampler;
+use crate::audio::codec::Codec;
+use crate::audio::encoder::SpeechEncoder;
+use crate::audio::opus::{EncoderSettings, RTP_CLOCK_HZ};
+use crate::audio::pacer::{self, Pacer};
+use crate::audio::resample::Resampler;
 
 /// The rate at which silence is sent to a caller whose bot has not asked for audio yet.
 const RATE_HZ_BEFORE: u32 = 16_000;
@@ -215,8 +215,8 @@ fn resampler(from_hz: u32, to_hz: u32) -> Option<Resampler> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::audio::decoder::Decoder;
-    use crate::proto::audio::g711::Law;
+    use crate::audio::decoder::Decoder;
+    use crate::audio::g711::Law;
     use std::time::Duration;
 
     /// Runs a speaker up to, and without, `until`; gives its packets with their timestamps.

@@ -103,7 +103,7 @@ impl Vad {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::audio::resample::Resampler;
+    use crate::audio::resample::Resampler;
 
     const HZ: usize = 16_000;
 

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::aliases::{self, Area};
+use crate::cloud::fault::Fault;
+use crate::cloud::keys::Hash;
+use crate::form;
 use crate::limits::cloud::{BUILD_FILE_BYTES_MAX, BUILDS_PAGE, BUILDS_PAGE_MAX};
-use crate::proto::cloud::fault::Fault;
-use crate::proto::cloud::keys::Hash;
-use crate::proto::form;
-use crate::proto::time::iso_ms;
-use crate::proto::uuid::Uuid;
+use crate::time::iso_ms;
+use crate::uuid::Uuid;
 
 /// The build file's path in requests and answers.
 const FILE: &str = "buildfilePath";

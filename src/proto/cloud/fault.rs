@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
+use crate::cloud::keys::Kind;
 use crate::limits::RETRY_AFTER_S;
 use crate::limits::cloud::JSON_BYTES_MAX;
-use crate::proto::cloud::keys::Kind;
 
 /// One refusal: what the answer's status line, headers and body say.
 #[derive(Clone, Debug, PartialEq, Eq)]

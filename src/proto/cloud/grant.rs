@@ -11,11 +11,11 @@ use std::fmt;
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 
-use crate::proto::cloud::build::{Name, Org};
-use crate::proto::cloud::policy;
-use crate::proto::cloud::sign::{self, Pair, STORE, Signing};
-use crate::proto::time;
-use crate::proto::uuid::Uuid;
+use crate::cloud::build::{Name, Org};
+use crate::cloud::policy;
+use crate::cloud::sign::{self, Pair, STORE, Signing};
+use crate::time;
+use crate::uuid::Uuid;
 
 /// The name of the place that takes uploads, a field of the form and part of its address.
 pub const BUCKET: &str = "build-contexts";

@@ -11,11 +11,11 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::cloud::build::Org;
 use crate::config::Secret;
 use crate::config::cloud::VariableKey;
 use crate::limits::cloud::{KEY_BYTES, KEY_NAME_CHARS_MAX, KEYS_MAX};
-use crate::proto::cloud::build::Org;
-use crate::proto::time;
+use crate::time;
 
 /// Bytes of `sk_`, and characters of base64url that follow it: 256 bits.
 const PREFIX_BYTES: usize = 3;

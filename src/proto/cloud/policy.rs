@@ -11,7 +11,7 @@ use std::fmt;
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
-use crate::proto::time;
+use crate::time;
 
 /// A policy that was read.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use crate::proto::cloud::build::{Build, Org, Status};
-use crate::proto::uuid::Uuid;
+use crate::cloud::build::{Build, Org, Status};
+use crate::uuid::Uuid;
 
 /// The builds that wait and those that run. Places in it are taken before a build is recorded, so that two that come at once do
 /// not both take the last one.
@@ -115,7 +115,7 @@ impl Queue {
     }
 
     /// Returns how many builds run.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn running(&self) -> usize {
         self.running.len()
     }
@@ -173,7 +173,7 @@ pub fn interrupted(attempt: u32, attempts_max: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::cloud::build::{Change, Facts, Name, Upload};
+    use crate::cloud::build::{Change, Facts, Name, Upload};
 
     fn org(name: &str) -> Org {
         Name::parse(name).expect("a name")

@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
+use crate::cloud::fault::Fault;
+use crate::form;
 use crate::limits::cloud::{LOG_PAGE, LOG_PAGE_MAX};
-use crate::proto::cloud::fault::Fault;
-use crate::proto::form;
 
 /// Which lines of a log are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::cloud::build::Name;
+use crate::cloud::fault::Fault;
 use crate::limits::cloud::{REGION_NAME_CHARS_MAX, REGIONS_MAX};
-use crate::proto::cloud::build::Name;
-use crate::proto::cloud::fault::Fault;
 
 /// One region.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@
 
 use std::borrow::Cow;
 
+use crate::cloud::fault::Fault;
+use crate::cloud::keys::{self, Kind};
 use crate::limits::cloud::KEY_BYTES;
-use crate::proto::cloud::fault::Fault;
-use crate::proto::cloud::keys::{self, Kind};
-use crate::proto::route::decoded;
-use crate::proto::uuid::Uuid;
+use crate::route::decoded;
+use crate::uuid::Uuid;
 
 /// Where the service answers without a key whether it is well.
 const HEALTH: &str = "healthz";
@@ -189,7 +189,7 @@ fn whole(text: &str, bytes_max: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::cloud::fault::Extra;
+    use crate::cloud::fault::Extra;
 
     const ID: &str = "7a2c9e10-1111-4222-8333-444455556666";
 

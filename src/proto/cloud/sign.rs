@@ -12,7 +12,7 @@ use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::proto::time::{self, DAY_SECONDS};
+use crate::time::{self, DAY_SECONDS};
 
 /// The constants of a way to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use crate::cloud::build::Org;
 use crate::limits::cloud::{SWEEP_EVERY, SWEEP_EVERY_MIN, UPLOAD_REST};
-use crate::proto::cloud::build::Org;
-use crate::proto::uuid::Uuid;
+use crate::uuid::Uuid;
 
 /// How long things are kept; nothing: for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ fn ms(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::cloud::build::Name;
+    use crate::cloud::build::Name;
 
     const DAY: Duration = Duration::from_secs(86_400);
     const MONTH: Duration = Duration::from_secs(2_592_000);

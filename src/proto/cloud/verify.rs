@@ -7,13 +7,13 @@
 
 use std::fmt;
 
-use crate::proto::cloud::build::Org;
-use crate::proto::cloud::fault::Fault;
-use crate::proto::cloud::grant::{self, BUCKET, Claims};
-use crate::proto::cloud::policy::Policy;
-use crate::proto::cloud::sign::{STORE, Signing};
-use crate::proto::multipart::Broken;
-use crate::proto::uuid::Uuid;
+use crate::cloud::build::Org;
+use crate::cloud::fault::Fault;
+use crate::cloud::grant::{self, BUCKET, Claims};
+use crate::cloud::policy::Policy;
+use crate::cloud::sign::{STORE, Signing};
+use crate::multipart::Broken;
+use crate::uuid::Uuid;
 
 /// The form is not one (step 1).
 pub fn no_form() -> Fault {

@@ -12,7 +12,7 @@ use str0m::crypto::dtls::{
 };
 
 use super::dtls::Backend;
-use crate::proto::sctp::{Setup, Verdict};
+use crate::sctp::{Setup, Verdict};
 
 #[derive(Debug)]
 pub(super) struct DeviceDtls;

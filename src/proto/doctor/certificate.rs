@@ -5,10 +5,10 @@
 
 use super::Finding;
 use crate::config::Config;
+use crate::host::Hosts;
 use crate::limits::CERTIFICATE_LEFT_MIN;
-use crate::proto::host::Hosts;
-use crate::proto::tls::known::Certificate;
-use crate::proto::tls::{Due, Name, due};
+use crate::tls::known::Certificate;
+use crate::tls::{Due, Name, due};
 
 /// Name of the check.
 pub const WHAT: &str = "https";
@@ -119,8 +119,8 @@ fn list(names: &[Name]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::doctor::Verdict;
-    use crate::proto::tls::{RELEASED_S, Validity};
+    use crate::doctor::Verdict;
+    use crate::tls::{RELEASED_S, Validity};
 
     const NOW_S: u64 = RELEASED_S + 1_000_000;
 

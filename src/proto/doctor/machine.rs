@@ -8,7 +8,7 @@ use crate::limits::{
     CLOCK_LATEST_S, HTTP_CONNECTIONS_MAX, MEMORY_BASE_BYTES, MEMORY_SESSION_BYTES, OPEN_FILES_BASE, OPEN_FILES_PROGRAM,
     OPEN_FILES_ROOM, OPEN_FILES_SESSION, RELEASED_S,
 };
-use crate::proto::metrics::process::number_after;
+use crate::metrics::process::number_after;
 
 const SYNC: &str = "`timedatectl set-ntp true`, or a battery for the board's clock, puts it right";
 
@@ -88,7 +88,7 @@ pub fn memory(meminfo: &str, sessions_max: usize) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::doctor::Verdict;
+    use crate::doctor::Verdict;
 
     /// Boards without a battery begin in 1970; at the limits the clock is plausible, past them it is wrong.
     #[test]

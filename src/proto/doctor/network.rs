@@ -6,8 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Finding;
+use crate::candidate::Interface;
 use crate::config::Config;
-use crate::proto::candidate::Interface;
 
 /// Judges the addresses that clients would be offered.
 pub fn addresses(interfaces: &[Interface], offered: &[IpAddr], embedded: Option<Ipv4Addr>) -> Finding {
@@ -146,7 +146,7 @@ pub fn holders(sockets: &str, port: u16, listening: bool) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::doctor::Verdict;
+    use crate::doctor::Verdict;
 
     fn interface(name: &str, addr: &str) -> Interface {
         Interface {

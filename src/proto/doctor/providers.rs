@@ -6,9 +6,9 @@
 
 use super::Finding;
 use crate::config::{Config, Telephony};
-use crate::proto::rest::{Method, Request, basic, bearer};
-use crate::proto::telephony::proof::is_protected;
-use crate::proto::telephony::{Provider, hangup};
+use crate::rest::{Method, Request, basic, bearer};
+use crate::telephony::proof::is_protected;
+use crate::telephony::{Provider, hangup};
 
 /// Name of the check of a provider.
 pub fn what(provider: Provider) -> &'static str {
@@ -112,7 +112,7 @@ const OPEN: &str = "/ws is open to anybody who finds the address";
 mod tests {
     use super::*;
     use crate::config::{Account, Secret, Transport};
-    use crate::proto::doctor::Verdict;
+    use crate::doctor::Verdict;
 
     fn telephony() -> Telephony {
         let account = |id: &str, token: &str| {

@@ -6,10 +6,10 @@
 use super::Finding;
 use crate::config::{Config, Transport};
 use crate::limits::ROOM_CLOCK_LEEWAY;
-use crate::proto::mediaroom::token::{Grant, agent_identity, mint};
-use crate::proto::mediaroom::{http_base, missing};
-use crate::proto::rest::{Method, Request, bearer, segment};
-use crate::proto::videoroom::room_name;
+use crate::mediaroom::token::{Grant, agent_identity, mint};
+use crate::mediaroom::{http_base, missing};
+use crate::rest::{Method, Request, bearer, segment};
+use crate::videoroom::room_name;
 
 /// Something that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +218,7 @@ pub fn wanting(config: &Config) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::config::{Mediaroom, Secret, SecretBytes, Videoroom};
-    use crate::proto::doctor::Verdict;
+    use crate::doctor::Verdict;
 
     const NOW_S: u64 = 1_795_252_753;
 

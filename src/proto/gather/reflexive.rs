@@ -14,9 +14,9 @@ use turn_client_proto::stun::types::attribute::{ErrorCode, XorMappedAddress};
 use turn_client_proto::types::stun::message::{BINDING, Message, MessageClass, MessageWriteVec};
 use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
 
+use crate::gather::round::{Round, Step};
+use crate::gather::{Pauses, Standing, refusal_words};
 use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
-use crate::proto::gather::round::{Round, Step};
-use crate::proto::gather::{Pauses, Standing, refusal_words};
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]

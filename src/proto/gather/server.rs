@@ -166,7 +166,7 @@ fn split(url: &str) -> Option<Parts<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::ice;
+    use crate::ice;
 
     fn of(text: &str) -> Vec<Server> {
         servers(&ice::parse([text]).expect("a valid list"))

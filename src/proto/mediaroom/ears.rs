@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use self::mixer::{Mixer, Track};
+use crate::audio::listener::Tally;
 use crate::limits::ROOM_VOICES_MAX;
-use crate::proto::audio::listener::Tally;
-use crate::proto::rtc::AudioPacket;
+use crate::rtc::AudioPacket;
 
 /// One frame on its way to the bot.
 pub struct Frame<'a> {

@@ -22,13 +22,13 @@ use str0m::rtp::{Extension, ExtensionMap, ExtensionValues, RtpPacket, RtpWrite, 
 use str0m::{Candidate, Event, Input, Rtc, RtcError};
 
 use self::sections::{Description, Heard, Kind};
+use crate::crypto;
 use crate::limits::{CHANNELS_MAX, REMOTE_CANDIDATES_MAX, ROOM_MEDIA_LOST_AFTER, ROOM_SOURCES_MAX};
-use crate::proto::crypto;
-use crate::proto::rtc::early::Early;
-use crate::proto::rtc::packet::rtp_source;
-use crate::proto::rtc::remote::Remote;
-use crate::proto::rtc::{AudioPacket, Common, OfferError, Packet, Transmit};
-use crate::proto::sdp::{self, PreparedOffer};
+use crate::rtc::early::Early;
+use crate::rtc::packet::rtp_source;
+use crate::rtc::remote::Remote;
+use crate::rtc::{AudioPacket, Common, OfferError, Packet, Transmit};
+use crate::sdp::{self, PreparedOffer};
 
 /// The stream that our track belongs to.
 const STREAM: &str = "bot";

@@ -21,18 +21,18 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::audio::codec::Codec;
+use crate::audio::listener;
+use crate::audio::pacer;
+use crate::audio::speaker::{Speaker, Turn};
 use crate::config::Secret;
 use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::listener;
-use crate::proto::audio::pacer;
-use crate::proto::audio::speaker::{Speaker, Turn};
-use crate::proto::mediaroom::ears::{Ears, Frame};
-use crate::proto::mediaroom::roster::Participant;
-use crate::proto::mediaroom::wire::Target;
-use crate::proto::outbox::Outbox;
-use crate::proto::rtc::{Common, Packet, Transmit};
-use crate::proto::session::LeaveReason;
+use crate::mediaroom::ears::{Ears, Frame};
+use crate::mediaroom::roster::Participant;
+use crate::mediaroom::wire::Target;
+use crate::outbox::Outbox;
+use crate::rtc::{Common, Packet, Transmit};
+use crate::session::LeaveReason;
 use company::Company;
 use stay::Stay;
 use texts::EarlyWords;

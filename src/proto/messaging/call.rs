@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::graph::{Action, Verdict};
-use crate::proto::event::LeaveReason;
+use crate::event::LeaveReason;
 
 /// How long the pick-up waits for DTLS: the phone rings meanwhile, and gives up after 30 s at the earliest.
 pub const SECURED_WITHIN: Duration = Duration::from_secs(3);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::{BUCKETS, Counts, LATENESS, Metrics, Waiting, bucket, outcome};
 use crate::config::Transport;
+use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
-use crate::proto::event::LeaveReason;
 
 /// One live session's share in the metrics. Its end is counted when it is dropped, too: a task that panics has failed.
 pub struct Share {

@@ -80,7 +80,7 @@ fn a_session_is_counted_while_it_lives_and_when_it_ends() {
 /// Callers are told apart by their codec, by the names that the codecs have.
 #[test]
 fn callers_are_counted_by_their_codec() {
-    use crate::proto::audio::codec::Codec;
+    use crate::audio::codec::Codec;
     assert_eq!(CODECS, Codec::ALL.map(Codec::name));
     let metrics = Arc::new(Metrics::default());
     let share = Share::begin(metrics.clone(), Transport::WebRtc, Instant::now());

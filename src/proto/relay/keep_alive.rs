@@ -13,8 +13,8 @@ use turn_client_proto::types::message::REFRESH;
 use turn_client_proto::types::stun::message::{Message, MessageClass, MessageWriteVec};
 use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
 
+use crate::gather::round::{Round, Step};
 use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
-use crate::proto::gather::round::{Round, Step};
 
 /// What the client library asks for, so that neither shortens what the other was given.
 const LIFETIME_S: u32 = 1800;

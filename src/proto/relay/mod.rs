@@ -30,8 +30,8 @@ use turn_client_proto::types::stun::message::{Message, MessageClass, Method, Tra
 use turn_client_proto::types::{AddressFamily, TransportType, TurnCredentials};
 use turn_client_proto::udp::TurnClientUdp;
 
+use crate::gather::refusal_words;
 use crate::limits::{RELAY_REQUESTS_MAX, STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
-use crate::proto::gather::refusal_words;
 use keep_alive::KeepAlive;
 use peers::Peers;
 

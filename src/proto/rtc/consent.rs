@@ -13,7 +13,7 @@ use str0m::crypto::Sha1HmacProvider;
 use str0m::ice::{StunMessage, StunMessageBuilder, TransId};
 
 use super::packet::{Over, Transmit};
-use crate::proto::stun::{USERNAME, attribute};
+use crate::stun::{USERNAME, attribute};
 
 const PRIORITY: u16 = 0x0024;
 const ICE_CONTROLLED: u16 = 0x8029;

@@ -9,7 +9,7 @@ use str0m::rtp::Ssrc;
 
 use super::checks::{Checks, Maker};
 use super::consent::Way;
-use crate::proto::crypto;
+use crate::crypto;
 
 /// What carries a packet between this machine, or a relay, and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use str0m::Candidate;
 
 use super::packet::{Packet, is_check};
+use crate::candidate::{self, Ignored, RemotePolicy, Usable};
 use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
-use crate::proto::candidate::{self, Ignored, RemotePolicy, Usable};
 
 /// What is known of the other end's addresses.
 pub struct Remote {

@@ -47,7 +47,7 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
         common: &common,
         local: &[address],
         tcp: &[],
-        gathered: &crate::proto::gather::NOTHING,
+        gathered: &crate::gather::NOTHING,
         embedded: None,
         device: None,
         seed: 1,

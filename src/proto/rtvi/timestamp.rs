@@ -5,7 +5,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::proto::time::{DAY_SECONDS, date};
+use crate::time::{DAY_SECONDS, date};
 
 /// Writes an instant.
 pub fn timestamp(at: SystemTime) -> String {

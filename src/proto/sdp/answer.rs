@@ -11,8 +11,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::family::DtlsRole;
 use super::{payload_type, split_attribute, split_line};
+use crate::audio::codec::Codec;
 use crate::limits::{DEVICE_BODY_BYTES_MAX, DEVICE_LINE_BYTES_MAX, LOCAL_ADDRESSES_MAX, PC_ID_BYTES_MAX};
-use crate::proto::audio::codec::Codec;
 
 /// Why an answer must not be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

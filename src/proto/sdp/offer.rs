@@ -11,11 +11,11 @@ use std::fmt;
 use super::family::{DtlsRole, Family, Marks};
 use super::section::{Media, Section, Spoken, is_direction};
 use super::{push_line, shown, split_attribute, split_line};
+use crate::audio::codec::Codec;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX, OFFER_CANDIDATES_MAX, OFFER_SDP_BYTES_MAX,
     ROOM_SDP_BYTES_MAX, ROOM_SDP_LINES_MAX, ROOM_SDP_SECTIONS_MAX, SDP_LINES_MAX, SDP_MID_BYTES_MAX, SDP_SECTIONS_MAX,
 };
-use crate::proto::audio::codec::Codec;
 
 /// An offer that str0m can read, and what it says that matters before that.
 #[derive(Clone, Debug, PartialEq, Eq)]

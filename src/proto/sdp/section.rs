@@ -7,9 +7,9 @@
 use std::collections::HashSet;
 
 use super::{SdpError, payload_type, push_line, shown, split_attribute};
+use crate::audio::codec::Codec;
+use crate::audio::g711::Law;
 use crate::limits::SDP_MID_BYTES_MAX;
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::g711::Law;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Media {

@@ -10,8 +10,8 @@ use str0m::net::Protocol;
 use str0m::{Candidate, Input, Output, Rtc};
 
 use super::*;
+use crate::crypto;
 use crate::limits::*;
-use crate::proto::crypto;
 
 const DEVICE: &str = include_str!("../../../tests/data/sdp/device.offer.sdp");
 const VARIANT: &str = include_str!("../../../tests/data/sdp/device-variant.offer.sdp");

@@ -3,8 +3,7 @@
 mod allocations;
 mod audio;
 mod call;
-pub mod client;
-pub mod device;
+mod device;
 mod forger;
 mod g711;
 mod hello;
@@ -19,7 +18,6 @@ mod outages;
 mod pair;
 mod restart;
 mod secure;
-mod tap;
 mod way;
 mod why;
 mod world;

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use crate::audio::resample::Resampler;
 use crate::limits::{EARLY_AUDIO, RATE_CHANGES_MAX};
-use crate::proto::audio::resample::Resampler;
 
 /// The hearing half of a socket's audio.
 #[derive(Default)]

@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 use super::voice::Voice;
 use super::{Phase, Session, Wire, call_cut};
+use crate::event::{Event, LeaveReason};
+use crate::frames::{self, Frame};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
-use crate::proto::event::{Event, LeaveReason};
-use crate::proto::frames::{self, Frame};
-use crate::proto::telephony::{self, Call, Heard};
+use crate::telephony::{self, Call, Heard};
 
 impl Session {
     /// Takes a text message of the peer.

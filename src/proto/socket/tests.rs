@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::frames::Frame;
 use crate::limits::{CLIENT_LEAD, EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
-use crate::proto::frames::Frame;
 
 mod calls;
 mod clients;

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use crate::proto::audio::cadence::{Cadence, Cut, Output};
-use crate::proto::audio::resample::Resampler;
+use crate::audio::cadence::{Cadence, Cut, Output};
+use crate::audio::resample::Resampler;
 
 /// The speaking half of a socket's audio.
 pub struct Voice {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Provider;
 use crate::config::{Account, Telephony};
 use crate::limits::HANG_UP_ID_BYTES_MAX;
-use crate::proto::rest::{Body, Method, Request, basic, bearer, bland, segment};
+use crate::rest::{Body, Method, Request, basic, bearer, bland, segment};
 
 /// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do it with.
 pub fn request(provider: Provider, call_id: &str, telephony: &Telephony) -> Option<Request> {

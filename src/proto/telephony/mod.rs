@@ -21,9 +21,9 @@ pub mod webhook;
 use std::fmt;
 use std::time::Duration;
 
+use crate::audio::g711::Law;
 use crate::config::Transport;
 use crate::limits::TELEPHONY_WORD_CHARS_MAX;
-use crate::proto::audio::g711::Law;
 pub use call::Call;
 
 /// Looks at one message: is it the handshake of a call? `None` for everything else, text that is no JSON included.

@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Account, Secret};
-    use crate::proto::telephony::detect;
+    use crate::telephony::detect;
 
     const ALL: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
 

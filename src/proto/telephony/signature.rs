@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 
 use super::Provider;
 use crate::config::{Secret, Telephony};
+use crate::form;
 use crate::limits::{SIGNATURE_AGE_MAX_S, SIGNATURES_MAX};
-use crate::proto::form;
 
 const A_SIGNATURE: &str = "x-twilio-signature";
 const A_SETTINGS: &str = "x-twilio-webhooks-signature-settings";

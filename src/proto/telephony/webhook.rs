@@ -8,8 +8,8 @@
 use serde_json::json;
 
 use super::Provider;
+use crate::form;
 use crate::limits::CALLER_BYTES_MAX;
-use crate::proto::form;
 
 /// The answer to a webhook; its status is 200.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::aliases::{self, Area};
 use crate::config::Secret;
 use crate::limits::VIDEOROOM_WITHIN;
-use crate::proto::rest::bland;
+use crate::rest::bland;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

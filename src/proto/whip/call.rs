@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Refusal, SDP, media_type, text};
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
-use crate::proto::multipart::{Broken, Event, Parser, boundary};
-use crate::proto::uuid::Uuid;
-use crate::proto::{body, key};
+use crate::multipart::{Broken, Event, Parser, boundary};
+use crate::uuid::Uuid;
+use crate::{body, key};
 
 /// Before the name of a session where that is a key.
 const PREFIX: &str = "ek_";

@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
 use super::{Cause, Tried};
-use crate::proto::few;
+use crate::few;
 
 /// Addresses of this end that a sentence names.
 const LOCALS_MAX: usize = 3;

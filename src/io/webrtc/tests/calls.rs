@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 use crate::limits::{INQUIRY_CHECKS, INQUIRY_INTERVAL, PEER_FREED_AFTER, PEER_LOST_AFTER};
-use crate::proto::session::tests::device::{as_device, device};
+use crate::proto::testing::device::{as_device, device};
 
 /// A whole talk: the bot is told who comes, what is said and who leaves, and answers.
 #[tokio::test]

@@ -5,7 +5,7 @@
 //! 100 characters cannot hold has a pax record before its header.
 //! Source: POSIX.1-2017 `pax`, `ustar` interchange format; CPython 3.11, `tarfile`, whose choices these are.
 
-use crate::proto::cloud::glob::points;
+use crate::cloud::glob::points;
 
 /// What everything is padded to.
 pub const BLOCK: usize = 512;

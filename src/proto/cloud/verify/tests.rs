@@ -3,10 +3,10 @@
 use data_encoding::BASE64;
 
 use super::*;
-use crate::proto::cloud::build::Name;
-use crate::proto::cloud::grant::Terms;
-use crate::proto::cloud::sign::Pair;
-use crate::proto::multipart::{self, Event, Parser};
+use crate::cloud::build::Name;
+use crate::cloud::grant::Terms;
+use crate::cloud::sign::Pair;
+use crate::multipart::{self, Event, Parser};
 
 const NOW_MS: u64 = 1_795_262_400_000; // 2026-11-21T12:00:00Z
 const ENDS_MS: u64 = NOW_MS + 900_000;

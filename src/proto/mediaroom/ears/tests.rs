@@ -4,11 +4,11 @@ use std::f64::consts::TAU;
 use std::time::Duration;
 
 use super::*;
+use crate::audio::codec::Codec;
+use crate::audio::listener::Listener;
+use crate::audio::opus::{Encoder, EncoderSettings};
+use crate::audio::tone::share;
 use crate::limits::{MIX_HELD_MAX, OPUS_PACKET_BYTES_MAX};
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::listener::Listener;
-use crate::proto::audio::opus::{Encoder, EncoderSettings};
-use crate::proto::audio::tone::share;
 
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Event;
 use crate::limits::ROOM_PARTICIPANTS_MAX;
-use crate::proto::mediaroom::roster::Participant;
+use crate::mediaroom::roster::Participant;
 
 /// Those whom the bot knows to be in the room.
 #[derive(Default)]

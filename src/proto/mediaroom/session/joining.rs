@@ -8,10 +8,10 @@ use std::time::Instant;
 use super::stay::{Stay, Why};
 use super::{Away, Dial, Event, Local, Order, Phase, Session, Way};
 use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
-use crate::proto::mediaroom::http_base;
-use crate::proto::mediaroom::signal::Then;
-use crate::proto::rest;
-use crate::proto::session::LeaveReason;
+use crate::mediaroom::http_base;
+use crate::mediaroom::signal::Then;
+use crate::rest;
+use crate::session::LeaveReason;
 
 /// What follows from the end of a stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Event, Order, Phase, Session, Way};
 use crate::limits::{FINISH_WITHIN, ROOM_CLOSE_WITHIN};
-use crate::proto::session::LeaveReason;
+use crate::session::LeaveReason;
 
 impl Session {
     /// The bot has ended: what it said last still leaves where somebody hears it, then the session ends.

@@ -12,14 +12,14 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::Local;
+use crate::audio::speaker;
 use crate::config::Secret;
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
-use crate::proto::audio::speaker;
-use crate::proto::mediaroom::peer::{self, Peer, Setup};
-use crate::proto::mediaroom::roster::Participant;
-use crate::proto::mediaroom::signal::{self, Signal, Then};
-use crate::proto::mediaroom::wire::Target;
-use crate::proto::rtc::{AudioPacket, Common, OfferError, Packet, Transmit};
+use crate::mediaroom::peer::{self, Peer, Setup};
+use crate::mediaroom::roster::Participant;
+use crate::mediaroom::signal::{self, Signal, Then};
+use crate::mediaroom::wire::Target;
+use crate::rtc::{AudioPacket, Common, OfferError, Packet, Transmit};
 
 /// The name of our track, which is also its id in the offer.
 const TRACK: &str = "bot-audio";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, secs, share};
-use crate::proto::audio::opus::Decoder;
+use crate::audio::opus::Decoder;
 
 const A4: f64 = 440.0;
 

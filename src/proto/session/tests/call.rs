@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::super::*;
-use super::client::{Client, config};
 use super::pair::{Pair, Tone, ms, runner, secs, setup};
+use crate::testing::client::{Client, config};
 
 /// A call that was answered.
 fn answered() -> Pair {

@@ -4,37 +4,17 @@
 use std::net::Ipv4Addr;
 
 use super::super::*;
-use super::client::{self, Client};
 use super::pair::{Pair, Tone, ms, runner, secs};
-use super::tap::chunks;
 use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, DEVICE_SETUP_REPEAT};
+use crate::testing::client::{self, Client};
+pub use crate::testing::device::{as_device, device};
+use crate::testing::tap::chunks;
 
 pub const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const ADDRESS: &str = "192.0.2.57:49152";
 
 const DATA: u8 = 0;
 const INIT: u8 = 1;
-
-/// Writes the offer of a str0m client as the firmware would: profile without feedback, DTLS server, its own names, no header
-/// extensions, the mark of its library.
-pub fn as_device(offer: String) -> String {
-    let lines = offer
-        .lines()
-        .filter(|line| !line.starts_with("a=extmap") && !line.starts_with("a=rtcp-fb"));
-    let text: String = lines.flat_map(|line| [line, "\r\n"]).collect();
-    text.replace("UDP/TLS/RTP/SAVPF", "UDP/TLS/RTP/SAVP")
-        .replace("a=setup:actpass", "a=setup:passive")
-        .replace("a=msid-semantic:WMS *", "a=msid-semantic: iot")
-}
-
-/// A client that behaves like one; its offers are to be written [`as_device`].
-pub fn device(address: &str, start: Instant) -> Client {
-    let config = client::config().clear_extension_map();
-    let mut client = Client::with(config, address, start).labels(&["rtvi-ai"]);
-    // It waits for the handshake of DTLS, and opens the association all the same.
-    client.rtc.direct_api().start_sctp(true);
-    client
-}
 
 /// A device that talks to a session of a runner for embedded clients.
 fn call() -> Pair {

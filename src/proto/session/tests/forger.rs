@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::super::*;
-use super::client::Client;
 use super::device::device;
 use super::pair::{ms, secs};
 use super::world::{WAY, World};
 use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, PEER_LOST_AFTER};
+use crate::testing::client::Client;
 
 const VICTIM: &str = "192.0.2.9:5000";
 const FORGER: &str = "198.51.100.66:6666";

@@ -1,13 +1,13 @@
 //! Callers that offer no Opus: G.711 both ways, at a byte per sample (RFC 7874 section 3, RFC 3551 section 4.5.14).
 
 use super::super::*;
-use super::client::{self, Client};
 use super::device::{ADDRESS, HOST, as_device, rtp};
 use super::offers::{CHROME, FIREFOX, answer};
 use super::pair::{Pair, Tone, ms, secs, share};
 use super::restart;
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::g711::Law;
+use crate::audio::codec::Codec;
+use crate::audio::g711::Law;
+use crate::testing::client::{self, Client};
 
 const A4: f64 = 440.0;
 const CALLER: &str = "192.0.2.9:5000";

@@ -1,17 +1,17 @@
 //! What may come from anybody: noise, mutilated and repeated datagrams, floods, and sessions that are thrown away.
 
-use crate::proto::rtc::Packet;
+use crate::rtc::Packet;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::*;
-use super::client::Client;
 use super::pair::{Pair, Rng, ms, runner, secs, setup};
+use crate::crypto;
+use crate::gather::Gathered;
 use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
-use crate::proto::crypto;
-use crate::proto::gather::Gathered;
-use crate::proto::rtc::{Common, IceSecret};
+use crate::rtc::{Common, IceSecret};
+use crate::testing::client::Client;
 
 /// A running call, and everything that its client has sent so far.
 fn call() -> (Pair, Vec<Vec<u8>>) {
@@ -243,7 +243,7 @@ fn sessions_that_are_dropped_leave_nothing() {
             common: &common,
             local: &[runner()],
             tcp: &[],
-            gathered: &crate::proto::gather::NOTHING,
+            gathered: &crate::gather::NOTHING,
             embedded: None,
             device: None,
             seed: number,

@@ -1,10 +1,10 @@
 //! How a session ends: who says so, what is still said, and how long it may take.
 
 use super::super::*;
-use super::client::Client;
 use super::pair::{Pair, Tone, ms, secs};
 use crate::limits::{CLOSE_WITHIN, SPEECH_HANGOVER};
-use crate::proto::rtc::Packet;
+use crate::rtc::Packet;
+use crate::testing::client::Client;
 
 type Leave = fn(&mut Client);
 type Reach = fn() -> Pair;

@@ -3,8 +3,8 @@
 
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
-use super::tap::chunks;
-use crate::proto::rtc::Packet;
+use crate::rtc::Packet;
+use crate::testing::tap::chunks;
 
 /// What a datagram carries on an Ethernet.
 const DATAGRAM_BYTES_MAX: usize = 1_500;

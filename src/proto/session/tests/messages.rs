@@ -1,9 +1,9 @@
 //! Texts both ways: which channel carries them, which reach the bot, and what waits where.
 
 use super::super::*;
-use super::client::Client;
 use super::pair::{Pair, ms, secs};
 use crate::limits::{MESSAGE_BYTES_MAX, MESSAGES_OUT_MAX};
+use crate::testing::client::Client;
 
 /// Messages go to the channel called `chat`, also when another was open before it; the other one still speaks.
 #[test]

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use super::super::*;
-use super::client::Client;
 use super::device::device;
 use super::pair::{ms, secs};
 use super::world::World;
 use crate::limits::{INQUIRY_CHECKS, INQUIRY_INTERVAL, PEER_FREED_AFTER, PEER_LOST_AFTER};
+use crate::testing::client::Client;
 
 const NAT: &str = "192.0.2.77";
 const HOST: &str = "10.0.0.5";

@@ -7,11 +7,11 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::super::*;
-use super::client::Client;
 use super::pair::{Pair, ms, secs};
 use super::way::{Bursts, Carried, Way};
+use crate::audio::opus::Decoder;
 use crate::limits::{AUDIO_OUT_QUEUE, JITTER_WAIT_MAX};
-use crate::proto::audio::opus::Decoder;
+use crate::testing::client::Client;
 
 const RATE_HZ: u32 = 16_000;
 const FRAME: usize = RATE_HZ as usize / 50;

@@ -1,10 +1,10 @@
 //! Offers of many kinds, and the answers they get.
 
-use crate::proto::rtc::IceSecret;
+use crate::rtc::IceSecret;
 
 use super::super::*;
-use super::client::{self, Client};
 use super::pair::{COMMON, Pair, ms, runner, secs, setup};
+use crate::testing::client::{self, Client};
 
 pub const CHROME: &str = include_str!("../../../../tests/data/sdp/chrome.offer.sdp");
 pub const FIREFOX: &str = include_str!("../../../../tests/data/sdp/firefox.offer.sdp");
@@ -223,7 +223,7 @@ fn sessions_do_not_share_credentials() {
                 common: &COMMON,
                 local: &[runner()],
                 tcp: &[],
-                gathered: &crate::proto::gather::NOTHING,
+                gathered: &crate::gather::NOTHING,
                 embedded: None,
                 device: None,
                 seed,

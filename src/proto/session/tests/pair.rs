@@ -5,8 +5,8 @@
 //! test moves. Losses are drawn from a seed, so that a failure comes again.
 
 use crate::allocations;
-use crate::proto::candidate::DeviceAddress;
-use crate::proto::rtc::Packet;
+use crate::candidate::DeviceAddress;
+use crate::rtc::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::super::*;
-use super::client::Client;
 use super::way::Way;
-pub use crate::proto::audio::tone::{Tone, share};
-use crate::proto::rtc::{Common, IceSecret};
+pub use crate::audio::tone::{Tone, share};
+use crate::rtc::{Common, IceSecret};
+use crate::testing::client::Client;
 
 pub const RUNNER: &str = "192.0.2.1:7860";
 
@@ -134,7 +134,7 @@ pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setu
         common: &COMMON,
         local,
         tcp: &[],
-        gathered: &crate::proto::gather::NOTHING,
+        gathered: &crate::gather::NOTHING,
         embedded,
         device: embedded.or(first).map(|address| DeviceAddress {
             address,

@@ -1,11 +1,11 @@
 //! Further offers: on the same connection, with new ICE credentials, and from a client that threw its connection away.
 
-use crate::proto::rtc::Packet;
+use crate::rtc::Packet;
 use str0m::media::{Direction, MediaKind};
 
 use super::super::*;
-use super::client::Client;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
+use crate::testing::client::Client;
 
 /// Returns the values of an attribute, in the order of the text.
 fn values<'a>(sdp: &'a str, name: &str) -> Vec<&'a str> {

@@ -5,9 +5,9 @@
 use std::time::Instant;
 
 use super::super::*;
-use super::client::Client;
 use super::pair::{Pair, ms, runner, secs};
-use crate::proto::rtc::Packet;
+use crate::rtc::Packet;
+use crate::testing::client::Client;
 
 /// The extension `use_srtp`, RFC 5764 section 9.
 const USE_SRTP: [u8; 2] = [0, 14];

@@ -1,10 +1,10 @@
 //! A session that was never connected knows why: each kind of network that keeps a client out, in virtual time.
 
 use super::super::*;
-use super::client::{Client, config};
 use super::pair::{Pair, ms, secs, setup};
-use crate::proto::crypto::{self, Refusal};
-use crate::proto::why::Cause;
+use crate::crypto::{self, Refusal};
+use crate::testing::client::{Client, config};
+use crate::why::Cause;
 
 const CLIENT: &str = "192.0.2.9:5000";
 

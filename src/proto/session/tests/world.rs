@@ -9,11 +9,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::super::*;
-use super::client::Client;
 use super::device::as_device;
 use super::pair::{ms, runner, secs, setup};
-use crate::proto::routes::{Path, Routes};
-use crate::proto::rtc::Packet;
+use crate::routes::{Path, Routes};
+use crate::rtc::Packet;
+use crate::testing::client::Client;
 
 /// How long a packet takes, each way.
 pub const WAY: Duration = Duration::from_millis(5);

@@ -3,8 +3,8 @@
 //! 5.1, RFC 3711 section 3.3.1.
 
 use super::super::*;
-use super::client::Client;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
+use crate::testing::client::Client;
 
 /// Packets that may be missing between two for the roll-over counter to be known: less than half of
 /// its range.

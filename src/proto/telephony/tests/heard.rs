@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{SCRIPTS, b_call, script_call};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX, TELEPHONY_REORDERED_MAX};
-use crate::proto::telephony::{Heard, Malformed, Provider};
+use crate::telephony::{Heard, Malformed, Provider};
 
 fn media(payload: &str) -> String {
     json!({"event": "media", "media": {"payload": payload}}).to_string()

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{SCRIPTS, b_call, call, script_call};
-use crate::proto::audio::g711;
-use crate::proto::telephony::{Call, Chunk, Codec, Provider};
+use crate::audio::g711;
+use crate::telephony::{Call, Chunk, Codec, Provider};
 
 /// The messages of the fact sheet, letter by letter.
 #[test]

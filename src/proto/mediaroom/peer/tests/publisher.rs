@@ -6,9 +6,9 @@ use prost::Message;
 
 use super::super::*;
 use super::world::{Kind, Server, Talker, World, decode, ms, ours, setup, theirs};
+use crate::audio::tone::share;
 use crate::limits::ROOM_MEDIA_LOST_AFTER;
-use crate::proto::audio::tone::share;
-use crate::proto::mediaroom::wire::{Data, DataPacket, UserPacket};
+use crate::mediaroom::wire::{Data, DataPacket, UserPacket};
 
 /// Speaks for so many times 20 ms.
 fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {

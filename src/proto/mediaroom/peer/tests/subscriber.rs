@@ -7,10 +7,10 @@ use str0m::media::{Direction, Mid};
 
 use super::super::*;
 use super::world::{Kind, Server, Talker, World, ms, ours, setup};
+use crate::audio::tone::share;
 use crate::limits::{
     ROOM_SDP_SECTIONS_MAX, ROOM_SECTION_SOURCES_MAX, ROOM_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_MAX,
 };
-use crate::proto::audio::tone::share;
 
 const ANN: &str = "PA_ann|TR_ann";
 const BOB: &str = "PA_bob|TR_bob";

@@ -15,9 +15,9 @@ use str0m::rtp::{Extension, ExtensionMap, RtpPacket, RtpWrite, Ssrc};
 use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
 
 use super::super::*;
+use crate::audio::opus::{Decoder, Encoder, EncoderSettings};
+use crate::audio::tone::Tone;
 use crate::limits::OPUS_PACKET_BYTES_MAX;
-use crate::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
-use crate::proto::audio::tone::Tone;
 
 pub const RATE_HZ: u32 = 16_000;
 

@@ -15,8 +15,8 @@ use str0m::media::Mid;
 use str0m::net::{Protocol, Receive};
 
 use super::super::*;
-use crate::proto::mediaroom::peer::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
-use crate::proto::mediaroom::wire::{
+use crate::mediaroom::peer::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
+use crate::mediaroom::wire::{
     self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, Request, Response, SessionDescription,
     SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackType,
 };

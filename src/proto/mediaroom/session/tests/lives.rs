@@ -5,9 +5,9 @@ use prost::Message as _;
 use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
-use crate::proto::audio::tone::{Tone, share};
-use crate::proto::mediaroom::peer::tests::world::{RATE_HZ, Talker, ms};
-use crate::proto::mediaroom::wire::{
+use crate::audio::tone::{Tone, share};
+use crate::mediaroom::peer::tests::world::{RATE_HZ, Talker, ms};
+use crate::mediaroom::wire::{
     Data, DataPacket, Request, Response, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource, UserPacket,
 };
 

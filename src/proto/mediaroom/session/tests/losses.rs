@@ -3,9 +3,9 @@
 use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
-use crate::proto::audio::tone::{Tone, share};
-use crate::proto::mediaroom::peer::tests::world::{RATE_HZ, Talker, ms};
-use crate::proto::mediaroom::wire::Response;
+use crate::audio::tone::{Tone, share};
+use crate::mediaroom::peer::tests::world::{RATE_HZ, Talker, ms};
+use crate::mediaroom::wire::Response;
 
 fn names(house: &House, from: usize) -> Vec<&'static str> {
     let name = |event: &Event| match event {

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
+use crate::forwarded::Network;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
-use crate::proto::forwarded::Network;
 
 /// A transport by its canonical name; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! The caller of these tests: str0m's `Rtc` in its RTP mode, with a microphone that plays a tone and a book of what it heard.
+//! The caller of the tests: str0m's `Rtc` in its RTP mode, with a microphone that plays a tone and a book of what it heard.
 //!
 //! Its DTLS is tapped, so that a test sees the SCTP packets of the session in the clear, and can put its own in place of the
 //! client's.
@@ -16,14 +16,14 @@ use str0m::net::{Protocol, Receive};
 use str0m::rtp::RtpWrite;
 use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
 
-use super::pair::{Tone, ms};
 use super::tap::{Tap, Wires};
+use crate::audio::codec::Codec;
+use crate::audio::decoder::Decoder;
+use crate::audio::g711::Law;
+use crate::audio::opus::{Encoder, EncoderSettings};
+use crate::audio::tone::Tone;
+use crate::crypto;
 use crate::limits::{MESSAGE_BYTES_MAX, OPUS_PACKET_BYTES_MAX};
-use crate::proto::audio::codec::Codec;
-use crate::proto::audio::decoder::Decoder;
-use crate::proto::audio::g711::Law;
-use crate::proto::audio::opus::{Encoder, EncoderSettings};
-use crate::proto::crypto;
 
 /// The rate of the microphone, in Hz.
 const RATE_HZ: u32 = 16_000;
@@ -190,7 +190,7 @@ impl Client {
         Client {
             rtc,
             codec: Codec::Opus,
-            ptime: ms(20),
+            ptime: Duration::from_millis(20),
             start,
             address,
             connected: false,
@@ -292,7 +292,12 @@ impl Client {
                 .map(|frame| encode(&mut encoder, frame))
                 .collect();
         }
-        self.microphone = Some(Microphone::new(Voice::Loop(round), 48_000, ms(20), now));
+        self.microphone = Some(Microphone::new(
+            Voice::Loop(round),
+            48_000,
+            Duration::from_millis(20),
+            now,
+        ));
     }
 
     /// Sends no packets; their timestamps go on.

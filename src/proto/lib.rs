@@ -22,7 +22,20 @@
 //!   gets a place, and who loses one)
 //! - The runner itself: [`stall`] (what stands still), [`few`] (short lists in order)
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "a test may take the clock once, as the origin of its time"
+    )
+)]
+
+pub mod abilities;
 pub mod admission;
+pub mod aliases;
+#[cfg(test)]
+#[path = "../../tests/support/allocations.rs"]
+mod allocations;
 pub mod audio;
 #[cfg(feature = "webrtc")]
 pub mod backoff;
@@ -30,6 +43,7 @@ pub mod body;
 pub mod candidate;
 #[cfg(feature = "cloud")]
 pub mod cloud;
+pub mod config;
 #[cfg(feature = "webrtc")]
 pub mod connections;
 #[cfg(feature = "webrtc")]
@@ -46,6 +60,7 @@ pub mod gather;
 pub mod host;
 pub mod ice;
 pub mod key;
+pub mod limits;
 pub mod lines;
 pub mod mediaroom;
 pub mod messaging;
@@ -81,6 +96,8 @@ pub mod start;
 pub mod stun;
 pub mod table;
 pub mod telephony;
+#[cfg(all(any(test, feature = "testing"), feature = "webrtc"))]
+pub mod testing;
 pub mod time;
 #[cfg(feature = "tls")]
 pub mod tls;

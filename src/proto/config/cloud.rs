@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Host, Secret, SecretBytes, Tls};
-use crate::proto::cloud::build::{Name, Org};
-use crate::proto::cloud::keys::Kind;
+use crate::cloud::build::{Name, Org};
+use crate::cloud::keys::Kind;
 
 /// What `edge-runner cloud serve` is to do.
 #[derive(Clone, Debug)]
