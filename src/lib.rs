@@ -45,11 +45,12 @@ pub mod cli;
 pub mod dialin;
 #[doc(hidden)]
 pub mod io;
-pub mod logging;
 #[cfg(feature = "page")]
 mod page;
 pub mod rtvi;
 
+#[doc(hidden)]
+pub use edge_runner_http::logging;
 #[doc(hidden)]
 pub use edge_runner_proto as proto;
 pub use edge_runner_proto::{abilities, aliases, config, limits};

@@ -22,8 +22,8 @@ pub use media::{Audio, AudioFrame, Event, Events, Hearing, LeaveReason, Media, M
 /// Why a bot failed; it ends this bot's session with one WARN line and no other.
 pub type BotError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The name of one session: one bot run. It stands at the head of every log line of that session.
-pub type SessionId = Arc<str>;
+pub use edge_runner_http::shutdown::{Shutdown, ShutdownTrigger};
+pub use edge_runner_proto::SessionId;
 
 /// What a bot is called with.
 #[non_exhaustive]
@@ -351,53 +351,6 @@ impl fmt::Display for MissingField {
 }
 
 impl std::error::Error for MissingField {}
-
-/// Tells a bot that the runner is stopping. Clones share one state.
-#[derive(Clone, Debug)]
-pub struct Shutdown(tokio::sync::watch::Receiver<bool>);
-
-impl Shutdown {
-    /// Makes a trigger and the handle that sees it.
-    pub fn channel() -> (ShutdownTrigger, Shutdown) {
-        let (sender, receiver) = tokio::sync::watch::channel(false);
-        (ShutdownTrigger(sender), Shutdown(receiver))
-    }
-
-    /// Tells whether the runner is stopping.
-    pub fn is_set(&self) -> bool {
-        *self.0.borrow()
-    }
-
-    /// Waits until the runner is stopping; for ever if it never is.
-    pub async fn wait(&mut self) {
-        if self.0.wait_for(|set| *set).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-impl Default for Shutdown {
-    /// A handle that is never set.
-    fn default() -> Self {
-        Shutdown::channel().1
-    }
-}
-
-/// The other end of [`Shutdown`].
-#[derive(Debug)]
-pub struct ShutdownTrigger(tokio::sync::watch::Sender<bool>);
-
-impl ShutdownTrigger {
-    /// Tells every handle that the runner is stopping.
-    pub fn set(&self) {
-        self.0.send_replace(true);
-    }
-
-    /// Makes one more handle.
-    pub fn subscribe(&self) -> Shutdown {
-        Shutdown(self.0.subscribe())
-    }
-}
 
 /// A bot, erased once: what the runner keeps and calls for every session.
 pub type Bot = Arc<dyn Fn(RunnerArguments) -> Pin<Box<dyn Future<Output = Result<(), BotError>> + Send>> + Send + Sync>;

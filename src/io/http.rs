@@ -9,15 +9,14 @@
     reason = "this room is the shell: it stamps the time and draws random numbers"
 )]
 
+pub use edge_runner_http::common as floor;
+
 #[cfg_attr(not(feature = "page"), path = "http/file/absent.rs")]
 mod file;
-pub mod floor;
 mod gate;
 #[cfg_attr(not(feature = "messaging"), path = "http/messaging/absent.rs")]
 mod messaging;
 mod note;
-#[cfg_attr(not(feature = "cloud"), path = "http/payload/absent.rs")]
-mod payload;
 mod read;
 mod refusal;
 #[cfg_attr(not(feature = "mediaroom"), path = "http/rooms/absent.rs")]
@@ -49,7 +48,6 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use self::file::{file, to_page};
-use self::floor::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, whole};
 use self::gate::{Gate, put};
 use self::note::{caller, log_refusal};
 use self::read::{Takes, read};
@@ -57,6 +55,7 @@ pub use self::refusal::Refusal;
 use crate::abilities::Ability;
 use crate::bot::SessionId;
 use crate::config::Config;
+use crate::io::http::floor::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, whole};
 use crate::io::messaging::Registry;
 use crate::io::metrics;
 use crate::io::room::{self, Begin};
@@ -625,3 +624,6 @@ fn authority<E>(app: &App<E>) -> Result<Reply, Refusal> {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(reply)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 
 #![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
 
+pub use edge_runner_http::{group, memory, notify, server, services, signal, store, stream, tasks, tls, watch};
+
 pub mod addresses;
 pub mod admission;
 #[cfg(feature = "cloud")]
@@ -18,8 +20,6 @@ pub mod drain;
 #[cfg(feature = "webrtc")]
 #[cfg_attr(not(feature = "turn"), path = "gather/absent.rs")]
 pub mod gather;
-#[cfg(any(feature = "process", feature = "cloud"))]
-pub mod group;
 pub mod http;
 #[cfg(feature = "webrtc")]
 pub mod ice_tcp;
@@ -27,36 +27,23 @@ pub mod ice_tcp;
 pub mod media;
 #[cfg_attr(not(feature = "mediaroom"), path = "mediaroom/absent.rs")]
 pub mod mediaroom;
-pub mod memory;
 #[cfg_attr(not(feature = "messaging"), path = "messaging/absent.rs")]
 pub mod messaging;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/absent.rs")]
 pub mod metrics;
-#[cfg_attr(not(feature = "systemd"), path = "notify/absent.rs")]
-pub mod notify;
 #[cfg_attr(not(feature = "process"), path = "process/absent.rs")]
 pub mod process;
 pub mod procfs;
-#[cfg_attr(not(feature = "_rest"), path = "rest/absent.rs")]
+#[cfg(feature = "_rest")]
 pub mod rest;
 pub mod room;
-pub mod server;
-pub mod services;
 pub mod sessions;
-pub mod signal;
 #[cfg_attr(not(any(feature = "telephony", feature = "websocket")), path = "socket/absent.rs")]
 pub mod socket;
-#[cfg(any(feature = "tls", feature = "cloud"))]
-pub mod store;
-pub mod stream;
-pub mod tasks;
-#[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
-pub mod tls;
 #[cfg(feature = "webrtc")]
 pub mod udp;
 #[cfg(feature = "videoroom")]
 pub mod videoroom;
-pub mod watch;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 pub mod webrtc;
 

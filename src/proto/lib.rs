@@ -108,3 +108,6 @@ pub mod visit;
 pub mod whip;
 #[cfg(feature = "webrtc")]
 pub mod why;
+
+/// The name of a session: a UUID, or what a test calls it.
+pub type SessionId = std::sync::Arc<str>;

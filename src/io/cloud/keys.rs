@@ -272,7 +272,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::io::store::tests::Folder;
+    use edge_runner_http::testing::Folder;
 
     fn org() -> Org {
         Org::parse("acme").expect("a name")

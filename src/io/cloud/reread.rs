@@ -121,7 +121,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::io::store::tests::Folder;
+    use edge_runner_http::testing::Folder;
 
     fn text(text: Option<&[u8]>) -> Result<String, String> {
         match text {

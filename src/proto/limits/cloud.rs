@@ -32,8 +32,6 @@ pub const STOP_MARGIN: Duration = Duration::from_secs(5);
 pub const REREAD_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of a request's path in the log: the longest sensible one has 160.
 pub const LOGGED_PATH_BYTES_MAX: usize = 300;
-/// Bytes of a kept image that are read at once; a slow client holds as many in memory.
-pub const FILE_PIECE_BYTES: usize = 64 * 1024;
 /// How long an upload may bring no byte: a mobile network between two masts.
 pub const UPLOAD_STALL: Duration = Duration::from_secs(60);
 /// How long a client may take nothing of an image: as long as an upload may bring nothing.

@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use super::auto::{AUTHORITY, SERVER};
 use super::*;
-use crate::io::store::tests::Folder;
-use crate::proto::tls::{Due, Name, RELEASED_S};
+use crate::testing::Folder;
+use edge_runner_proto::tls::{Due, Name, RELEASED_S};
 
 const DAY_S: u64 = 86_400;
 const NOW_S: u64 = RELEASED_S + 100 * DAY_S;
@@ -44,7 +44,7 @@ fn open(settings: &TlsSettings, addresses: &[IpAddr], clock_s: u64) -> (Auto, Ar
 
 fn names(key: &CertifiedKey) -> Vec<Name> {
     let first = key.cert.first().expect("a certificate");
-    crate::proto::tls::known::Certificate::read(first)
+    edge_runner_proto::tls::known::Certificate::read(first)
         .expect("readable")
         .names
 }

@@ -30,13 +30,13 @@ use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::bot::Shutdown;
-use crate::io::http::floor::{Becomes, Peer, Times};
-use crate::io::server::inspect::{Inspected, Verdict};
-use crate::io::server::{ConnState, Phase, Service};
-use crate::io::stream::Stream;
-use crate::limits;
-use crate::proto::opening::Opening;
+use crate::common::{Becomes, Peer, Times};
+use crate::server::inspect::{Inspected, Verdict};
+use crate::server::{ConnState, Phase, Service};
+use crate::shutdown::Shutdown;
+use crate::stream::Stream;
+use edge_runner_proto::limits;
+use edge_runner_proto::opening::Opening;
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<S: Service>(
@@ -328,7 +328,7 @@ impl Write for TrackedIo<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::server::permits::Permits;
+    use crate::server::permits::Permits;
 
     /// The time for the first head runs from the accept, with every byte of it; later heads have their own.
     #[tokio::test]

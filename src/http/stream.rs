@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::io::tls::Layer;
+use crate::tls::Layer;
 
 /// An accepted connection.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ mod heap;
 #[path = "memory/other.rs"]
 mod heap;
 
-use crate::io::tasks::Live;
-use crate::limits::MEMORY_GIVEN_BACK_AFTER;
+use crate::tasks::Live;
+use edge_runner_proto::limits::MEMORY_GIVEN_BACK_AFTER;
 
 /// Has all threads share one heap. To be called before the second thread starts: a heap that exists stays.
 pub fn share_heap() {

@@ -19,15 +19,20 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+use super::floor::Times;
 use super::*;
+use crate::bot::Shutdown;
 use crate::bot::ShutdownTrigger;
 use crate::config::Config;
+use crate::config::Host;
 use crate::io::http::{App, Engine, Refusal};
 use crate::io::mediaroom;
 use crate::io::room::{Begin, Room};
+use crate::io::server::{Phase, bind, serve};
 use crate::io::sessions::Start;
 use crate::io::socket::{Endpoint, Upgrade};
 use crate::io::tls::Tls;
+use crate::limits;
 use crate::proto::admission::{Kind, Requester};
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
 use crate::proto::whip::{Asked, Done, Opening, Refusal as WhipRefusal};
@@ -347,80 +352,6 @@ impl Reply {
             self.json()["detail"].as_str().expect("a detail").to_owned(),
         )
     }
-}
-
-/// port 0 is one free port on every address, and a port in use is named with what to do.
-#[tokio::test]
-async fn localhost_is_both_loopback_addresses_on_one_port() {
-    let localhost = Config {
-        host: Host::Localhost,
-        ..config()
-    };
-    let listeners = bind(localhost.host, localhost.port).await.expect("a free port");
-    let addresses = listeners.addresses();
-    assert!(
-        addresses
-            .iter()
-            .all(|address| address.ip().is_loopback() && address.port() == listeners.port())
-    );
-    assert_eq!(addresses[0].ip(), IpAddr::V4(Ipv4Addr::LOCALHOST));
-    assert!(listeners.port() != 0);
-
-    let taken = Config {
-        port: listeners.port(),
-        ..localhost
-    };
-    let error = bind(taken.host, taken.port).await.expect_err("the port is taken");
-    let said = error.to_string();
-    assert!(
-        said.contains(&format!("127.0.0.1:{}", listeners.port())) && said.contains("--port"),
-        "{said}"
-    );
-
-    let elsewhere = Config {
-        host: Host::Address("192.0.2.1".parse().expect("an address")),
-        ..config()
-    };
-    let error = bind(elsewhere.host, elsewhere.port)
-        .await
-        .expect_err("no interface has that address");
-    assert!(
-        error
-            .to_string()
-            .contains("no interface of this machine has the address 192.0.2.1"),
-        "{error}"
-    );
-}
-
-/// An address that is not a loopback one is not served on `localhost`, and `::` leaves IPv4 to others.
-#[tokio::test]
-async fn an_address_of_one_family_is_served_on_that_family() {
-    let all = Config {
-        host: Host::Address("::".parse().expect("an address")),
-        ..config()
-    };
-    // A machine without IPv6 has nothing to prove.
-    if let Ok(listeners) = bind(all.host, all.port).await {
-        let v4 = Config {
-            port: listeners.port(),
-            ..config()
-        };
-        bind(v4.host, v4.port).await.expect("the port is free on IPv4");
-    }
-}
-
-/// A process that is out of files must not spin.
-#[test]
-fn pauses_between_failed_accepts_double_up_to_a_limit() {
-    let mut pause = limits::ACCEPT_PAUSE_FIRST;
-    let mut pauses = vec![pause.as_millis()];
-    for _ in 0..8 {
-        pause = longer(pause);
-        pauses.push(pause.as_millis());
-    }
-    assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 1280]);
-    assert!(is_of_one_connection(&io::ErrorKind::ConnectionAborted.into()));
-    assert!(!is_of_one_connection(&io::Error::from_raw_os_error(24)));
 }
 
 /// At the cap, which all addresses share, the next connection takes the place of the one that was idle for longest, and one

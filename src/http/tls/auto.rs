@@ -25,10 +25,10 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::pair::Pair;
-use crate::config::TlsSettings;
-use crate::io::store::{Found, Lock, Store};
-use crate::proto::tls::known::Certificate;
-use crate::proto::tls::{self, Due, Name, Subtree, Validity, issue};
+use crate::store::{Found, Lock, Store};
+use edge_runner_proto::config::TlsSettings;
+use edge_runner_proto::tls::known::Certificate;
+use edge_runner_proto::tls::{self, Due, Name, Subtree, Validity, issue};
 
 /// The file with the authority.
 pub const AUTHORITY: &str = "authority.pem";
@@ -142,7 +142,7 @@ impl Auto {
             }
             *told = left_out;
         }
-        names.truncate(crate::limits::CERTIFICATE_NAMES_MAX);
+        names.truncate(edge_runner_proto::limits::CERTIFICATE_NAMES_MAX);
         names
     }
 

@@ -12,8 +12,8 @@ use std::task::{Context, Poll, ready};
 use hyper::header::{self, HeaderMap};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::io::stream::Stream;
-use crate::proto::request_framing::{self, Framing, Refusal};
+use crate::stream::Stream;
+use edge_runner_proto::request_framing::{self, Framing, Refusal};
 
 /// What is known of the framing of a connection's requests.
 #[derive(Debug)]

@@ -18,9 +18,9 @@ use std::time::Instant;
 
 use log::{Level, LevelFilter, Record};
 
-use crate::bot::SessionId;
-use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LOG_MESSAGE_CHARS_MAX};
-use crate::proto::lines::Lines;
+use edge_runner_proto::SessionId;
+use edge_runner_proto::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LOG_MESSAGE_CHARS_MAX};
+use edge_runner_proto::lines::Lines;
 
 /// How many characters of a session id stand in a line: enough to tell sessions apart, few enough to read over.
 const ID_CHARS: usize = 8;

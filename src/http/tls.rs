@@ -37,12 +37,12 @@ use tokio_rustls::rustls::{self, AlertDescription, ServerConfig};
 
 use self::auto::Auto;
 use self::pair::{Pair, Wrong};
-use crate::bot::Shutdown;
-use crate::config::{self, TlsSettings};
-use crate::io::notify;
-use crate::io::store;
-use crate::io::stream::Stream;
-use crate::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
+use crate::notify;
+use crate::shutdown::Shutdown;
+use crate::store;
+use crate::stream::Stream;
+use edge_runner_proto::config::{self, TlsSettings};
+use edge_runner_proto::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
 
 /// Why there is no HTTPS.
 #[derive(Debug)]

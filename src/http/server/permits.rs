@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::proto::admission::share;
-use crate::proto::source::SourceKey;
+use edge_runner_proto::admission::share;
+use edge_runner_proto::source::SourceKey;
 
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::thread;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::io::tasks;
+use crate::tasks;
 
 /// The services of one process. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -18,8 +18,10 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use crate::io::server::{ConnState, Phase};
-use crate::limits::cloud::FILE_PIECE_BYTES;
+use crate::server::{ConnState, Phase};
+
+/// Bytes of a file that are read at once; a slow client holds as many in memory.
+const FILE_PIECE_BYTES: usize = 64 * 1024;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -134,7 +136,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::io::store::tests::Folder;
+    use crate::testing::Folder;
 
     fn part(folder: &Folder, bytes: Range<u64>) -> Payload {
         let file = File::open(folder.path("image")).expect("it is there");

@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::bot::SessionId;
-use crate::io::notify::Supervisor;
-use crate::io::services::Services;
-use crate::io::tasks::Live;
-use crate::limits::NOTIFY_WITHIN;
 use crate::logging;
-use crate::proto::stall::{Change, Heartbeat, OfRuntime, OfTask, Task, Turns};
+use crate::notify::Supervisor;
+use crate::services::Services;
+use crate::tasks::Live;
+use edge_runner_proto::SessionId;
+use edge_runner_proto::limits::NOTIFY_WITHIN;
+use edge_runner_proto::stall::{Change, Heartbeat, OfRuntime, OfTask, Task, Turns};
 
 /// The watch of one runner. Clones share it.
 #[derive(Clone, Default)]

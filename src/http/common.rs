@@ -21,14 +21,17 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode, Version};
 
-pub use super::payload::{Payload, whole};
-use crate::io::socket::Upgrade;
-use crate::limits;
-use crate::proto::admission::Requester;
-use crate::proto::start::Asked;
+pub use crate::payload::{Payload, whole};
+use crate::stream::Stream;
+use edge_runner_proto::admission::Requester;
+use edge_runner_proto::limits;
+use edge_runner_proto::start::Asked;
 
 /// An answer.
 pub type Reply = Response<Payload>;
+
+/// Takes a connection over once it changes protocols: the stream, and what was read of it already.
+pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 
 /// What the connection becomes once its answer has left, if that changes protocols.
 pub type Becomes = Mutex<Option<Upgrade>>;

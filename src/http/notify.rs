@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-use crate::limits::{NOTIFY_SEND, STATUS_INTERVAL, WATCH_INTERVAL};
+use edge_runner_proto::limits::{NOTIFY_SEND, STATUS_INTERVAL, WATCH_INTERVAL};
 
 /// The supervisor, if there is one.
 pub struct Supervisor {

@@ -16,10 +16,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::bot::Shutdown;
-use crate::config::TlsSettings;
-use crate::io::notify;
-use crate::io::stream::Stream;
+use crate::notify;
+use crate::shutdown::Shutdown;
+use crate::stream::Stream;
+use edge_runner_proto::config::TlsSettings;
 
 /// Why there is no HTTPS; there never was any.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{Error, InconsistentKeys};
 
-use crate::proto::tls::known::Certificate;
+use edge_runner_proto::tls::known::Certificate;
 
 /// A certificate with its chain and its key.
 #[derive(Debug)]

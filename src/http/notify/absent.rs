@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::limits::WATCH_INTERVAL;
+use edge_runner_proto::limits::WATCH_INTERVAL;
 
 /// Nobody.
 pub struct Supervisor;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::limits::{KEY_FILE_BYTES_MAX, STATE_LOCK_WITHIN};
+use edge_runner_proto::limits::{KEY_FILE_BYTES_MAX, STATE_LOCK_WITHIN};
 
 /// The bits of a mode that let others than the owner in.
 const OTHERS: u32 = 0o077;
@@ -178,37 +178,9 @@ pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
+mod tests {
     use super::*;
-
-    /// A folder for the time of one test.
-    pub(crate) struct Folder(pub(crate) PathBuf);
-
-    impl Folder {
-        pub(crate) fn new() -> Folder {
-            static COUNT: AtomicU32 = AtomicU32::new(0);
-            let number = COUNT.fetch_add(1, Ordering::Relaxed);
-            let path = std::env::temp_dir().join(format!("edge-runner-store-{}-{number}", std::process::id()));
-            fs::create_dir_all(&path).expect("the temporary folder is writable");
-            Folder(path)
-        }
-
-        pub(crate) fn path(&self, name: &str) -> PathBuf {
-            self.0.join(name)
-        }
-
-        pub(crate) fn store(&self) -> Store {
-            Store::open(&self.0).expect("it is there")
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::testing::Folder;
 
     /// At the cap a file is read, past it it is refused before it fills the memory.
     #[test]

@@ -14,8 +14,6 @@
 mod connection;
 mod inspect;
 mod permits;
-#[cfg(test)]
-mod tests;
 
 use std::fmt;
 use std::future::Future;
@@ -31,15 +29,15 @@ use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::bot::Shutdown;
-use crate::config::Host;
-use crate::io::http::floor::{Becomes, Peer, Reply, Times};
-use crate::io::server::permits::Permits;
-pub use crate::io::server::permits::{ConnState, Phase};
-use crate::io::tasks;
-use crate::io::tls::Tls;
-use crate::limits;
-use crate::proto::request_framing::Refusal;
+use crate::common::{Becomes, Peer, Reply, Times};
+use crate::server::permits::Permits;
+pub use crate::server::permits::{ConnState, Phase};
+use crate::shutdown::Shutdown;
+use crate::tasks;
+use crate::tls::Tls;
+use edge_runner_proto::config::Host;
+use edge_runner_proto::limits;
+use edge_runner_proto::request_framing::Refusal;
 
 /// How often a free port is looked for that both loopback addresses have.
 const FREE_PORT_ATTEMPTS: usize = 16;
@@ -316,5 +314,66 @@ fn report(ended: Result<(), JoinError>) {
         && error.is_panic()
     {
         error!("a connection ended with a panic");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// port 0 is one free port on every address, and a port in use is named with what to do.
+    #[tokio::test]
+    async fn localhost_is_both_loopback_addresses_on_one_port() {
+        let listeners = bind(Host::Localhost, 0).await.expect("a free port");
+        let addresses = listeners.addresses();
+        let port = listeners.port();
+        assert!(
+            addresses
+                .iter()
+                .all(|address| address.ip().is_loopback() && address.port() == port)
+        );
+        assert_eq!(addresses[0].ip(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert!(port != 0);
+
+        let error = bind(Host::Localhost, port).await.expect_err("the port is taken");
+        let said = error.to_string();
+        assert!(
+            said.contains(&format!("127.0.0.1:{port}")) && said.contains("--port"),
+            "{said}"
+        );
+
+        let elsewhere = Host::Address("192.0.2.1".parse().expect("an address"));
+        let error = bind(elsewhere, 0).await.expect_err("no interface has that address");
+        assert!(
+            error
+                .to_string()
+                .contains("no interface of this machine has the address 192.0.2.1"),
+            "{error}"
+        );
+    }
+
+    /// An address that is not a loopback one is not served on `localhost`, and `::` leaves IPv4 to others.
+    #[tokio::test]
+    async fn an_address_of_one_family_is_served_on_that_family() {
+        let all = Host::Address("::".parse().expect("an address"));
+        // A machine without IPv6 has nothing to prove.
+        if let Ok(listeners) = bind(all, 0).await {
+            let v4 = Host::Address(Ipv4Addr::LOCALHOST.into());
+            bind(v4, listeners.port()).await.expect("the port is free on IPv4");
+        }
+    }
+
+    /// A process that is out of files must not spin.
+    #[test]
+    fn pauses_between_failed_accepts_double_up_to_a_limit() {
+        let mut pause = limits::ACCEPT_PAUSE_FIRST;
+        let mut pauses = vec![pause.as_millis()];
+        for _ in 0..8 {
+            pause = longer(pause);
+            pauses.push(pause.as_millis());
+        }
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 1280]);
+        assert!(is_of_one_connection(&io::ErrorKind::ConnectionAborted.into()));
+        assert!(!is_of_one_connection(&io::Error::from_raw_os_error(24)));
     }
 }

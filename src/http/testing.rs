@@ -1,0 +1,164 @@
+//! For tests: a server that answers by a script, byte by byte, and a folder that is gone afterwards.
+//!
+//! Built for the tests of this crate, and with the feature `testing` for those of the crates above it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use edge_runner_proto::rest::{Method, Request};
+
+use crate::store::Store;
+
+/// What a provider does with a connection once it has read the request.
+pub enum Script {
+    /// Writes this and closes.
+    Say(Vec<u8>),
+    /// Writes this and leaves the connection open.
+    SayAndStay(Vec<u8>),
+}
+
+pub fn answer(status: &str, body: &str) -> Script {
+    let length = body.len();
+    Script::SayAndStay(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes())
+}
+
+pub fn garbage(bytes: &[u8]) -> Script {
+    Script::Say(bytes.to_vec())
+}
+
+/// A provider that plays one script per connection, and refuses connections after the last.
+pub struct Fake {
+    pub address: SocketAddr,
+    requests: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Fake {
+    pub async fn new(scripts: Vec<Script>) -> Self {
+        Fake::over(scripts, |stream| async { Some(stream) }).await
+    }
+
+    /// `wrap` puts TLS around a connection, or fails to.
+    pub async fn over<S, W, F>(scripts: Vec<Script>, wrap: W) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+        F: Future<Output = Option<S>> + Send,
+        W: Fn(TcpStream) -> F + Send + Sync + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let heard = requests.clone();
+        let task = tokio::spawn(async move {
+            let mut open = Vec::new();
+            for script in scripts {
+                let (stream, _) = listener.accept().await.expect("a connection");
+                let Some(mut stream) = wrap(stream).await else {
+                    continue;
+                };
+                let request = read_request(&mut stream).await;
+                heard.lock().expect("no panic").push(request);
+                // The client may be gone already: when an answer is longer than it takes.
+                match script {
+                    Script::Say(bytes) => {
+                        let _ = stream.write_all(&bytes).await;
+                        let _ = stream.shutdown().await;
+                    }
+                    Script::SayAndStay(bytes) => {
+                        let _ = stream.write_all(&bytes).await;
+                        let _ = stream.flush().await;
+                        open.push(stream);
+                    }
+                }
+            }
+            drop(listener);
+            std::future::pending::<()>().await;
+        });
+        Fake {
+            address,
+            requests,
+            task,
+        }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("no panic").clone()
+    }
+}
+
+/// Reads a head, and the body that its content-length tells.
+pub async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut text = String::new();
+    loop {
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.map_or(0, |length| length.parse().expect("a length"));
+            if body.len() >= length {
+                return text;
+            }
+        }
+        let mut chunk = [0; 1024];
+        let count = stream.read(&mut chunk).await.expect("a request");
+        assert_ne!(count, 0, "the client closed after {text:?}");
+        text += std::str::from_utf8(&chunk[..count]).expect("text");
+    }
+}
+
+pub fn get(url: String) -> Request {
+    Request {
+        method: Method::Get,
+        url,
+        authorization: None,
+        body: None,
+    }
+}
+
+/// A folder for the time of one test.
+pub struct Folder(pub PathBuf);
+
+impl Default for Folder {
+    fn default() -> Self {
+        Folder::new()
+    }
+}
+
+impl Folder {
+    pub fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("edge-runner-store-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Folder(path)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn store(&self) -> Store {
+        Store::open(&self.0).expect("it is there")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
