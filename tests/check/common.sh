@@ -1,0 +1,105 @@
+# shellcheck shell=bash
+# What the stages of tests/check.sh share: tools that may be missing, the release build, and lanes.
+# Sourced from the root of the repository.
+
+logs=target/check
+# shellcheck disable=SC2034
+binary=target/release/edge-runner
+gstreamer='gstreamer1.0-plugins-bad gstreamer1.0-plugins-good gstreamer1.0-nice gstreamer1.0-tools gir1.2-gst-plugins-bad-1.0 python3-gi'
+
+say() { printf '\n== %s\n' "$*"; }
+
+# Skips a check whose tools are missing. Under CI=true that is a failure.
+lacks() {
+    printf 'skipped: %s\n' "$*"
+    [ "${CI:-}" != true ] || exit 1
+}
+
+# Checks that commands exist: needs HOW-TO-INSTALL COMMAND...
+needs() {
+    local how=$1 command
+    shift
+    for command in "$@"; do
+        command -v "$command" >/dev/null || { lacks "$command is not installed: $how"; return 1; }
+    done
+}
+
+# Checks that a path exists: needs_path HOW-TO-INSTALL PATH
+needs_path() {
+    [ -e "$2" ] || { lacks "$2 is missing: $1"; return 1; }
+}
+
+# No package gives this right, so its absence is no failure, wherever this runs.
+needs_namespaces() {
+    [ "$(uname)" = Linux ] && unshare -n true 2>/dev/null && return
+    printf 'SKIPPED, AND NOT PROVED HERE: %s. Network namespaces need root.\n' "$1"
+    return 1
+}
+
+# Sets `python` to the one that has the packages of the peers, or to the system's.
+find_python() {
+    python=target/venv/bin/python
+    [ -x $python ] || python=python3
+}
+
+# Checks that Python has modules: needs_python MODULES FOLDER-OF-ITS-REQUIREMENTS
+needs_python() {
+    find_python
+    $python -c "import $1" 2>/dev/null && return
+    lacks "Python lacks $1: python3 -m venv target/venv && target/venv/bin/pip install -r tests/peers/$2/requirements.txt"
+    return 1
+}
+
+release() { [ -n "${built:-}" ] || cargo build --release --quiet; built=1; }
+
+# Runs stages one after the other, each as a process with its own log. A failure does not stop the lane.
+lane() {
+    local stage began
+    for stage in "$@"; do
+        began=$SECONDS
+        if tests/check.sh "$stage" >"$logs/$stage.log" 2>&1; then
+            touch "$logs/$stage.passed"
+            printf '%-9s passed  %4d s\n' "$stage" $((SECONDS - began))
+            grep -i '^skipped' "$logs/$stage.log" || true
+        else
+            printf '%-9s FAILED  %4d s, the end of %s:\n' "$stage" $((SECONDS - began)) "$logs/$stage.log"
+            tail -n 80 "$logs/$stage.log"
+        fi
+    done
+}
+
+# Runs lanes side by side: together 'STAGE...' 'low STAGE...'. A lane that begins with `low` has low priority.
+together() {
+    local stages
+    for stages in "$@"; do
+        (
+            case $stages in low*) renice -n 19 $BASHPID >/dev/null || true ;; esac
+            # shellcheck disable=SC2086
+            lane ${stages#low }
+        ) &
+        planned+=" ${stages#low }"
+    done
+    wait
+}
+
+# Prepares for lanes.
+begin_lanes() {
+    # The shell lets its background jobs outlive Ctrl-C.
+    trap 'trap - INT TERM; kill 0' INT TERM
+    mkdir -p $logs
+    rm -f $logs/*.passed
+    planned=
+}
+
+# Fails unless every stage of every lane passed: a lane that was killed leaves stages that did neither.
+end_lanes() {
+    local stage missing=
+    for stage in $planned; do
+        [ -e "$logs/$stage.passed" ] || missing+=" $stage"
+    done
+    if [ -n "$missing" ]; then
+        say "not passed:$missing"
+        exit 1
+    fi
+    say "all checks passed"
+}
