@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use edge_runner::limits::{HTTP_BODY_BYTES_MAX, LINES_PER_CALLER_MAX};
+use edge_runner_proto::limits::{HTTP_BODY_BYTES_MAX, LINES_PER_CALLER_MAX};
 use serde_json::{Value, json};
 
 use crate::support::http::{Kept, Reply, request};

@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use edge_runner::limits::{PENDING_OFFERS_MAX, REGISTERED_MAX};
+use edge_runner_proto::limits::{PENDING_OFFERS_MAX, REGISTERED_MAX};
 use serde_json::{Value, json};
 
 use crate::support::client::Client;

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use edge_runner::limits;
+use edge_runner_proto::limits;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;

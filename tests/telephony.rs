@@ -13,7 +13,7 @@ use crate::support::runner::{PATIENCE, TestRunner};
 use crate::support::socket::{Habits, Socket, bare};
 use crate::support::sound::{FRAME, RATE_HZ, Speech};
 use crate::support::sweep::Sweep;
-use edge_runner::limits::{HANDSHAKE_MESSAGES_MAX, MESSAGE_BYTES_MAX};
+use edge_runner_proto::limits::{HANDSHAKE_MESSAGES_MAX, MESSAGE_BYTES_MAX};
 
 const UNRECOGNISED: &str = "unrecognised telephony handshake";
 

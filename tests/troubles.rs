@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
-use edge_runner::limits::HTTP_BODY_BYTES_MAX;
+use edge_runner_proto::limits::HTTP_BODY_BYTES_MAX;
 use serde_json::Value;
 
 use crate::support::device::{Device, Options};

@@ -1,6 +1,6 @@
 //! Sessions by one POST: WHIP, WHEP and the calls endpoint, as their clients use and misuse them.
 
-use edge_runner::limits::{OFFER_SDP_BYTES_MAX, PENDING_OFFERS_MAX};
+use edge_runner_proto::limits::{OFFER_SDP_BYTES_MAX, PENDING_OFFERS_MAX};
 use serde_json::{Value, json};
 use str0m::media::Direction;
 

@@ -4,12 +4,12 @@
 //! nobody will use; marks for the help. Where a build has everything, nothing here is ever said.
 
 use super::Misuse;
-use super::env::Variables;
 use super::flags::{Typed, WsAuth};
 use super::unsaid;
-use super::values::found;
 use crate::abilities::Ability;
 use crate::config::{MetricsAccess, Tls, Transport};
+use crate::proto::options::env::Variables;
+use crate::proto::options::values::found;
 
 /// An option; the abilities of which it takes one, the first of them the one to name; and whether it was asked for. What only
 /// turns an ability off asks for nothing.
@@ -137,14 +137,6 @@ pub(super) fn check(typed: &Typed, transport: Option<Transport>) -> Result<(), M
     refuse(wishes.chain(typed.command.as_ref().map(|_| program())))
 }
 
-/// Refuses what needs an ability where that is not.
-///
-/// # Errors
-/// [`Misuse::Absent`].
-pub(super) fn need(what: &str, ability: Ability) -> Result<(), Misuse> {
-    refuse([(what.to_owned(), ability)].into_iter())
-}
-
 fn refuse(mut wishes: impl Iterator<Item = (String, Ability)>) -> Result<(), Misuse> {
     match wishes.find_map(|(what, ability)| Some((what, ability.absent()?))) {
         Some((what, absent)) => Err(Misuse::Absent { what, absent }),
@@ -195,23 +187,14 @@ pub(super) fn what_is_absent() -> Option<String> {
     (!lacking.is_empty()).then(|| lacking.join(", "))
 }
 
-/// The mark of the help at what is not in this build.
-pub(super) const ABSENT: &str = "[not in this build]";
-
-/// Returns a text of the help with the mark of what is not in this build.
-pub(super) fn marked(ability: Option<Ability>, text: &str) -> String {
-    match ability.and_then(Ability::absent) {
-        Some(_) => format!("{ABSENT} {text}"),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::cli::flags::{FLAGS, Group, Takes};
+    use crate::cli::flags::{FLAGS, WEBRTC};
+    use crate::proto::options::help::marked;
+    use crate::proto::options::{Takes, need};
 
     #[test]
     fn every_name_is_one_that_there_is() {
@@ -229,7 +212,7 @@ mod tests {
     /// A build without WebRTC would ignore it in silence otherwise.
     #[test]
     fn every_option_of_webrtc_needs_webrtc() {
-        for flag in FLAGS.iter().filter(|flag| flag.group == Group::WebRtc) {
+        for flag in FLAGS.iter().filter(|flag| flag.group == WEBRTC) {
             assert_eq!(of_option(flag.long), Some(Ability::WebRtc), "{}", flag.long);
         }
     }

@@ -2,19 +2,19 @@
 //!
 //! Texts of values enter through the setters and leave as [`Typed`]: what was typed, each value read by itself. What the
 //! values mean together is for `meaning`. `--help` is made from the same entries. An alias of an option is in `aliases`.
-//! `edge-runner cloud` has tables of its own, in `cloud`, made of the same entries.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::cloud;
 use super::moq::Moq;
+use super::unsaid;
 use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
 use crate::limits::{
     DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
 use crate::proto::forwarded::{Network, NoNetwork};
+use crate::proto::options::{HOST_HELP, LowArgs, Table, Takes, Wants, flag, number, push, put, tls};
 
 /// What was typed, before the values are held against each other.
 #[derive(Debug, Default)]
@@ -48,8 +48,6 @@ pub(super) struct Typed {
     pub metrics: Option<MetricsAccess>,
     pub drain: Option<Duration>,
     pub moq: Moq,
-    /// What belongs to `edge-runner cloud` alone.
-    pub cloud: cloud::Typed,
     pub verbosity: u8,
     /// The one argument that is no option, where a table takes one.
     pub argument: Option<OsString>,
@@ -76,130 +74,63 @@ impl WsAuth {
     }
 }
 
-/// The heading under which an option stands in the help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
-    Server,
-    WebRtc,
-    Bots,
-    Access,
-    Providers,
-    Moq,
-    General,
-    // Those of `edge-runner cloud`.
-    Cloud,
-    Context,
-    Uploads,
-    Builds,
-    Keeping,
-    Waiting,
-    Key,
-}
+impl LowArgs for Typed {
+    fn said(&mut self) -> &mut Vec<&'static str> {
+        &mut self.said
+    }
 
-impl Group {
-    /// Those of the runner.
-    pub const ALL: [(Group, &'static str); 7] = [
-        (Group::Server, "Server"),
-        (Group::WebRtc, "WebRTC"),
-        (Group::Bots, "Bots"),
-        (Group::Access, "Access"),
-        (Group::Providers, "Rooms and telephony"),
-        (Group::Moq, "Media over QUIC [later]"),
-        (Group::General, "General"),
-    ];
-}
+    fn argument(&mut self) -> &mut Option<OsString> {
+        &mut self.argument
+    }
 
-/// What an option does with the text of its value; what it takes instead is the error.
-pub(super) type Set = fn(&mut Typed, String) -> Result<(), Wants>;
-
-/// What an option would have taken: the end of "`--port` takes ...".
-pub(super) type Wants = String;
-
-/// How many values an option takes, what stands for one in the help, and where they go.
-pub(super) enum Takes {
-    Nothing(fn(&mut Typed)),
-    /// No value; every use counts.
-    Count(fn(&mut Typed)),
-    /// One value; of several uses the last counts.
-    One(&'static str, Set),
-    /// One value; every use adds one.
-    Each(&'static str, Set),
-    /// Values up to the next option; every use adds some.
-    Many(&'static str, Set),
-    /// Prints the help and ends.
-    Help,
-    /// Prints the version and ends.
-    Version,
-}
-
-/// One option. Its variable is named by `unsaid`.
-pub(super) struct Flag {
-    pub short: Option<char>,
-    /// With its dashes.
-    pub long: &'static str,
-    pub takes: Takes,
-    pub group: Group,
-    /// For people; lines are broken by `help`.
-    pub help: &'static str,
-}
-
-/// The options of one command, and what stands beside them.
-pub(super) struct Table {
-    pub flags: &'static [Flag],
-    /// What the names of their variables begin with.
-    pub prefix: &'static str,
-    /// The word for its one argument that is no option.
-    pub argument: Option<&'static str>,
-}
-
-/// The runner's own table.
-pub(super) static RUNNER: Table = Table {
-    flags: FLAGS,
-    prefix: "RUNNER_",
-    argument: None,
-};
-
-pub(super) const fn flag(
-    short: Option<char>,
-    long: &'static str,
-    takes: Takes,
-    group: Group,
-    help: &'static str,
-) -> Flag {
-    Flag {
-        short,
-        long,
-        takes,
-        group,
-        help,
+    fn overrules(&self, long: &str) -> bool {
+        unsaid::overrules(self, long)
     }
 }
 
-/// Where a server listens, the runner or the cloud service.
-pub(super) const HOST: Flag = flag(
-    None,
-    "--host",
-    Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
-    Group::Server,
-    "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
-     0.0.0.0 listens on every interface. [default: localhost]",
-);
+/// The headings of the help, in its order.
+pub(super) const GROUPS: [&str; 7] = [SERVER, WEBRTC, BOTS, ACCESS, PROVIDERS, MOQ, GENERAL];
+
+const SERVER: &str = "Server";
+pub(super) const WEBRTC: &str = "WebRTC";
+const BOTS: &str = "Bots";
+const ACCESS: &str = "Access";
+const PROVIDERS: &str = "Rooms and telephony";
+const MOQ: &str = "Media over QUIC [later]";
+const GENERAL: &str = "General";
+
+/// The runner's own table.
+pub(super) static RUNNER: Table<Typed> = Table {
+    flags: FLAGS,
+    prefix: "RUNNER_",
+    argument: None,
+    own_variable_first: true,
+};
+
+/// One option of the runner.
+pub(super) type Flag = crate::proto::options::Flag<Typed>;
 
 /// Every option, in the order of the help.
 pub(super) const FLAGS: &[Flag] = &[
-    HOST,
+    flag(
+        None,
+        "--host",
+        Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
+        SERVER,
+        HOST_HELP,
+    ),
     flag(
         None,
         "--port",
         Takes::One("N", |typed, text| put(&mut typed.port, number(&text, 0, u16::MAX)?)),
-        Group::Server,
+        SERVER,
         "HTTP port; 0 picks a free one, and the start-up line prints it. [default: 7860]",
     ),
     flag(
         None,
         "--tls",
         Takes::One("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
-        Group::Server,
+        SERVER,
         "HTTPS and WSS on the same port as HTTP: `auto` makes a certificate once and keeps it, CERT:KEY are PEM \
          files, read again on SIGHUP. [default: off]",
     ),
@@ -207,7 +138,7 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--state-dir",
         Takes::One("DIR", |typed, text| put(&mut typed.state_dir, text)),
-        Group::Server,
+        SERVER,
         "Where the certificate of `--tls auto` is kept. [default: STATE_DIRECTORY of systemd, else edge-runner in \
          XDG_STATE_HOME or ~/.local/state]",
     ),
@@ -220,7 +151,7 @@ pub(super) const FLAGS: &[Flag] = &[
                 Duration::from_secs(number(&text, 0, DRAIN_MAX.as_secs())?),
             )
         }),
-        Group::Server,
+        SERVER,
         "How long live sessions may go on after SIGTERM or Ctrl-C, while new ones are refused; a second signal ends \
          them at once. [default: 0]",
     ),
@@ -228,7 +159,7 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--metrics",
         Takes::One("off|local|any", |typed, text| put(&mut typed.metrics, metrics(&text)?)),
-        Group::Server,
+        SERVER,
         "Who may read /metrics: nobody, peers on this machine, or everybody. [default: local]",
     ),
     flag(
@@ -237,7 +168,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("N", |typed, text| {
             put(&mut typed.sessions_max, number(&text, 1, SESSIONS_MAX_HIGHEST)?)
         }),
-        Group::Server,
+        SERVER,
         "Live sessions at most, over every transport; further offers and WebSockets get 503 with Retry-After. \
          [default: 32]",
     ),
@@ -247,28 +178,28 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("N", |typed, text| {
             put(&mut typed.workers, number(&text, 1, WORKERS_MAX)?)
         }),
-        Group::Server,
+        SERVER,
         "Threads that carry sessions; 1 runs everything on the main thread. [default: one per core]",
     ),
     flag(
         Some('t'),
         "--transport",
         Takes::One("T", |typed, text| put(&mut typed.transport, transport(&text)?)),
-        Group::Server,
+        SERVER,
         "Allow `/start` this transport alone and make it the default.",
     ),
     flag(
         None,
         "--rtc-port",
         Takes::One("N", |typed, text| put(&mut typed.rtc_port, number(&text, 0, u16::MAX)?)),
-        Group::WebRtc,
+        WEBRTC,
         "The one UDP port of every WebRTC session; 0 picks a free one. [default: the HTTP port's number]",
     ),
     flag(
         None,
         "--ice-servers",
         Takes::Many("SERVER", |typed, text| push(&mut typed.ice_servers, text)),
-        Group::WebRtc,
+        WEBRTC,
         "STUN and TURN servers of this runner and its clients: URLs, or JSON objects with `urls`, `username`, \
          `credential`.",
     ),
@@ -278,14 +209,14 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::Each("ADDR", |typed, text| {
             push(&mut typed.ice_addresses, ice_address(&text)?)
         }),
-        Group::WebRtc,
+        WEBRTC,
         "Further address to offer to clients, such as the public one of a NAT; repeatable.",
     ),
     flag(
         None,
         "--embedded",
         Takes::Nothing(|typed| typed.embedded = true),
-        Group::WebRtc,
+        WEBRTC,
         "Be strict with addresses, for microcontrollers: every client is offered the IPv4 address of `--host` alone, which is \
          checked at start. Without it devices are offered the address at which they reached the runner, and browsers all.",
     ),
@@ -295,14 +226,14 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("N", |typed, text| {
             put(&mut typed.opus_complexity, number(&text, 0, OPUS_COMPLEXITY_MAX)?)
         }),
-        Group::WebRtc,
+        WEBRTC,
         "How hard the encoder of what the bot says tries, 0 to 10: fewer take less of a slow core. [default: 3]",
     ),
     flag(
         None,
         "--bot",
         Takes::One("NAME", |typed, text| put(&mut typed.bot, bot(&text)?)),
-        Group::Bots,
+        BOTS,
         "Built-in bot: `parrot` repeats each utterance after you pause, `echo` plays every frame straight back. \
          A program after `--` takes its place. [default: parrot]",
     ),
@@ -310,7 +241,7 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--pass-env",
         Takes::Many("NAME", |typed, text| push(&mut typed.pass_env, text)),
-        Group::Bots,
+        BOTS,
         "Secrets of this runner that a program after `--` inherits all the same, such as VIDEOROOM_API_KEY; every other \
          variable it gets anyway.",
     ),
@@ -318,14 +249,14 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--allowed-origins",
         Takes::Many("ORIGIN", |typed, text| push(&mut typed.allowed_origins, text)),
-        Group::Access,
+        ACCESS,
         "Web pages that may connect, such as https://app.example.net; commas are allowed. [default: all]",
     ),
     flag(
         None,
         "--allowed-hosts",
         Takes::Many("HOST", |typed, text| push(&mut typed.allowed_hosts, text)),
-        Group::Access,
+        ACCESS,
         "Further names under which this server may be addressed; requests for other ones get 421. [default: \
          localhost, addresses, this machine's names, *.local, the host of --proxy]",
     ),
@@ -333,7 +264,7 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--trusted-proxies",
         Takes::Many("ADDR[/BITS]", |typed, text| networks(&mut typed.trusted_proxies, &text)),
-        Group::Access,
+        ACCESS,
         "Reverse proxies whose `X-Forwarded-For` or `Forwarded` says which address a caller has; each address has a share \
          of the places. [default: those on this machine with --proxy, else none]",
     ),
@@ -341,7 +272,7 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--api-key",
         Takes::One("KEY", |typed, text| put(&mut typed.api_key, text)),
-        Group::Access,
+        ACCESS,
         "Ask callers of /start, /api/offer, /whip, /whep and /v1/realtime for `Authorization: Bearer KEY`; RUNNER_API_KEY \
          does the same and shows in no list of processes.",
     ),
@@ -349,7 +280,7 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--api-key-file",
         Takes::One("FILE", |typed, text| put(&mut typed.api_key_file, text)),
-        Group::Access,
+        ACCESS,
         "The same, with the key on the first line of a file.",
     ),
     flag(
@@ -358,7 +289,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Takes::One("none|token", |typed, text| {
             put(&mut typed.ws_auth, WsAuth::from_name(&text).ok_or("`none` or `token`")?)
         }),
-        Group::Access,
+        ACCESS,
         "`token` asks for a one-time token on `/ws` and `/ws-client`; `/start` and the telephony webhook hand them \
          out. [default: none]",
     ),
@@ -366,7 +297,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Some('x'),
         "--proxy",
         Takes::One("HOST", |typed, text| put(&mut typed.proxy, text)),
-        Group::Providers,
+        PROVIDERS,
         "Public host name of this server, which telephony providers connect to; needed with `-t telephony_a`, \
          `_b` and `_c`.",
     ),
@@ -374,14 +305,14 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--no-verify-webhooks",
         Takes::Nothing(|typed| typed.no_verify_webhooks = true),
-        Group::Providers,
+        PROVIDERS,
         "Do not verify the signatures of telephony webhooks, which is done wherever a credential for it is set.",
     ),
     flag(
         None,
         "--unverified-calls",
         Takes::Nothing(|typed| typed.unverified_calls = true),
-        Group::Providers,
+        PROVIDERS,
         "Take calls on `/ws` without proof that their provider makes them, and hang up whichever ids they name. Where webhooks \
          are verified, a call needs the token of its webhook otherwise, or the provider's signature.",
     ),
@@ -389,7 +320,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Some('d'),
         "--direct",
         Takes::Nothing(|typed| typed.direct = true),
-        Group::Providers,
+        PROVIDERS,
         "Take one bot straight into a video room, without a web server; implies `-t videoroom` and needs \
          VIDEOROOM_API_KEY.",
     ),
@@ -397,21 +328,21 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--dialin",
         Takes::Nothing(|typed| typed.dialin = true),
-        Group::Providers,
+        PROVIDERS,
         "Serve the dial-in webhook of video rooms; needs VIDEOROOM_API_KEY.",
     ),
     flag(
         None,
         "--no-dialin",
         Takes::Nothing(|typed| typed.dialin = false),
-        Group::Providers,
+        PROVIDERS,
         "Do not serve it; the default.",
     ),
     flag(
         None,
         "--messaging",
         Takes::Nothing(|typed| typed.messaging = true),
-        Group::Providers,
+        PROVIDERS,
         "Answer voice calls of the messaging app: serves its webhook at /messaging, and needs MESSAGING_TOKEN, \
          MESSAGING_PHONE_NUMBER_ID, MESSAGING_APP_SECRET and MESSAGING_WEBHOOK_VERIFICATION_TOKEN.",
     ),
@@ -419,111 +350,85 @@ pub(super) const FLAGS: &[Flag] = &[
         None,
         "--moq-serve",
         Takes::Nothing(|typed| typed.moq.serve = true),
-        Group::Moq,
+        MOQ,
         "Serve a socket of our own, even when a relay is named; the default without one.",
     ),
     flag(
         None,
         "--moq-connect",
         Takes::One("URL", |typed, text| put(&mut typed.moq.connect, text)),
-        Group::Moq,
+        MOQ,
         "Dial this relay: SCHEME://HOST[:PORT][/PATH].",
     ),
     flag(
         None,
         "--moq-bind",
         Takes::One("ADDR:PORT", |typed, text| put(&mut typed.moq.bind, text)),
-        Group::Moq,
+        MOQ,
         "UDP address to listen on, or to dial from. [default: [::]:4080, or any port when dialing]",
     ),
     flag(
         None,
         "--moq-namespace",
         Takes::One("NAME", |typed, text| put(&mut typed.moq.namespace, text)),
-        Group::Moq,
+        MOQ,
         "Namespace of both sides. [default: pipecat, or a random one per session when dialing]",
     ),
     flag(
         None,
         "--moq-bot-id",
         Takes::One("ID", |typed, text| put(&mut typed.moq.bot_id, text)),
-        Group::Moq,
+        MOQ,
         "Name under which the bot publishes. [default: response]",
     ),
     flag(
         None,
         "--moq-client-id",
         Takes::One("ID", |typed, text| put(&mut typed.moq.client_id, text)),
-        Group::Moq,
+        MOQ,
         "Name under which the client publishes. [default: request]",
     ),
     flag(
         None,
         "--moq-tls-cert",
         Takes::One("PEM", |typed, text| put(&mut typed.moq.tls_cert, text)),
-        Group::Moq,
+        MOQ,
         "Certificate to serve with, or of the relay, so that browsers may pin it.",
     ),
     flag(
         None,
         "--moq-tls-key",
         Takes::One("PEM", |typed, text| put(&mut typed.moq.tls_key, text)),
-        Group::Moq,
+        MOQ,
         "Private key of that certificate, when serving.",
     ),
     flag(
         None,
         "--moq-tls-generate",
         Takes::One("HOST", |typed, text| put(&mut typed.moq.tls_generate, text)),
-        Group::Moq,
+        MOQ,
         "Serve with a self-signed certificate for this host. [default: localhost, without a certificate]",
     ),
     flag(
         None,
         "--moq-tls-insecure",
         Takes::Nothing(|typed| typed.moq.tls_insecure = true),
-        Group::Moq,
+        MOQ,
         "Do not verify the relay's certificate.",
     ),
     flag(
         Some('v'),
         "--verbose",
         Takes::Count(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
-        Group::General,
+        GENERAL,
         "Log more: -v decisions, -vv packets too, -vvv libraries too. RUST_LOG, when set, decides alone.",
     ),
-    flag(Some('h'), "--help", Takes::Help, Group::General, "Print this help."),
-    flag(
-        Some('V'),
-        "--version",
-        Takes::Version,
-        Group::General,
-        "Print the version.",
-    ),
+    flag(Some('h'), "--help", Takes::Help, GENERAL, "Print this help."),
+    flag(Some('V'), "--version", Takes::Version, GENERAL, "Print the version."),
 ];
 
 // The help spells the default out.
 const _: () = assert!(SESSIONS_MAX_DEFAULT == 32 && OPUS_COMPLEXITY_DEFAULT == 3);
-
-pub(super) fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Wants> {
-    *slot = Some(value);
-    Ok(())
-}
-
-pub(super) fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Wants> {
-    list.push(value);
-    Ok(())
-}
-
-pub(super) fn number<T>(text: &str, least: T, most: T) -> Result<T, Wants>
-where
-    T: std::str::FromStr + PartialOrd + std::fmt::Display,
-{
-    match text.parse() {
-        Ok(value) if value >= least && value <= most => Ok(value),
-        _ => Err(format!("a number from {least} to {most}")),
-    }
-}
 
 fn transport(text: &str) -> Result<Transport, Wants> {
     Transport::from_name(text).ok_or_else(|| format!("one of {}", listed(Transport::ALL.map(Transport::name))))
@@ -563,20 +468,6 @@ fn metrics(text: &str) -> Result<MetricsAccess, Wants> {
     }
 }
 
-pub(super) fn tls(text: &str) -> Result<Tls, Wants> {
-    match text {
-        "off" => Ok(Tls::Off),
-        "auto" => Ok(Tls::Auto),
-        _ => match text.split_once(':') {
-            Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => Ok(Tls::Files {
-                certificate: certificate.into(),
-                key: key.into(),
-            }),
-            _ => Err("`off`, `auto` or the two files CERT:KEY".into()),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -595,7 +486,7 @@ mod tests {
     #[test]
     fn every_option_stands_under_a_heading_and_says_what_it_does() {
         for flag in FLAGS {
-            assert!(Group::ALL.iter().any(|(group, _)| *group == flag.group));
+            assert!(GROUPS.contains(&flag.group));
             assert!(flag.help.ends_with(['.', ']']), "{}", flag.long);
         }
     }

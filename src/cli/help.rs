@@ -4,17 +4,13 @@
 
 use std::borrow::Cow;
 
-use super::abilities::{ABSENT, marked, of_option, of_variable, what_is_absent};
-use super::flags::{FLAGS, Flag, Group, Takes};
+use super::abilities::{of_option, of_variable, what_is_absent};
+use super::flags::{FLAGS, Flag, GROUPS};
 use super::unsaid;
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::config::Transport;
-
-/// Columns of the whole text.
-const WIDTH: usize = 100;
-/// Column at which descriptions begin.
-const INDENT: usize = 32;
+use crate::proto::options::help::{ABSENT, entries, entry, marked};
 
 const HEAD: &str = "\
 Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, by
@@ -153,9 +149,11 @@ pub(super) fn text() -> String {
             "Options marked {ABSENT} are understood and refused; such variables are left alone.\n"
         ));
     }
-    for (group, title) in Group::ALL {
+    for title in GROUPS {
         text.push_str(&format!("\n{title}:\n"));
-        entries(&mut text, FLAGS.iter().filter(|flag| flag.group == group));
+        entries(&mut text, FLAGS.iter().filter(|flag| flag.group == title), |flag| {
+            marked(of_option(flag.long), &described(flag))
+        });
     }
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
     entry(&mut text, "  RUNNER_...", OF_OPTIONS);
@@ -186,13 +184,6 @@ pub(super) fn text() -> String {
     text
 }
 
-/// Adds options with what they do.
-pub(super) fn entries(text: &mut String, flags: impl Iterator<Item = &'static Flag>) {
-    for flag in flags {
-        entry(text, &names(flag), &marked(of_option(flag.long), &described(flag)));
-    }
-}
-
 /// What an option does; the one that chooses between transports lists them, each with its own mark.
 fn described(flag: &Flag) -> Cow<'static, str> {
     if flag.long != "--transport" {
@@ -204,60 +195,6 @@ fn described(flag: &Flag) -> Cow<'static, str> {
         Some(_) => transport.name().to_owned(),
     });
     Cow::Owned(format!("{} One of {}.", flag.help, listed.join(", ")))
-}
-
-fn names(flag: &Flag) -> String {
-    let mut names = match flag.short {
-        Some(short) => format!("  -{short}, {}", flag.long),
-        None => format!("      {}", flag.long),
-    };
-    for alias in aliases::aliases(Area::Option, flag.long) {
-        names.push_str(&format!(", {alias}"));
-    }
-    match flag.takes {
-        Takes::Nothing(_) | Takes::Count(_) | Takes::Help | Takes::Version => {}
-        Takes::One(word, _) | Takes::Each(word, _) => names.push_str(&format!(" {word}")),
-        Takes::Many(word, _) => names.push_str(&format!(" {word}...")),
-    }
-    names
-}
-
-/// Adds a name and its description, which begins on the same line where the name leaves room.
-pub(super) fn entry(text: &mut String, name: &str, help: &str) {
-    let mut line = name.to_owned();
-    if line.len() + 2 > INDENT {
-        text.push_str(&line);
-        text.push('\n');
-        line.clear();
-    }
-    wrapped(text, line, INDENT, help);
-}
-
-/// Adds sentences from the first column on.
-pub(super) fn paragraph(text: &mut String, words: &str) {
-    wrapped(text, String::new(), 0, words);
-}
-
-/// Adds words after what stands in `line`, in lines that begin at a column.
-fn wrapped(text: &mut String, mut line: String, indent: usize, words: &str) {
-    let mut bare = true;
-    for word in words.split_whitespace() {
-        if !bare && line.len() + 1 + word.len() > WIDTH {
-            text.push_str(&line);
-            text.push('\n');
-            line.clear();
-            bare = true;
-        }
-        if bare {
-            line.push_str(&" ".repeat(indent - line.len()));
-        } else {
-            line.push(' ');
-        }
-        line.push_str(word);
-        bare = false;
-    }
-    text.push_str(&line);
-    text.push('\n');
 }
 
 #[cfg(test)]
@@ -276,7 +213,7 @@ mod tests {
     fn no_line_is_wider_than_a_terminal_and_every_option_is_named() {
         let text = text();
         for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "{line}");
+            assert!(line.chars().count() <= crate::proto::options::help::WIDTH, "{line}");
             assert_eq!(line, line.trim_end());
         }
         for flag in FLAGS {

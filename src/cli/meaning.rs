@@ -8,13 +8,14 @@ use std::path::PathBuf;
 
 use super::flags::{Typed, WsAuth};
 use super::moq::Moq;
-use super::{Misuse, Surroundings, abilities, hosts, messaging, rooms, telephony, trust};
+use super::{Misuse, Surroundings, abilities, messaging, rooms, telephony, trust};
 use crate::abilities::Ability;
-use crate::config::{BuiltInBot, Config, Host, IceServer, Secret, Tls, Transport};
+use crate::config::{BuiltInBot, Config, IceServer, Secret, Tls, Transport};
 use crate::limits::{
     API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
 };
-use crate::proto::{few, ice};
+use crate::proto::ice;
+use crate::proto::options::hosts;
 
 /// HTTP port when none is given.
 const PORT_DEFAULT: u16 = 7860;
@@ -27,7 +28,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let transport = transport(&typed)?;
     let proxy = proxy(&typed, transport, warnings)?;
     let ws_auth = typed.ws_auth.unwrap_or(WsAuth::None);
-    let host_names = host_names(&typed, around)?;
+    let host_names = hosts::host_names(&typed.allowed_hosts, around)?;
     let api_key = api_key(&typed, around)?;
     let state_dir = state_dir(&typed, around);
     let tls = typed.tls.clone().unwrap_or_default();
@@ -50,7 +51,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
             "`--trusted-proxies` takes {TRUSTED_PROXIES_MAX} networks"
         )));
     }
-    let host = host(typed.host.as_deref(), around)?;
+    let host = hosts::host(typed.host.as_deref(), around)?;
     let embedded = match typed.embedded {
         true => Some(embedded(&typed, around, warnings)?),
         false => None,
@@ -175,32 +176,6 @@ fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warn
     }
 }
 
-/// An address as it is; a name becomes the first of its addresses, IPv4 before IPv6, since most callers have only that.
-pub(super) fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> {
-    let Some(text) = typed else {
-        return Ok(Host::Localhost);
-    };
-    if text.eq_ignore_ascii_case("localhost") {
-        return Ok(Host::Localhost);
-    }
-    let bare = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(text);
-    if let Ok(address) = bare.parse() {
-        return Ok(Host::Address(address));
-    }
-    let wants = "an IP address, `localhost`, or a name that this machine can resolve";
-    if !hosts::is_host(text) {
-        return Err(Misuse::value("--host", text, wants));
-    }
-    let found = (around.resolve)(text);
-    let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    address
-        .map(|address| Host::Address(*address))
-        .ok_or_else(|| Misuse::value("--host", text, wants))
-}
-
 /// The address that microcontrollers are offered: they read IPv4 only, take one candidate, and cannot resolve names.
 fn embedded(typed: &Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Ipv4Addr, Misuse> {
     let refuse = |why: &str| {
@@ -277,24 +252,6 @@ fn origins(typed: &Typed, warnings: &mut Vec<String>) -> Result<Vec<String>, Mis
 fn ice_servers(typed: &Typed) -> Result<Vec<IceServer>, Misuse> {
     ice::parse(typed.ice_servers.iter().map(String::as_str))
         .map_err(|error| Misuse::Combination(format!("`--ice-servers`: {error}")))
-}
-
-/// The names of this machine and those of the option, without a port and a dot at the end, in lower case.
-pub(super) fn host_names(typed: &Typed, around: &Surroundings<'_>) -> Result<Vec<String>, Misuse> {
-    let mut names = Vec::new();
-    let asked = typed.allowed_hosts.iter().flat_map(|text| text.split(','));
-    for name in asked.map(str::trim).filter(|name| !name.is_empty()) {
-        if !hosts::is_host(name) {
-            let wants = "host names such as bot.example.net, without scheme and port";
-            return Err(Misuse::value("--allowed-hosts", name, wants));
-        }
-        names.push(name.trim_end_matches('.').to_ascii_lowercase());
-    }
-    let own = around.names.iter().filter(|name| hosts::is_host(name));
-    names.extend(own.map(|name| name.trim_end_matches('.').to_ascii_lowercase()));
-    few::sort(&mut names);
-    names.dedup();
-    Ok(names)
 }
 
 /// The option's key, or the file's. No error repeats it.

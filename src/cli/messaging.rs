@@ -5,10 +5,10 @@
 //! that is none. No error repeats a secret.
 
 use super::Misuse;
-use super::env::Variables;
 use super::flags::Typed;
-use super::values::{all_names, base, credential, wrong};
 use crate::config::{Messaging, Secret, Transport};
+use crate::proto::options::env::Variables;
+use crate::proto::options::values::{all_names, base, credential, wrong};
 
 /// Reads what is there.
 ///

@@ -3,7 +3,8 @@
 //! What was typed enters; a misuse or warnings leave. They are checked whatever `-t` says, because a mistake in them is a
 //! mistake at start-up and not at the first session. Naming a relay selects dialing, `--moq-serve` overrules that.
 
-use super::{Misuse, hosts};
+use super::Misuse;
+use crate::proto::options::hosts;
 
 /// What was typed of `--moq-*`.
 #[derive(Debug, Default, PartialEq, Eq)]

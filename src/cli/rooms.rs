@@ -7,12 +7,12 @@
 use data_encoding::BASE64;
 
 use super::Misuse;
-use super::env::Variables;
 use super::flags::Typed;
-use super::values::{all_names, base, credential, url, wrong};
 use crate::config::{Mediaroom, Secret, SecretBytes, StartNames, Videoroom};
 use crate::limits::ROOM_NAME_BYTES_MAX;
 use crate::proto::mediaroom::missing;
+use crate::proto::options::env::Variables;
+use crate::proto::options::values::{all_names, base, credential, url, wrong};
 
 /// Reads what is there of the provider of video rooms.
 ///

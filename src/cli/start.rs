@@ -18,20 +18,18 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use edge_runner_http::startup::{FAILED, Failure, MISUSED, keep_to_itself, runtime, single_thread};
 use tokio::runtime::Runtime;
 
-use super::env::{self, Variables};
 use super::{Command, Surroundings, banner, trust};
 use crate::abilities::Ability;
 use crate::bot::{self, Bot, BotError, RunnerArguments};
 use crate::bots::STAYS_OUT;
 use crate::config::Config;
-use crate::io::{RunError, memory, webrtc};
+use crate::io::{RunError, webrtc};
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
 use crate::logging;
-
-pub(super) const FAILED: u8 = 1;
-pub(super) const MISUSED: u8 = 2;
+use crate::proto::options::env::{self, Variables};
 
 /// Runs `bot` for every caller until the process is asked to stop. Call it first thing in `main`.
 pub fn main<F, Fut>(bot: F) -> ExitCode
@@ -58,21 +56,6 @@ pub(crate) fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
             // Nobody may be left to read it; the exit code still says it.
             let _ = writeln!(io::stderr(), "edge-runner: {message}");
             ExitCode::from(code)
-        }
-    }
-}
-
-/// Why the process ends otherwise than well.
-pub(super) struct Failure {
-    pub code: u8,
-    pub message: String,
-}
-
-impl Failure {
-    pub fn of_step(step: &str, error: impl std::fmt::Display) -> Failure {
-        Failure {
-            code: FAILED,
-            message: format!("{step}: {error}"),
         }
     }
 }
@@ -114,9 +97,8 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
             return Ok(());
         }
         // It has no bots, and its commands get no variables but their own: the environment stays as it is.
-        Command::Cloud { task, warnings } => {
-            return task.run(&[file.warnings, warnings].concat(), &around.variables);
-        }
+        #[cfg(feature = "cloud")]
+        Command::Cloud(command) => return cloud(command, file.warnings, &around.variables),
         Command::Serve { config, warnings } => (config, warnings, false),
         Command::Doctor { config, warnings } => (config, warnings, true),
     };
@@ -163,11 +145,23 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         keep_to_itself();
     }
     let config = Arc::new(*config);
-    let runtime = runtime(config.workers)?;
+    let runtime = runtime(config.workers, webrtc::seed_thread)?;
     if doctor {
         return examine(runtime, config);
     }
     serve(runtime, config, bot)
+}
+
+#[cfg(feature = "cloud")]
+fn cloud(command: edge_runner_cloud::cli::Command, skipped: Vec<String>, variables: &Variables) -> Result<(), Failure> {
+    use edge_runner_cloud::cli::Command;
+    match command {
+        Command::Help(text) | Command::Version(text) => {
+            let _ = io::stdout().write_all(text.as_bytes());
+            Ok(())
+        }
+        Command::Do { task, warnings } => task.run(&[skipped, warnings].concat(), variables),
+    }
 }
 
 /// Refuses to serve without a bot, where none is built in.
@@ -179,35 +173,6 @@ fn no_bot() -> Result<(), Failure> {
         }),
         None => Ok(()),
     }
-}
-
-/// Keeps programs that run as the same user, bots and builder commands, from reading the keys of
-/// this process by way of `/proc` or as a debugger. They themselves are as usual: what becomes
-/// another program begins anew.
-pub(super) fn keep_to_itself() {
-    // SAFETY: it changes a flag of this process.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
-}
-
-/// Starts the runtime; without a number of workers there is one for each core.
-pub(super) fn runtime(workers: Option<usize>) -> Result<Runtime, Failure> {
-    memory::share_heap();
-    let mut builder = match workers {
-        Some(1) => tokio::runtime::Builder::new_current_thread(),
-        workers => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            if let Some(workers) = workers {
-                builder.worker_threads(workers);
-            }
-            builder
-        }
-    };
-    webrtc::seed_thread();
-    builder
-        .enable_all()
-        .on_thread_start(webrtc::seed_thread)
-        .build()
-        .map_err(|error| Failure::of_step("starting the runtime", error))
 }
 
 /// Prints what was found; something that keeps callers out is a failure.
@@ -286,11 +251,6 @@ fn set_variables(variables: BTreeMap<String, String>) -> bool {
         unsafe { std::env::set_var(name, value) };
     }
     true
-}
-
-/// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be called first.
-pub(super) fn single_thread() -> bool {
-    std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
 }
 
 /// Reads `.env` of the working directory; a directory of that name (some Python environments are) is no such file.

@@ -8,9 +8,9 @@
 use data_encoding::BASE64;
 
 use super::Misuse;
-use super::env::Variables;
-use super::values::{all_names, base, credential, found, wrong};
 use crate::config::{Account, Secret, Telephony, Transport};
+use crate::proto::options::env::Variables;
+use crate::proto::options::values::{all_names, base, credential, found, wrong};
 
 /// Reads what is there.
 ///

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::{BuiltInBot, Host, Tls, Transport};
 use crate::limits::{ICE_ADDRESSES_MAX, SESSIONS_MAX_DEFAULT};
+use crate::proto::options::env::Variables;
 
 /// Parses with the given variables on a machine that has 192.0.2.5 and knows the name `board`.
 fn parse_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command, Misuse> {

@@ -14,8 +14,8 @@
 use std::collections::BTreeMap;
 
 use super::Misuse;
-use super::env::{File, Line};
 use crate::aliases::{self, Area};
+use crate::proto::options::env::{File, Line};
 
 /// Names that change what programs load or run before their first own line, and for whom.
 const LOADERS: &[(&str, &str)] = &[

@@ -7,7 +7,7 @@
 //!   carries)
 //! - Requests to others: [`client`]
 //! - The process: [`logging`], [`services`] (tasks without which it is of no use), [`signal`],
-//!   [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor), [`memory`],
+//!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor), [`memory`],
 //!   [`group`] (process groups), [`store`] (files of state)
 
 #![allow(
@@ -29,6 +29,7 @@ pub mod server;
 pub mod services;
 pub mod shutdown;
 pub mod signal;
+pub mod startup;
 pub mod store;
 pub mod stream;
 pub mod tasks;

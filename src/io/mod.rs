@@ -10,8 +10,6 @@ pub use edge_runner_http::{group, memory, notify, server, services, signal, stor
 
 pub mod addresses;
 pub mod admission;
-#[cfg(feature = "cloud")]
-pub mod cloud;
 #[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
 pub mod direct;
 #[cfg_attr(not(feature = "doctor"), path = "doctor/absent.rs")]

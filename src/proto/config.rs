@@ -3,9 +3,6 @@
 //! Values only. Nothing here reads an argument, a variable, a file or a clock; `cli` builds a [`Config`] and every other
 //! room reads it. A value that exists is valid: combinations that make no sense were refused before.
 
-#[cfg(feature = "cloud")]
-pub mod cloud;
-
 use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

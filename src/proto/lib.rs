@@ -16,7 +16,6 @@
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
 //! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
-//! - The cloud agent service: [`cloud`]
 //! - Everywhere: [`time`] (dates as text), [`uuid`]
 //! - Callers: [`source`] (whom an address stands for), [`forwarded`] (whom a trusted proxy speaks for), [`admission`] (who
 //!   gets a place, and who loses one)
@@ -41,8 +40,6 @@ pub mod audio;
 pub mod backoff;
 pub mod body;
 pub mod candidate;
-#[cfg(feature = "cloud")]
-pub mod cloud;
 pub mod config;
 #[cfg(feature = "webrtc")]
 pub mod connections;
@@ -68,6 +65,7 @@ pub mod metrics;
 pub mod multipart;
 pub mod offer;
 pub mod opening;
+pub mod options;
 pub mod origin;
 #[cfg(feature = "webrtc")]
 pub mod outbox;

@@ -3,9 +3,6 @@
 //! Values only. A number that bounds memory, time, a queue or the log stands here and nowhere else; the room that uses it
 //! names it. Each has a test at the limit and one past it, in that room.
 
-#[cfg(feature = "cloud")]
-pub mod cloud;
-
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -263,7 +263,7 @@ fn session(path: &str) -> Option<&str> {
 }
 
 /// Decodes `%41`; `None` when an escape is cut off or the bytes are no UTF-8, or hold a NUL.
-pub(crate) fn decoded(path: &str) -> Option<Cow<'_, str>> {
+pub fn decoded(path: &str) -> Option<Cow<'_, str>> {
     if !path.contains('%') {
         return Some(Cow::Borrowed(path));
     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use edge_runner::proto::time;
-use edge_runner::proto::uuid::Uuid;
+use edge_runner_proto::time;
+use edge_runner_proto::uuid::Uuid;
 use serde_json::{Value, json};
 
 use crate::support::cloud::{DataDir, KEY, OTHER, TestCloud, archive};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use edge_runner::proto::cloud::gzip::write::Writer;
+use edge_runner_cloud::proto::gzip::write::Writer;
 use serde_json::Value;
 
 use crate::support::cloud::{DataDir, TestCloud};

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE64;
-use edge_runner::proto::cloud::sign::STORE;
-use edge_runner::proto::time;
+use edge_runner_cloud::proto::sign::STORE;
+use edge_runner_proto::time;
 use serde_json::{Value, json};
 
 use crate::support::cloud::{DataDir, TestCloud, archive};

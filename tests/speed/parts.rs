@@ -6,14 +6,14 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use edge_runner::proto::audio::codec::Codec;
-use edge_runner::proto::audio::g711;
-use edge_runner::proto::audio::jitter::Jitter;
-use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
-use edge_runner::proto::audio::pacer::{self, Pacer};
-use edge_runner::proto::audio::resample::Resampler;
-use edge_runner::proto::audio::vad::Vad;
-use edge_runner::proto::crypto;
+use edge_runner_proto::audio::codec::Codec;
+use edge_runner_proto::audio::g711;
+use edge_runner_proto::audio::jitter::Jitter;
+use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use edge_runner_proto::audio::pacer::{self, Pacer};
+use edge_runner_proto::audio::resample::Resampler;
+use edge_runner_proto::audio::vad::Vad;
+use edge_runner_proto::crypto;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 

@@ -2,8 +2,8 @@
 //!
 //! Made once, on the machine that counts, and read by every run: an emulated processor would make it for minutes.
 
-use edge_runner::proto::audio::opus::{Encoder, EncoderSettings};
-use edge_runner::proto::audio::resample::Resampler;
+use edge_runner_proto::audio::opus::{Encoder, EncoderSettings};
+use edge_runner_proto::audio::resample::Resampler;
 
 use crate::{Result, speech};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use edge_runner::proto::cloud::{gzip, tar};
+use edge_runner_cloud::proto::{gzip, tar};
 use serde_json::{Value, json};
 
 use super::http::{self, Reply};

@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
-use edge_runner::proto::mediaroom::peer::{Output, Peer, Setup};
-use edge_runner::proto::mediaroom::wire::{
+use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use edge_runner_proto::mediaroom::peer::{Output, Peer, Setup};
+use edge_runner_proto::mediaroom::wire::{
     AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
     SignalResponse, Target, TrackSource, UserPacket,
 };
-use edge_runner::proto::rtc::{Common, Packet};
+use edge_runner_proto::rtc::{Common, Packet};
 use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use tokio::net::{TcpStream, UdpSocket};

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
-use edge_runner::proto::audio::g711;
+use edge_runner_proto::audio::g711;
 use serde_json::{Value, json};
 
 use super::runner::PATIENCE;

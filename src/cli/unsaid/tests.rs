@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::cli::flags::{FLAGS, WsAuth};
+use crate::cli::flags::{FLAGS, Flag, WsAuth};
+use crate::proto::options::Takes;
+use crate::proto::options::unsaid::{fill, has_variable};
 
 /// The service's file, as the package installs it.
 const SERVICE: &str = include_str!("../../../boards/common/edge-runner.env");

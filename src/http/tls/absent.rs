@@ -25,6 +25,8 @@ use edge_runner_proto::config::TlsSettings;
 #[derive(Debug)]
 pub enum TlsError {}
 
+impl std::error::Error for TlsError {}
+
 impl fmt::Display for TlsError {
     fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {}

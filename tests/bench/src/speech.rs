@@ -6,7 +6,7 @@
 
 use std::f64::consts::TAU;
 
-use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 use opus_pure::{Application, OpusEncoder, Signal};
 
 use crate::Result;

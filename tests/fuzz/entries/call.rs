@@ -10,12 +10,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-use edge_runner::limits;
-use edge_runner::proto::crypto;
-use edge_runner::proto::event::Event;
-use edge_runner::proto::gather::Gathered;
-use edge_runner::proto::rtc::{Common, IceSecret, OfferError, Packet, Setup};
-use edge_runner::proto::session::{Output, Session};
+use edge_runner_proto::crypto;
+use edge_runner_proto::event::Event;
+use edge_runner_proto::gather::Gathered;
+use edge_runner_proto::limits;
+use edge_runner_proto::rtc::{Common, IceSecret, OfferError, Packet, Setup};
+use edge_runner_proto::session::{Output, Session};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
 

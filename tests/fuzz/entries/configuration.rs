@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
-use edge_runner::cli::env::{self, Variables};
 use edge_runner::cli::{self, Command, Surroundings};
 use edge_runner::config::Config;
-use edge_runner::limits;
-use edge_runner::proto::{host, ice};
+use edge_runner_cloud::cli::Command as Cloud;
+use edge_runner_proto::limits;
+use edge_runner_proto::options::env::{self, Variables};
+use edge_runner_proto::{host, ice};
 
 /// Keys shorter than this could stand in a message by chance.
 const TELLING_BYTES: usize = 16;
@@ -55,7 +56,8 @@ pub fn configuration(bytes: &[u8]) {
             assert!(!is_secret(&format!("{config:?}")));
             within_limits(&config);
         }
-        Ok(Command::Cloud { warnings, .. }) => assert!(!warnings.iter().any(|warning| is_secret(warning))),
+        Ok(Command::Cloud(Cloud::Do { warnings, .. })) => assert!(!warnings.iter().any(|warning| is_secret(warning))),
+        Ok(Command::Cloud(Cloud::Help(text) | Cloud::Version(text))) => assert!(!text.is_empty()),
         Ok(Command::Help(text) | Command::Version(text)) => assert!(!text.is_empty()),
     }
     for line in arguments.lines() {

@@ -8,15 +8,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use edge_runner::config::{Config, Secret};
-use edge_runner::proto::cloud::range::{self, Lines, Part};
-use edge_runner::proto::cloud::route as cloud;
-use edge_runner::proto::forwarded::{Network, TrustedProxies};
-use edge_runner::proto::host::{self, Hosts};
-use edge_runner::proto::key::ApiKey;
-use edge_runner::proto::origin::{Origins, Post, Standing};
-use edge_runner::proto::request_framing::Framing;
-use edge_runner::proto::route::{self, Query, Route};
-use edge_runner::proto::{form, stun};
+use edge_runner_cloud::proto::range::{self, Lines, Part};
+use edge_runner_cloud::proto::route as cloud;
+use edge_runner_proto::forwarded::{Network, TrustedProxies};
+use edge_runner_proto::host::{self, Hosts};
+use edge_runner_proto::key::ApiKey;
+use edge_runner_proto::origin::{Origins, Post, Standing};
+use edge_runner_proto::request_framing::Framing;
+use edge_runner_proto::route::{self, Query, Route};
+use edge_runner_proto::{form, stun};
 
 const KEY: &str = "0123456789abcdef";
 const LISTED: [&str; 2] = ["https://app.example", "http://localhost:3000"];
@@ -103,7 +103,7 @@ fn paths(method: &str, path: &str, query: &str) {
         assert!(cloud::for_log(path, bytes_max, |_| false).len() <= 4 * bytes_max + 6);
     }
     let _ = Query::new(query).value("token");
-    assert!(form::pairs(query.as_bytes()).len() <= edge_runner::limits::FORM_PAIRS_MAX);
+    assert!(form::pairs(query.as_bytes()).len() <= edge_runner_proto::limits::FORM_PAIRS_MAX);
     let _ = Lines::read(query);
 }
 

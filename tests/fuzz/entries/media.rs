@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use edge_runner::limits;
-use edge_runner::proto::crypto;
-use edge_runner::proto::event::{Event, LeaveReason};
-use edge_runner::proto::framing::Framed;
+use edge_runner_proto::crypto;
+use edge_runner_proto::event::{Event, LeaveReason};
+use edge_runner_proto::framing::Framed;
+use edge_runner_proto::limits;
 
 use super::call::{Begins, Call, Operations, SILENCE, attribute, caller, mapped, provider, rtp, runner, stranger};
 use super::sctp::{self, chunk};

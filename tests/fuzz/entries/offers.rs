@@ -7,11 +7,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use edge_runner::limits;
-use edge_runner::proto::candidate::DeviceAddress;
-use edge_runner::proto::gather::Gathered;
-use edge_runner::proto::rtc::{Common, IceSecret, Setup};
-use edge_runner::proto::session::Session;
+use edge_runner_proto::candidate::DeviceAddress;
+use edge_runner_proto::gather::Gathered;
+use edge_runner_proto::limits;
+use edge_runner_proto::rtc::{Common, IceSecret, Setup};
+use edge_runner_proto::session::Session;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 /// An answer has a section for each of the offer's, with candidates and codecs that the offer did not have.

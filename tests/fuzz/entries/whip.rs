@@ -4,11 +4,11 @@
 //! session's changes nothing; a restart is an offer that the engine can read, with the credentials of the fragment and no
 //! candidate that is not in it; what was a restart once is not one again. Source: RFC 9725 section 4.3.
 
-use edge_runner::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, OFFER_SDP_BYTES_MAX};
-use edge_runner::proto::sdp::prepare_offer;
-use edge_runner::proto::whip::fragment::{Fragment, credentials};
-use edge_runner::proto::whip::resource::{Patch, Resource};
-use edge_runner::proto::whip::{Done, Refusal};
+use edge_runner_proto::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, OFFER_SDP_BYTES_MAX};
+use edge_runner_proto::sdp::prepare_offer;
+use edge_runner_proto::whip::fragment::{Fragment, credentials};
+use edge_runner_proto::whip::resource::{Patch, Resource};
+use edge_runner_proto::whip::{Done, Refusal};
 
 const OFFER: &str = include_str!("../../data/sdp/chrome.offer.sdp");
 

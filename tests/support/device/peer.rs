@@ -8,8 +8,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use edge_runner::proto::audio::g711::Law;
-use edge_runner::proto::audio::opus::{Decoder, Encoder, EncoderSettings};
+use edge_runner_proto::audio::g711::Law;
+use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 
 use super::answer::Answer;
 use super::dtls::{self, Endpoint};

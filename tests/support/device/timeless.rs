@@ -11,10 +11,10 @@ use std::f64::consts::TAU;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use edge_runner::proto::candidate::DeviceAddress;
-use edge_runner::proto::gather::Gathered;
-use edge_runner::proto::rtc::{Common, IceSecret, Packet, Setup};
-use edge_runner::proto::session::{Event, LeaveReason, Output, Session};
+use edge_runner_proto::candidate::DeviceAddress;
+use edge_runner_proto::gather::Gathered;
+use edge_runner_proto::rtc::{Common, IceSecret, Packet, Setup};
+use edge_runner_proto::session::{Event, LeaveReason, Output, Session};
 
 use super::answer;
 use super::offer::{self, Sender};

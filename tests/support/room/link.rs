@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edge_runner::proto::mediaroom::wire::SessionDescription;
+use edge_runner_proto::mediaroom::wire::SessionDescription;
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::format::Codec;
@@ -95,9 +95,9 @@ impl Link {
             extensions.set(1, Extension::AudioLevel);
             extensions.set(4, Extension::RtpMid);
         }
-        let cert = edge_runner::proto::crypto::certificate().expect("keys can be made");
+        let cert = edge_runner_proto::crypto::certificate().expect("keys can be made");
         let mut rtc = Rtc::builder()
-            .set_crypto_provider(Arc::new(edge_runner::proto::crypto::provider()))
+            .set_crypto_provider(Arc::new(edge_runner_proto::crypto::provider()))
             .set_dtls_cert(cert.clone())
             .set_rtp_mode(true)
             .clear_codecs()

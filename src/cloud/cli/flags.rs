@@ -1,0 +1,618 @@
+//! The options of `edge-runner cloud`, one table for each of its commands.
+//!
+//! Texts of values enter through the setters, [`Typed`] leaves. Sizes are bytes, with `k`, `m` or `g` behind
+//! them in units of 1024; times are seconds, with a fraction if you like.
+//! Source: `cloud-interface.md` §1, §3, §7.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use crate::limits::{
+    ATTEMPTS_HIGHEST, BUILD_GRACE_HIGHEST, BUILD_TIMEOUT_HIGHEST, BUILDS_HIGHEST, ENTRIES_HIGHEST, GRANT_TTL_HIGHEST,
+    KEEP_HIGHEST, LOG_LINES_HIGHEST, PENDING_HIGHEST, POLL_LEAST, SIZE_HIGHEST, UPLOADS_HIGHEST, WAIT_HIGHEST,
+};
+use crate::proto::build::Name;
+use crate::proto::keys::Kind;
+use edge_runner_proto::aliases::{self, Area};
+use edge_runner_proto::config::Tls;
+use edge_runner_proto::options::{HOST_HELP, LowArgs, Takes, Wants, flag, number, push, put, tls, values};
+
+/// One option.
+pub type Flag = edge_runner_proto::options::Flag<Typed>;
+
+/// The options of one command.
+pub type Table = edge_runner_proto::options::Table<Typed>;
+
+/// What was typed, of whichever command.
+#[derive(Debug, Default)]
+pub struct Typed {
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub tls: Option<Tls>,
+    pub api_key: Option<String>,
+    pub verbosity: u8,
+    /// The one argument that is no option, where a table takes one.
+    pub argument: Option<OsString>,
+    /// What stands after `--`.
+    pub command: Option<Vec<OsString>>,
+    /// The long names of the options that were typed.
+    pub said: Vec<&'static str>,
+    pub data_dir: Option<String>,
+    pub public_url: Option<String>,
+    pub regions: Option<String>,
+    pub org: Option<Name>,
+    pub grant_ttl: Option<Duration>,
+    pub max_context: Option<u64>,
+    pub max_unpacked: Option<u64>,
+    pub max_entries: Option<u64>,
+    pub max_uploads: Option<usize>,
+    pub max_builds: Option<usize>,
+    pub max_pending: Option<usize>,
+    pub build_timeout: Option<Duration>,
+    pub build_grace: Option<Duration>,
+    pub max_attempts: Option<u32>,
+    pub builder_env: Vec<String>,
+    pub keep_archives: Option<Duration>,
+    pub keep_builds: Option<Duration>,
+    pub min_free: Option<u64>,
+    pub store: Option<String>,
+    pub database: Option<String>,
+    pub api_url: Option<String>,
+    pub json: bool,
+    pub region: Option<Name>,
+    pub buildfile: Option<String>,
+    pub exclude: Vec<String>,
+    pub follow_links: bool,
+    pub wait: bool,
+    pub poll: Option<Duration>,
+    pub timeout: Option<Duration>,
+    pub limit: Option<u32>,
+    pub kind: Option<Kind>,
+    pub name: Option<String>,
+}
+
+impl LowArgs for Typed {
+    fn said(&mut self) -> &mut Vec<&'static str> {
+        &mut self.said
+    }
+
+    fn argument(&mut self) -> &mut Option<OsString> {
+        &mut self.argument
+    }
+
+    fn overrules(&self, _long: &str) -> bool {
+        false
+    }
+}
+
+/// The headings of every table, in the order of the help.
+pub const GROUPS: [&str; 9] = [SERVER, UPLOADS, BUILDS, KEEPING, CONTEXT, WAITING, KEY, CLOUD, GENERAL];
+
+const SERVER: &str = "Server";
+const UPLOADS: &str = "Uploads";
+const BUILDS: &str = "Builds";
+const KEEPING: &str = "What is kept";
+const CONTEXT: &str = "The build";
+const WAITING: &str = "Waiting";
+const KEY: &str = "Keys";
+const CLOUD: &str = "The service";
+const GENERAL: &str = "General";
+
+/// What the names of variables begin with.
+const PREFIX: &str = "CLOUD_";
+
+const DATA_DIR: Flag = flag(
+    None,
+    "--data-dir",
+    Takes::One("DIR", |typed, text| put(&mut typed.data_dir, text)),
+    SERVER,
+    "Where archives, records, logs, images and keys are kept; made with mode 0700 if it is not there. Required.",
+);
+
+const VERBOSE: Flag = flag(
+    Some('v'),
+    "--verbose",
+    Takes::Count(|typed| typed.verbosity = typed.verbosity.saturating_add(1)),
+    GENERAL,
+    "Log more: -v decisions, -vv steps too, -vvv libraries too. RUST_LOG, when set, decides alone.",
+);
+
+const HELP: Flag = flag(Some('h'), "--help", Takes::Help, GENERAL, "Print this help.");
+
+const VERSION: Flag = flag(Some('V'), "--version", Takes::Version, GENERAL, "Print the version.");
+
+const API_URL: Flag = flag(
+    None,
+    "--api-url",
+    Takes::One("URL", |typed, text| put(&mut typed.api_url, api_url(&text)?)),
+    CLOUD,
+    "Where the service is, such as http://board:7870; /v1 is added if it is not there. Required.",
+);
+
+const API_KEY: Flag = flag(
+    None,
+    "--api-key",
+    Takes::One("KEY", |typed, text| put(&mut typed.api_key, text)),
+    CLOUD,
+    "A private key of the service; CLOUD_API_KEY does the same and shows in no list of processes. Required.",
+);
+
+const JSON: Flag = flag(
+    None,
+    "--json",
+    Takes::Nothing(|typed| typed.json = true),
+    GENERAL,
+    "Print one JSON object: what the service answered.",
+);
+
+/// `cloud serve`.
+pub static SERVE: Table = Table {
+    prefix: PREFIX,
+    argument: None,
+    own_variable_first: false,
+    flags: &[
+        DATA_DIR,
+        flag(
+            None,
+            "--host",
+            Takes::One("ADDR", |typed, text| put(&mut typed.host, text)),
+            SERVER,
+            HOST_HELP,
+        ),
+        flag(
+            None,
+            "--port",
+            Takes::One("N", |typed, text| put(&mut typed.port, number(&text, 0, u16::MAX)?)),
+            SERVER,
+            "HTTP port; 0 picks a free one, and the start-up line prints it. [default: 7870]",
+        ),
+        flag(
+            None,
+            "--tls",
+            Takes::One("off|auto|CERT:KEY", |typed, text| put(&mut typed.tls, tls(&text)?)),
+            SERVER,
+            "HTTPS on the same port as HTTP: `auto` makes a certificate once and keeps it in the data directory, \
+             CERT:KEY are PEM files, read again on SIGHUP. [default: off]",
+        ),
+        flag(
+            None,
+            "--public-url",
+            Takes::One("URL", |typed, text| put(&mut typed.public_url, public_url(&text)?)),
+            SERVER,
+            "Scheme and host that clients see, without /v1; for the URLs of uploads, logs and images. [default: the \
+             request's Host]",
+        ),
+        flag(
+            None,
+            "--org",
+            Takes::One("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
+            SERVER,
+            "Organization of keys that name none. [default: default]",
+        ),
+        flag(
+            None,
+            "--regions",
+            Takes::One("FILE", |typed, text| put(&mut typed.regions, text)),
+            BUILDS,
+            "JSON: {\"default\":\"eu\", \"regions\":[ {\"code\":\"eu\", \"display_name\":\"Europe\", \"builds\":true} ]}; without \
+             `default` the first one is it, without `builds` it has them. Read again when it changes. [default: one \
+             region `local`]",
+        ),
+        flag(
+            None,
+            "--max-builds",
+            Takes::One("N", |typed, text| {
+                put(&mut typed.max_builds, number(&text, 1, BUILDS_HIGHEST)?)
+            }),
+            BUILDS,
+            "Commands at once; further builds wait, oldest first. [default: 2]",
+        ),
+        flag(
+            None,
+            "--max-pending",
+            Takes::One("N", |typed, text| {
+                put(&mut typed.max_pending, number(&text, 1, PENDING_HIGHEST)?)
+            }),
+            BUILDS,
+            "Builds of one organization that wait; more get 429. [default: 100]",
+        ),
+        flag(
+            None,
+            "--build-timeout",
+            Takes::One("SECONDS", |typed, text| {
+                put(
+                    &mut typed.build_timeout,
+                    seconds(&text, Duration::from_millis(1), BUILD_TIMEOUT_HIGHEST)?,
+                )
+            }),
+            BUILDS,
+            "How long a command may run; then its process group gets SIGTERM. [default: 1200]",
+        ),
+        flag(
+            None,
+            "--build-grace",
+            Takes::One("SECONDS", |typed, text| {
+                put(
+                    &mut typed.build_grace,
+                    seconds(&text, Duration::ZERO, BUILD_GRACE_HIGHEST)?,
+                )
+            }),
+            BUILDS,
+            "How long it has from there to SIGKILL. [default: 10]",
+        ),
+        flag(
+            None,
+            "--max-attempts",
+            Takes::One("N", |typed, text| {
+                put(&mut typed.max_attempts, number(&text, 1, ATTEMPTS_HIGHEST)?)
+            }),
+            BUILDS,
+            "Runs of one build, with those that a stop of the service cut off. [default: 3]",
+        ),
+        flag(
+            None,
+            "--max-unpacked",
+            Takes::One("BYTES", |typed, text| put(&mut typed.max_unpacked, size(&text, 1)?)),
+            BUILDS,
+            "Bytes of a context once it is unpacked. [default: 2g]",
+        ),
+        flag(
+            None,
+            "--max-entries",
+            Takes::One("N", |typed, text| {
+                put(&mut typed.max_entries, number(&text, 1, ENTRIES_HIGHEST)?)
+            }),
+            BUILDS,
+            "Files, directories and links of a context. [default: 100000]",
+        ),
+        flag(
+            None,
+            "--builder-env",
+            Takes::Each("NAME", |typed, text| push(&mut typed.builder_env, variable(text)?)),
+            BUILDS,
+            "Hand this variable of the service to the command; repeatable.",
+        ),
+        flag(
+            None,
+            "--grant-ttl",
+            Takes::One("SECONDS", |typed, text| {
+                put(
+                    &mut typed.grant_ttl,
+                    seconds(&text, Duration::from_millis(1), GRANT_TTL_HIGHEST)?,
+                )
+            }),
+            UPLOADS,
+            "How long an upload may be begun and ended after its grant. [default: 900]",
+        ),
+        flag(
+            None,
+            "--max-context",
+            Takes::One("BYTES", |typed, text| put(&mut typed.max_context, size(&text, 1)?)),
+            UPLOADS,
+            "Bytes of an archive. [default: 524288000]",
+        ),
+        flag(
+            None,
+            "--max-uploads",
+            Takes::One("N", |typed, text| {
+                put(&mut typed.max_uploads, number(&text, 1, UPLOADS_HIGHEST)?)
+            }),
+            UPLOADS,
+            "Uploads at once; more get 503 with Retry-After. [default: 32]",
+        ),
+        flag(
+            None,
+            "--min-free",
+            Takes::One("BYTES", |typed, text| put(&mut typed.min_free, size(&text, 0)?)),
+            UPLOADS,
+            "Free space in the data directory below which no upload is granted. [default: 1g]",
+        ),
+        flag(
+            None,
+            "--keep-archives",
+            Takes::One("SECONDS", |typed, text| {
+                put(&mut typed.keep_archives, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
+            }),
+            KEEPING,
+            "How long an archive is kept after its build ended, or after its grant if none was made of it; 0: for \
+             ever. [default: 86400]",
+        ),
+        flag(
+            None,
+            "--keep-builds",
+            Takes::One("SECONDS", |typed, text| {
+                put(&mut typed.keep_builds, seconds(&text, Duration::ZERO, KEEP_HIGHEST)?)
+            }),
+            KEEPING,
+            "The same of a build's record, log and image. [default: 2592000]",
+        ),
+        flag(
+            None,
+            "--store",
+            Takes::One("URL", |typed, text| put(&mut typed.store, text)),
+            KEEPING,
+            "[later] Let an object store take the uploads: s3://BUCKET.",
+        ),
+        flag(
+            None,
+            "--database",
+            Takes::One("URL", |typed, text| put(&mut typed.database, text)),
+            KEEPING,
+            "[later] Keep the records where several services share them: postgres://...",
+        ),
+        VERBOSE,
+        HELP,
+        VERSION,
+    ],
+};
+
+/// `cloud keys create`.
+pub static KEYS_CREATE: Table = Table {
+    prefix: PREFIX,
+    argument: None,
+    own_variable_first: false,
+    flags: &[
+        flag(
+            None,
+            "--type",
+            Takes::One("private|public", |typed, text| put(&mut typed.kind, kind(&text)?)),
+            KEY,
+            "What the key opens: builds and regions, or the public surface. Required.",
+        ),
+        flag(
+            None,
+            "--org",
+            Takes::One("NAME", |typed, text| put(&mut typed.org, name(&text)?)),
+            KEY,
+            "Whose it is. [default: default]",
+        ),
+        flag(
+            None,
+            "--name",
+            Takes::One("NAME", |typed, text| put(&mut typed.name, label(text)?)),
+            KEY,
+            "What people call it.",
+        ),
+        DATA_DIR,
+        VERBOSE,
+        HELP,
+        VERSION,
+    ],
+};
+
+/// `cloud keys list`.
+pub static KEYS_LIST: Table = Table {
+    prefix: PREFIX,
+    argument: None,
+    own_variable_first: false,
+    flags: &[
+        DATA_DIR,
+        Flag {
+            help: "Print one JSON object.",
+            ..JSON
+        },
+        VERBOSE,
+        HELP,
+        VERSION,
+    ],
+};
+
+/// `cloud keys revoke`.
+pub static KEYS_REVOKE: Table = Table {
+    prefix: PREFIX,
+    argument: Some("ID"),
+    own_variable_first: false,
+    flags: &[DATA_DIR, VERBOSE, HELP, VERSION],
+};
+
+/// `cloud regions`.
+pub static REGIONS: Table = Table {
+    prefix: PREFIX,
+    argument: None,
+    own_variable_first: false,
+    flags: &[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION],
+};
+
+/// `cloud build`.
+pub static BUILD: Table = Table {
+    prefix: PREFIX,
+    argument: Some("DIR"),
+    own_variable_first: false,
+    flags: &[
+        flag(
+            None,
+            "--region",
+            Takes::One("REGION", |typed, text| put(&mut typed.region, name(&text)?)),
+            CONTEXT,
+            "Where to build. [default: the organization's own region]",
+        ),
+        flag(
+            None,
+            "--buildfile",
+            Takes::One("FILE", |typed, text| put(&mut typed.buildfile, text)),
+            CONTEXT,
+            "The build file, relative to DIR. [default: Dockerfile]",
+        ),
+        flag(
+            None,
+            "--exclude",
+            Takes::Each("PATTERN", |typed, text| push(&mut typed.exclude, text)),
+            CONTEXT,
+            "Leave out what this matches, beside what is always left out; repeatable. Of no effect where DIR has a \
+             .dockerignore, which decides alone.",
+        ),
+        flag(
+            None,
+            "--follow-links",
+            Takes::Nothing(|typed| typed.follow_links = true),
+            CONTEXT,
+            "Pack what links to files outside DIR lead to. Without it such links are refused, since a folder from \
+             somebody else could put any file of yours into an image.",
+        ),
+        flag(
+            None,
+            "--wait",
+            Takes::Nothing(|typed| typed.wait = true),
+            WAITING,
+            "Wait until the build has ended.",
+        ),
+        flag(
+            None,
+            "--poll",
+            Takes::One("SECONDS", |typed, text| {
+                put(&mut typed.poll, seconds(&text, POLL_LEAST, WAIT_HIGHEST)?)
+            }),
+            WAITING,
+            "How often to ask meanwhile. [default: 10]",
+        ),
+        flag(
+            None,
+            "--timeout",
+            Takes::One("SECONDS", |typed, text| {
+                put(&mut typed.timeout, seconds(&text, Duration::ZERO, WAIT_HIGHEST)?)
+            }),
+            WAITING,
+            "How long to wait; the build goes on after that. [default: 1800]",
+        ),
+        API_URL,
+        API_KEY,
+        JSON,
+        VERBOSE,
+        HELP,
+        VERSION,
+    ],
+};
+
+/// `cloud status`.
+pub static STATUS: Table = Table {
+    prefix: PREFIX,
+    argument: Some("ID"),
+    own_variable_first: false,
+    flags: &[API_URL, API_KEY, JSON, VERBOSE, HELP, VERSION],
+};
+
+/// `cloud logs`.
+pub static LOGS: Table = Table {
+    prefix: PREFIX,
+    argument: Some("ID"),
+    own_variable_first: false,
+    flags: &[
+        flag(
+            None,
+            "--limit",
+            Takes::One("N", |typed, text| {
+                put(&mut typed.limit, number(&text, 1, LOG_LINES_HIGHEST)?)
+            }),
+            CONTEXT,
+            "Lines at most, from the first. [default: all of them]",
+        ),
+        API_URL,
+        API_KEY,
+        JSON,
+        VERBOSE,
+        HELP,
+        VERSION,
+    ],
+};
+
+/// Every table, so that a variable of one is no slip in another.
+pub static TABLES: [&Table; 8] = [
+    &SERVE,
+    &KEYS_CREATE,
+    &KEYS_LIST,
+    &KEYS_REVOKE,
+    &REGIONS,
+    &BUILD,
+    &STATUS,
+    &LOGS,
+];
+
+/// Reads a number of bytes, from `least` up.
+pub fn size(text: &str, least: u64) -> Result<u64, Wants> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    let number = digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse::<u64>());
+    let bytes = number.and_then(Result::ok).and_then(|number| number.checked_mul(unit));
+    match bytes {
+        Some(bytes) if bytes >= least && bytes <= SIZE_HIGHEST => Ok(bytes),
+        _ => Err(format!(
+            "a number of bytes, such as 512m or 2g, from {least} to {}g",
+            SIZE_HIGHEST >> 30
+        )),
+    }
+}
+
+/// Reads a time in seconds.
+pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, Wants> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.bytes().any(|b| b.is_ascii_digit());
+    let seconds = plain.then(|| text.parse().ok()).flatten();
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match time {
+        Some(time) if time >= least && time <= most => Ok(time),
+        _ => Err(format!(
+            "seconds, with a fraction if you like, from {} to {}",
+            least.as_secs_f64(),
+            most.as_secs()
+        )),
+    }
+}
+
+fn name(text: &str) -> Result<Name, Wants> {
+    Name::parse(text)
+        .ok_or_else(|| "1 to 63 letters, digits, dots, hyphens and underscores, the first a letter or a digit".into())
+}
+
+fn kind(text: &str) -> Result<Kind, Wants> {
+    match text {
+        "private" => Ok(Kind::Private),
+        "public" => Ok(Kind::Public),
+        _ => Err("`private` or `public`".into()),
+    }
+}
+
+/// What people call a key: it is printed in a table, so it is one short line.
+fn label(text: String) -> Result<String, Wants> {
+    match text.chars().count() {
+        1..=63 if !text.chars().any(char::is_control) => Ok(text),
+        _ => Err("1 to 63 characters on one line".into()),
+    }
+}
+
+/// Scheme and host without a path.
+fn public_url(text: &str) -> Result<String, Wants> {
+    let url = values::read_url("", text, &["http", "https"]).filter(|url| url.path.is_empty());
+    url.map(|url| url.text)
+        .ok_or_else(|| "scheme and host, such as https://builds.example.net, without a path".into())
+}
+
+/// The base of the API, with its version.
+fn api_url(text: &str) -> Result<String, Wants> {
+    let url = values::read_url("", text, &["http", "https"])
+        .ok_or("the address of a service, such as https://builds.example.net")?;
+    let versioned = url.path.split('/').any(|part| part == "v1");
+    Ok(if versioned { url.text } else { url.text + "/v1" })
+}
+
+/// The name of a variable that a command may be given. What the service keeps to itself is none of them, and what it sets
+/// for every command would be overwritten.
+fn variable(text: String) -> Result<String, Wants> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let ours = aliases::canonical(Area::Variable, &text).starts_with(PREFIX) || text.starts_with("BUILD_");
+    let set = ["PATH", "LANG", "HOME", "TMPDIR"].contains(&&*text);
+    if text.contains('=') {
+        return Err("the name of a variable, a name alone, without its value".into());
+    }
+    match !text.is_empty() && text.bytes().all(fits) && !ours && !set {
+        true => Ok(text),
+        false => {
+            Err("the name of a variable that neither begins with CLOUD_ or BUILD_ nor is set for every command".into())
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `edge-runner cloud`: which of its commands is meant, and what its options mean.
+//!
+//! The arguments behind `cloud` enter; a [`Task`] leaves, or a misuse. The tables are in `flags`; `serve`, `keys` and `client`
+//! hold values against each other; `help` writes the texts; `run` does the task.
+
+mod client;
+mod flags;
+mod help;
+mod keys;
+mod run;
+mod serve;
+
+use std::ffi::OsString;
+
+use edge_runner_proto::options::unsaid::{self, Taken};
+use edge_runner_proto::options::{Asked, Misuse, Surroundings, not_unicode, read, split_command};
+
+use crate::config::{ClientConfig, CloudConfig, KeysConfig};
+
+use flags::{Table, Typed};
+
+/// What the arguments behind `cloud` ask for.
+#[derive(Debug)]
+pub enum Command {
+    /// Do it; `warnings` are for the log, once there is one.
+    Do { task: Task, warnings: Vec<String> },
+    /// Print this text and end.
+    Help(String),
+    /// Print this text and end.
+    Version(String),
+}
+
+fn version() -> Command {
+    Command::Version(format!("edge-runner {}\n", env!("CARGO_PKG_VERSION")))
+}
+
+/// What `edge-runner cloud` is to do.
+#[derive(Debug)]
+pub enum Task {
+    Serve(Box<CloudConfig>),
+    Keys(KeysConfig),
+    Client(Box<ClientConfig>),
+}
+
+/// One command: the words behind `cloud`, its options, and what is made of them.
+struct Verb {
+    words: &'static [&'static str],
+    table: &'static Table,
+    meaning: fn(Typed, &Surroundings<'_>, &mut Vec<String>) -> Result<Task, Misuse>,
+}
+
+/// Every command, in the order of the help.
+static VERBS: [Verb; 8] = [
+    Verb {
+        words: &["serve"],
+        table: &flags::SERVE,
+        meaning: serve::meaning,
+    },
+    Verb {
+        words: &["keys", "create"],
+        table: &flags::KEYS_CREATE,
+        meaning: keys::create,
+    },
+    Verb {
+        words: &["keys", "list"],
+        table: &flags::KEYS_LIST,
+        meaning: keys::list,
+    },
+    Verb {
+        words: &["keys", "revoke"],
+        table: &flags::KEYS_REVOKE,
+        meaning: keys::revoke,
+    },
+    Verb {
+        words: &["build"],
+        table: &flags::BUILD,
+        meaning: client::build,
+    },
+    Verb {
+        words: &["status"],
+        table: &flags::STATUS,
+        meaning: client::status,
+    },
+    Verb {
+        words: &["logs"],
+        table: &flags::LOGS,
+        meaning: client::logs,
+    },
+    Verb {
+        words: &["regions"],
+        table: &flags::REGIONS,
+        meaning: client::regions,
+    },
+];
+
+impl Verb {
+    /// Returns the command whose words these arguments begin with.
+    fn of(arguments: &[OsString]) -> Option<&'static Verb> {
+        let begins = |verb: &&Verb| {
+            arguments.len() >= verb.words.len() && verb.words.iter().zip(arguments).all(|(word, given)| given == word)
+        };
+        VERBS.iter().find(begins)
+    }
+
+    fn name(&self) -> String {
+        self.words.join(" ")
+    }
+}
+
+/// Reads the arguments behind `cloud`.
+///
+/// # Errors
+/// [`Misuse`] for the first argument, value or combination that makes no sense.
+pub fn parse(mut arguments: Vec<OsString>, around: &Surroundings<'_>) -> Result<Command, Misuse> {
+    let command = split_command(&mut arguments);
+    let Some(verb) = Verb::of(&arguments) else {
+        return without_verb(arguments);
+    };
+    arguments.drain(..verb.words.len());
+    let mut typed = Typed {
+        command,
+        ..Typed::default()
+    };
+    let takes_command = std::ptr::eq(verb.table, &raw const flags::SERVE);
+    let asked = read(&mut typed, verb.table, arguments).map_err(|misuse| match misuse {
+        Misuse::UnexpectedArgument(given) if !takes_command => Misuse::Combination(format!(
+            "`{given}` is one argument too many: `cloud {}` takes options alone",
+            verb.name()
+        )),
+        misuse => misuse,
+    });
+    match asked? {
+        Some(Asked::Help) => return Ok(Command::Help(help::text(verb))),
+        Some(Asked::Version) => return Ok(version()),
+        None => {}
+    }
+    if typed.command.is_some() && !takes_command {
+        return Err(Misuse::Combination(format!(
+            "`cloud {}` takes no command after `--`; the builder command belongs to `cloud serve`",
+            verb.name()
+        )));
+    }
+    if let (None, Some(word)) = (&typed.argument, verb.table.argument) {
+        let name = verb.name();
+        return Err(Misuse::Combination(format!(
+            "`cloud {name}` needs its {word}: cloud {name} {word}"
+        )));
+    }
+    let mut warnings = Vec::new();
+    let others = help::ENVIRONMENT.iter().map(|(name, _)| *name);
+    unsaid::slips_of(&flags::TABLES, others, &around.variables, &mut warnings);
+    let taken = unsaid::fill(&mut typed, verb.table, &around.variables)?;
+    pair(&typed, &taken, around)?;
+    let task = (verb.meaning)(typed, around, &mut warnings).map_err(|misuse| misuse.traced(&taken))?;
+    Ok(Command::Do { task, warnings })
+}
+
+/// Refuses to send a key that was typed to where a file of the working directory says, as `trust`
+/// does for one of the environment.
+fn pair(typed: &Typed, taken: &[Taken<Typed>], around: &Surroundings<'_>) -> Result<(), Misuse> {
+    let url = taken.iter().find(|taken| taken.flag.long == "--api-url");
+    match url.filter(|url| typed.said.contains(&"--api-key") && !around.variables.is_of_process(&url.variable)) {
+        Some(url) => Err(Misuse::Combination(format!(
+            "`--api-key` was typed, and where it is sent stands in .env, as {}: type `--api-url` as well",
+            url.variable
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What is meant where no command is named.
+fn without_verb(mut arguments: Vec<OsString>) -> Result<Command, Misuse> {
+    let listed: Vec<String> = VERBS.iter().map(|verb| format!("`{}`", verb.name())).collect();
+    let listed = listed.join(", ");
+    if arguments.is_empty() {
+        return Err(Misuse::Combination(format!("`cloud` needs one of {listed}")));
+    }
+    let is_option = |argument: &OsString| argument.as_encoded_bytes().starts_with(b"-");
+    let first = arguments.remove(0).into_string().map_err(not_unicode)?;
+    match &*first {
+        "--help" | "-h" | "help" => Ok(Command::Help(help::overview())),
+        "--version" | "-V" => Ok(version()),
+        "keys" if arguments.first().is_some_and(|next| next == "--help" || next == "-h") => {
+            Ok(Command::Help(help::overview()))
+        }
+        // What stands there is not repeated: it may hold a key.
+        other if other.starts_with('-') || (other == "keys" && arguments.first().is_some_and(is_option)) => Err(
+            Misuse::Combination(format!("options stand behind the command, which is one of {listed}")),
+        ),
+        _ => {
+            let next = arguments
+                .first()
+                .and_then(|next| next.to_str())
+                .filter(|_| first == "keys");
+            let given = [Some(&*first), next]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(" ");
+            Err(Misuse::Combination(format!(
+                "there is no `cloud {given}`; there are {listed}"
+            )))
+        }
+    }
+}
+
+/// Returns how the help of these arguments, which begin with `cloud`, is called.
+pub fn help_of(arguments: &[OsString]) -> String {
+    let verb = Verb::of(arguments.get(1..).unwrap_or_default());
+    match verb {
+        Some(verb) => format!("edge-runner cloud {} --help", verb.name()),
+        None => "edge-runner cloud --help".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

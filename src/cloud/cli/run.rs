@@ -1,0 +1,102 @@
+//! Does what `edge-runner cloud` is asked for: logger and runtime, then the service, the keys or the client.
+//!
+//! A [`Task`] enters; text on stdout and a [`Failure`] leave: 1 for what failed, 3 for a wait whose time has passed.
+
+use std::io::{self, Write};
+
+use super::Task;
+use crate::RunError;
+use crate::config::{ClientConfig, CloudConfig, KeysConfig};
+use crate::io::client::{self, End};
+use crate::io::{guard, keys};
+use edge_runner_http::logging;
+use edge_runner_http::startup::{FAILED, Failure, MISUSED, keep_to_itself, runtime, single_thread};
+use edge_runner_proto::limits::RUNTIME_END;
+use edge_runner_proto::options::env::Variables;
+
+/// The exit code of a wait whose time has passed.
+const GOES_ON: u8 = 3;
+
+impl Task {
+    /// Does it, and ends.
+    ///
+    /// # Errors
+    /// [`Failure`] with the exit code.
+    pub fn run(self, warnings: &[String], variables: &Variables) -> Result<(), Failure> {
+        let verbosity = match &self {
+            Task::Serve(config) => config.verbosity,
+            Task::Keys(config) => config.verbosity,
+            Task::Client(config) => config.verbosity,
+        };
+        logging::init(verbosity, variables.get("RUST_LOG"), "edge_runner");
+        for warning in warnings {
+            log::warn!("{warning}");
+        }
+        match self {
+            Task::Serve(config) => serve(*config),
+            Task::Keys(config) => of_keys(&config),
+            Task::Client(config) => ask(*config),
+        }
+    }
+}
+
+fn serve(config: CloudConfig) -> Result<(), Failure> {
+    keep_to_itself();
+    if config.command.is_some() {
+        guarded(&config);
+    }
+    let runtime = runtime(None, || {})?;
+    let served = runtime.block_on(crate::io::run(config, |banner| {
+        let mut out = io::stdout();
+        // A supervisor may have closed stdout; the log has the address too.
+        let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
+    }));
+    runtime.shutdown_timeout(RUNTIME_END);
+    served.map_err(|error| Failure {
+        // Some of what the options name is looked at by the service alone.
+        code: if matches!(error, RunError::Misuse(_)) {
+            MISUSED
+        } else {
+            FAILED
+        },
+        message: error.to_string(),
+    })
+}
+
+/// Makes the guard of the builder commands, before there are threads. Without it the service goes on: the next start ends what
+/// this one leaves.
+fn guarded(config: &CloudConfig) {
+    if !single_thread() {
+        log::warn!("builder commands may outlive the service: threads were started before edge_runner::main");
+        return;
+    }
+    // SAFETY: the kernel has just counted one thread.
+    if let Err(error) = unsafe { guard::start(&config.data_dir) } {
+        log::warn!("builder commands may outlive the service: making their guard: {error}");
+    }
+}
+
+fn of_keys(config: &KeysConfig) -> Result<(), Failure> {
+    let text = keys::edit(config).map_err(failed)?;
+    // Unlike a banner, this is what was asked for: a key that nobody saw is of no use.
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::of_step("writing to stdout", error))
+}
+
+fn ask(config: ClientConfig) -> Result<(), Failure> {
+    // One request after the other: no thread beside this one but that which packs.
+    let runtime = runtime(Some(1), || {})?;
+    let asked = runtime.block_on(client::run(config));
+    runtime.shutdown_timeout(RUNTIME_END);
+    asked.map_err(|end| match end {
+        End::Failed(message) => failed(message),
+        End::Misused(message) => Failure { code: MISUSED, message },
+        End::GoesOn(message) => Failure { code: GOES_ON, message },
+    })
+}
+
+fn failed(message: String) -> Failure {
+    Failure { code: FAILED, message }
+}

@@ -1,0 +1,223 @@
+//! The meaning of `cloud serve`.
+//!
+//! What was typed and the surroundings enter; a [`CloudConfig`] leaves, or a misuse that says what would be right. No key is ever
+//! repeated. Source: `cloud-interface.md` §1, I-02, I-03, I-05.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Task;
+use super::flags::Typed;
+use crate::config::{CloudConfig, StoreKey, VariableKey};
+use crate::proto::build::{Name, Org};
+use crate::proto::keys::Kind;
+use edge_runner_proto::abilities::Ability;
+use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
+use edge_runner_proto::options::env::Variables;
+use edge_runner_proto::options::{Misuse, Surroundings, hosts, need};
+
+const PORT: u16 = 7870;
+const ORG: &str = "default";
+const GRANT_TTL: Duration = Duration::from_secs(900);
+const CONTEXT: u64 = 500 * 1024 * 1024;
+const UNPACKED: u64 = 2 << 30;
+const ENTRIES: u64 = 100_000;
+const UPLOADS: usize = 32;
+const BUILDS: usize = 2;
+const PENDING: usize = 100;
+const BUILD_TIMEOUT: Duration = Duration::from_secs(1200);
+const BUILD_GRACE: Duration = Duration::from_secs(10);
+const ATTEMPTS: u32 = 3;
+const KEEP_ARCHIVES: Duration = Duration::from_secs(86_400);
+const KEEP_BUILDS: Duration = Duration::from_secs(30 * 86_400);
+const FREE: u64 = 1 << 30;
+/// Where programs are found when nobody says.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Characters of a key, and of the secret that signs grants.
+const KEY_CHARS: std::ops::RangeInclusive<usize> = 16..=256;
+/// Characters of the id of that secret.
+const KEY_ID_CHARS: std::ops::RangeInclusive<usize> = 1..=128;
+
+pub fn meaning(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Task, Misuse> {
+    let data_dir = data_dir(&typed, "cloud serve")?;
+    later(&typed)?;
+    let command = typed.command.clone();
+    if command
+        .as_ref()
+        .is_some_and(|command| command.first().is_none_or(|program| program.is_empty()))
+    {
+        return Err(Misuse::Combination(
+            "`--` needs a command after it: -- COMMAND [ARGS...]".into(),
+        ));
+    }
+    let tls = typed.tls.clone().unwrap_or_default();
+    if tls != Tls::Off {
+        need("`--tls`", Ability::Tls)?;
+    }
+    let host = hosts::host(typed.host.as_deref(), around)?;
+    let is_near = match host {
+        Host::Localhost => true,
+        Host::Address(address) => address.is_loopback(),
+    };
+    if tls == Tls::Off && !is_near {
+        warnings.push(
+            "plain HTTP leaves this machine: keys and build contexts travel in the clear; `--tls auto` or a reverse proxy \
+             encrypts them"
+                .into(),
+        );
+    }
+    let org = org(&typed);
+    let variables = &around.variables;
+    let keys = keys(variables, &org)?;
+    let store_key = store_key(variables)?;
+    // The certificate of `--tls auto` is to hold for the name that clients use.
+    let public = typed.public_url.as_deref().and_then(|url| url.split_once("://"));
+    let public = public.and_then(|(_, authority)| hosts::split_port(authority));
+    let public: Vec<String> = public.map(|(host, _)| host.to_owned()).into_iter().collect();
+    let host_names = hosts::host_names(&public, around)?;
+    let regions = typed.regions.map(PathBuf::from);
+    let for_ever = |time: Duration| (!time.is_zero()).then_some(time);
+    Ok(Task::Serve(Box::new(CloudConfig {
+        data_dir,
+        host,
+        port: typed.port.unwrap_or(PORT),
+        tls,
+        host_names,
+        public_url: typed.public_url,
+        regions,
+        org,
+        grant_ttl: typed.grant_ttl.unwrap_or(GRANT_TTL),
+        context_max: typed.max_context.unwrap_or(CONTEXT),
+        unpacked_max: typed.max_unpacked.unwrap_or(UNPACKED),
+        entries_max: typed.max_entries.unwrap_or(ENTRIES),
+        uploads_max: typed.max_uploads.unwrap_or(UPLOADS),
+        builds_max: typed.max_builds.unwrap_or(BUILDS),
+        pending_max: typed.max_pending.unwrap_or(PENDING),
+        build_timeout: typed.build_timeout.unwrap_or(BUILD_TIMEOUT),
+        build_grace: typed.build_grace.unwrap_or(BUILD_GRACE),
+        attempts_max: typed.max_attempts.unwrap_or(ATTEMPTS),
+        builder_env: builder_env(typed.builder_env, variables, warnings),
+        keep_archives: for_ever(typed.keep_archives.unwrap_or(KEEP_ARCHIVES)),
+        keep_builds: for_ever(typed.keep_builds.unwrap_or(KEEP_BUILDS)),
+        free_min: typed.min_free.unwrap_or(FREE),
+        command,
+        keys,
+        store_key,
+        path: variables.literal("PATH").unwrap_or(PATH).into(),
+        lang: variables.literal("LANG").map(OsString::from),
+        verbosity: typed.verbosity,
+    })))
+}
+
+/// The data directory, which every command but the client's needs.
+pub fn data_dir(typed: &Typed, command: &str) -> Result<PathBuf, Misuse> {
+    match &typed.data_dir {
+        Some(folder) if !folder.is_empty() => Ok(folder.into()),
+        _ => Err(Misuse::Combination(format!(
+            "`{command}` needs `--data-dir DIR`, or CLOUD_DATA_DIR: the folder in which everything is kept"
+        ))),
+    }
+}
+
+/// The organization of keys that name none.
+pub fn org(typed: &Typed) -> Org {
+    let standard = || Name::parse(ORG).expect("the standard name is one");
+    typed.org.clone().unwrap_or_else(standard)
+}
+
+/// Refuses what is specified for more than one machine.
+fn later(typed: &Typed) -> Result<(), Misuse> {
+    let what = match (&typed.store, &typed.database) {
+        (Some(_), _) => "`--store`",
+        (None, Some(_)) => "`--database`",
+        (None, None) => return Ok(()),
+    };
+    Err(Misuse::NotInBuild {
+        what: what.into(),
+        meanwhile: "archives and records are kept in `--data-dir` of one machine",
+    })
+}
+
+/// What a command may see of the service's variables.
+fn builder_env(names: Vec<String>, variables: &Variables, warnings: &mut Vec<String>) -> Vec<(OsString, OsString)> {
+    let mut handed: Vec<(OsString, OsString)> = Vec::new();
+    for name in names {
+        match variables.raw(&name) {
+            Some(_) if handed.iter().any(|(other, _)| *other == *name) => {}
+            Some(value) => handed.push((name.clone().into(), value.into())),
+            None => warnings.push(format!(
+                "`--builder-env {name}`: no such variable is set, so commands do not get it"
+            )),
+        }
+    }
+    handed
+}
+
+/// The keys that variables hold: each a key, or an organization, `=` and its key.
+fn keys(variables: &Variables, org: &Org) -> Result<Vec<VariableKey>, Misuse> {
+    let mut keys: Vec<VariableKey> = Vec::new();
+    for (variable, kind) in [
+        ("CLOUD_PRIVATE_KEYS", Kind::Private),
+        ("CLOUD_PUBLIC_KEYS", Kind::Public),
+    ] {
+        let text = variables.literal(variable).unwrap_or_default();
+        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            let (org, key) = match entry.split_once('=') {
+                Some((name, key)) => (Name::parse(name), key),
+                None => (Some(org.clone()), entry),
+            };
+            let Some(org) = org.filter(|_| is_key(key)) else {
+                return Err(Misuse::Value {
+                    source: variable.into(),
+                    given: None,
+                    wants: "KEY or ORG=KEY with commas between them, each key of 16 to 256 visible ASCII characters without \
+                            `,` and `=`; `edge-runner cloud keys create` makes one"
+                        .into(),
+                });
+            };
+            if keys.iter().any(|other| other.key.expose() == key) {
+                return Err(Misuse::Combination(format!(
+                    "{variable}: one key stands there twice, or in CLOUD_PRIVATE_KEYS as well; each belongs to one \
+                     organization and is of one type"
+                )));
+            }
+            let key = Secret::new(key);
+            keys.push(VariableKey { kind, org, key });
+        }
+    }
+    Ok(keys)
+}
+
+fn is_key(text: &str) -> bool {
+    KEY_CHARS.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() && !b",=".contains(&b))
+}
+
+/// What signs grants, if variables say.
+fn store_key(variables: &Variables) -> Result<Option<StoreKey>, Misuse> {
+    const ID: &str = "CLOUD_STORE_KEY_ID";
+    const SECRET: &str = "CLOUD_STORE_SECRET";
+    let wrong = |source: &str, wants: String| Misuse::Value {
+        source: source.into(),
+        given: None,
+        wants,
+    };
+    match (variables.literal(ID), variables.literal(SECRET)) {
+        (None, None) => Ok(None),
+        (Some(id), Some(secret)) => {
+            // It stands in a scope, between slashes.
+            if !KEY_ID_CHARS.contains(&id.len()) || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+                return Err(wrong(ID, "1 to 128 letters and digits".into()));
+            }
+            if !KEY_CHARS.contains(&secret.len()) || !secret.bytes().all(|b| b.is_ascii_graphic()) {
+                return Err(wrong(SECRET, "16 to 256 visible ASCII characters".into()));
+            }
+            Ok(Some(StoreKey {
+                id: id.to_owned(),
+                secret: SecretBytes::new(secret),
+            }))
+        }
+        (Some(_), None) => Err(Misuse::Combination(format!("{ID} needs {SECRET} beside it"))),
+        (None, Some(_)) => Err(Misuse::Combination(format!("{SECRET} needs {ID} beside it"))),
+    }
+}

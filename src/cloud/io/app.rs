@@ -1,0 +1,515 @@
+//! Requests to the cloud service and their answers.
+//!
+//! In: hyper's requests. Out: answers in JSON, archives' 204, kept images as files, and one line in the log per request: method,
+//! path, status, time, whose it was. A request is judged in this order: its key, its organization, its path, its body; what `proto`
+//! says is done here, by `upload`, `house` and `log`. What failed inside the service is told to the log, under a number that the
+//! client gets instead. Source: `cloud-interface.md` section 2, I-04, I-22, I-24, I-30.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this room is the shell: it stamps the time and opens files"
+)]
+
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
+use hyper::{Request, StatusCode};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+use super::house::{Created, House};
+use super::keys::{self, Keys};
+use super::log::Log;
+use super::reread::Reread;
+use super::upload::Uploads;
+use crate::config::CloudConfig;
+use crate::limits::{
+    CLOUD_ANSWER, DOWNLOAD_STALL, HOST_BYTES_MAX, JSON_BYTES_MAX, LOGGED_PATH_BYTES_MAX, REFUSED_BYTES_MAX,
+    REFUSED_WITHIN, UPLOAD_STALL, UPLOAD_STALL_MARGIN, UPLOADS_GRACE,
+};
+use crate::proto::build::{Build, Filter, Image, Name, Org, Place, Status, Wanted};
+use crate::proto::fault::{Extra, Fault, wants_xml};
+use crate::proto::grant;
+use crate::proto::keys::{Holder, Kind};
+use crate::proto::range::{self, Lines, Part};
+use crate::proto::regions::{self, Regions};
+use crate::proto::route::{self, Route};
+use edge_runner_http::common::{self, Becomes, Caps, Payload, Peer, ReadError, Reply, Times, json_reply};
+use edge_runner_http::server::{ConnState, Phase, Service};
+use edge_runner_http::tls::Tls;
+use edge_runner_proto::key::bearer;
+use edge_runner_proto::request_framing;
+use edge_runner_proto::uuid::Uuid;
+
+/// What every request is answered from.
+pub struct App {
+    pub config: Arc<CloudConfig>,
+    pub keys: Arc<Keys>,
+    /// Nothing: there is one region, `local`.
+    pub regions: Option<Reread<Regions>>,
+    pub uploads: Arc<Uploads>,
+    pub house: Arc<House>,
+    pub tls: Option<Arc<Tls>>,
+}
+
+/// The limits of the service's connections.
+fn times() -> Times {
+    Times {
+        answer: CLOUD_ANSWER,
+        stall_body: UPLOAD_STALL + UPLOAD_STALL_MARGIN,
+        // The system wakes a writer when a third of its buffer is free: megabytes, for a slow client a minute.
+        stall: DOWNLOAD_STALL,
+        linger: REFUSED_WITHIN,
+        linger_bytes: REFUSED_BYTES_MAX,
+        grace: UPLOADS_GRACE,
+        ..Times::default()
+    }
+}
+
+impl Service for App {
+    fn times(&self) -> Times {
+        times()
+    }
+
+    fn tls(&self) -> Option<&Tls> {
+        self.tls.as_deref()
+    }
+
+    async fn framed(&self, _tcp: TcpStream, _peer: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn misframed(&self, refusal: request_framing::Refusal) -> Reply {
+        let fault = match refusal.status() {
+            501 => Fault::new(501, "NOT_IMPLEMENTED", refusal.to_string()),
+            _ => Fault::bad_request(refusal.to_string()),
+        };
+        refuse(fault, false)
+    }
+
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+        doing: &Arc<ConnState>,
+        _becomes: &Becomes,
+    ) -> impl Future<Output = Reply> + Send {
+        // On the heap: a connection that is idle has no room for the longest of requests.
+        Box::pin(answer(self, request, peer, doing))
+    }
+}
+
+/// Answers one request, and tells the log.
+async fn answer(app: &App, request: Request<Incoming>, peer: Peer, doing: &Arc<ConnState>) -> Reply {
+    let (head, body) = request.into_parts();
+    let (mut line, asked) = {
+        let keys = app.keys.once();
+        let mut line = Line::new(&keys, &head);
+        let asked = judge(&keys, &head, &mut line.of);
+        (line, asked)
+    };
+    let is_upload = matches!(asked, Ok((_, Route::Upload)));
+    let answered = match asked {
+        Ok((holder, route)) => {
+            let head = &head;
+            let asked = Asked { app, head, peer, doing };
+            act(asked, holder, route, body, &mut line.of).await
+        }
+        Err(fault) => Err(fault),
+    };
+    let mut reply = answered.unwrap_or_else(|fault| refuse(fault, is_upload && asks_for_xml(&head.headers)));
+    if is_upload && !reply.status().is_success() {
+        // The rest of the form is not waited for.
+        let close = HeaderValue::from_static("close");
+        reply.headers_mut().insert(header::CONNECTION, close);
+    }
+    line.status = Some(reply.status());
+    reply
+}
+
+/// Whose request it is, for the log.
+#[derive(Default)]
+struct Of {
+    org: Option<Org>,
+    /// The beginning of the key's hash.
+    tag: Option<String>,
+}
+
+/// The line of a request, written when it ends, however it ends.
+struct Line<'a> {
+    method: &'a str,
+    path: Cow<'a, str>,
+    began: Instant,
+    of: Of,
+    /// Nothing: the client did not wait for it.
+    status: Option<StatusCode>,
+}
+
+impl<'a> Line<'a> {
+    fn new(keys: &keys::Once<'_>, head: &'a Parts) -> Self {
+        // Where nobody can tell, it may be one.
+        let is_key = |text: &str| !matches!(keys.find(text), Ok(None));
+        Line {
+            method: match head.method.as_str() {
+                // A client may invent methods, of any length.
+                method @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => method,
+                _ => "-",
+            },
+            path: route::for_log(head.uri.path(), LOGGED_PATH_BYTES_MAX, is_key),
+            began: Instant::now(),
+            of: Of::default(),
+            status: None,
+        }
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        let (method, path) = (self.method, &self.path);
+        let status = self.status.as_ref().map_or("gone", StatusCode::as_str);
+        let took_ms = self.began.elapsed().as_millis();
+        let org = self.of.org.as_ref().map_or("-", Name::as_str);
+        let tag = self.of.tag.as_deref().unwrap_or("-");
+        log::info!("{method} {path} {status} {took_ms} ms {org} {tag}");
+    }
+}
+
+/// Finds out who asks, and for what.
+fn judge(keys: &keys::Once<'_>, head: &Parts, of: &mut Of) -> Result<(Option<Holder>, Route), Fault> {
+    if !common::has_host(head) {
+        return Err(Fault::bad_request("HTTP/1.1 wants one Host header"));
+    }
+    let path = route::Path::new(head.uri.path());
+    let Some(kind) = path.kind else {
+        return Ok((None, path.route(head.method.as_str())?));
+    };
+    let holder = holder(keys, &head.headers)?.ok_or_else(|| Fault::unauthorized(kind))?;
+    (of.org, of.tag) = (Some(holder.org.clone()), Some(holder.tag()));
+    if holder.kind != kind {
+        return Err(Fault::unauthorized(kind));
+    }
+    if path.org.as_deref().is_some_and(|org| org != holder.org.as_str()) {
+        return Err(Fault::forbidden());
+    }
+    Ok((Some(holder), path.route(head.method.as_str())?))
+}
+
+/// Finds whose key a request carries.
+fn holder(keys: &keys::Once<'_>, headers: &HeaderMap) -> Result<Option<Holder>, Fault> {
+    let mut authorizations = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
+        return Ok(None);
+    };
+    let key = bearer(only.as_bytes()).and_then(|key| std::str::from_utf8(key).ok());
+    match key {
+        Some(key) => keys.find(key).map_err(|why| Fault::internal(why.to_string())),
+        None => Ok(None),
+    }
+}
+
+fn asks_for_xml(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    accepted.filter_map(|value| value.to_str().ok()).any(wants_xml)
+}
+
+/// Makes the answer of a refusal, and tells the log what the client is not told.
+fn refuse(mut fault: Fault, in_xml: bool) -> Reply {
+    if fault.is_internal() {
+        let number = u32::from_be_bytes(common::random());
+        log::error!("request {number:08x}: {}", fault.text);
+        fault = fault.sealed(number);
+    }
+    let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut reply = json_reply(status, if in_xml { fault.xml() } else { fault.json() });
+    let headers = reply.headers_mut();
+    if in_xml {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    }
+    let extra = match fault.extra {
+        Extra::None => None,
+        Extra::Allow(methods) => Some((header::ALLOW, HeaderValue::from_static(methods))),
+        Extra::RetryAfterS(seconds) => Some((header::RETRY_AFTER, seconds.into())),
+        Extra::Challenge => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        Extra::WholeBytes(bytes) => {
+            let value = format!("bytes */{bytes}");
+            HeaderValue::try_from(value)
+                .ok()
+                .map(|value| (header::CONTENT_RANGE, value))
+        }
+    };
+    if let Some((name, value)) = extra {
+        headers.insert(name, value);
+    }
+    reply
+}
+
+fn ok(json: &Value) -> Reply {
+    json_reply(StatusCode::OK, json.to_string())
+}
+
+/// A request that was let in, and what is known of it.
+struct Asked<'a> {
+    app: &'a App,
+    head: &'a Parts,
+    peer: Peer,
+    doing: &'a Arc<ConnState>,
+}
+
+/// Does what an operation is for. Whoever needs a key has a holder.
+async fn act(
+    asked: Asked<'_>,
+    holder: Option<Holder>,
+    route: Route,
+    body: Incoming,
+    of: &mut Of,
+) -> Result<Reply, Fault> {
+    let app = asked.app;
+    let unkeyed = || Fault::unauthorized(Kind::Private);
+    let query = asked.head.uri.query().unwrap_or_default();
+    let holder = holder.ok_or_else(unkeyed);
+    let org = holder.as_ref().map(|holder| holder.org.clone()).map_err(Fault::clone);
+    match route {
+        Route::Health => Ok(health()),
+        Route::Upload => upload(asked, body, of).await,
+        Route::Regions => org.and_then(|_| Ok(ok(&app.regions()?.json()))),
+        Route::Properties => {
+            org?;
+            let regions = app.regions()?;
+            let code = regions.default_region().code.as_str();
+            Ok(ok(&json!({"properties": {"defaultRegion": code}})))
+        }
+        Route::Organizations => {
+            let org = org?;
+            let org = json!({"name": org.as_str(), "verboseName": org.as_str()});
+            Ok(ok(&json!({"organizations": [org]})))
+        }
+        Route::Grant => grant(asked, &holder?, body).await,
+        Route::Create => create(asked, org?, body).await,
+        Route::List => list(app, org?, Filter::read(query, holder?.hash)?).await,
+        Route::Build(id) => {
+            let build = app.house.get(&org?, id).await?;
+            Ok(ok(&json!({"build": app.shown(&build)})))
+        }
+        Route::Logs(id) => {
+            let lines = Lines::read(query)?;
+            app.house.get(&org?, id).await?;
+            logs(app, id, lines).await
+        }
+        Route::Image(id, name) => {
+            let build = app.house.get(&org?, id).await?;
+            image(asked, &build, &name).await
+        }
+    }
+}
+
+impl App {
+    fn regions(&self) -> Result<Arc<Regions>, Fault> {
+        match &self.regions {
+            Some(file) => file.look().map_err(|why| Fault::internal(why.to_string())),
+            None => Ok(Arc::default()),
+        }
+    }
+
+    /// Refuses a region that is not there, or that nothing is built for; nothing: the default one.
+    fn region_for_builds(&self, code: Option<&str>) -> Result<Name, Fault> {
+        let regions = self.regions()?;
+        let region = match code {
+            None => regions.default_region(),
+            Some(code) => regions
+                .find(code)
+                .ok_or_else(|| Fault::bad_request("there is no such `region`; GET /regions lists them"))?,
+        };
+        match region.builds && self.config.command.is_some() {
+            true => Ok(region.code.clone()),
+            false => Err(Fault::bad_request(format!(
+                "the region `{}` has no builds",
+                region.code
+            ))),
+        }
+    }
+
+    fn shown(&self, build: &Build) -> Value {
+        build.json(self.config.public_url.as_deref())
+    }
+}
+
+impl Asked<'_> {
+    /// Returns scheme and host as clients see them, without a slash at the end.
+    ///
+    /// # Errors
+    /// 400 of a `Host` that no URL could have.
+    fn base(&self) -> Result<String, Fault> {
+        if let Some(url) = &self.app.config.public_url {
+            return Ok(url.clone());
+        }
+        let asked = common::asked(&self.head.headers, self.peer, false);
+        let scheme = if asked.secure { "https" } else { "http" };
+        let host = Some(asked.host).filter(|host| host.len() <= HOST_BYTES_MAX && !host.contains('@'));
+        match host.and_then(|host| host.parse::<Authority>().ok()) {
+            Some(host) => Ok(format!("{scheme}://{host}")),
+            None => Err(Fault::bad_request("the Host header is no name of a host")),
+        }
+    }
+
+    /// Reads a body in JSON.
+    async fn json(&self, body: Incoming) -> Result<Bytes, Fault> {
+        let caps = Caps {
+            bytes_max: JSON_BYTES_MAX,
+            within: times().body,
+        };
+        let read = common::collect(caps, &self.head.headers, body).await;
+        // What is left is ours to do: the client holds nothing back any more.
+        self.doing.set(Phase::Answer);
+        read.map_err(|error| match error {
+            ReadError::Compressed => Fault::bad_request("compressed bodies are not taken here"),
+            ReadError::TooLarge => Fault::too_large(),
+            ReadError::TooSlow => Fault::too_slow(format!("the body took longer than {} s", caps.within.as_secs())),
+            ReadError::Broken => Fault::bad_request("the body ended early or is badly framed"),
+        })
+    }
+}
+
+fn health() -> Reply {
+    ok(&json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
+}
+
+async fn upload(asked: Asked<'_>, body: Incoming, of: &mut Of) -> Result<Reply, Fault> {
+    let base = asked.base()?;
+    let stored = asked.app.uploads.receive(asked.head, body, asked.doing).await?;
+    of.org = stored.key.split('/').next().and_then(Name::parse);
+    let mut reply = Reply::default();
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    let location = format!("{base}/{}/{}", grant::BUCKET, stored.key);
+    for (name, value) in [(header::ETAG, stored.etag()), (header::LOCATION, location)] {
+        // Hosts, names and hex digits are fit for a header.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            reply.headers_mut().insert(name, value);
+        }
+    }
+    Ok(reply)
+}
+
+async fn grant(asked: Asked<'_>, to: &Holder, body: Incoming) -> Result<Reply, Fault> {
+    let app = asked.app;
+    let body = asked.json(body).await?;
+    let wanted = regions::wanted(&body)?;
+    let region = app.region_for_builds(wanted.as_deref())?;
+    let url = format!("{}/{}", asked.base()?, grant::BUCKET);
+    let granted = app.uploads.grant(to, &region, url).await?;
+    // Not by way of a `Value`: its members would lose their order.
+    let json = serde_json::to_string(&granted).map_err(|error| Fault::internal(error.to_string()))?;
+    Ok(json_reply(StatusCode::OK, json))
+}
+
+async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, Fault> {
+    let app = asked.app;
+    let body = asked.json(body).await?;
+    let wanted = Wanted::read(&body)?;
+    app.region_for_builds(Some(&wanted.region))?;
+    let Created { build, cached } = app.house.create(org, wanted, asked.base()?).await?;
+    let status = if cached { StatusCode::OK } else { StatusCode::CREATED };
+    let json = json!({"build": app.shown(&build), "contextHash": build.hash, "cached": cached});
+    Ok(json_reply(status, json.to_string()))
+}
+
+async fn list(app: &App, org: Org, filter: Filter) -> Result<Reply, Fault> {
+    let (limit, offset) = (filter.limit, filter.offset);
+    let (builds, total) = app.house.list(org, filter).await?;
+    let builds: Vec<Value> = builds.iter().map(|build| app.shown(build)).collect();
+    Ok(ok(
+        &json!({"builds": builds, "total": total, "limit": limit, "offset": offset}),
+    ))
+}
+
+async fn logs(app: &App, id: Uuid, lines: Lines) -> Result<Reply, Fault> {
+    let path = app.house.log_path(id);
+    let page = blocking(move || Log::page(&path, lines.token.as_deref(), lines.limit)).await?;
+    let page = page.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            Fault::bad_request("`nextToken` is none of this log's; leave it out to begin anew")
+        }
+        _ => Fault::internal(format!("reading the log of build {id}: {error}")),
+    })?;
+    let mut json = json!({"logs": page.lines});
+    if let Some(next) = page.next {
+        json["nextToken"] = next.into();
+    }
+    Ok(ok(&json))
+}
+
+/// Sends an image that the service keeps, or a part of it.
+async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Fault> {
+    let unknown = || Fault::not_found("the service keeps no such image");
+    let is_kept = |image: &Image| matches!(&image.place, Place::Kept(kept) if kept == name);
+    // The name is the recorded one, so it leads nowhere else.
+    if build.status != Status::Success || !build.image.as_ref().is_some_and(is_kept) {
+        return Err(unknown());
+    }
+    let path = asked.app.house.images_path(build.id).join(name);
+    let (file, bytes) = match blocking(move || open(&path)).await? {
+        Ok(Some(opened)) => opened,
+        Ok(None) => return Err(unknown()),
+        Err(error) => {
+            return Err(Fault::internal(format!(
+                "opening the image of build {}: {error}",
+                build.id
+            )));
+        }
+    };
+    let headers = &asked.head.headers;
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    // An image never changes, and a build has one.
+    let etag = format!("\"{}\"", build.id);
+    let same = text(header::IF_RANGE).is_none_or(|known| known == etag);
+    let (status, part) = match range::part(text(header::RANGE).filter(|_| same), bytes) {
+        Part::None => return Err(Fault::range(bytes)),
+        Part::Whole => (StatusCode::OK, 0..bytes),
+        Part::Bytes(part) => (StatusCode::PARTIAL_CONTENT, part),
+    };
+    let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
+    let mut reply = Reply::new(Payload::part(file, part, asked.doing.clone()));
+    *reply.status_mut() = status;
+    let put = reply.headers_mut();
+    put.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    put.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    let of_part = (status == StatusCode::PARTIAL_CONTENT).then_some((header::CONTENT_RANGE, content_range));
+    for (name, value) in of_part.into_iter().chain([(header::ETAG, etag)]) {
+        put.insert(
+            name,
+            HeaderValue::try_from(value).expect("digits and hyphens are fit for a header"),
+        );
+    }
+    Ok(reply)
+}
+
+/// Opens a file that is no link, and returns its length; nothing when there is none.
+fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let about = file.metadata()?;
+    Ok(about.is_file().then_some((file, about.len())))
+}
+
+/// Does what waits for the disk on a thread that may.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|panic| Fault::internal(panic.to_string()))
+}

@@ -1,0 +1,442 @@
+//! Where archives are kept.
+//!
+//! In: an upload, piece by piece. Out: an archive under its name, whole and on disk, or nothing: it is written to `tmp/`, and
+//! moved to `archives/{org}/{upload}.tar.gz` when all of it is there ([`Folder::keep`]). A part that is dropped is deleted, and
+//! those of a run that was killed are deleted at the next start. Everything here blocks. Folders and files belong to their owner
+//! alone. Refuses: nothing; who may write what is decided before.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use md5::{Digest as _, Md5};
+use sha2::Sha256;
+
+use crate::io::folder;
+use crate::limits::{HASH_PIECE_BYTES, UNSYNCED_BYTES_MAX};
+use crate::proto::build::{Facts, Org, Upload};
+use crate::proto::grant;
+use edge_runner_http::common;
+use edge_runner_proto::uuid::Uuid;
+
+/// A place for archives. Blocks. An S3-compatible store follows by another implementation.
+pub trait Archives: Send + Sync + 'static {
+    /// Tells what is there of an upload; nothing when nothing is. Hashes it again if `upload.facts` are not of the file that is there.
+    fn head(&self, upload: &Upload) -> io::Result<Option<Facts>>;
+    /// Opens an archive from its first byte.
+    fn open(&self, org: &Org, id: Uuid) -> io::Result<Box<dyn io::Read + Send>>;
+    /// Deletes an archive; one that is not there is deleted already.
+    fn delete(&self, org: &Org, id: Uuid) -> io::Result<()>;
+}
+
+/// Archives in a folder.
+#[derive(Debug)]
+pub struct Folder {
+    archives: PathBuf,
+    tmp: PathBuf,
+}
+
+impl Folder {
+    /// Finds or makes the folders below the data directory, that of images among them, waits until
+    /// they are there for good, and deletes what is left of uploads that never ended. Only one
+    /// process may do so.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(data_dir: &Path) -> io::Result<Folder> {
+        let folder = Folder {
+            archives: data_dir.join("archives"),
+            tmp: data_dir.join("tmp"),
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder.archives)?;
+        // A builder command has the rights of the service, so anything may be there. No part has a
+        // name that was there before, so that what cannot be removed blocks no upload.
+        let tmp = &folder.tmp;
+        // The data directory may be named by way of a link, which the removal of trees does not
+        // follow.
+        let emptied = data_dir
+            .canonicalize()
+            .and_then(|whole| folder::empty(&whole.join("tmp")));
+        if let Err(error) = emptied {
+            log::warn!(
+                "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
+                tmp.display()
+            );
+        }
+        if let Err(error) = DirBuilder::new().recursive(true).mode(0o700).create(tmp) {
+            log::warn!("{}: {error}; uploads fail until this is a folder", tmp.display());
+        }
+        // An older directory on a full disk may have none, and is no reason not to start: the first image makes it then.
+        let _ = DirBuilder::new().mode(0o700).create(data_dir.join("images"));
+        // An archive of which a client was told is not to be lost with the folder that it is in.
+        File::open(data_dir)?.sync_all()?;
+        Ok(folder)
+    }
+
+    /// Begins an archive.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(&self) -> io::Result<Part> {
+        let path = self.tmp.join(format!("{}.part", Uuid::v4(common::random())));
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        Ok(Part {
+            path: Some(path),
+            file,
+            hashes: Hashes::default(),
+            bytes: 0,
+            unsynced: 0,
+        })
+    }
+
+    /// Puts an archive that is on disk in its place, instead of one that is there; when it returns, that is on disk too. The
+    /// caller has the upload's turn.
+    ///
+    /// # Errors
+    /// The system's; then what was there before is there still, unless it was a folder that could not be synced: then the new one is
+    /// in its place, and perhaps not there for good.
+    pub fn keep(&self, mut part: Part, org: &Org, id: Uuid) -> io::Result<()> {
+        let folder = self.archives.join(org.as_str());
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        if let Some(path) = &part.path {
+            fs::rename(path, self.place(org, id))?;
+            part.path = None;
+        }
+        // Another upload may have made the folder a moment ago and not have come to this line yet: each one sees to both.
+        File::open(&folder)?.sync_all()?;
+        File::open(&self.archives)?.sync_all()
+    }
+
+    fn place(&self, org: &Org, id: Uuid) -> PathBuf {
+        self.archives.join(grant::key(org, id))
+    }
+}
+
+impl Archives for Folder {
+    fn head(&self, upload: &Upload) -> io::Result<Option<Facts>> {
+        let mut file = match File::open(self.place(&upload.org, upload.id)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let found = file.metadata()?;
+        let known = upload.facts.filter(|facts| {
+            (facts.inode, facts.modified_ns, facts.size) == (found.ino(), modified_ns(&found), found.len())
+        });
+        if known.is_some() {
+            return Ok(known);
+        }
+        let mut hashes = Hashes::default();
+        let mut piece = vec![0; HASH_PIECE_BYTES];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(Some(hashes.facts(&found))),
+                read => hashes.update(&piece[..read]),
+            }
+        }
+    }
+
+    fn open(&self, org: &Org, id: Uuid) -> io::Result<Box<dyn io::Read + Send>> {
+        Ok(Box::new(File::open(self.place(org, id))?))
+    }
+
+    fn delete(&self, org: &Org, id: Uuid) -> io::Result<()> {
+        match fs::remove_file(self.place(org, id)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            deleted => deleted,
+        }
+    }
+}
+
+/// What an archive is known by, as far as it has come.
+#[derive(Clone, Debug, Default)]
+struct Hashes {
+    md5: Md5,
+    sha256: Sha256,
+}
+
+impl Hashes {
+    fn update(&mut self, piece: &[u8]) {
+        self.md5.update(piece);
+        self.sha256.update(piece);
+    }
+
+    /// Returns what is known of the file, all of which has come.
+    fn facts(self, of: &fs::Metadata) -> Facts {
+        Facts {
+            size: of.len(),
+            md5: self.md5.finalize().into(),
+            sha256: self.sha256.finalize().into(),
+            inode: of.ino(),
+            modified_ns: modified_ns(of),
+        }
+    }
+}
+
+fn modified_ns(of: &fs::Metadata) -> i64 {
+    of.mtime().saturating_mul(1_000_000_000).saturating_add(of.mtime_nsec())
+}
+
+/// An archive that is being written. Deleted when it is dropped.
+#[derive(Debug)]
+pub struct Part {
+    /// Nothing once it is in its place.
+    path: Option<PathBuf>,
+    file: File,
+    hashes: Hashes,
+    bytes: u64,
+    /// Bytes that are perhaps not on disk.
+    unsynced: u64,
+}
+
+impl Part {
+    /// Writes the next piece.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.file.write_all(piece)?;
+        self.hashes.update(piece);
+        self.bytes += piece.len() as u64;
+        self.unsynced += piece.len() as u64;
+        // A slow card takes what comes at its own pace, not half a gigabyte at the end.
+        if self.unsynced >= UNSYNCED_BYTES_MAX {
+            self.unsynced = 0;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all of it is on disk; tells what it is.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn settle(&self) -> io::Result<Facts> {
+        self.file.sync_all()?;
+        let found = self.file.metadata()?;
+        if found.len() != self.bytes {
+            return Err(io::Error::other("somebody else wrote to the file of an upload"));
+        }
+        Ok(self.hashes.clone().facts(&found))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // What cannot be deleted is deleted at the next start.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new() -> Place {
+            let path = std::env::temp_dir().join(format!("edge-runner-{}", Uuid::v4(common::random())));
+            Place(path)
+        }
+
+        fn files(&self) -> Vec<String> {
+            let mut files = Vec::new();
+            let mut folders = vec![self.0.clone()];
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(folder).expect("a folder") {
+                    let path = entry.expect("an entry").path();
+                    match path.is_dir() {
+                        true => folders.push(path),
+                        false => files.push(path.strip_prefix(&self.0).expect("below").display().to_string()),
+                    }
+                }
+            }
+            files.sort();
+            files
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn org() -> Org {
+        Org::parse("org-7").expect("a name")
+    }
+
+    fn upload(id: Uuid, facts: Option<Facts>) -> Upload {
+        Upload {
+            id,
+            org: org(),
+            region: org(),
+            expires_ms: 0,
+            sealed: false,
+            key: None,
+            facts,
+        }
+    }
+
+    fn put(folder: &Folder, id: Uuid, pieces: &[&[u8]]) -> Facts {
+        let mut part = folder.begin().expect("a part");
+        for piece in pieces {
+            part.write(piece).expect("space");
+        }
+        let facts = part.settle().expect("on disk");
+        folder.keep(part, &org(), id).expect("in its place");
+        facts
+    }
+
+    /// I-08: an archive is under its name when all of it is there, and what is dropped before leaves nothing.
+    #[test]
+    fn an_archive_is_there_whole_or_not_at_all() {
+        let place = Place::new();
+        let folder = Folder::open(&place.0).expect("a folder");
+        let id = Uuid::v4([7; 16]);
+        assert_eq!(folder.head(&upload(id, None)).expect("readable"), None);
+        let mut dropped = folder.begin().expect("a part");
+        dropped.write(b"half").expect("space");
+        assert_eq!(place.files().len(), 1);
+        drop(dropped);
+        assert_eq!(place.files(), [""; 0]);
+
+        let facts = put(&folder, id, &[b"ab", b"c"]);
+        assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")]);
+        assert_eq!(facts.size, 3);
+        assert_eq!(
+            facts.md5,
+            *b"\x90\x01\x50\x98\x3c\xd2\x4f\xb0\xd6\x96\x3f\x7d\x28\xe1\x7f\x72"
+        );
+        let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(data_encoding::HEXLOWER.encode(&facts.sha256), known);
+        let mut read = String::new();
+        folder
+            .open(&org(), id)
+            .expect("it is there")
+            .read_to_string(&mut read)
+            .expect("text");
+        assert_eq!(read, "abc");
+        for _ in 0..2 {
+            folder.delete(&org(), id).expect("deleted");
+        }
+        assert_eq!(place.files(), [""; 0]);
+        assert!(folder.open(&org(), id).is_err());
+    }
+
+    /// I-08: what a killed service left behind is gone at the next start, and archives are not; so
+    /// it is where the data directory is named by way of a link.
+    #[test]
+    fn parts_do_not_outlive_a_start() {
+        let (place, link) = (Place::new(), Place::new());
+        fs::create_dir(&place.0).expect("a folder");
+        std::os::unix::fs::symlink(&place.0, &link.0).expect("a link");
+        for data_dir in [&place.0, &link.0] {
+            let folder = Folder::open(data_dir).expect("a folder");
+            let id = Uuid::v4([7; 16]);
+            put(&folder, id, &[b"abc"]);
+            let mut part = folder.begin().expect("a part");
+            part.write(b"half").expect("space");
+            std::mem::forget(part);
+            Folder::open(data_dir).expect("a folder");
+            assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")], "{data_dir:?}");
+        }
+        fs::remove_file(&link.0).expect("the link");
+    }
+
+    /// Finding 13: whatever a builder command left in `tmp/`, or instead of it, is gone at the next
+    /// start, and what lies behind a link is as it was.
+    #[test]
+    fn nothing_in_the_folder_of_parts_keeps_the_service_from_starting() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        use std::os::unix::net::UnixListener;
+
+        let (place, other) = (Place::new(), Place::new());
+        Folder::open(&place.0).expect("a folder");
+        fs::create_dir_all(other.0.join("kept")).expect("a folder elsewhere");
+        fs::write(other.0.join("kept/file"), "x").expect("a file elsewhere");
+        let tmp = place.0.join("tmp");
+        let deep = tmp.join("folder").join("d/".repeat(100));
+        fs::create_dir_all(&deep).expect("folders");
+        fs::write(deep.join("file"), "x").expect("a file");
+        fs::create_dir(tmp.join("empty")).expect("a folder");
+        fs::write(tmp.join("closed"), "x").expect("a file");
+        UnixListener::bind(tmp.join("socket")).expect("a socket");
+        symlink(other.0.join("kept"), tmp.join("link")).expect("a link");
+        symlink("nowhere", tmp.join("dangling")).expect("a link");
+        for (path, mode) in [
+            ("closed", 0),
+            ("folder/d", 0o111),
+            ("folder", 0),
+            ("empty", 0o222),
+            ("", 0o000),
+        ] {
+            fs::set_permissions(tmp.join(path), fs::Permissions::from_mode(mode)).expect("ours");
+        }
+        let id = Uuid::v4([7; 16]);
+        let check = |why: &str| {
+            let folder = Folder::open(&place.0).unwrap_or_else(|error| panic!("{why}: {error}"));
+            let left: Vec<_> = fs::read_dir(&tmp).expect("a folder").collect();
+            assert!(left.is_empty(), "{why}: {left:?}");
+            put(&folder, id, &[b"abc"]);
+            assert_eq!(place.files(), [format!("archives/org-7/{id}.tar.gz")], "{why}");
+            assert_eq!(other.files(), ["kept/file"], "{why}");
+        };
+        check("folders, links, a socket, odd modes");
+        fs::remove_dir(&tmp).expect("an empty folder");
+        fs::write(&tmp, "x").expect("a file");
+        check("a file in its place");
+        fs::remove_dir(&tmp).expect("an empty folder");
+        symlink(&other.0, &tmp).expect("a link");
+        check("a link in its place");
+    }
+
+    /// A record counts only for the file that it was made of: one that was put there by a service that was killed before it
+    /// wrote that down is hashed again.
+    #[test]
+    fn facts_are_those_of_the_file_that_is_there() {
+        let place = Place::new();
+        let folder = Folder::open(&place.0).expect("a folder");
+        let id = Uuid::v4([7; 16]);
+        let first = put(&folder, id, &[b"abc"]);
+        let second = put(&folder, id, &[b"abd"]);
+        assert_ne!(first.md5, second.md5);
+        for known in [None, Some(first), Some(second)] {
+            assert_eq!(folder.head(&upload(id, known)).expect("readable"), Some(second));
+        }
+        // A record that fits is believed, so that half a gigabyte is not read again for each build.
+        let believed = Facts { md5: [0; 16], ..second };
+        assert_eq!(
+            folder.head(&upload(id, Some(believed))).expect("readable"),
+            Some(believed)
+        );
+    }
+
+    #[test]
+    fn only_the_owner_may_look() {
+        let place = Place::new();
+        let folder = Folder::open(&place.0).expect("a folder");
+        let id = Uuid::v4([7; 16]);
+        put(&folder, id, &[b"abc"]);
+        for (path, mode) in [
+            ("archives", 0o700),
+            ("tmp", 0o700),
+            ("images", 0o700),
+            ("archives/org-7", 0o700),
+            (&format!("archives/org-7/{id}.tar.gz"), 0o600),
+        ] {
+            let found = fs::metadata(place.0.join(path)).expect("it is there").mode() & 0o777;
+            assert_eq!(found, mode, "{path}");
+        }
+    }
+}

@@ -1,0 +1,608 @@
+//! One run of the builder command: the archive is unpacked, the command runs, and its end becomes an outcome.
+//!
+//! In: a [`Job`]. Out: [`Ran`], and lines in the build's log while it runs. The command has a process group of its own, the unpacked
+//! context as its folder, nothing on stdin, and an environment that is made for it. However it ends, its whole group is killed
+//! then, as is what left the group but still has the run's environment, and the scratch folder is removed. The command has the
+//! service's rights; to shut it in is its own business. Source: `cloud-interface.md` §5.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+use super::folder::{self, Folder};
+use super::guard;
+use super::log::Log;
+use super::unpack::{self, Fault};
+use crate::limits::{BUILD_KILL_REST, BUILD_LINE_BYTES_MAX, BUILD_PIPE_BYTES, BUILD_STOP_WITHIN, RESULT_BYTES_MAX};
+use crate::proto::build::{Build, Image, Place};
+use crate::proto::outcome::{self, End, Item, Phase, Tail};
+use crate::proto::unpack::Bounds;
+use edge_runner_http::common;
+use edge_runner_http::group::Group;
+use edge_runner_http::shutdown::Shutdown;
+use edge_runner_http::tasks;
+use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
+use edge_runner_proto::process::lines::Lines;
+
+/// What a run needs to know.
+pub struct Job {
+    pub build: Build,
+    pub archive: Box<dyn io::Read + Send>,
+    /// `scratch/{id}-{attempt}` in [`guard::scratch`], which the run makes and removes.
+    pub scratch: PathBuf,
+    /// `images/{id}`, which the run makes if it keeps an image.
+    pub images: PathBuf,
+    pub command: Arc<[OsString]>,
+    pub limits: Limits,
+    /// `PATH`, `LANG` and what `--builder-env` names.
+    pub env: Vec<(OsString, OsString)>,
+    /// Called when the command has ended, before what it left is put away: from then on, whoever asks for the build waits for what
+    /// became of it.
+    pub over: Box<dyn FnOnce() + Send>,
+    /// Called with what became of it, before its scratch folder is removed, which takes a while where that is large: so the result
+    /// is recorded meanwhile.
+    pub known: Box<dyn FnOnce(Ran) + Send>,
+}
+
+/// Bounds of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub timeout: Duration,
+    pub grace: Duration,
+    /// Bytes.
+    pub unpacked_max: u64,
+    pub entries_max: u64,
+}
+
+/// How a run ended. Its process group is gone by then; its scratch folder is when [`run`] returns, and not yet when [`Job::known`]
+/// is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ran {
+    Success(Image),
+    Failed(String),
+    TimedOut(String),
+    /// The service stops.
+    Interrupted,
+}
+
+/// Tells whether a command can be run, before any build comes.
+///
+/// # Errors
+/// What is wrong, with the name of the program.
+pub fn check(command: &[OsString], path: &OsStr) -> Result<(), String> {
+    let Some(first) = command.first().filter(|first| !first.is_empty()) else {
+        return Err("the builder command after `--` is empty".to_owned());
+    };
+    let name = first.display();
+    let found = program(first, path).map_err(|why| format!("the builder command `{name}` cannot be run: {why}"))?;
+    match found.metadata() {
+        Err(error) => Err(format!("the builder command `{name}` cannot be run: {error}")),
+        Ok(found) if found.is_dir() => Err(format!("the builder command `{name}` cannot be run: it is a folder")),
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => Err(format!(
+            "the builder command `{name}` cannot be run: it is not executable; `chmod +x` makes it so"
+        )),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Finds a program where the service looks for it: the command's own folder is the context, which is not to be trusted.
+fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
+    if name.as_bytes().contains(&b'/') {
+        return std::path::absolute(name).map_err(|error| error.to_string());
+    }
+    std::env::split_paths(path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|candidate| {
+            fs::metadata(candidate).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+        .ok_or_else(|| "no program of that name is in PATH".to_owned())
+}
+
+/// Runs a build to its end. `log` is open, and continued.
+pub async fn run(mut job: Job, log: Log, mut stop: Shutdown) -> Ran {
+    let places = Places::of(&job.scratch);
+    let heard = Heard::new(log);
+    let known = std::mem::replace(&mut job.known, Box::new(drop));
+    let ran = attempt(job, &places, &heard, &mut stop).await;
+    known(ran.clone());
+    remove(places.scratch).await;
+    ran
+}
+
+/// Puts away what a run has left that did not come to its end: it panicked.
+pub async fn put_away(scratch: &Path) {
+    let places = Places::of(scratch);
+    end_escaped(&places.context).await;
+    remove(places.scratch).await;
+}
+
+async fn remove(scratch: PathBuf) {
+    let path = scratch.clone();
+    if let Some(Err(error)) = blocking(move || folder::remove(&scratch)).await {
+        log::warn!("{}: not everything can be removed: {error}", path.display());
+    }
+}
+
+/// The folders of a run.
+#[derive(Clone)]
+struct Places {
+    scratch: PathBuf,
+    context: PathBuf,
+    out: PathBuf,
+    home: PathBuf,
+    tmp: PathBuf,
+    /// A file that the command may write.
+    result: PathBuf,
+}
+
+impl Places {
+    fn of(scratch: &Path) -> Places {
+        Places {
+            context: scratch.join("context"),
+            out: scratch.join("out"),
+            home: scratch.join("home"),
+            tmp: scratch.join("tmp"),
+            result: scratch.join("result"),
+            scratch: scratch.to_owned(),
+        }
+    }
+
+    fn make(&self) -> io::Result<()> {
+        folder::remove(&self.scratch)?;
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(true);
+        for folder in [&self.context, &self.out, &self.home, &self.tmp] {
+            builder.create(folder)?;
+        }
+        Ok(())
+    }
+}
+
+/// Does what blocks elsewhere; nothing when it panicked, which the log has told.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+/// What stands in an error for a panic.
+const PANIC: &str = "an error inside of the service, which its log tells of";
+
+async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut Shutdown) -> Ran {
+    let Build { attempt, size, .. } = job.build;
+    heard
+        .own(format!("attempt {attempt}: unpacking the build context, {size} bytes"))
+        .await;
+    let mut archive = std::mem::replace(&mut job.archive, Box::new(io::empty()));
+    let (file, stopping, at) = (job.build.file.clone(), stop.clone(), places.clone());
+    let bounds = Bounds {
+        bytes_max: job.limits.unpacked_max,
+        entries_max: job.limits.entries_max,
+    };
+    let unpacked = blocking(move || {
+        at.make().map_err(|source| Fault::Make {
+            name: "the scratch folder".to_owned(),
+            source,
+        })?;
+        unpack::unpack(&mut *archive, &at.context, bounds, &file, &|| stopping.is_set())
+    });
+    let sum = match unpacked.await {
+        Some(Ok(sum)) => sum,
+        Some(Err(Fault::Stopped)) => return Ran::Interrupted,
+        Some(Err(fault)) => return heard.failed(Phase::Unpack, &fault.to_string()).await,
+        None => return heard.failed(Phase::Unpack, PANIC).await,
+    };
+    heard
+        .own(format!("unpacked {} entries, {} bytes", sum.entries, sum.bytes))
+        .await;
+    match command(&mut job, places, heard, stop).await {
+        Ok(()) => {}
+        Err(ran) => return ran,
+    }
+    let (at, images, last) = (places.clone(), job.images, heard.last_line());
+    match blocking(move || image(&at, &last, &images)).await {
+        Some(Ok(image)) => {
+            let name = match &image.place {
+                Place::Uri(name) | Place::Kept(name) => name,
+            };
+            heard.own(format!("the image is {name}, {} bytes", image.size)).await;
+            Ran::Success(image)
+        }
+        // It was told to end as well, and did so in good order.
+        Some(Err(_)) if stop.is_set() => Ran::Interrupted,
+        Some(Err(why)) => heard.failed(Phase::Image, &why).await,
+        None => heard.failed(Phase::Image, PANIC).await,
+    }
+}
+
+/// Runs the command to its end, which is a good one or an outcome.
+async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(), Ran> {
+    if stop.is_set() {
+        return Err(Ran::Interrupted);
+    }
+    heard.own("running the builder command".to_owned()).await;
+    let entry = guard::Entry::next();
+    let mut child = match start(job, places, &entry) {
+        Ok(child) => child,
+        Err(why) => return Err(heard.failed(Phase::Build, &why).await),
+    };
+    let id = child.id().expect("a child that was never waited for has a number");
+    // Dropped before the child: its signal needs the leader's number, which is free for others once the leader is reaped.
+    let mut group = Group::led_by(id);
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut output = tokio::task::JoinSet::new();
+    if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
+        output.spawn(tasks::boxed(listen(stdout, stderr, heard.clone())));
+    }
+    enum First {
+        Ended(io::Result<ExitStatus>),
+        Late,
+        Stopped,
+    }
+    let first = tokio::select! {
+        biased;
+        status = child.wait() => First::Ended(status),
+        () = stop.wait() => First::Stopped,
+        () = sleep(job.limits.timeout) => First::Late,
+    };
+    match first {
+        First::Ended(_) => group.leader_ended(),
+        First::Late | First::Stopped => {
+            let why = if let First::Late = first {
+                "it is too late"
+            } else {
+                "the service stops"
+            };
+            heard.own(format!("{why}: the command is told to end")).await;
+            group.signal(libc::SIGTERM);
+            let _ = timeout(job.limits.grace, gone(&mut child, &mut group)).await;
+        }
+    }
+    if !matches!(first, First::Stopped) {
+        std::mem::replace(&mut job.over, Box::new(|| ()))();
+    }
+    group.signal(libc::SIGKILL);
+    if timeout(BUILD_KILL_REST, gone(&mut child, &mut group)).await.is_err() {
+        log::warn!("process group {} does not end on SIGKILL", group.id());
+    }
+    end_escaped(&places.context).await;
+    // Whoever may still hold the pipes has nothing to say.
+    let _ = timeout(BUILD_KILL_REST, output.join_next()).await;
+    output.abort_all();
+    match first {
+        First::Ended(Ok(status)) => {
+            let end = match (status.code(), status.signal()) {
+                (Some(code), _) => End::Code(code),
+                (None, signal) => End::Signal(signal.unwrap_or(0)),
+            };
+            if end == End::Code(0) {
+                heard.own(format!("the command ended: {end}")).await;
+                return Ok(());
+            }
+            if is_stopped(&end, stop).await {
+                heard.own(format!("the service stops: the command ended: {end}")).await;
+                return Err(Ran::Interrupted);
+            }
+            Err(heard.failed(Phase::Build, &end.to_string()).await)
+        }
+        First::Ended(Err(error)) => {
+            let why = format!("waiting for the command: {error}");
+            Err(heard.failed(Phase::Build, &why).await)
+        }
+        First::Late => {
+            let limit = job.limits.timeout.as_secs_f64();
+            let why = format!("no end within {limit} seconds (`--build-timeout`), so it was stopped");
+            Err(match heard.failed(Phase::Build, &why).await {
+                Ran::Failed(text) => Ran::TimedOut(text),
+                other => other,
+            })
+        }
+        First::Stopped => Err(Ran::Interrupted),
+    }
+}
+
+/// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at once reaches the command too,
+/// and maybe before the service knows.
+async fn is_stopped(end: &End, stop: &mut Shutdown) -> bool {
+    let (End::Code(number) | End::Signal(number)) = *end;
+    // Shells tell so of a signal that ended what they ran.
+    let signal = if let End::Code(_) = end { number - 128 } else { number };
+    if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP) {
+        let _ = timeout(BUILD_STOP_WITHIN, stop.wait()).await;
+    }
+    stop.is_set()
+}
+
+/// Waits until the command and all of its group have ended.
+async fn gone(child: &mut Child, group: &mut Group) {
+    // It may have been waited for already, which is answered again.
+    let _ = child.wait().await;
+    group.leader_ended();
+    while !group.is_gone() {
+        sleep(PROCESS_GROUP_INTERVAL).await;
+    }
+}
+
+/// Ends what left the group, until nothing more is found; one that is found may be starting another.
+async fn end_escaped(context: &Path) {
+    let search = async {
+        let mut killed = Vec::new();
+        loop {
+            let context = context.to_owned();
+            let found = blocking(move || guard::end_run(&context)).await.unwrap_or_default();
+            guard::reap(&mut killed);
+            if found.is_empty() {
+                return;
+            }
+            killed.extend(found);
+            sleep(PROCESS_GROUP_INTERVAL).await;
+        }
+    };
+    if timeout(BUILD_KILL_REST, search).await.is_err() {
+        log::warn!("processes of a build's command do not end on SIGKILL");
+    }
+}
+
+fn start(job: &Job, places: &Places, entry: &guard::Entry) -> Result<Child, String> {
+    let (first, rest) = job.command.split_first().ok_or("there is no builder command")?;
+    let env = environment(job, places);
+    let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+    let name = first.display();
+    let program = program(first, &path).map_err(|why| format!("starting `{name}`: {why}"))?;
+    let mut command = Command::new(program);
+    command
+        .as_std_mut()
+        .args(rest.iter().map(|argument| fill_in(argument, job, places)));
+    command
+        .arg0(first)
+        .env_clear()
+        .envs(env)
+        .current_dir(&places.context)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    // SAFETY: between `fork` and `exec` it does one system call.
+    unsafe { command.pre_exec(entry.begins()) };
+    command.spawn().map_err(|error| format!("starting `{name}`: {error}"))
+}
+
+/// Makes the environment, which is all of it. What `--builder-env` names wins over the defaults, and never over the build's own.
+fn environment(job: &Job, places: &Places) -> BTreeMap<OsString, OsString> {
+    let build = &job.build;
+    let defaults: [(&str, OsString); 4] = [
+        ("PATH", "/usr/local/bin:/usr/bin:/bin".into()),
+        ("LANG", "C.UTF-8".into()),
+        ("HOME", places.home.clone().into()),
+        ("TMPDIR", places.tmp.clone().into()),
+    ];
+    let own: [(&str, OsString); 9] = [
+        ("BUILD_ID", build.id.to_string().into()),
+        ("BUILD_ORG", build.org.as_str().into()),
+        ("BUILD_REGION", build.region.as_str().into()),
+        ("BUILD_FILE", build.file.clone().into()),
+        ("BUILD_CONTEXT", places.context.clone().into()),
+        ("BUILD_CONTEXT_HASH", build.hash.clone().into()),
+        ("BUILD_OUT", places.out.clone().into()),
+        ("BUILD_RESULT", places.result.clone().into()),
+        ("BUILD_ATTEMPT", build.attempt.to_string().into()),
+    ];
+    let named = |(name, value): (&str, OsString)| (OsString::from(name), value);
+    let mut all: BTreeMap<_, _> = defaults.into_iter().map(named).collect();
+    all.extend(job.env.iter().cloned());
+    all.extend(own.into_iter().map(named));
+    all
+}
+
+/// Puts the words of a run in the place of `{word}`. `{{` is a brace; every other brace stays, since scripts have theirs.
+fn fill_in(argument: &OsStr, job: &Job, places: &Places) -> OsString {
+    let id = job.build.id.to_string();
+    let words: [(&[u8], &[u8]); 9] = [
+        (b"{{", b"{"),
+        (b"{context}", places.context.as_os_str().as_bytes()),
+        (b"{buildfile}", job.build.file.as_bytes()),
+        (b"{out}", places.out.as_os_str().as_bytes()),
+        (b"{result}", places.result.as_os_str().as_bytes()),
+        (b"{id}", id.as_bytes()),
+        (b"{org}", job.build.org.as_str().as_bytes()),
+        (b"{region}", job.build.region.as_str().as_bytes()),
+        (b"{hash}", job.build.hash.as_bytes()),
+    ];
+    let mut rest = argument.as_bytes();
+    let mut filled = Vec::with_capacity(rest.len());
+    while let Some(&byte) = rest.first() {
+        if let Some((word, value)) = words.iter().find(|(word, _)| rest.starts_with(word)) {
+            filled.extend_from_slice(value);
+            rest = &rest[word.len()..];
+        } else {
+            filled.push(byte);
+            rest = &rest[1..];
+        }
+    }
+    OsString::from_vec(filled)
+}
+
+/// Finds the image, and keeps it if it is a file.
+fn image(places: &Places, last_line: &str, images: &Path) -> Result<Image, String> {
+    let result = result(&places.result).map_err(|why| format!("BUILD_RESULT is unusable: {why}"))?;
+    let out = match Folder::open(&places.out) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        other => Some(other.map_err(|error| format!("BUILD_OUT is unusable: {error}"))?),
+    };
+    let names = out.as_ref().map_or(Ok(Vec::new()), |out| out.list(2));
+    let names = names.map_err(|error| format!("BUILD_OUT is unusable: {error}"))?;
+    let items: Vec<Item> = names.into_iter().map(|(name, size)| Item { name, size }).collect();
+    let image = outcome::image(result.as_deref(), last_line, &items)?;
+    if let (Place::Kept(name), Some(out)) = (&image.place, &out) {
+        keep(out, name, images).map_err(|error| format!("keeping `{name}`: {error}"))?;
+    }
+    Ok(image)
+}
+
+/// Reads what the command wrote, if it wrote anything.
+fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    let folder = path.parent().map(Folder::open);
+    let name = folder::name(b"result").map_err(|error| error.to_string())?;
+    let file = match folder.ok_or("it has no folder")?.and_then(|folder| folder.file(&name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err("it is a link".to_owned()),
+        other => other.map_err(|error| error.to_string())?,
+    };
+    let mut content = Vec::new();
+    let read = file.take(RESULT_BYTES_MAX as u64 + 1).read_to_end(&mut content);
+    read.map_err(|error| error.to_string())?;
+    if content.len() > RESULT_BYTES_MAX {
+        return Err(format!("it has more than {RESULT_BYTES_MAX} bytes"));
+    }
+    Ok(Some(content))
+}
+
+/// Moves a file to the images, and waits until it is there for good: the record that follows says so.
+fn keep(out: &Folder, name: &str, images: &Path) -> io::Result<()> {
+    let file_name = folder::name(name.as_bytes())?;
+    let file = out.file(&file_name)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.sync_all()?;
+    // What an attempt left behind that was killed here.
+    folder::remove(images)?;
+    DirBuilder::new().mode(0o700).recursive(true).create(images)?;
+    let to = Folder::open(images)?;
+    out.move_to(&file_name, &to)?;
+    to.sync()?;
+    images.parent().map_or(Ok(()), |parent| Folder::open(parent)?.sync())
+}
+
+/// What is known of a command's words, and where they go.
+struct Heard(Mutex<Words>);
+
+struct Words {
+    log: Log,
+    /// The last line of stdout that was not empty.
+    last_line: String,
+    stderr: Tail,
+}
+
+impl Heard {
+    fn new(log: Log) -> Arc<Heard> {
+        Arc::new(Heard(Mutex::new(Words {
+            log,
+            last_line: String::new(),
+            stderr: Tail::default(),
+        })))
+    }
+
+    /// Does something with the words that may wait for the disk.
+    async fn with(self: &Arc<Heard>, work: impl FnOnce(&mut Words) + Send + 'static) {
+        let heard = self.clone();
+        blocking(move || work(&mut common::lock(&heard.0))).await;
+    }
+
+    async fn own(self: &Arc<Heard>, line: String) {
+        self.with(move |words| words.log.service(&line)).await;
+    }
+
+    /// Tells the log why a build fails, and makes the error.
+    async fn failed(self: &Arc<Heard>, phase: Phase, why: &str) -> Ran {
+        self.own(outcome::error(phase, why, "")).await;
+        let words = common::lock(&self.0);
+        let stderr = if phase == Phase::Build { words.stderr.end() } else { "" };
+        Ran::Failed(outcome::error(phase, why, stderr))
+    }
+
+    fn last_line(&self) -> String {
+        let words = common::lock(&self.0);
+        words.last_line.clone()
+    }
+}
+
+/// Carries both streams to the log until both have ended. The pipes are always read, whatever the log takes, so that a command
+/// waits for the disk at most.
+async fn listen(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, heard: Arc<Heard>) {
+    let (mut stdout, mut stderr) = (Stream::new(stdout), Stream::new(stderr));
+    while stdout.is_open || stderr.is_open {
+        let (lines, is_stdout) = tokio::select! {
+            lines = stdout.lines(), if stdout.is_open => (lines, true),
+            lines = stderr.lines(), if stderr.is_open => (lines, false),
+        };
+        let Some(lines) = lines else {
+            continue;
+        };
+        let write = move |words: &mut Words| {
+            words.log.lines(&lines);
+            if is_stdout {
+                if let Some(last) = lines.rsplit('\n').find(|line| !line.trim().is_empty()) {
+                    last.trim().clone_into(&mut words.last_line);
+                }
+            } else {
+                lines.split('\n').for_each(|line| words.stderr.push(line));
+            }
+        };
+        heard.with(write).await;
+    }
+}
+
+struct Stream<R> {
+    pipe: R,
+    cutter: Lines,
+    buffer: Box<[u8]>,
+    is_open: bool,
+}
+
+impl<R: AsyncRead + Unpin> Stream<R> {
+    fn new(pipe: R) -> Self {
+        Stream {
+            pipe,
+            cutter: Lines::new(BUILD_LINE_BYTES_MAX, "", true),
+            buffer: vec![0; BUILD_PIPE_BYTES].into(),
+            is_open: true,
+        }
+    }
+
+    /// Reads once. Returns the lines that are whole by then, with line feeds between them.
+    async fn lines(&mut self) -> Option<String> {
+        let read = self.pipe.read(&mut self.buffer).await;
+        let mut lines: Option<String> = None;
+        let mut push = |line: &str| {
+            let lines = match &mut lines {
+                None => lines.insert(String::new()),
+                Some(lines) => {
+                    lines.push('\n');
+                    lines
+                }
+            };
+            lines.push_str(cut(line));
+        };
+        match read {
+            Ok(count) if count > 0 => self.cutter.push(&self.buffer[..count], &mut push),
+            _ => {
+                self.is_open = false;
+                self.cutter.finish(&mut push);
+            }
+        }
+        lines
+    }
+}
+
+/// Cuts a line to its cap, between two characters. What stands for bytes that are no UTF-8 is longer than they were.
+fn cut(line: &str) -> &str {
+    let mut end = line.len().min(BUILD_LINE_BYTES_MAX);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    &line[..end]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,642 @@
+//! Packs a folder: reads what `proto::cloud::pack` does not leave out, and writes the archive to a file without a name.
+//!
+//! In: a folder, its build file, further patterns. Out: [`Packed`]. Symbolic links to files are
+//! packed as what they lead to, those to directories are not; sockets, pipes and devices are not,
+//! and are warned of. Memory holds paths and one piece of one file at a time. Refuses a folder
+//! without its build file, links to files outside the folder unless those are asked for, files that
+//! change meanwhile, and more than 500 MiB. Source: `cloud.md` §7; the published client, version
+//! 1.4.0.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use md5::{Digest, Md5};
+
+use super::End;
+use crate::limits::{CONTEXT_BYTES_MAX, CONTEXT_FILES_MAX, IGNORE_BYTES_MAX};
+use crate::proto::gzip::write::Writer;
+use crate::proto::pack::{IGNORE_FILE, Rules, mode, order};
+use crate::proto::progress::size;
+use crate::proto::tar::write::{end, header, padding};
+use edge_runner_http::common::random;
+
+/// How much of a file is read at once.
+const PIECE: usize = 64 * 1024;
+
+/// An archive that is ready to be sent.
+pub struct Packed {
+    pub archive: File,
+    /// Bytes of it.
+    pub size: u64,
+    /// First half of its MD5: the name under which a service knows it.
+    pub hash: String,
+    /// How many files are in it.
+    pub files: usize,
+    /// Bytes of these.
+    pub plain: u64,
+}
+
+/// Which symbolic links to files are packed. A hard link is the file itself: neither a repository
+/// nor an archive brings one to a file that is elsewhere, and caches of packages are full of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// Those whose last target is in the folder, by whatever way; one that leads out is refused,
+    /// since a repository of somebody else's could put any file of the user's into an image.
+    Inside,
+    /// All.
+    Follow,
+}
+
+/// How many links that lead out of the folder a refusal names.
+const LINKS_SHOWN_MAX: usize = 10;
+
+/// Packs a folder.
+///
+/// # Errors
+/// [`End::Misused`] for a folder that is none, or has no build file, or has links that lead out of
+/// it; [`End::Failed`] with the file that cannot be read.
+pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<Packed, End> {
+    let root = match fs::canonicalize(dir) {
+        Ok(root) if root.is_dir() => root,
+        Ok(_) => return Err(End::Misused(format!("{} is no folder", dir.display()))),
+        Err(error) => return Err(End::Misused(format!("reading the folder {}: {error}", dir.display()))),
+    };
+    let ignore = ignore_file(&root)?;
+    let rules = Rules::new(ignore.as_deref(), further);
+    let mut files = walk(&root, &rules, links)?;
+    files.sort_unstable_by(|one, other| order(one, other));
+    if files.binary_search_by(|other| order(other, file.as_bytes())).is_err() {
+        return Err(End::Misused(without_build_file(
+            &root,
+            dir,
+            file,
+            ignore.is_some(),
+            &rules,
+        )));
+    }
+    let mut archive = Archive::new()?;
+    let mut plain = 0;
+    for path in &files {
+        plain = archive.add(&root, path, plain)?;
+    }
+    let files = files.len();
+    archive.finish(files, plain)
+}
+
+/// Reads the ignore file. One that cannot be understood is as good as none, as for the published client, but not in silence.
+fn ignore_file(root: &Path) -> Result<Option<String>, End> {
+    let mut bytes = Vec::new();
+    let read =
+        File::open(root.join(IGNORE_FILE)).and_then(|file| file.take(IGNORE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let why = match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => error.to_string(),
+        Ok(_) if bytes.len() as u64 > IGNORE_BYTES_MAX => {
+            return Err(End::Failed(format!(
+                "{IGNORE_FILE} is longer than {IGNORE_BYTES_MAX} bytes"
+            )));
+        }
+        Ok(_) => match String::from_utf8(bytes) {
+            Ok(text) => return Ok(Some(text)),
+            Err(error) => error.to_string(),
+        },
+    };
+    log::warn!("reading {IGNORE_FILE}: {why}; the built-in patterns are used instead");
+    Ok(None)
+}
+
+/// Why the build file is not among what is packed, and what to do.
+fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rules: &Rules) -> String {
+    let shown = dir.display();
+    if !root.join(file).exists() {
+        return format!("there is no build file `{file}` in {shown}; `--buildfile` names another one");
+    }
+    if rules.leave_out(file.as_bytes()) {
+        let by = if has_ignore {
+            IGNORE_FILE
+        } else {
+            "the built-in patterns or `--exclude`"
+        };
+        return format!("the build file `{file}` is left out by {by}, so nothing could be built");
+    }
+    format!("the build file `{file}` of {shown} is no regular file, or lies behind a link to a directory")
+}
+
+/// Finds every file that is packed, by its path relative to the root, which is free of links.
+fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
+    let mut files = Vec::new();
+    let (mut out, mut out_count) = (Vec::new(), 0);
+    let mut folders: Vec<Vec<u8>> = vec![Vec::new()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(root.join(OsStr::from_bytes(&folder))).map_err(|error| of_file(&folder, &error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| of_file(&folder, &error))?;
+            let name = entry.file_name().into_vec();
+            let path = match folder.is_empty() {
+                true => name,
+                false => [&folder[..], b"/", &name].concat(),
+            };
+            if rules.leave_out(&path) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(|error| of_file(&path, &error))?;
+            if kind.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let (kind, target) = match kind.is_symlink() {
+                false => (kind, None),
+                true => match target_of(&entry.path()) {
+                    Ok((kind, target)) => (kind, Some(target)),
+                    Err(error) => {
+                        return Err(of_file(
+                            &path,
+                            &format_args!("it is a link that leads nowhere: {error}"),
+                        ));
+                    }
+                },
+            };
+            if kind.is_file() {
+                if let Some(target) = target {
+                    match target.strip_prefix(root) {
+                        Err(_) if links == Links::Inside => {
+                            out_count += 1;
+                            if out.len() < LINKS_SHOWN_MAX {
+                                out.push(format!("{} -> {}", shown(&path), shown(target.as_os_str().as_bytes())));
+                            }
+                        }
+                        Ok(inside) if rules.leave_out(inside.as_os_str().as_bytes()) => log::warn!(
+                            "{}: packed with the content of {}, which is left out under its own name",
+                            shown(&path),
+                            shown(inside.as_os_str().as_bytes())
+                        ),
+                        _ => {}
+                    }
+                }
+                if files.len() == CONTEXT_FILES_MAX {
+                    return Err(End::Failed(format!(
+                        "there are more than {CONTEXT_FILES_MAX} files; {IGNORE_FILE} or `--exclude` leaves some out"
+                    )));
+                }
+                files.push(path);
+            } else if !kind.is_dir() {
+                log::warn!("{}: no regular file, and not packed", shown(&path));
+            }
+        }
+    }
+    if out_count > 0 {
+        out.sort_unstable();
+        let more = match out_count - out.len() {
+            0 => String::new(),
+            more => format!("\n  and {more} more"),
+        };
+        return Err(End::Misused(format!(
+            "links lead to files outside the folder, which would be packed:\n  {}{more}\nremove them, leave them out with \
+             {IGNORE_FILE} or `--exclude`, or pack those files with `--follow-links`",
+            out.join("\n  ")
+        )));
+    }
+    Ok(files)
+}
+
+/// Follows a link to its end: what is there, and where that is, free of links.
+fn target_of(link: &Path) -> io::Result<(fs::FileType, PathBuf)> {
+    let target = fs::canonicalize(link)?;
+    Ok((fs::symlink_metadata(&target)?.file_type(), target))
+}
+
+/// An archive on its way.
+struct Archive {
+    gzip: Writer,
+    file: File,
+    hash: Md5,
+    /// Compressed bytes that are to be written.
+    ready: Vec<u8>,
+    /// Bytes before compression.
+    tar: u64,
+    size: u64,
+}
+
+impl Archive {
+    fn new() -> Result<Archive, End> {
+        Ok(Archive {
+            gzip: Writer::new(),
+            file: nameless().map_err(|error| End::Failed(format!("making a temporary file: {error}")))?,
+            hash: Md5::new(),
+            ready: Vec::new(),
+            tar: 0,
+            size: 0,
+        })
+    }
+
+    /// Adds a file, and returns how many bytes of files there are with it.
+    fn add(&mut self, root: &Path, path: &[u8], before: u64) -> Result<u64, End> {
+        let whole = root.join(OsStr::from_bytes(path));
+        // What became a pipe since it was looked at must not be waited for.
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&whole);
+        let mut file = opened.map_err(|error| of_file(path, &error))?;
+        let metadata = file.metadata().map_err(|error| of_file(path, &error))?;
+        if !metadata.is_file() {
+            return Err(of_file(path, &CHANGED));
+        }
+        let length = metadata.len();
+        let sum = before.saturating_add(length);
+        if sum > CONTEXT_BYTES_MAX {
+            return Err(End::Failed(format!(
+                "the files are more than {} in all; {IGNORE_FILE} or `--exclude` leaves some out",
+                size(CONTEXT_BYTES_MAX)
+            )));
+        }
+        self.push(&header(path, length, mode(is_executable(&whole))))?;
+        let mut piece = vec![0; PIECE];
+        let mut left = length;
+        loop {
+            let count = match file.read(&mut piece) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(of_file(path, &error)),
+            };
+            // Shorter or longer than its header says.
+            match left.checked_sub(count as u64) {
+                Some(rest) if count > 0 => left = rest,
+                Some(0) => break,
+                _ => return Err(of_file(path, &CHANGED)),
+            }
+            self.push(&piece[..count])?;
+        }
+        self.push(&[0; 512][..padding(length)])?;
+        Ok(sum)
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), End> {
+        self.tar += bytes.len() as u64;
+        self.gzip.push(bytes, &mut self.ready);
+        if self.ready.len() < PIECE {
+            return Ok(());
+        }
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<(), End> {
+        self.hash.update(&self.ready);
+        self.size += self.ready.len() as u64;
+        self.file
+            .write_all(&self.ready)
+            .map_err(|error| End::Failed(format!("writing the archive to a temporary file: {error}")))?;
+        self.ready.clear();
+        Ok(())
+    }
+
+    fn finish(mut self, files: usize, plain: u64) -> Result<Packed, End> {
+        let zeros = vec![0; end(self.tar)];
+        self.push(&zeros)?;
+        std::mem::take(&mut self.gzip).finish(&mut self.ready);
+        self.write()?;
+        let mut hash = HEXLOWER.encode(&self.hash.finalize());
+        hash.truncate(16);
+        Ok(Packed {
+            archive: self.file,
+            size: self.size,
+            hash,
+            files,
+            plain,
+        })
+    }
+}
+
+const CHANGED: &str = "it changed while it was packed";
+
+/// Makes a file that no folder has, so that nothing is left of it whatever happens.
+fn nameless() -> io::Result<File> {
+    let name = format!("edge-runner-{}.tar.gz", HEXLOWER.encode(&random::<16>()));
+    let path = std::env::temp_dir().join(name);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+fn is_executable(path: &Path) -> bool {
+    let path = CString::new(path.as_os_str().as_bytes());
+    // SAFETY: the path is a C string that outlives the call.
+    path.is_ok_and(|path| unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0)
+}
+
+fn of_file(path: &[u8], why: &dyn std::fmt::Display) -> End {
+    let name = match path.is_empty() {
+        true => ".".into(),
+        false => shown(path),
+    };
+    End::Failed(format!("packing {name}: {why}"))
+}
+
+/// A name fit for a line.
+fn shown(path: &[u8]) -> String {
+    super::plain(&String::from_utf8_lossy(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, SeekFrom};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// A folder of this test, deleted with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Folder {
+            let name = format!("edge-runner-test-{}", HEXLOWER.encode(&random::<8>()));
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir(&path).expect("a folder");
+            Folder(path)
+        }
+
+        fn with(files: &[(&str, &str)]) -> Folder {
+            let folder = Folder::new();
+            for (name, content) in files {
+                folder.write(name, content);
+            }
+            folder
+        }
+
+        fn write(&self, name: &str, content: &str) {
+            let path = self.0.join(name);
+            fs::create_dir_all(path.parent().expect("inside the folder")).expect("folders");
+            fs::write(path, content).expect("a file");
+        }
+
+        fn pack(&self) -> Result<Packed, End> {
+            pack(&self.0, "Dockerfile", &[], Links::Inside)
+        }
+
+        /// Names and contents of what is packed.
+        fn entries(&self) -> Vec<(String, String)> {
+            let tar = tar_of(self.pack().expect("an archive"));
+            let mut entries = Vec::new();
+            let mut rest = &tar[..];
+            while rest[0] != 0 {
+                let name = rest[..100].split(|&byte| byte == 0).next().expect("a name");
+                let size = std::str::from_utf8(&rest[124..135]).expect("digits");
+                let size = usize::from_str_radix(size, 8).expect("a size");
+                let content = String::from_utf8_lossy(&rest[512..512 + size]).into_owned();
+                entries.push((String::from_utf8_lossy(name).into_owned(), content));
+                rest = &rest[512 + size.next_multiple_of(512)..];
+            }
+            assert!(rest.iter().all(|&byte| byte == 0) && tar.len().is_multiple_of(10_240));
+            entries
+        }
+
+        fn names(&self) -> Vec<String> {
+            self.entries().into_iter().map(|(name, _)| name).collect()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn tar_of(mut packed: Packed) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        packed.archive.seek(SeekFrom::Start(0)).expect("a file");
+        packed.archive.read_to_end(&mut bytes).expect("a file");
+        assert_eq!(bytes.len() as u64, packed.size);
+        assert_eq!(HEXLOWER.encode(&Md5::digest(&bytes))[..16], packed.hash);
+        miniz_oxide::inflate::decompress_to_vec(&bytes[10..bytes.len() - 8]).expect("a whole stream")
+    }
+
+    fn failed(outcome: Result<Packed, End>) -> String {
+        match outcome {
+            Err(End::Failed(why)) => why,
+            Err(other) => panic!("{other:?}"),
+            Ok(packed) => panic!("{} files are packed", packed.files),
+        }
+    }
+
+    fn misused(outcome: Result<Packed, End>) -> String {
+        match outcome {
+            Err(End::Misused(why)) => why,
+            Err(other) => panic!("{other:?}"),
+            Ok(packed) => panic!("{} files are packed", packed.files),
+        }
+    }
+
+    /// C-069, C-074: the build file and what is needed are in it, in order; the same files make the same archive.
+    #[test]
+    fn files_are_packed_in_order_and_always_alike() {
+        let files = [
+            ("Dockerfile", "FROM scratch\n"),
+            ("app/main.py", "print()\n"),
+            ("app-data", &*"x".repeat(200_000)),
+            (".env", "SECRET=1\n"),
+            ("app/__pycache__/main.pyc", "x"),
+            (".git/config", "x"),
+        ];
+        let (folder, other) = (Folder::with(&files), Folder::with(&files));
+        fs::create_dir(other.0.join("empty")).expect("a folder");
+        assert_eq!(folder.names(), ["Dockerfile", "app-data", "app/main.py"]);
+        assert_eq!(folder.entries()[1].1.len(), 200_000);
+        let packed = folder.pack().expect("an archive");
+        assert_eq!((packed.files, packed.plain), (3, 200_021));
+        assert_eq!(packed.hash, other.pack().expect("an archive").hash);
+        other.write("app/main.py", "print(1)\n");
+        assert_ne!(packed.hash, other.pack().expect("an archive").hash);
+    }
+
+    /// The hash of the whole archive that the published client makes of the same file.
+    #[test]
+    fn the_archive_is_that_of_the_published_client() {
+        use sha2::Sha256;
+        let folder = Folder::with(&[("Dockerfile", "FROM scratch\n")]);
+        let tar = tar_of(folder.pack().expect("an archive"));
+        assert_eq!(
+            HEXLOWER.encode(&Sha256::digest(&tar)),
+            "2e5561f045692a65c4b9e49a83bc573091e5df8fbdd7b5733a7eaec6c9a62db5"
+        );
+    }
+
+    /// C-075
+    #[test]
+    fn an_ignore_file_decides_alone_and_one_that_cannot_be_read_not_at_all() {
+        let folder = Folder::with(&[("Dockerfile", "x"), (".env", "x"), ("data/a", "x"), ("b.txt", "x")]);
+        folder.write(".dockerignore", "data\n");
+        assert_eq!(folder.names(), [".dockerignore", ".env", "Dockerfile", "b.txt"]);
+        fs::write(folder.0.join(".dockerignore"), b"data\n\xff\n").expect("a file");
+        assert_eq!(folder.names(), [".dockerignore", "Dockerfile", "b.txt", "data/a"]);
+        folder.write(".dockerignore", &"x".repeat(IGNORE_BYTES_MAX as usize + 1));
+        assert!(failed(folder.pack()).contains("longer than"));
+        fs::remove_file(folder.0.join(".dockerignore")).expect("a file");
+        let further = ["*.txt".to_owned()];
+        assert_eq!(
+            pack(&folder.0, "Dockerfile", &further, Links::Inside)
+                .expect("an archive")
+                .files,
+            2
+        );
+    }
+
+    /// A link is packed as the file that it leads to, in whatever way it gets there, as long as
+    /// that is in the folder.
+    #[test]
+    fn links_to_files_are_followed_and_links_to_folders_are_not() {
+        let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content"), ("real/.env", "secret")]);
+        let name = folder.0.file_name().expect("a name").to_owned();
+        let outside = Folder::with(&[("far", "far away")]);
+        // Beside the folder, and back into it.
+        symlink(&folder.0, outside.0.join("back")).expect("a link");
+        let links: [(&str, PathBuf); 9] = [
+            ("absolute", folder.0.join("real/file")),
+            ("chain", "link".into()),
+            ("dots", "real/../real/./file".into()),
+            ("link", "real/file".into()),
+            ("out-and-in", Path::new("..").join(&name).join("real/file")),
+            ("through-a-link", "folder/file".into()),
+            ("through-outside", outside.0.join("back/real/file")),
+            // Those lead to folders, and nothing is packed of them.
+            ("folder", "real".into()),
+            ("folder-outside", outside.0.clone()),
+        ];
+        for (link, target) in &links {
+            symlink(target, folder.0.join(link)).expect("a link");
+        }
+        symlink("nowhere", folder.0.join("gone.log")).expect("a link");
+        symlink(outside.0.join("far"), folder.0.join("left-out.log")).expect("a link");
+        fs::hard_link(outside.0.join("far"), folder.0.join("hard")).expect("a link");
+        let entries = folder.entries();
+        let names: Vec<&str> = entries.iter().map(|(name, _)| &**name).collect();
+        let packed = [
+            &["Dockerfile"][..],
+            &["absolute", "chain", "dots", "hard", "link", "out-and-in"],
+        ]
+        .concat();
+        assert_eq!(
+            names,
+            [&packed[..], &["real/file", "through-a-link", "through-outside"]].concat()
+        );
+        for (name, content) in &entries[1..] {
+            assert_eq!(content, if name == "hard" { "far away" } else { "content" }, "{name}");
+        }
+        // A link to what is left out under its own name is packed, as the published client does;
+        // the log says so.
+        symlink("real/.env", folder.0.join("settings")).expect("a link");
+        assert!(folder.names().contains(&"settings".to_owned()));
+        for (link, target) in [("gone", "nowhere"), ("loop", "loop")] {
+            symlink(target, folder.0.join(link)).expect("a link");
+            let why = failed(folder.pack());
+            assert!(
+                why.contains(&format!("packing {link}")) && why.contains("leads nowhere"),
+                "{why}"
+            );
+            fs::remove_file(folder.0.join(link)).expect("a link");
+        }
+    }
+
+    /// Finding 10: a file outside the folder is packed only if that was asked for. The refusal
+    /// names each link and its last target.
+    #[test]
+    fn links_that_lead_out_of_the_folder_are_refused() {
+        let folder = Folder::with(&[("Dockerfile", "x"), ("real/file", "content")]);
+        let outside = Folder::with(&[("far", "far away"), ("more/far", "farther")]);
+        let beside = outside.0.file_name().expect("a name");
+        // A name that begins with that of the folder is not inside it.
+        let prefixed = PathBuf::from(format!("{}-2", folder.0.display()));
+        fs::create_dir(&prefixed).expect("a folder");
+        let prefixed = Folder(prefixed);
+        prefixed.write("far", "far away");
+        symlink("real", folder.0.join("inner")).expect("a link");
+        symlink(&outside.0, folder.0.join("outer")).expect("a link");
+        symlink(folder.0.join("real/file"), outside.0.join("there-and-back")).expect("a link");
+        let far = fs::canonicalize(outside.0.join("far")).expect("it is there");
+        for (link, target, last) in [
+            ("absolute", outside.0.join("far"), &far),
+            ("dots", Path::new("..").join(beside).join("far"), &far),
+            ("deep", Path::new("real/../../").join(beside).join("more/../far"), &far),
+            ("through-a-folder", "outer/far".into(), &far),
+            ("real/nested", Path::new("../..").join(beside).join("far"), &far),
+            ("prefixed", prefixed.0.join("far"), &prefixed.0.join("far")),
+            ("system", "/proc/self/environ".into(), &PathBuf::from("environ")),
+            ("Buildfile", outside.0.join("far"), &far),
+        ] {
+            symlink(&target, folder.0.join(link)).expect("a link");
+            let why = misused(folder.pack());
+            assert!(
+                why.contains(&format!("\n  {link} -> ")) && why.contains(&*last.to_string_lossy()),
+                "{why}"
+            );
+            assert!(why.contains("--follow-links") && !why.contains("far away"), "{why}");
+            let further = [link.to_owned()];
+            assert!(pack(&folder.0, "Dockerfile", &further, Links::Inside).is_ok(), "{link}");
+            fs::remove_file(folder.0.join(link)).expect("a link");
+        }
+        // A link to a link: where it ends counts.
+        symlink(outside.0.join("there-and-back"), folder.0.join("back")).expect("a link");
+        assert_eq!(folder.names(), ["Dockerfile", "back", "real/file"]);
+        for n in 0..LINKS_SHOWN_MAX + 2 {
+            symlink(outside.0.join("far"), folder.0.join(format!("link-{n:02}"))).expect("a link");
+        }
+        let why = misused(folder.pack());
+        assert_eq!(why.matches(" -> ").count(), LINKS_SHOWN_MAX, "{why}");
+        assert!(why.contains("and 2 more"), "{why}");
+        let packed = pack(&folder.0, "Dockerfile", &[], Links::Follow).expect("an archive");
+        assert_eq!(packed.files, 3 + LINKS_SHOWN_MAX + 2);
+        assert!(String::from_utf8_lossy(&tar_of(packed)).contains("far away"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_packed_and_who_may_run_it_is_kept() {
+        let folder = Folder::with(&[("Dockerfile", "x"), ("run", "x")]);
+        fs::set_permissions(folder.0.join("run"), fs::Permissions::from_mode(0o711)).expect("a mode");
+        let pipe = CString::new(folder.0.join("pipe").as_os_str().as_bytes()).expect("a path");
+        // SAFETY: the path is a C string that outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        let tar = tar_of(folder.pack().expect("an archive"));
+        assert_eq!((&tar[100..107], &tar[1124..1131]), (&b"0000644"[..], &b"0000755"[..]));
+        assert_eq!(folder.names(), ["Dockerfile", "run"]);
+    }
+
+    /// I-27: no build file, or one that is left out, is misuse.
+    #[test]
+    fn a_folder_needs_its_build_file() {
+        let folder = Folder::with(&[("docker/Buildfile", "x"), (".dockerignore", "*.old")]);
+        assert!(misused(folder.pack()).contains("there is no build file `Dockerfile`"));
+        let pack_with = |file: &str| pack(&folder.0, file, &[], Links::Inside);
+        assert_eq!(pack_with("docker/Buildfile").expect("an archive").files, 2);
+        assert!(misused(pack_with("docker")).contains("no regular file"));
+        folder.write(".dockerignore", "docker/*");
+        assert!(misused(pack_with("docker/Buildfile")).contains("left out by .dockerignore"));
+        symlink("docker", folder.0.join("alias")).expect("a link");
+        folder.write(".dockerignore", "");
+        assert!(misused(pack_with("alias/Buildfile")).contains("behind a link"));
+        assert!(misused(pack(&folder.0.join("nothing"), "x", &[], Links::Inside)).contains("reading the folder"));
+        assert!(misused(pack(&folder.0.join(".dockerignore"), "x", &[], Links::Inside)).contains("is no folder"));
+    }
+
+    /// C-092: the cap counts files as they are, and is told before they are read.
+    #[test]
+    fn a_context_has_a_cap() {
+        let folder = Folder::with(&[("Dockerfile", "")]);
+        let sparse = |size: u64| {
+            let file = File::create(folder.0.join("sparse")).expect("a file");
+            file.set_len(size).expect("a length");
+        };
+        folder.write("z", "x");
+        sparse(CONTEXT_BYTES_MAX);
+        let why = failed(folder.pack());
+        assert!(why.contains("more than 500.0 MiB"), "{why}");
+    }
+}

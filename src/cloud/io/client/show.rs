@@ -1,0 +1,144 @@
+//! What is printed: answers of the service on stdout, what happens meanwhile on stderr.
+//!
+//! Text of the service reaches the terminal without control characters. As JSON its bytes are printed as they came, once they
+//! are known to be one object. Source: `cloud-interface.md` I-28.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use super::{End, object_of, text};
+use crate::proto::build::Status;
+use edge_runner_proto::aliases::{self, Area};
+
+/// Characters of a refusal that are shown.
+const REFUSAL_CHARS: usize = 500;
+
+/// The members of a build that people look for first, in this order.
+const FIRST: [&str; 6] = ["id", "status", "imageUri", "errorMessage", "region", "contextHash"];
+
+/// Writes a line for people.
+pub fn say(line: &str) {
+    // Nobody may be left to read it.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Writes what was asked for. Whoever closes stdout early has seen enough.
+fn print(text: &str) -> Result<(), End> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(End::Failed(format!("writing to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints the service's own JSON.
+pub fn raw(body: &[u8]) -> Result<(), End> {
+    object_of(body)?;
+    let text = String::from_utf8_lossy(body);
+    print(&format!("{}\n", text.trim()))
+}
+
+/// Prints a line for each region.
+pub fn regions(answer: &Value) -> Result<(), End> {
+    let Some(Value::Array(regions)) = answer.get("regions") else {
+        return Err(End::Failed("the service's answer has no list `regions`".into()));
+    };
+    let rows = regions
+        .iter()
+        .map(|region| (text(region, "code"), text(region, "display_name")));
+    let rows: Vec<(String, String)> = rows.collect();
+    let width = rows.iter().map(|(code, _)| code.chars().count()).max().unwrap_or(0);
+    let lines: String = rows
+        .iter()
+        .map(|(code, name)| format!("{code:<width$}  {name}").trim_end().to_owned() + "\n")
+        .collect();
+    print(&lines)
+}
+
+/// Prints `name: value` for each member of a build; the further lines of a value are indented.
+pub fn status(build: &Value) -> Result<(), End> {
+    let Some(members) = build.as_object() else {
+        return Err(End::Failed("the service's answer has no build".into()));
+    };
+    // The other name of one that is there.
+    let is_alias = |name: &str| {
+        let canonical = aliases::canonical(Area::JsonKey, name);
+        canonical != name && members.contains_key(canonical)
+    };
+    let first = FIRST.iter().filter_map(|name| members.get_key_value(*name));
+    let rest = members
+        .iter()
+        .filter(|(name, _)| !FIRST.contains(&name.as_str()) && !is_alias(name));
+    let mut lines = String::new();
+    for (name, value) in first.chain(rest) {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let value: Vec<String> = value.trim_end().lines().map(plain).collect();
+        lines.push_str(&format!("{}: {}\n", plain(name), value.join("\n  ")));
+    }
+    print(&lines)
+}
+
+/// Prints the lines of a page of a log, and returns their number.
+pub fn lines(answer: &Value) -> Result<u32, End> {
+    let Some(Value::Array(lines)) = answer.get("logs") else {
+        return Err(End::Failed("the service's answer has no list `logs`".into()));
+    };
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&plain(line.as_str().unwrap_or_default()));
+        text.push('\n');
+    }
+    print(&text)?;
+    Ok(u32::try_from(lines.len()).unwrap_or(u32::MAX))
+}
+
+/// Prints how a build stands at the end of `cloud build`.
+pub fn built(build: &Value, hash: &str, is_cached: bool, json: bool) -> Result<(), End> {
+    if json {
+        let hash = Value::from(hash);
+        return print(&format!(
+            "{{\"build\":{build},\"contextHash\":{hash},\"cached\":{is_cached}}}\n"
+        ));
+    }
+    let status = text(build, "status");
+    let mut lines = format!("build {} {status}\n", text(build, "id"));
+    let image = text(build, "imageUri");
+    if status == Status::Success.name() && !image.is_empty() {
+        lines.push_str(&format!("image {image}\n"));
+    }
+    print(&lines)
+}
+
+/// Says a refusal with the code and the words that the service, or a store, gives for it.
+pub fn refusal(status: u16, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let json = serde_json::from_slice::<Value>(body).ok();
+    let member = |name: &str| json.as_ref()?.get(name)?.as_str().map(str::to_owned);
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once('<')?.0.to_owned())
+    };
+    let code = member("code").or_else(|| element("Code"));
+    let words = member("error").or_else(|| element("Message"));
+    let told = match (code, words) {
+        (Some(code), Some(words)) => format!("{code}: {words}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => text.trim().to_owned(),
+    };
+    let told: String = plain(&told).chars().take(REFUSAL_CHARS).collect();
+    format!("the service answers {status}: {told}")
+        .trim_end_matches(": ")
+        .to_owned()
+}
+
+/// Takes from text what could move a terminal's cursor or turn its text around.
+pub fn plain(text: &str) -> String {
+    let unfit = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if unfit(c) { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,270 @@
+//! Uploads an archive as a form: the grant's fields in the order in which they came, then the file.
+//!
+//! In: the grant as the service wrote it, and the archive. Out: nothing once the store has it. No credential but the fields is
+//! sent, and none of them reaches the log. Three tries, each of the whole.
+//! Source: `cloud.md` §3; RFC 7578.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::time::Instant;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+
+use super::{End, Packed, judged, tried};
+use crate::limits::{ANSWER_BYTES_MAX, BAR_EVERY, CLIENT_UPLOAD_STALL};
+use crate::proto::progress::{Tenths, bar};
+use edge_runner_http::client::{self as http_client, Answer, RestError, Upload, Within};
+use edge_runner_http::common::random;
+
+/// How much is read and sent at once.
+const PIECE: usize = 64 * 1024;
+/// Columns of a terminal that does not say.
+const COLUMNS: usize = 80;
+
+/// What the service grants.
+#[derive(serde::Deserialize)]
+pub struct Grant {
+    #[serde(rename = "uploadId")]
+    pub id: String,
+    #[serde(rename = "uploadUrl")]
+    url: String,
+    #[serde(rename = "uploadFields")]
+    fields: Fields,
+}
+
+/// Names and values in the order of the JSON text.
+struct Fields(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        from.deserialize_map(InOrder)
+    }
+}
+
+impl Grant {
+    /// Reads the service's answer.
+    ///
+    /// # Errors
+    /// [`End::Failed`], without a word of what stands in it.
+    pub fn read(body: &[u8]) -> Result<Grant, End> {
+        let wrong = || End::Failed("the service's answer is no upload grant".into());
+        let grant: Grant = serde_json::from_slice(body).map_err(|_| wrong())?;
+        // It could end its part and begin another.
+        let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_control);
+        match grant.fields.0.iter().all(|(name, _)| is_name(name)) {
+            true => Ok(grant),
+            false => Err(wrong()),
+        }
+    }
+
+    /// Makes the form before the file.
+    fn head(&self, boundary: &str) -> String {
+        let mut head = String::new();
+        let mut part = |name: &str, rest: &str, value: &str| {
+            // Writing to a string does not fail.
+            let name = name.replace('"', "%22");
+            let _ = write!(
+                head,
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"{rest}\r\n\r\n{value}"
+            );
+        };
+        for (name, value) in &self.fields.0 {
+            part(name, "", &format!("{value}\r\n"));
+        }
+        // A store wants it as a field; a grant that names none leaves it to the client.
+        if !self.fields.0.iter().any(|(name, _)| name == "Content-Type") {
+            part("Content-Type", "", "application/gzip\r\n");
+        }
+        part(
+            "file",
+            "; filename=\"context.tar.gz\"\r\nContent-Type: application/gzip",
+            "",
+        );
+        head
+    }
+}
+
+/// Uploads the archive, and shows on stderr how far it is.
+///
+/// # Errors
+/// [`End::Failed`] with the store's words.
+pub async fn upload(grant: &Grant, packed: &Packed) -> Result<(), End> {
+    let answer = judged(tried(async || send(grant, packed).await).await)?;
+    match answer.status {
+        200 | 201 | 204 => Ok(()),
+        other => Err(End::Failed(format!(
+            "the upload was answered with {other}, which is no success"
+        ))),
+    }
+}
+
+async fn send(grant: &Grant, packed: &Packed) -> Result<Answer, RestError> {
+    let boundary = format!("edge-runner-{}", HEXLOWER.encode(&random::<16>()));
+    let head = Bytes::from(grant.head(&boundary));
+    let tail = Bytes::from(format!("\r\n--{boundary}--\r\n"));
+    let mut archive = packed.archive.try_clone().map_err(RestError::Body)?;
+    archive.seek(SeekFrom::Start(0)).map_err(RestError::Body)?;
+    let size = head.len() as u64 + packed.size + tail.len() as u64;
+    let mut shown = Shown::new(packed.size);
+    let (mut head, mut done) = (Some(head), 0);
+    let next = move || -> io::Result<Bytes> {
+        if let Some(head) = head.take() {
+            return Ok(head);
+        }
+        if done == shown.total {
+            shown.end();
+            return Ok(tail.clone());
+        }
+        let mut piece = vec![0; PIECE];
+        let count = archive.read(&mut piece)?;
+        piece.truncate(count);
+        done += count as u64;
+        shown.at(done);
+        Ok(piece.into())
+    };
+    let body = Upload {
+        content_type: format!("multipart/form-data; boundary={boundary}"),
+        size,
+        next: Box::new(next),
+    };
+    let within = Within {
+        timeout: CLIENT_UPLOAD_STALL,
+        body_bytes_max: ANSWER_BYTES_MAX,
+    };
+    http_client::upload(&grant.url, body, within).await
+}
+
+/// What people see of an upload: a bar where there is a terminal, else a line for each tenth.
+struct Shown {
+    total: u64,
+    began: Instant,
+    terminal: Option<Option<Instant>>,
+    tenths: Tenths,
+}
+
+impl Shown {
+    fn new(total: u64) -> Shown {
+        Shown {
+            total,
+            began: Instant::now(),
+            terminal: io::stderr().is_terminal().then_some(None),
+            tenths: Tenths::default(),
+        }
+    }
+
+    fn at(&mut self, done: u64) {
+        let elapsed = self.began.elapsed();
+        let text = match &mut self.terminal {
+            None => self
+                .tenths
+                .line(done, self.total, elapsed)
+                .map(|line| format!("upload: {line}\n")),
+            Some(Some(last)) if done < self.total && last.elapsed() < BAR_EVERY => None,
+            Some(last) => {
+                *last = Some(Instant::now());
+                // The last column stays free: some terminals begin a new line there.
+                Some(format!("\r{}\x1b[K", bar(done, self.total, elapsed, columns() - 1)))
+            }
+        };
+        if let Some(text) = text {
+            // Nobody may be left to look at it.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+    }
+
+    /// Leaves the line of the bar.
+    fn end(&mut self) {
+        if self.terminal.is_some_and(|drawn| drawn.is_some()) {
+            let _ = io::stderr().write_all(b"\n");
+            self.terminal = Some(None);
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Columns of the terminal at stderr.
+fn columns() -> usize {
+    // SAFETY: a winsize is four numbers, for which zeros are values; the call fills in the one that it is given.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) == 0).then_some(size)
+    };
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { COLUMNS } else { columns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Grant, End> {
+        Grant::read(text.as_bytes())
+    }
+
+    /// I-27, C-030, C-032, C-068: fields are sent under their names, in the order received, and the file comes last.
+    #[test]
+    fn the_form_has_the_fields_as_they_came_and_the_file_at_its_end() {
+        let grant = read(
+            r#"{"uploadId":"u","uploadUrl":"http://s/","expiresAt":"later",
+                "uploadFields":{"z":"1","key":"a/b.tar.gz","Content-Type":"application/gzip","x\"y":"","A":"2\r\n3"}}"#,
+        )
+        .expect("a grant");
+        let field = |name: &str, value: &str| {
+            format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+        };
+        let file = "--B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"context.tar.gz\"\r\n\
+                    Content-Type: application/gzip\r\n\r\n";
+        let expected = [
+            field("z", "1"),
+            field("key", "a/b.tar.gz"),
+            field("Content-Type", "application/gzip"),
+            field("x%22y", ""),
+            field("A", "2\r\n3"),
+            file.to_owned(),
+        ];
+        assert_eq!(grant.head("B"), expected.concat());
+        let bare = read(r#"{"uploadId":"u","uploadUrl":"http://s/","uploadFields":{"k":"v"}}"#).expect("a grant");
+        assert!(bare.head("B").contains(&field("Content-Type", "application/gzip")));
+    }
+
+    #[test]
+    fn what_is_no_grant_is_refused_without_its_words() {
+        for bad in [
+            "",
+            "[]",
+            r#"{"uploadId":"secret","uploadUrl":"http://s/"}"#,
+            r#"{"uploadId":"secret","uploadUrl":"http://s/","uploadFields":{"a":1}}"#,
+            r#"{"uploadId":"secret","uploadUrl":"http://s/","uploadFields":[]}"#,
+            r#"{"uploadId":"secret","uploadUrl":"http://s/","uploadFields":{"a\r\nb":"secret"}}"#,
+            r#"{"uploadId":"secret","uploadUrl":"http://s/","uploadFields":{"":"secret"}}"#,
+        ] {
+            match read(bad) {
+                Err(End::Failed(why)) => assert!(!why.contains("secret"), "{why}"),
+                _ => panic!("{bad}"),
+            }
+        }
+    }
+}

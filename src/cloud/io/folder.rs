@@ -1,0 +1,362 @@
+//! Files and folders by descriptors: nothing here follows a link, whatever stands in its way.
+//!
+//! In: an open folder and names in it. Out: what was made, or nothing left of a tree, however deep it is and whatever rights its
+//! folders have been given. Refuses: to go into what is mounted in a tree, which is another's. Source: `openat(2)`, `mkdirat(2)`,
+//! `linkat(2)`, `symlinkat(2)`, `unlinkat(2)`, `fdopendir(3)`, `proc_pid_fdinfo(5)`.
+
+use std::ffi::{CStr, CString};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use crate::limits::{REMOVE_DEPTH_MAX, REMOVE_NAMES_MAX};
+
+/// An open folder.
+pub struct Folder(OwnedFd);
+
+impl Folder {
+    /// Opens a folder by its path, in which only the last component must not be a link.
+    ///
+    /// # Errors
+    /// The system's; `ENOTDIR` for what is no folder.
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        open_at(libc::AT_FDCWD, &name(path.as_os_str().as_bytes())?, FOLDER, 0).map(Folder)
+    }
+
+    /// Opens a folder in this one.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn folder(&self, name: &CStr) -> io::Result<Folder> {
+        open_at(self.0.as_raw_fd(), name, FOLDER, 0).map(Folder)
+    }
+
+    /// Makes one more descriptor of the same folder.
+    ///
+    /// # Errors
+    /// The system's, when there are too many.
+    pub fn again(&self) -> io::Result<Folder> {
+        self.0.try_clone().map(Folder)
+    }
+
+    /// Makes a folder in this one, for its owner alone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make(&self, name: &CStr) -> io::Result<()> {
+        // SAFETY: the name is a C string that outlives the call.
+        done(unsafe { libc::mkdirat(self.0.as_raw_fd(), name.as_ptr(), 0o700) })
+    }
+
+    /// Makes a file in this one, for its owner alone.
+    ///
+    /// # Errors
+    /// The system's; `EEXIST` when something has the name.
+    pub fn create(&self, name: &CStr) -> io::Result<File> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        open_at(self.0.as_raw_fd(), name, flags, 0o600).map(File::from)
+    }
+
+    /// Opens a regular file in this one. What would make the caller wait, a FIFO, does not.
+    ///
+    /// # Errors
+    /// The system's; `InvalidInput` for what is no regular file.
+    pub fn file(&self, name: &CStr) -> io::Result<File> {
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = File::from(open_at(self.0.as_raw_fd(), name, flags, 0)?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok(file)
+    }
+
+    /// Makes a symbolic link in this one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn symlink(&self, name: &CStr, target: &CStr) -> io::Result<()> {
+        // SAFETY: both are C strings that outlive the call.
+        done(unsafe { libc::symlinkat(target.as_ptr(), self.0.as_raw_fd(), name.as_ptr()) })
+    }
+
+    /// Gives a file in `from` one more name, in this folder.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn link(&self, name: &CStr, from: &Folder, target: &CStr) -> io::Result<()> {
+        let (from, to) = (from.0.as_raw_fd(), self.0.as_raw_fd());
+        // SAFETY: both are C strings that outlive the call.
+        done(unsafe { libc::linkat(from, target.as_ptr(), to, name.as_ptr(), 0) })
+    }
+
+    /// Takes a file or a link out of this folder.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn unlink(&self, name: &CStr) -> io::Result<()> {
+        self.unlink_at(name, 0)
+    }
+
+    /// Changes its rights.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        // SAFETY: two numbers, no memory.
+        done(unsafe { libc::fchmod(self.0.as_raw_fd(), mode) })
+    }
+
+    fn unlink_at(&self, name: &CStr, flags: libc::c_int) -> io::Result<()> {
+        // SAFETY: the name is a C string that outlives the call.
+        done(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), flags) })
+    }
+
+    /// Opens a folder in this one whatever its rights are, and gives its owner all of them. Only one of the mount `of` is touched,
+    /// if that is given.
+    fn seize(&self, name: &CStr, of: Option<Mount>) -> io::Result<Folder> {
+        // A descriptor that only names it: from here on it is this folder, whatever else gets the name.
+        let named = Folder(open_at(self.0.as_raw_fd(), name, FOLDER | libc::O_PATH, 0)?);
+        if of.is_some() && of != Some(named.mount()?) {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "something is mounted there",
+            ));
+        }
+        let path = self::name(named.path().as_bytes())?;
+        let open = || open_at(libc::AT_FDCWD, &path, libc::O_RDONLY | libc::O_DIRECTORY, 0).map(Folder);
+        let folder = match open() {
+            Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+                fs::set_permissions(named.path(), Permissions::from_mode(0o700))?;
+                open()?
+            }
+            other => other?,
+        };
+        // One that is open may be another user's; then its names tell what can be removed.
+        let _ = folder.set_mode(0o700);
+        Ok(folder)
+    }
+
+    /// Tells by which mount it was opened.
+    fn mount(&self) -> io::Result<Mount> {
+        let device = fs::metadata(self.path())?.dev();
+        // What is mounted from the same file system has the same device. A system that does not tell has to do with that.
+        let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.0.as_raw_fd())).unwrap_or_default();
+        let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+        Ok((device, id.and_then(|id| id.trim().parse().ok())))
+    }
+
+    /// Returns the names in it, at most `max` of them, and of how many bytes each is if it is a regular file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn list(&self, max: usize) -> io::Result<Vec<(Vec<u8>, Option<u64>)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.path())?.take(max) {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            let size = metadata.is_file().then_some(metadata.len());
+            found.push((entry.file_name().as_bytes().to_vec(), size));
+        }
+        Ok(found)
+    }
+
+    /// Moves a file in this one to another folder of the same file system, under its name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn move_to(&self, name: &CStr, to: &Folder) -> io::Result<()> {
+        let (from, to) = (self.0.as_raw_fd(), to.0.as_raw_fd());
+        // SAFETY: the name is a C string that outlives the call.
+        done(unsafe { libc::renameat(from, name.as_ptr(), to, name.as_ptr()) })
+    }
+
+    /// Waits until the names in it are on the disk.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sync(&self) -> io::Result<()> {
+        // SAFETY: one number, no memory.
+        done(unsafe { libc::fsync(self.0.as_raw_fd()) })
+    }
+
+    /// A path by which it can be read as long as it is open.
+    fn path(&self) -> String {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd())
+    }
+
+    /// Moves a folder in this one to another place, under a name that is free there.
+    fn move_up(&self, name: &CStr, top: &Folder, moved: &mut u64) -> io::Result<()> {
+        loop {
+            let new = self::name(format!(".moved-{moved}").as_bytes())?;
+            *moved += 1;
+            let (from, to) = (self.0.as_raw_fd(), top.0.as_raw_fd());
+            // SAFETY: both are C strings that outlive the call.
+            match done(unsafe { libc::renameat(from, name.as_ptr(), to, new.as_ptr()) }) {
+                // The tree itself has something of that name.
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR)
+                    ) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Some of the names in it, without so many of the first; none when there are no more.
+    fn names(&self, without: usize) -> io::Result<Vec<CString>> {
+        fs::read_dir(self.path())?
+            .skip(without)
+            .take(REMOVE_NAMES_MAX)
+            .map(|entry| name(entry?.file_name().as_bytes()))
+            .collect()
+    }
+}
+
+/// The device of a folder's file system, and the number of the mount that shows it.
+type Mount = (u64, Option<u64>);
+
+const FOLDER: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+
+fn open_at(folder: libc::c_int, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string that outlives the call.
+    let descriptor = unsafe { libc::openat(folder, name.as_ptr(), flags | libc::O_CLOEXEC, mode) };
+    done(descriptor)?;
+    // SAFETY: the call has just made it, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Makes a name for the system.
+///
+/// # Errors
+/// `InvalidInput` when it has a NUL inside.
+pub fn name(bytes: &[u8]) -> io::Result<CString> {
+    CString::new(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name has a NUL inside"))
+}
+
+/// Removes a folder and all that is in it. What is not there is removed already. No process may be at work in it: a name that comes
+/// while it is removed is an error.
+///
+/// # Errors
+/// The first one, with the name that it is about. Everything else that could be removed is gone by then; what is mounted in it is as
+/// it was.
+pub fn remove(path: &Path) -> io::Result<()> {
+    put_away(path, true)
+}
+
+/// Removes all that is in a folder, which may be a mount of its own. A file or a link of its name goes.
+///
+/// # Errors
+/// As [`remove`].
+pub fn empty(path: &Path) -> io::Result<()> {
+    put_away(path, false)
+}
+
+fn put_away(path: &Path, with_itself: bool) -> io::Result<()> {
+    let (Some(parent), Some(last)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let parent = match Folder::open(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let last = name(last.as_bytes())?;
+    let of = if with_itself { Some(parent.mount()?) } else { None };
+    let top = match parent.seize(&last, of) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        // A file or a link of that name.
+        Err(error) if is_no_folder(&error) => return parent.unlink(&last),
+        other => other?,
+    };
+    let mut tree = Tree {
+        of: top.mount()?,
+        top,
+        moved: 0,
+    };
+    let top = tree.top.again()?;
+    tree.clear(&top, 0)?;
+    drop((tree, top));
+    match with_itself {
+        true => parent.unlink_at(&last, libc::AT_REMOVEDIR),
+        false => Ok(()),
+    }
+}
+
+/// A tree that is removed.
+struct Tree {
+    top: Folder,
+    of: Mount,
+    /// How many folders were moved up to the top.
+    moved: u64,
+}
+
+impl Tree {
+    /// Empties a folder. One that lies too deep is moved up to the top, so that neither the stack nor the number of open files
+    /// grows with the tree; the top is emptied until nothing comes any more. What cannot be removed keeps nothing else from it.
+    fn clear(&mut self, folder: &Folder, depth: usize) -> io::Result<()> {
+        loop {
+            let (mut first, mut left, mut is_changed) = (None, 0, false);
+            loop {
+                // A listing begins with what was left of it: the rest of what it began with is gone.
+                let names = folder.names(left)?;
+                if names.is_empty() {
+                    break;
+                }
+                for name in names {
+                    let moved = self.moved;
+                    match self.remove(folder, &name, depth) {
+                        Ok(()) => is_changed = true,
+                        Err(error) => {
+                            left += 1;
+                            first.get_or_insert(error);
+                        }
+                    }
+                    is_changed |= self.moved != moved;
+                }
+            }
+            match first {
+                None => return Ok(()),
+                Some(error) if !is_changed => return Err(error),
+                // Not every file system lists names in one order, and what was moved may stand anywhere.
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn remove(&mut self, folder: &Folder, name: &CStr, depth: usize) -> io::Result<()> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{name:?}: {error}"));
+        match folder.unlink(name) {
+            // EPERM is what POSIX says of a folder, EISDIR what Linux says.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EISDIR | libc::EPERM)) => {
+                let inner = match folder.seize(name, Some(self.of)) {
+                    // It is no folder, so that it was said of something else.
+                    Err(inner) if is_no_folder(&inner) => return Err(named(error)),
+                    other => other.map_err(named)?,
+                };
+                if depth == REMOVE_DEPTH_MAX {
+                    return folder.move_up(name, &self.top, &mut self.moved).map_err(named);
+                }
+                self.clear(&inner, depth + 1)?;
+                folder.unlink_at(name, libc::AT_REMOVEDIR).map_err(named)
+            }
+            other => other.map_err(named),
+        }
+    }
+}
+
+fn is_no_folder(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Folders as commands leave them: deep, closed, full of links.
+
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::PathBuf;
+
+use super::*;
+use crate::io::scratch::Scratch;
+
+fn cstr(text: &str) -> CString {
+    name(text.as_bytes()).expect("no NUL")
+}
+
+/// Nothing is opened or made through a link, and nothing that is there is written over.
+#[test]
+fn links_are_not_followed() {
+    let scratch = Scratch::make();
+    fs::create_dir(scratch.path().join("real")).expect("a folder");
+    fs::write(scratch.path().join("file"), "kept").expect("a file");
+    symlink("real", scratch.path().join("link")).expect("a link");
+    symlink("file", scratch.path().join("to-file")).expect("a link");
+    let folder = Folder::open(scratch.path()).expect("it is there");
+    assert!(Folder::open(&scratch.path().join("link")).is_err());
+    assert!(folder.folder(&cstr("link")).is_err());
+    assert!(folder.folder(&cstr("real")).is_ok());
+    assert!(folder.file(&cstr("to-file")).is_err());
+    for taken in ["link", "to-file", "file", "real"] {
+        assert!(folder.create(&cstr(taken)).is_err());
+        assert!(folder.make(&cstr(taken)).is_err());
+    }
+    folder
+        .link(&cstr("again"), &folder, &cstr("to-file"))
+        .expect("a link to the link");
+    let again = fs::symlink_metadata(scratch.path().join("again")).expect("it is there");
+    assert!(again.is_symlink(), "the link itself got one more name");
+    assert_eq!(fs::read(scratch.path().join("file")).expect("a file"), b"kept");
+    assert!(name(b"a\0b").is_err());
+}
+
+/// A FIFO, which would make a reader wait for ever, is no regular file.
+#[test]
+fn only_regular_files_are_read() {
+    let scratch = Scratch::make();
+    let fifo = cstr(scratch.path().join("fifo").to_str().expect("UTF-8"));
+    // SAFETY: the path is a C string that outlives the call.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    let folder = Folder::open(scratch.path()).expect("it is there");
+    assert!(folder.file(&cstr("fifo")).is_err());
+    assert!(folder.file(&cstr(".")).is_err());
+}
+
+/// Makes a chain of folders, which is deeper than any path may be long.
+fn deep(at: &Path, name: &str, depth: usize) {
+    let name = cstr(name);
+    let mut folder = Folder::open(at).expect("it is there");
+    for _ in 0..depth {
+        folder.make(&name).expect("a folder");
+        folder = folder.folder(&name).expect("the folder");
+        drop(folder.create(&cstr("file")).expect("a file"));
+    }
+}
+
+/// I-12: a tree is removed however deep it is, whatever rights its folders have, and without what its links lead to.
+#[test]
+fn trees_of_all_kinds_are_removed() {
+    let scratch = Scratch::make();
+    let outside = scratch.path().join("outside");
+    fs::create_dir(&outside).expect("a folder");
+    fs::write(outside.join("file"), "kept").expect("a file");
+    let tree = scratch.path().join("tree");
+    fs::create_dir_all(tree.join("a/b")).expect("folders");
+    symlink(&outside, tree.join("a/link")).expect("a link");
+    symlink("/", tree.join("root")).expect("a link");
+    fs::hard_link(outside.join("file"), tree.join("a/b/hard")).expect("a link");
+    for at in 0..3 * REMOVE_NAMES_MAX {
+        fs::write(tree.join(format!("a/{at}")), "").expect("a file");
+    }
+    deep(&tree, "d", 10 * REMOVE_DEPTH_MAX);
+    deep(&tree, &"n".repeat(200), 3 * REMOVE_DEPTH_MAX);
+    // Names that are used for what is moved.
+    fs::create_dir_all(tree.join(".moved-0/full")).expect("a folder");
+    fs::write(tree.join(".moved-1"), "").expect("a file");
+    for path in ["a/b", "a", ".moved-0"] {
+        fs::set_permissions(tree.join(path), Permissions::from_mode(0o0)).expect("its owner may");
+    }
+    remove(&tree).expect("it is removed");
+    assert!(!tree.exists());
+    assert_eq!(fs::read(outside.join("file")).expect("it stays"), b"kept");
+    assert_eq!(fs::metadata(outside.join("file")).expect("it stays").nlink(), 1);
+    let names: Vec<PathBuf> = fs::read_dir(scratch.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    assert_eq!(names, std::slice::from_ref(&outside));
+    remove(&tree).expect("what is not there is removed already");
+    remove(&scratch.path().join("no/such")).expect("nor is this");
+    symlink(&outside, &tree).expect("a link");
+    remove(&tree).expect("the link is removed");
+    assert!(outside.join("file").exists());
+}
+
+/// Works in a thread whose mounts are its own, and gone with it; not at all without the right to mount.
+fn with_own_mounts(work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::spawn(move || {
+        let (flags, none) = (libc::MS_REC | libc::MS_PRIVATE, std::ptr::null());
+        // SAFETY: a C string that outlives the call; null stands for what is not said.
+        let is_own = unsafe {
+            libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(none, c"/".as_ptr(), none, flags, std::ptr::null()) == 0
+        };
+        match is_own {
+            true => work(),
+            false => eprintln!("SKIPPED: mounting takes rights that this user does not have"),
+        }
+    });
+    thread.join().expect("what is asserted holds");
+}
+
+fn bind(what: &Path, at: &Path) {
+    let [what, at] = [what, at].map(|path| name(path.as_os_str().as_bytes()).expect("no NUL"));
+    let none = std::ptr::null();
+    // SAFETY: C strings that outlive the call; null stands for what is not said.
+    let bound = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), none, libc::MS_BIND, std::ptr::null()) };
+    assert_eq!(bound, 0, "{}", io::Error::last_os_error());
+}
+
+/// I-12: what a command has mounted in its folder, be it of the same file system, stays as it is; all else goes, however much of it
+/// stands before or behind what stays.
+#[test]
+fn mounts_are_left_alone() {
+    let scratch = Scratch::make();
+    let (outside, tree) = (scratch.path().join("outside"), scratch.path().join("tree"));
+    fs::create_dir(&outside).expect("a folder");
+    fs::write(outside.join("file"), "kept").expect("a file");
+    fs::set_permissions(&outside, Permissions::from_mode(0o755)).expect("its owner may");
+    fs::create_dir_all(tree.join("a/mount")).expect("folders");
+    fs::create_dir_all(tree.join("b/c")).expect("folders");
+    for at in 0..3 * REMOVE_NAMES_MAX {
+        fs::write(tree.join(format!("a/{at}")), "").expect("a file");
+    }
+    deep(&tree, "d", 3 * REMOVE_DEPTH_MAX);
+    let (own_outside, own_tree) = (outside.clone(), tree.clone());
+    with_own_mounts(move || {
+        let (outside, tree) = (own_outside, own_tree);
+        bind(&outside, &tree.join("a/mount"));
+        for at in [7, REMOVE_NAMES_MAX + 7, 2 * REMOVE_NAMES_MAX + 7] {
+            bind(&outside.join("file"), &tree.join(format!("a/{at}")));
+        }
+        let error = remove(&tree).expect_err("not all of it can be removed");
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{error}");
+        assert_eq!(fs::read(outside.join("file")).expect("it stays"), b"kept");
+        let mode = fs::metadata(&outside).expect("it stays").permissions().mode();
+        assert_eq!(mode & 0o777, 0o755, "nor are its rights changed");
+        assert_eq!(fs::read_dir(&tree).expect("it stays").count(), 1);
+        assert_eq!(fs::read_dir(tree.join("a")).expect("it stays").count(), 4);
+        // What the folder itself is, whoever has made it a mount may say.
+        let error = remove(&tree.join("a/mount")).expect_err("it is a mount");
+        assert!(error.to_string().contains("mounted"), "{error}");
+        assert!(outside.join("file").exists());
+    });
+    assert_eq!(fs::read(outside.join("file")).expect("it stays"), b"kept");
+    remove(&tree).expect("nothing is mounted there any more");
+    assert!(!tree.exists());
+}
+
+/// A folder that is to be empty stays, also where it is a mount, as a disk of its own is.
+#[test]
+fn a_folder_is_emptied() {
+    let scratch = Scratch::make();
+    let (disk, at) = (scratch.path().join("disk"), scratch.path().join("at"));
+    for path in [&disk, &at] {
+        fs::create_dir_all(path.join("a/b")).expect("folders");
+    }
+    empty(&at).expect("it is emptied");
+    assert_eq!(fs::read_dir(&at).expect("it stays").count(), 0);
+    let (own_disk, own_at) = (disk.clone(), at.clone());
+    with_own_mounts(move || {
+        bind(&own_disk, &own_at);
+        empty(&own_at).expect("it is emptied");
+        assert_eq!(fs::read_dir(&own_disk).expect("it stays").count(), 0);
+    });
+    empty(&scratch.path().join("no/such")).expect("what is not there is empty");
+}

@@ -1,0 +1,254 @@
+//! The life of one build, from its place in the queue to the record of what became of it.
+//!
+//! In: a build that waited. Out: its record in a final state, or, when the service stops first, `building` as it was. A record
+//! that finds no space is tried again until there is some, or until the stop.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::{House, blocking};
+use crate::io::builder::{self, Job, Ran};
+use crate::io::guard;
+use crate::io::log::Log;
+use crate::io::records::RecordError;
+use crate::limits::RECORD_AGAIN;
+use crate::proto::build::{Build, Change, Org};
+use crate::proto::queue;
+use edge_runner_http::common::{lock, unix_time_ms};
+use edge_runner_http::shutdown::Shutdown;
+use edge_runner_http::tasks;
+use edge_runner_proto::uuid::Uuid;
+
+/// What a build is run by, erased once.
+pub type Runner = Arc<dyn Fn(Job, Log, Shutdown) -> Pin<Box<dyn Future<Output = Ran> + Send>> + Send + Sync>;
+
+/// Returns the one that runs the command.
+pub fn runner() -> Runner {
+    Arc::new(|job, log, stop| Box::pin(builder::run(job, log, stop)))
+}
+
+/// How far a build is that has a place.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// It is being unpacked, or its command runs.
+    Runs,
+    /// The command has ended.
+    Over,
+    /// What became of it is known, and not recorded yet.
+    Known(Box<Build>),
+    /// It is recorded, and what it left is being put away.
+    Recorded,
+}
+
+/// Waits for a run, whose scratch folder is gone then.
+async fn ended(run: &mut JoinHandle<Ran>, scratch: &Path) -> Ran {
+    match run.await {
+        Ok(ran) => ran,
+        Err(_) => {
+            builder::put_away(scratch).await;
+            Ran::Failed("build: the service failed while it ran; its log says why".into())
+        }
+    }
+}
+
+/// One of the places of builds that run; given back when it is dropped.
+struct Place {
+    house: Arc<House>,
+    id: Uuid,
+}
+
+impl Place {
+    /// Takes it for a build that is counted as busy already.
+    fn take(house: &Arc<House>, id: Uuid, stage: Stage) -> (Place, watch::Sender<Stage>) {
+        let (tells, stage) = watch::channel(stage);
+        lock(&house.stages).insert(id, stage);
+        let house = house.clone();
+        (Place { house, id }, tells)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.house.stages).remove(&self.id);
+        lock(&self.house.queue).ended(self.id);
+        self.house.busy.send_modify(|busy| *busy -= 1);
+        self.house.fill();
+    }
+}
+
+impl House {
+    /// Gives free places to the builds that have waited longest.
+    pub(super) fn fill(self: &Arc<Self>) {
+        while self.command.is_some() && !self.stop.is_set() {
+            let next = lock(&self.queue).begin();
+            let Some((org, id)) = next else {
+                return;
+            };
+            self.busy.send_modify(|busy| *busy += 1);
+            tasks::spawn(self.clone().work(org, id));
+        }
+    }
+
+    async fn work(self: Arc<Self>, org: Org, id: Uuid) {
+        let (_place, tells) = Place::take(&self, id, Stage::Runs);
+        let Some(build) = self.begin(&org, id).await else {
+            return;
+        };
+        log::info!(
+            "build {id} of {org}: attempt {} of {}",
+            build.attempt,
+            self.attempts_max
+        );
+        let (knows, known) = oneshot::channel();
+        let (house, of, says) = (self.clone(), build.clone(), tells.clone());
+        let scratch = self.scratch_path(&build);
+        let mut run = None;
+        let ran = match blocking(move || house.job(of, says, knows)).await {
+            // A task of its own: a panic in there fails this build alone.
+            Ok((job, log)) => {
+                let mut task = tokio::spawn((self.runner)(job, log, self.stop.clone()));
+                tokio::select! {
+                    biased;
+                    Ok(ran) = known => {
+                        run = Some(task);
+                        ran
+                    }
+                    ran = ended(&mut task, &scratch) => ran,
+                }
+            }
+            Err(why) => Ran::Failed(why),
+        };
+        let to = match ran {
+            Ran::Success(image) => Some(Change::Succeed(image)),
+            Ran::Failed(why) => Some(Change::Fail(why)),
+            Ran::TimedOut(why) => Some(Change::TimeOut(why)),
+            Ran::Interrupted => None,
+        };
+        match to.and_then(|to| build.change(to, unix_time_ms()).ok()) {
+            Some(ended) => {
+                tells.send_replace(Stage::Known(Box::new(ended.clone())));
+                self.record(&build, ended).await;
+                tells.send_replace(Stage::Recorded);
+            }
+            None => log::info!("build {id} of {org}: interrupted"),
+        }
+        // The place is free when the scratch folder is gone.
+        if let Some(mut run) = run {
+            ended(&mut run, &scratch).await;
+        }
+    }
+
+    /// Records what became of a build that has had its attempts.
+    pub(super) async fn conclude(self: Arc<Self>, build: Build, ended: Build) {
+        let (_place, tells) = Place::take(&self, build.id, Stage::Known(Box::new(ended.clone())));
+        if let Ok(mut log) = Log::open(&self.log_path(build.id)) {
+            log.service("interrupted, no attempts are left");
+        }
+        self.record(&build, ended).await;
+        tells.send_replace(Stage::Recorded);
+    }
+
+    /// Records that a build begins; nothing when it is not to begin.
+    async fn begin(self: &Arc<Self>, org: &Org, id: Uuid) -> Option<Build> {
+        loop {
+            let (house, org) = (self.clone(), org.clone());
+            let begun = blocking(move || {
+                let Some(build) = house.records.fetch(&org, id)? else {
+                    return Ok(None);
+                };
+                let Ok(next) = build.change(Change::Start, unix_time_ms()) else {
+                    return Ok(None);
+                };
+                Ok(house.records.change(build.status, &next)?.then_some(next))
+            });
+            match begun.await {
+                Ok(begun) => return begun,
+                Err(error) => self.later(id, &error).await?,
+            }
+        }
+    }
+
+    /// Returns where a build is unpacked and run.
+    fn scratch_path(&self, build: &Build) -> PathBuf {
+        guard::scratch(&self.data_dir).join(format!("{}-{}", build.id, build.attempt))
+    }
+
+    /// Opens what a run needs.
+    fn job(
+        &self,
+        build: Build,
+        tells: watch::Sender<Stage>,
+        knows: oneshot::Sender<Ran>,
+    ) -> Result<(Job, Log), String> {
+        let mut log = Log::open(&self.log_path(build.id)).unwrap_or_else(|error| {
+            log::warn!(
+                "build {}: its log cannot be opened, and stays as it is: {error}",
+                build.id
+            );
+            Log::dropped()
+        });
+        if build.attempt > 1 {
+            log.service(&queue::interrupted(build.attempt, self.attempts_max));
+        }
+        let archive = self.archives.open(&build.org, build.upload);
+        let archive = archive.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "unpack: the archive is not there any more".to_owned(),
+            _ => format!("unpack: opening the archive: {error}"),
+        })?;
+        let job = Job {
+            archive,
+            scratch: self.scratch_path(&build),
+            images: self.images_path(build.id),
+            command: self.command.clone().unwrap_or_default(),
+            limits: self.limits,
+            env: self.env.clone(),
+            over: Box::new(move || {
+                tells.send_replace(Stage::Over);
+            }),
+            known: Box::new(move |ran| {
+                let _ = knows.send(ran);
+            }),
+            build,
+        };
+        Ok((job, log))
+    }
+
+    /// Records what became of a build.
+    async fn record(self: &Arc<Self>, build: &Build, ended: Build) {
+        loop {
+            let (house, from, next) = (self.clone(), build.status, ended.clone());
+            match blocking(move || house.records.change(from, &next)).await {
+                Ok(_) => break,
+                Err(error) => {
+                    if self.later(build.id, &error).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+        let since = ended.started_ms.unwrap_or(ended.created_ms);
+        let took_ms = ended.completed_ms.unwrap_or(since).saturating_sub(since);
+        log::info!(
+            "build {} of {}: {} after {took_ms} ms",
+            build.id,
+            build.org,
+            ended.status.name()
+        );
+    }
+
+    /// Waits before the next try at a record; nothing when the service stops first.
+    async fn later(&self, id: Uuid, error: &RecordError) -> Option<()> {
+        log::warn!("build {id}: {error}; trying again");
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            () = sleep(RECORD_AGAIN) => Some(()),
+            () = stop.wait() => None,
+        }
+    }
+}

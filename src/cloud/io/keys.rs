@@ -1,0 +1,395 @@
+//! The files of keys and of the signing secret.
+//!
+//! In: the data directory, and the keys of variables. Out: whose a key is, by what `keys.json` says at that moment; and the changes
+//! of `cloud keys`, which take turns by a lock of their own, so that a service that runs is in nobody's way. No file has a key
+//! but `first-keys.json`, which is made once, where nobody could ask for anything otherwise. Files are their owner's alone.
+//! Refuses: files that are damaged, by their names; they are left as they are. Source: I-03, I-05.
+
+use std::cell::OnceCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use data_encoding::BASE64URL_NOPAD;
+use serde_json::json;
+
+use super::reread::Reread;
+use crate::config::{KeysConfig, KeysTask, VariableKey};
+use crate::limits::KEY_BYTES;
+use crate::proto::build::Org;
+use crate::proto::keys::{self, Hash, Holder, Kept, KeySet, Kind};
+use edge_runner_http::common::{random, unix_time_ms};
+use edge_runner_http::store::{Found, Store};
+use edge_runner_proto::config::Secret;
+
+/// The hashes of keys.
+const KEYS: &str = "keys.json";
+/// Held by whoever changes them.
+const LOCK: &str = "keys.lock";
+/// The two keys that a service made for itself.
+const FIRST: &str = "first-keys.json";
+/// What the keys of the store are derived from.
+const SECRET: &str = "store.secret";
+
+/// The keys of a service that runs.
+pub struct Keys {
+    file: Reread<KeySet>,
+    /// Without those of the file, for the time when that is of no use.
+    variables: KeySet,
+}
+
+impl Keys {
+    /// Takes the keys of variables, and those of the data directory.
+    pub fn new(folder: &Path, variables: Vec<VariableKey>) -> Keys {
+        Keys {
+            variables: KeySet::new(&variables, &[]),
+            file: Reread::new(folder.join(KEYS), move |text| {
+                let kept = text.map_or(Ok(Vec::new()), keys::read_file);
+                let kept = kept.map_err(|wrong| wrong.to_string())?;
+                Ok(KeySet::new(&variables, &kept))
+            }),
+        }
+    }
+
+    /// Returns whose key that is; nobody's is `None`.
+    ///
+    /// # Errors
+    /// Why the file is of no use, if the key is of no variable.
+    pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
+        self.once().find(key)
+    }
+
+    /// Tells whether the key of that hash, which did so once, still opens the private surface of an
+    /// organization.
+    ///
+    /// # Errors
+    /// Why the file is of no use, if the key is of no variable.
+    pub fn opens(&self, hash: &Hash, org: &Org) -> Result<bool, Arc<str>> {
+        match self.file.look() {
+            Ok(set) => Ok(set.opens(hash, org)),
+            Err(why) => match self.variables.opens(hash, org) {
+                true => Ok(true),
+                false => Err(why),
+            },
+        }
+    }
+
+    /// Returns the keys for one request, which looks at the file once at most.
+    pub fn once(&self) -> Once<'_> {
+        Once {
+            keys: self,
+            seen: OnceCell::new(),
+        }
+    }
+
+    /// Makes the first two keys if there is none at all; returns the file that has them.
+    ///
+    /// # Errors
+    /// In words, with the name of the file.
+    pub fn make_first(&self, folder: &Path, org: &Org) -> Result<Option<PathBuf>, String> {
+        let set = self.file.look().map_err(|why| why.to_string())?;
+        if !set.is_empty() {
+            return Ok(None);
+        }
+        let file = File::open(folder)?;
+        let _lock = file.lock()?;
+        let mut kept = file.read()?;
+        let mut make = |kind| add(&mut kept, kind, org, Some("first".into()));
+        let (private, public) = (make(Kind::Private)?, make(Kind::Public)?);
+        // This one first: a key that nobody can read is of no use.
+        let first = format!(
+            "{:#}\n",
+            json!({"private": private.expose(), "public": public.expose()})
+        );
+        file.write(FIRST, first.as_bytes())?;
+        file.write(KEYS, keys::write_file(&kept).as_bytes())?;
+        Ok(Some(file.store.path(FIRST)))
+    }
+}
+
+/// The keys as they are when somebody first asks for one.
+pub struct Once<'k> {
+    keys: &'k Keys,
+    seen: OnceCell<Result<Arc<KeySet>, Arc<str>>>,
+}
+
+impl Once<'_> {
+    /// Returns whose key that is; nobody's is `None`.
+    ///
+    /// # Errors
+    /// Why the file is of no use, if the key is of no variable.
+    pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
+        // What is no key by its length is worth no look at the file.
+        if !KEY_BYTES.contains(&key.len()) {
+            return Ok(None);
+        }
+        match self.seen.get_or_init(|| self.keys.file.look()) {
+            Ok(set) => Ok(set.find(key).cloned()),
+            Err(why) => self
+                .keys
+                .variables
+                .find(key)
+                .cloned()
+                .map(Some)
+                .ok_or_else(|| why.clone()),
+        }
+    }
+}
+
+/// Makes a key and puts what is kept of it with the others.
+fn add(kept: &mut Vec<Kept>, kind: Kind, org: &Org, name: Option<String>) -> Result<Secret, String> {
+    loop {
+        let key = kind.mint(random());
+        let new = Kept::new(&key, kind, org.clone(), name.clone(), unix_time_ms());
+        // One in four thousand millions has the id of another.
+        if keys::add(kept, new).map_err(|full| format!("{KEYS}: {full}"))? {
+            return Ok(key);
+        }
+    }
+}
+
+/// Does what `cloud keys` asks for, and returns what stdout is to have.
+///
+/// # Errors
+/// In words: what could not be done, and what to do.
+pub fn edit(config: &KeysConfig) -> Result<String, String> {
+    // A slip in the name of the directory is not to become a directory.
+    if !matches!(config.task, KeysTask::Create { .. }) && !config.data_dir.is_dir() {
+        return Err(format!(
+            "{}: there is no such data directory",
+            config.data_dir.display()
+        ));
+    }
+    let file = File::open(&config.data_dir)?;
+    match &config.task {
+        KeysTask::Create { kind, org, name } => {
+            if let Some(why) = name.as_deref().and_then(keys::unfit_name) {
+                return Err(why);
+            }
+            let _lock = file.lock()?;
+            let mut kept = file.read()?;
+            let key = add(&mut kept, *kind, org, name.clone())?;
+            file.write(KEYS, keys::write_file(&kept).as_bytes())?;
+            Ok(format!("{}\n", key.expose()))
+        }
+        KeysTask::List { json } => {
+            let kept = file.read()?;
+            match json {
+                true => {
+                    let shown: Vec<_> = kept.iter().map(Kept::json).collect();
+                    Ok(format!("{}\n", json!({"keys": shown})))
+                }
+                false => Ok(kept.iter().map(line).collect()),
+            }
+        }
+        KeysTask::Revoke(id) => {
+            let _lock = file.lock()?;
+            let mut kept = file.read()?;
+            let gone = keys::revoke(&mut kept, id).map_err(|unknown| unknown.to_string())?;
+            file.write(KEYS, keys::write_file(&kept).as_bytes())?;
+            Ok(format!("revoked {}", line(&gone)))
+        }
+    }
+}
+
+/// What people see of a key, on one line.
+fn line(kept: &Kept) -> String {
+    let json = kept.json();
+    let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
+    let columns = [text("id"), text("type"), text("org"), text("createdAt"), text("name")];
+    format!("{}\n", columns.join("  ").trim_end())
+}
+
+/// `keys.json` in its folder, which is there.
+struct File {
+    store: Store,
+}
+
+impl File {
+    fn open(folder: &Path) -> Result<File, String> {
+        match Store::open(folder) {
+            Ok(store) => Ok(File { store }),
+            Err(error) => Err(format!("{}: {error}", folder.display())),
+        }
+    }
+
+    fn named(&self, name: &str, why: impl std::fmt::Display) -> String {
+        format!("{}: {why}", self.store.path(name).display())
+    }
+
+    fn lock(&self) -> Result<edge_runner_http::store::Lock, String> {
+        self.store.lock_named(LOCK).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
+                self.named(LOCK, "another process changes the keys, and does not come to an end")
+            }
+            _ => self.named(LOCK, error),
+        })
+    }
+
+    fn read(&self) -> Result<Vec<Kept>, String> {
+        match self.store.read(KEYS).map_err(|error| self.named(KEYS, error))? {
+            Some(Found { text, .. }) => keys::read_file(&text).map_err(|wrong| self.named(KEYS, wrong)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> Result<(), String> {
+        self.store.write(name, text).map_err(|error| self.named(name, error))
+    }
+}
+
+/// Finds the secret from which the keys of the store are derived, or makes it. Call it while the data directory is this service's.
+///
+/// # Errors
+/// In words, with the name of the file.
+pub fn store_secret(folder: &Path) -> Result<[u8; 32], String> {
+    let file = File::open(folder)?;
+    let found = file.store.read(SECRET).map_err(|error| file.named(SECRET, error))?;
+    let Some(found) = found else {
+        let secret: [u8; 32] = random();
+        file.write(SECRET, format!("{}\n", BASE64URL_NOPAD.encode(&secret)).as_bytes())?;
+        return Ok(secret);
+    };
+    if found.open_to_others.is_some() {
+        let closed = file.store.close_to_others(SECRET);
+        closed.map_err(|error| file.named(SECRET, error))?;
+        log::warn!("{}", file.named(SECRET, "others could read this; they no longer can"));
+    }
+    let secret = BASE64URL_NOPAD.decode(found.text.trim_ascii()).ok();
+    secret.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+        file.named(
+            SECRET,
+            "it is damaged: 43 characters of base64url are to be in it; without the file a new one is made, and grants end",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use serde_json::Value;
+
+    use super::*;
+    use edge_runner_http::testing::Folder;
+
+    fn org() -> Org {
+        Org::parse("acme").expect("a name")
+    }
+
+    fn edit_in(folder: &Folder, task: KeysTask) -> Result<String, String> {
+        edit(&KeysConfig {
+            data_dir: folder.0.clone(),
+            task,
+            verbosity: 0,
+        })
+    }
+
+    fn create(folder: &Folder, kind: Kind) -> String {
+        let name = Some("laptop".into());
+        let task = KeysTask::Create { kind, org: org(), name };
+        edit_in(folder, task).expect("a key").trim_end().to_owned()
+    }
+
+    /// I-03: a key opens something from the next look on, until it is revoked.
+    #[test]
+    fn a_key_comes_and_goes_under_a_running_service() {
+        let folder = Folder::new();
+        let keys = Keys::new(&folder.0, Vec::new());
+        let key = create(&folder, Kind::Private);
+        let holder = keys.find(&key).expect("readable").expect("known");
+        assert_eq!((holder.kind, &holder.org), (Kind::Private, &org()));
+        assert_eq!(keys.opens(&holder.hash, &org()), Ok(true));
+        assert_eq!(
+            keys.opens(&holder.hash, &Org::parse("other").expect("a name")),
+            Ok(false)
+        );
+        let listed: Value = serde_json::from_str(&edit_in(&folder, KeysTask::List { json: true }).expect("a list"))
+            .expect("one object");
+        let id = listed["keys"][0]["id"].as_str().expect("an id").to_owned();
+        assert_eq!(listed["keys"][0]["name"], "laptop");
+        let lines = edit_in(&folder, KeysTask::List { json: false }).expect("lines");
+        assert!(
+            lines.starts_with(&format!("{id}  private  acme  20")) && lines.ends_with("Z  laptop\n"),
+            "{lines}"
+        );
+        let told = edit_in(&folder, KeysTask::Revoke(id.clone())).expect("it is there");
+        assert!(told.starts_with(&format!("revoked {id}")), "{told}");
+        assert_eq!(keys.find(&key), Ok(None));
+        assert_eq!(keys.opens(&holder.hash, &org()), Ok(false));
+        assert!(edit_in(&folder, KeysTask::Revoke(id)).is_err());
+        assert_eq!(edit_in(&folder, KeysTask::List { json: false }), Ok(String::new()));
+    }
+
+    /// One request sees one state of the keys, however often it asks.
+    #[test]
+    fn a_request_looks_once() {
+        let folder = Folder::new();
+        let keys = Keys::new(&folder.0, Vec::new());
+        let key = create(&folder, Kind::Private);
+        let once = keys.once();
+        assert!(once.find(&key).expect("readable").is_some());
+        fs::write(folder.path(KEYS), "{").expect("written");
+        assert!(once.find(&key).expect("it was readable").is_some());
+        assert!(keys.find(&key).is_err());
+    }
+
+    /// I-03: where nobody could ask, two keys are made, once; what is kept of them is no key.
+    #[test]
+    fn the_first_keys_are_made_once() {
+        let folder = Folder::new();
+        let keys = Keys::new(&folder.0, Vec::new());
+        let path = keys
+            .make_first(&folder.0, &org())
+            .expect("made")
+            .expect("none was there");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        let first: Value = serde_json::from_slice(&fs::read(&path).expect("there")).expect("JSON");
+        for kind in Kind::ALL {
+            let key = first[kind.name()].as_str().expect("a key");
+            assert_eq!(keys.find(key).expect("readable").expect("known").kind, kind);
+            assert!(!fs::read_to_string(folder.path(KEYS)).expect("there").contains(key));
+        }
+        assert_eq!(fs::metadata(folder.path(KEYS)).expect("there").mode() & 0o777, 0o600);
+        assert_eq!(keys.make_first(&folder.0, &org()), Ok(None));
+    }
+
+    /// I-03: the keys of variables do for a start, and go on while the file is damaged, which is nobody's 401.
+    #[test]
+    fn a_damaged_file_is_left_alone() {
+        let folder = Folder::new();
+        let said = VariableKey {
+            kind: Kind::Private,
+            org: org(),
+            key: Secret::new("0123456789abcdef"),
+        };
+        let keys = Keys::new(&folder.0, vec![said]);
+        assert_eq!(keys.make_first(&folder.0, &org()), Ok(None));
+        fs::write(folder.path(KEYS), "{").expect("written");
+        assert!(keys.find("0123456789abcdef").expect("a variable's").is_some());
+        assert!(
+            keys.find("fedcba9876543210")
+                .expect_err("nobody knows")
+                .contains("keys.json")
+        );
+        assert!(edit_in(&folder, KeysTask::List { json: true }).is_err());
+        assert_eq!(fs::read(folder.path(KEYS)).expect("there"), b"{");
+    }
+
+    /// I-05: the secret is made once, for its owner alone; a damaged one ends the start.
+    #[test]
+    fn the_secret_stays() {
+        let folder = Folder::new();
+        let secret = store_secret(&folder.0).expect("made");
+        assert_ne!(secret, [0; 32]);
+        assert_eq!(store_secret(&folder.0), Ok(secret));
+        let path = folder.path(SECRET);
+        let mode = || fs::metadata(&path).expect("there").mode() & 0o777;
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("ours");
+        assert_eq!((store_secret(&folder.0), mode()), (Ok(secret), 0o600));
+        fs::write(&path, "short").expect("written");
+        assert!(store_secret(&folder.0).expect_err("damaged").contains("store.secret"));
+    }
+}

@@ -1,0 +1,352 @@
+//! The log of a build: written line by line, read page by page.
+//!
+//! In: lines of the command's stdout and stderr, and the service's own. Out: pages, from the first line on, of what is there at
+//! that moment. The file holds nothing but lines, and each is written whole; a token is the offset of a line, so that pages need no
+//! memory. It is continued by a later attempt. Refuses: more than [`BUILD_LOG_BYTES_MAX`], after a line that says so; tokens that
+//! are none. What cannot be written is dropped: a build does not fail for its log. Source: `cloud-interface.md` §5, I-14.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use crate::limits::{BUILD_LOG_BYTES_MAX, BUILD_LOG_OWN_BYTES, BUILD_LOG_PAGE_BYTES_MAX};
+
+/// What the service's own lines begin with.
+const OWN: &str = "[service] ";
+
+/// Lines of a page, and where the next one begins.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Page {
+    pub lines: Vec<String>,
+    pub next: Option<String>,
+}
+
+/// A log that is written.
+#[derive(Debug)]
+pub struct Log {
+    /// Nothing: it could not be opened.
+    file: Option<File>,
+    /// Bytes of whole lines.
+    length: u64,
+    /// Nothing of the command is taken any more, which was said.
+    is_full: bool,
+    is_broken: bool,
+}
+
+impl Log {
+    /// Opens a log at its end, or begins it, with the folder that it is in.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: &Path) -> io::Result<Log> {
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let mut options = OpenOptions::new();
+        let options = options.read(true).append(true).create(true).mode(0o600);
+        let mut file = options.open(path)?;
+        let mut length = file.seek(SeekFrom::End(0))?;
+        if length > 0 {
+            // A kill or a full disk may have cut the last line.
+            let mut last = [0];
+            file.seek(SeekFrom::Start(length - 1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                file.write_all(b"\n")?;
+                length += 1;
+            }
+        }
+        Ok(Log {
+            file: Some(file),
+            length,
+            is_full: false,
+            is_broken: false,
+        })
+    }
+
+    /// A log that drops every line, for a build whose log cannot be opened.
+    pub fn dropped() -> Log {
+        Log {
+            file: None,
+            length: 0,
+            is_full: true,
+            is_broken: true,
+        }
+    }
+
+    /// Writes one line of the service's own.
+    pub fn service(&mut self, line: &str) {
+        let line = format!("{OWN}{}\n", line.replace(['\n', '\r'], " "));
+        if self.length + line.len() as u64 <= BUILD_LOG_BYTES_MAX {
+            self.write(line.as_bytes());
+        }
+    }
+
+    /// Writes one line of the command's. Several may be handed over at once, each but the last ended by a line feed.
+    pub fn lines(&mut self, text: &str) {
+        if self.is_full {
+            return;
+        }
+        let room = (BUILD_LOG_BYTES_MAX - BUILD_LOG_OWN_BYTES).saturating_sub(self.length);
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        if text.len() < room {
+            let mut whole = Vec::with_capacity(text.len() + 1);
+            whole.extend_from_slice(text.as_bytes());
+            whole.push(b'\n');
+            return self.write(&whole);
+        }
+        let fits = text.as_bytes()[..room.min(text.len())]
+            .iter()
+            .rposition(|&byte| byte == b'\n');
+        if let Some(end) = fits {
+            self.write(&text.as_bytes()[..=end]);
+        }
+        self.is_full = true;
+        self.service(&format!(
+            "the log ends here: it has {BUILD_LOG_BYTES_MAX} bytes at most; what the command writes is dropped"
+        ));
+    }
+
+    fn write(&mut self, lines: &[u8]) {
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        match file.write_all(lines) {
+            Ok(()) => {
+                self.length += lines.len() as u64;
+                self.is_broken = false;
+            }
+            Err(error) => {
+                // One line cut would be taken for two by whoever reads on.
+                let _ = file.set_len(self.length);
+                if !std::mem::replace(&mut self.is_broken, true) {
+                    log::warn!("a build's log cannot be written: {error}");
+                }
+            }
+        }
+    }
+
+    /// Reads at most `limit` lines of a log, from the first one or from where a token says. One that is not there is empty.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a token that this log did not give, else the system's.
+    pub fn page(path: &Path, token: Option<&str>, limit: usize) -> io::Result<Page> {
+        let start = match token {
+            None => 0,
+            Some(token) => offset(token).ok_or(io::ErrorKind::InvalidInput)?,
+        };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && start == 0 => {
+                return Ok(Page {
+                    lines: Vec::new(),
+                    next: None,
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(io::ErrorKind::InvalidInput.into()),
+            other => other?,
+        };
+        let mut file = BufReader::new(file);
+        if start > 0 {
+            // A line begins where another has ended.
+            let mut before = [0];
+            file.seek(SeekFrom::Start(start - 1))?;
+            if file.read(&mut before)? == 0 || before != *b"\n" {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        }
+        let (mut lines, mut at, mut line, mut json_bytes) = (Vec::new(), start, Vec::new(), 0);
+        loop {
+            line.clear();
+            file.read_until(b'\n', &mut line)?;
+            // The last one is still being written.
+            if line.pop() != Some(b'\n') {
+                return Ok(Page { lines, next: None });
+            }
+            let read = String::from_utf8_lossy(&line);
+            json_bytes += json_len(&read);
+            let is_full = !lines.is_empty() && json_bytes > BUILD_LOG_PAGE_BYTES_MAX;
+            if lines.len() >= limit || is_full {
+                return Ok(Page {
+                    lines,
+                    next: Some(at.to_string()),
+                });
+            }
+            at += line.len() as u64 + 1;
+            lines.push(read.into_owned());
+        }
+    }
+}
+
+/// Bytes of a line in JSON, with quotes and a comma. A control character may become six.
+fn json_len(line: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        0..=0x1f | 0x7f => 5,
+        b'"' | b'\\' => 1,
+        _ => 0,
+    };
+    line.len() + line.bytes().map(escaped).sum::<usize>() + 3
+}
+
+/// Reads a token: an offset as it is written, without signs, spaces or zeros before it.
+fn offset(token: &str) -> Option<u64> {
+    let offset: u64 = token.parse().ok()?;
+    (offset.to_string() == token).then_some(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::io::scratch::Scratch;
+    use crate::limits::BUILD_LINE_BYTES_MAX;
+
+    fn page(path: &Path, token: Option<&str>, limit: usize) -> (Vec<String>, Option<String>) {
+        let page = Log::page(path, token, limit).expect("a page");
+        (page.lines, page.next)
+    }
+
+    /// I-14: a log can be read while it is written, first lines first, in pages of any size.
+    #[test]
+    fn pages_follow_one_another() {
+        let scratch = Scratch::make();
+        let path = scratch.path().join("log");
+        assert_eq!(page(&path, None, 10), (vec![], None), "before the first line");
+        let mut log = Log::open(&path).expect("a log");
+        assert_eq!(page(&path, None, 10), (vec![], None));
+        log.service("one");
+        log.lines("two\n\nf\u{fc}nf");
+        assert_eq!(page(&path, None, 500).0, ["[service] one", "two", "", "f\u{fc}nf"]);
+        for limit in 1..6 {
+            let (mut all, mut token) = (Vec::new(), None);
+            loop {
+                let (lines, next) = page(&path, token.as_deref(), limit);
+                assert!(lines.len() == limit || next.is_none());
+                all.extend(lines);
+                token = next;
+                if token.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(all, ["[service] one", "two", "", "f\u{fc}nf"], "{limit}");
+        }
+        let (_, token) = page(&path, None, 3);
+        log.lines("six");
+        assert_eq!(page(&path, token.as_deref(), 10).0, ["f\u{fc}nf", "six"]);
+    }
+
+    /// I-14: tokens are offsets of lines, and nothing else is one.
+    #[test]
+    fn bad_tokens_are_refused() {
+        let scratch = Scratch::make();
+        let path = scratch.path().join("log");
+        Log::open(&path).expect("a log").lines("one\ntwo");
+        let is_refused = |token: &str, path: &Path| matches!(Log::page(path, Some(token), 9), Err(error) if error.kind() == io::ErrorKind::InvalidInput);
+        for good in ["0", "4", "8"] {
+            assert!(!is_refused(good, &path), "{good}");
+        }
+        for bad in [
+            "",
+            "1",
+            "3",
+            "7",
+            "9",
+            "100",
+            "-0",
+            "+4",
+            "04",
+            " 4",
+            "4 ",
+            "x",
+            "18446744073709551616",
+        ] {
+            assert!(is_refused(bad, &path), "{bad}");
+        }
+        assert!(is_refused("4", &scratch.path().join("absent")));
+        assert!(!is_refused("0", &scratch.path().join("absent")));
+    }
+
+    /// Finding 16: a page is bounded as the JSON that is made of it, whatever is in its lines, and
+    /// never empty before the end.
+    #[test]
+    fn a_page_has_a_size() {
+        let scratch = Scratch::make();
+        for letter in ["x", "\u{1}", "\"", "\u{e9}", "\u{7f}"] {
+            let path = scratch
+                .path()
+                .join(format!("log-{}", u32::from(letter.chars().next().expect("one"))));
+            let line = letter.repeat(BUILD_LINE_BYTES_MAX / letter.len());
+            let mut log = Log::open(&path).expect("a log");
+            (0..400).for_each(|_| log.lines(&line));
+            let (mut read, mut token) = (0, None);
+            loop {
+                let (lines, next) = page(&path, token.as_deref(), 10_000);
+                let json = serde_json::to_string(&lines).expect("JSON");
+                assert!(json.len() <= BUILD_LOG_PAGE_BYTES_MAX, "{letter:?}: {}", json.len());
+                assert!(!lines.is_empty() && lines.iter().all(|one| *one == line), "{letter:?}");
+                read += lines.len();
+                token = next;
+                if token.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(read, 400, "{letter:?}");
+        }
+    }
+
+    /// I-19, I-14: a later attempt goes on where the last one ended, and a line that a kill has cut stays a line of its own.
+    #[test]
+    fn a_log_is_continued() {
+        let scratch = Scratch::make();
+        let path = scratch.path().join("log");
+        Log::open(&path).expect("a log").lines("one");
+        fs::write(&path, "one\nhal").expect("a cut");
+        assert_eq!(page(&path, None, 9).0, ["one"], "what is cut may still be on its way");
+        Log::open(&path)
+            .expect("a log")
+            .service("interrupted\r\nattempt 2 of 3");
+        assert_eq!(
+            page(&path, None, 9).0,
+            ["one", "hal", "[service] interrupted  attempt 2 of 3"]
+        );
+    }
+
+    /// I-14: 10 MiB in all, with a line that says so; the service's own lines still come after it, and the cap holds for all.
+    #[test]
+    fn a_log_has_an_end() {
+        let scratch = Scratch::make();
+        let path = scratch.path().join("log");
+        let mut log = Log::open(&path).expect("a log");
+        let line = "x".repeat(BUILD_LINE_BYTES_MAX);
+        let batch = format!("{line}\n{line}\n{line}");
+        for _ in 0..500 {
+            log.lines(&batch);
+        }
+        log.service("it ended");
+        let length = fs::metadata(&path).expect("a log").len();
+        assert!(length <= BUILD_LOG_BYTES_MAX && length > BUILD_LOG_BYTES_MAX - 2 * BUILD_LOG_OWN_BYTES);
+        let (mut token, mut pages) = (None, 0);
+        let last = loop {
+            let (lines, next) = page(&path, token.as_deref(), 10_000);
+            let bytes: usize = lines.iter().map(String::len).sum();
+            assert!(bytes <= BUILD_LOG_PAGE_BYTES_MAX);
+            (token, pages) = (next, pages + 1);
+            if token.is_none() {
+                break lines;
+            }
+        };
+        assert_eq!(pages, 11);
+        let end = last.len();
+        assert_eq!(last[end - 3], line);
+        assert_eq!(
+            last[end - 2],
+            "[service] the log ends here: it has 10485760 bytes at most; what the command writes is dropped"
+        );
+        assert_eq!(last[end - 1], "[service] it ended");
+        for _ in 0..100_000 {
+            log.service("one more");
+        }
+        assert!(fs::metadata(&path).expect("a log").len() <= BUILD_LOG_BYTES_MAX);
+    }
+}

@@ -1,0 +1,275 @@
+//! The cloud agent service: its parts, from start to end; and its client.
+//!
+//! [`run`] takes the data directory for itself, looks whether what it was given is of use, puts the parts together, takes up the
+//! builds that an earlier run left, and answers until a signal. Then there are no new connections, uploads have
+//! [`UPLOADS_GRACE`], commands are stopped, and what they were about to build stays for the next start. One more signal ends it at
+//! once. Refuses: a directory that another service has, and files in it that are damaged, by their names.
+
+#![allow(clippy::disallowed_methods, reason = "tasks and the clock live here")]
+
+pub mod app;
+pub mod archives;
+pub mod builder;
+pub mod client;
+pub mod disk;
+pub mod folder;
+pub mod guard;
+pub mod house;
+pub mod keys;
+pub mod log;
+pub mod records;
+pub mod reread;
+#[cfg(test)]
+pub mod scratch;
+pub mod sweep;
+pub mod turns;
+pub mod unpack;
+pub mod upload;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::log::{error, info, warn};
+use tokio::time::sleep;
+
+use self::app::App;
+use self::archives::Folder;
+use self::house::House;
+use self::keys::Keys;
+use self::records::Sqlite;
+use self::reread::Reread;
+use self::sweep::Sweep;
+use self::turns::Turns;
+use self::upload::Uploads;
+use crate::RunError;
+use crate::config::CloudConfig;
+use crate::limits::{STOP_MARGIN, UPLOADS_GRACE};
+use crate::proto::regions::Regions;
+use crate::proto::sign::{Pair, Signing};
+use crate::proto::sweep::Keeps;
+use edge_runner_http::server;
+use edge_runner_http::services::Services;
+use edge_runner_http::shutdown::Shutdown;
+use edge_runner_http::signal::Signals;
+use edge_runner_http::store::{Lock, Store};
+use edge_runner_http::tls::{Keeper, Tls};
+use edge_runner_http::watch::Watch;
+use edge_runner_proto::config::TlsSettings;
+use edge_runner_proto::limits::RUNTIME_END;
+
+/// The certificate of the authority that this service made, alone, for those who are to trust it.
+const AUTHORITY: &str = "ca.crt";
+
+/// Serves until a signal, and ends in good order. `announce` gets the banner for stdout once, when requests are answered.
+///
+/// # Errors
+/// [`RunError`] when it cannot serve.
+pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(), RunError> {
+    let config = Arc::new(config);
+    let mut signals = Signals::listen().map_err(RunError::Signals)?;
+    let keeper = Keeper::listen().map_err(RunError::Signals)?;
+    let regions = regions(&config)?;
+    if let Some(command) = &config.command {
+        builder::check(command, &config.path).map_err(RunError::Setup)?;
+    }
+    let _lock = take(&config.data_dir)?;
+    clear(&config.data_dir);
+    let keys = Arc::new(Keys::new(&config.data_dir, config.keys.clone()));
+    let first = keys
+        .make_first(&config.data_dir, &config.org)
+        .map_err(RunError::Setup)?;
+    let signing = signing(&config).map_err(RunError::Setup)?;
+    let records = Sqlite::open(&config.data_dir).map_err(|error| RunError::Setup(error.to_string()))?;
+    let (records, turns) = (Arc::new(records), Arc::new(Turns::default()));
+    let archives = Arc::new(Folder::open(&config.data_dir).map_err(of(&config.data_dir))?);
+    let (tls, authority) = tls(&config)?;
+    let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
+    let port = listeners.port();
+    let (stop, shutdown) = Shutdown::channel();
+    let house = House::new(
+        &config,
+        records.clone(),
+        archives.clone(),
+        turns.clone(),
+        shutdown.clone(),
+    );
+    let sweep = Sweep {
+        records: records.clone(),
+        archives: archives.clone(),
+        turns: turns.clone(),
+        data_dir: config.data_dir.clone(),
+        keeps: Keeps {
+            archives: config.keep_archives,
+            builds: config.keep_builds,
+        },
+    };
+    let uploads = Uploads::new(&config, signing, archives, records, turns, keys.clone());
+    house
+        .recover()
+        .await
+        .map_err(|error| RunError::Setup(error.to_string()))?;
+    let (watch, services) = (Watch::default(), Services::default());
+    watch.start(None, &services).map_err(RunError::Watch)?;
+    let app = App {
+        config: config.clone(),
+        keys,
+        regions,
+        uploads: Arc::new(uploads),
+        house: house.clone(),
+        tls: tls.clone(),
+    };
+    let mut server = services.spawn(
+        "the HTTP server",
+        server::serve(listeners, Arc::new(app), shutdown.clone()),
+    );
+    services.spawn("the keeper of the certificate", keeper.run(tls, shutdown.clone()));
+    services.spawn("the sweep of the data directory", sweep.run(shutdown));
+    info!("listening on {}", config.host.url(port));
+    announce(&banner(&config, port, first.as_deref(), authority.as_deref()));
+    watch.ready();
+
+    let lost = tokio::select! {
+        name = signals.next() => {
+            info!("{name}: stopping");
+            None
+        }
+        lost = services.lost() => {
+            error!("{lost}: stopping");
+            Some(lost)
+        }
+    };
+    let within = UPLOADS_GRACE.max(config.build_grace) + STOP_MARGIN;
+    let supervisor_told = watch.stopping(within + RUNTIME_END);
+    stop.set();
+    let ended = async {
+        // An error here is a panic that the server has logged.
+        let _ = (&mut server).await;
+        house.idle().await;
+        supervisor_told.await;
+    };
+    tokio::select! {
+        () = ended => {}
+        () = sleep(within) => warn!("not everything ended within {} s", within.as_secs()),
+        _ = signals.next() => return Err(RunError::Forced),
+    }
+    lost.map_or(Ok(()), |lost| Err(RunError::Service(lost)))
+}
+
+fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> RunError {
+    move |error| RunError::Setup(format!("--data-dir {}: {error}", path.display()))
+}
+
+/// Takes the data directory for this process alone, until it ends.
+fn take(folder: &Path) -> Result<Lock, RunError> {
+    let store = Store::open(folder).map_err(of(folder))?;
+    // One that was there before is closed to others too.
+    fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(of(folder))?;
+    let lock = store.try_lock().map_err(of(folder))?;
+    lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
+}
+
+/// Waits for the guard of an earlier service, ends what is left of its commands all the same, and removes what they worked in. No
+/// run gets a folder that was there before, so that what cannot be removed is in nobody's way.
+fn clear(data_dir: &Path) {
+    let guard = Store::open(data_dir).and_then(|store| store.lock_named(guard::LOCK));
+    if let Err(error) = guard {
+        // Without locks, or with a guard that does not come to its end, the rest is done all the same.
+        warn!("{}: {error}", data_dir.join(guard::LOCK).display());
+    }
+    let left = guard::end_leftovers(data_dir);
+    if left > 0 {
+        warn!("{left} processes of builder commands were left by an earlier run, and are killed");
+    }
+    let scratch = guard::scratch(data_dir);
+    if let Err(error) = folder::empty(&scratch) {
+        warn!(
+            "{}: not everything can be removed: {error}; it stays, and takes space until somebody removes it",
+            scratch.display()
+        );
+    }
+}
+
+/// Names the file of regions, and looks whether it is of use.
+fn regions(config: &CloudConfig) -> Result<Option<Reread<Regions>>, RunError> {
+    let Some(path) = &config.regions else {
+        return Ok(None);
+    };
+    let regions = Reread::new(path.clone(), |text| match text {
+        Some(text) => Regions::read(text),
+        None => Err("there is no such file".into()),
+    });
+    match regions.look() {
+        Ok(_) => Ok(Some(regions)),
+        Err(why) => Err(RunError::Misuse(format!("--regions {why}"))),
+    }
+}
+
+fn signing(config: &CloudConfig) -> Result<Signing, String> {
+    match &config.store_key {
+        Some(key) => Ok(Signing::Fixed(Pair {
+            id: key.id.clone(),
+            secret: key.secret.expose().to_vec(),
+        })),
+        None => keys::store_secret(&config.data_dir).map(Signing::Daily),
+    }
+}
+
+/// Opens HTTPS, and puts the certificate that clients are to trust where they find it.
+fn tls(config: &CloudConfig) -> Result<(Option<Arc<Tls>>, Option<PathBuf>), RunError> {
+    let folder = config.data_dir.join("tls");
+    let authority = folder.join(AUTHORITY);
+    let tls = Tls::open(&TlsSettings {
+        tls: config.tls.clone(),
+        host_names: config.host_names.clone(),
+        state_dir: Some(folder.clone()),
+        authority_at: authority.display().to_string(),
+    });
+    let tls = tls.map_err(RunError::Tls)?;
+    let Some(pem) = tls.as_ref().and_then(|tls| tls.authority()) else {
+        return Ok((tls, None));
+    };
+    // A full disk is no reason not to serve, least of all when the file is there already.
+    let is_there = fs::read(&authority).is_ok_and(|known| known == pem);
+    let written = Store::open(&folder).and_then(|store| if is_there { Ok(()) } else { store.write(AUTHORITY, &pem) });
+    if let Err(error) = written {
+        warn!(
+            "{}: {error}; clients find no certificate to trust there",
+            authority.display()
+        );
+    }
+    Ok((tls, Some(authority)))
+}
+
+/// Makes the text for stdout, with a line break at its end. It names files, and no key.
+fn banner(config: &CloudConfig, port: u16, first: Option<&Path>, authority: Option<&Path>) -> String {
+    let mut text = format!(
+        "edge-runner cloud {}\nlistening on {}\n\n",
+        env!("CARGO_PKG_VERSION"),
+        config.host.url(port)
+    );
+    let mut row = |name: &str, what: String| text.push_str(&format!("  {name:<11}{what}\n"));
+    row("Data", config.data_dir.display().to_string());
+    if let Some(first) = first {
+        row(
+            "Keys",
+            format!("the first two were made, and are in {}", first.display()),
+        );
+    }
+    if let Some(url) = &config.public_url {
+        row("Clients", format!("see {url}"));
+    }
+    if let Some(authority) = authority {
+        row(
+            "Trust",
+            format!("HTTPS with the certificate authority in {}", authority.display()),
+        );
+    }
+    match config.command.as_ref().and_then(|command| command.first()) {
+        // Its arguments may hold secrets.
+        Some(program) => row("Builder", program.to_string_lossy().into_owned()),
+        None => row("Builder", "none, so no region has builds; name one behind `--`".into()),
+    }
+    text
+}

@@ -1,0 +1,578 @@
+//! SQLite as [`Records`]: one file, one connection that writes, and two that read.
+//!
+//! The journal is the write-ahead kind: readers do not wait for a writer, and each commit is one sync of the disk. Files are the
+//! owner's alone. A statement that found no space leaves nothing behind. Source: sqlite.org, "Write-Ahead Logging", "PRAGMA
+//! Statements", "Result and Error Codes".
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::types::Value;
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension as _, Row, Transaction, TransactionBehavior, ffi, params,
+};
+
+use super::{OpenError, RecordError, Records};
+use crate::proto::build::{Build, Facts, Filter, Image, Name, Org, Place, Status, Upload};
+use crate::proto::keys::Hash;
+use crate::proto::sweep::Held;
+use edge_runner_proto::uuid::Uuid;
+
+/// The name of the file in the data directory.
+const FILE: &str = "builds.db";
+/// What a database of ours says it is, and its version; the schema sets both.
+const APPLICATION: i64 = 1_163_019_075;
+const VERSION: i64 = 2;
+const SCHEMA: &str = include_str!("schema.sql");
+/// What makes a database of version 1 one of this version.
+const FROM_1: &str = include_str!("from-1.sql");
+
+/// The pages kept in memory are 512 KiB per connection; the journal is copied back every 256 pages, and cut to 1 MiB after it was
+/// longer. A map of the file would turn an I/O error into a signal.
+const PRAGMAS: &str = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576;
+    PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0;";
+
+const BUILD: &str =
+    "id, org, upload, region, hash, file, size, base, status, attempt, created_ms, updated_ms, started_ms,
+    completed_ms, image_uri, image_name, image_size, error, sha256, key";
+const UPLOAD: &str = "id, org, region, expires_ms, sealed, size, md5, inode, modified_ns, sha256, key";
+const HELD: &str =
+    "id, org, expires_ms, size IS NOT NULL, ended_ms, (SELECT COUNT(*) FROM build WHERE build.upload = upload.id
+    AND status IN ('pending', 'building'))";
+
+/// The database.
+pub struct Sqlite {
+    writer: Mutex<Connection>,
+    reader: Mutex<Connection>,
+    /// For what takes longer the more there is: nobody who wants one record waits for that.
+    walker: Mutex<Connection>,
+}
+
+impl Sqlite {
+    /// Opens the database of a data directory, or makes it where there is none.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong with the file, and what to do.
+    pub fn open(folder: &Path) -> Result<Sqlite, OpenError> {
+        let path = folder.join(FILE);
+        make(folder, &path).map_err(|error| OpenError::Io {
+            path: path.clone(),
+            why: error.to_string(),
+        })?;
+        let open = |flags| {
+            let connection = Connection::open_with_flags(&path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            connection.execute_batch(PRAGMAS)?;
+            persist(&connection);
+            Ok(connection)
+        };
+        let told = |error: rusqlite::Error| unopened(&path, &error);
+        let writer: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
+        prepare(&writer, &path)?;
+        // A reader has to write what it reads from into the index of the journal.
+        let reader = || -> Result<Mutex<Connection>, OpenError> {
+            let reader: Connection = open(OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
+            reader.execute_batch("PRAGMA query_only = 1").map_err(told)?;
+            Ok(Mutex::new(reader))
+        };
+        Ok(Sqlite {
+            writer: Mutex::new(writer),
+            reader: reader()?,
+            walker: reader()?,
+        })
+    }
+
+    /// Asks or tells the connection that writes; returns the number that it answers.
+    #[cfg(test)]
+    pub(in crate::io) fn ask(&self, sql: &str) -> i64 {
+        held(&self.writer)
+            .query_row(sql, [], |row| row.get(0))
+            .optional()
+            .unwrap_or_else(|error| panic!("{sql}: {error}"))
+            .unwrap_or(0)
+    }
+
+    /// Does something to the records, whole or not at all.
+    fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, RecordError> {
+        let mut connection = held(&self.writer);
+        let done = (|| {
+            // What is dropped without a commit is rolled back.
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let changed = change(&transaction)?;
+            transaction.commit()?;
+            Ok(changed)
+        })();
+        done.map_err(|error| failure(&connection, &error))
+    }
+
+    /// Reads a record as it was at one moment.
+    fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
+        look_at(&self.reader, look)
+    }
+
+    /// Reads as many records as there are.
+    fn walk<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, RecordError> {
+        look_at(&self.walker, look)
+    }
+
+    /// Does something while all records are being walked through.
+    #[cfg(test)]
+    pub(super) fn during_walk(&self, act: impl FnOnce()) {
+        let walked = self.walk(|_| {
+            act();
+            Ok(())
+        });
+        walked.expect("nothing was asked");
+    }
+}
+
+fn look_at<T>(
+    connection: &Mutex<Connection>,
+    look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<T, RecordError> {
+    let connection = held(connection);
+    look(&connection).map_err(|error| failure(&connection, &error))
+}
+
+/// Makes the file, for its owner alone, where there is none; what SQLite lays beside it has the same mode.
+fn make(folder: &Path, path: &Path) -> io::Result<()> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match made {
+        Ok(_) => File::open(folder)?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Keeps the journal's files when the last connection is closed, emptied: on a full disk they could not be made again, and the
+/// service has to start there too. The system's refusal only costs that.
+fn persist(connection: &Connection) {
+    let mut on: std::ffi::c_int = 1;
+    // SAFETY: the handle is that of a live connection, the name ends with a NUL, and the call reads and writes one number of ours.
+    unsafe {
+        ffi::sqlite3_file_control(
+            connection.handle(),
+            c"main".as_ptr(),
+            ffi::SQLITE_FCNTL_PERSIST_WAL,
+            std::ptr::from_mut(&mut on).cast(),
+        );
+    }
+}
+
+/// Looks whether the database is ours and whole, and gives an empty one its tables.
+fn prepare(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let told = |error: rusqlite::Error| unopened(path, &error);
+    let number = |pragma: &str| {
+        connection
+            .query_row(pragma, [], |row| row.get::<_, i64>(0))
+            .map_err(told)
+    };
+    let application = number("PRAGMA application_id")?;
+    let version = number("PRAGMA user_version")?;
+    let tables = number("SELECT COUNT(*) FROM sqlite_schema")?;
+    let path = || path.to_owned();
+    let is_empty = (application, version, tables) == (0, 0, 0);
+    if !is_empty && application != APPLICATION {
+        return Err(OpenError::Foreign { path: path() });
+    }
+    if version > VERSION {
+        return Err(OpenError::Later { path: path(), version });
+    }
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .map_err(told)?;
+    if mode != "wal" {
+        let why = format!(
+            "the journal is of the kind `{mode}`; the file system of the data directory has to know shared memory"
+        );
+        return Err(OpenError::Io { path: path(), why });
+    }
+    if is_empty {
+        let made = format!("BEGIN IMMEDIATE; {SCHEMA}; COMMIT;");
+        return connection.execute_batch(&made).map_err(told);
+    }
+    let found: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(told)?;
+    if found != "ok" {
+        return Err(OpenError::Damaged {
+            path: path(),
+            why: found,
+        });
+    }
+    if version < VERSION {
+        let changed = format!("BEGIN IMMEDIATE; {FROM_1}; COMMIT;");
+        connection.execute_batch(&changed).map_err(told)?;
+    }
+    Ok(())
+}
+
+fn unopened(path: &Path, error: &rusqlite::Error) -> OpenError {
+    let path = path.to_owned();
+    let why = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenError::Damaged { path, why },
+        _ => OpenError::Io { path, why },
+    }
+}
+
+/// A panic of another holder has rolled its change back.
+fn held(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failure(connection: &Connection, error: &rusqlite::Error) -> RecordError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => RecordError::Full,
+        // Only the main file and the journal say "full" by themselves; the index of the journal does not, nor does a quota.
+        Some(ErrorCode::SystemIoFailure) if matches!(system_error(connection), libc::ENOSPC | libc::EDQUOT) => {
+            RecordError::Full
+        }
+        _ => RecordError::Broken(error.to_string()),
+    }
+}
+
+/// Returns the number of the system's last refusal.
+fn system_error(connection: &Connection) -> std::ffi::c_int {
+    // SAFETY: the handle is that of a live connection, and the call reads one number of it.
+    unsafe { ffi::sqlite3_system_errno(connection.handle()) }
+}
+
+impl Records for Sqlite {
+    fn granted(&self, upload: &Upload) -> Result<(), RecordError> {
+        let facts = upload.facts.as_ref();
+        self.write(|tx| {
+            tx.execute(
+                &format!("INSERT INTO upload ({UPLOAD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+                params![
+                    upload.id.to_string(),
+                    upload.org.as_str(),
+                    upload.region.as_str(),
+                    int(upload.expires_ms),
+                    upload.sealed,
+                    facts.map(|facts| int(facts.size)),
+                    facts.map(|facts| facts.md5),
+                    facts.map(|facts| facts.inode.cast_signed()),
+                    facts.map(|facts| facts.modified_ns),
+                    facts.map(|facts| facts.sha256),
+                    upload.key,
+                ],
+            )
+        })
+        .map(drop)
+    }
+
+    fn upload(&self, id: Uuid) -> Result<Option<Upload>, RecordError> {
+        let sql = format!("SELECT {UPLOAD} FROM upload WHERE id = ?");
+        self.read(|of| of.query_row(&sql, [id.to_string()], upload_of).optional())
+    }
+
+    fn stored(&self, id: Uuid, facts: &Facts) -> Result<(), RecordError> {
+        self.write(|tx| {
+            tx.execute(
+                "UPDATE upload SET size = ?, md5 = ?, sha256 = ?, inode = ?, modified_ns = ? WHERE id = ?",
+                params![
+                    int(facts.size),
+                    facts.md5,
+                    facts.sha256,
+                    facts.inode.cast_signed(),
+                    facts.modified_ns,
+                    id.to_string()
+                ],
+            )
+        })
+        .map(drop)
+    }
+
+    fn insert(&self, build: &Build) -> Result<(), RecordError> {
+        self.write(|tx| {
+            tx.execute(
+                &format!(
+                    "INSERT INTO build ({BUILD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                ),
+                rusqlite::params_from_iter(values(build)),
+            )?;
+            tx.execute("UPDATE upload SET sealed = 1 WHERE id = ?", [build.upload.to_string()])
+                .and_then(|sealed| match sealed {
+                    1 => Ok(()),
+                    _ => Err(rusqlite::Error::StatementChangedRows(sealed)),
+                })
+        })
+    }
+
+    fn fetch(&self, org: &Org, id: Uuid) -> Result<Option<Build>, RecordError> {
+        let sql = format!("SELECT {BUILD} FROM build WHERE id = ? AND org = ?");
+        self.read(|of| {
+            of.query_row(&sql, params![id.to_string(), org.as_str()], build_of)
+                .optional()
+        })
+    }
+
+    fn list(&self, org: &Org, of: &Filter) -> Result<(Vec<Build>, u64), RecordError> {
+        let mut chosen = "FROM build WHERE org = ?".to_owned();
+        let mut named: Vec<Value> = vec![org.as_str().to_owned().into()];
+        let status = of.status.map(|status| status.name().to_owned());
+        for (column, value) in [
+            ("status", status),
+            ("region", of.region.clone()),
+            ("hash", of.hash.clone()),
+        ] {
+            if let Some(value) = value {
+                chosen.push_str(&format!(" AND {column} = ?"));
+                named.push(value.into());
+            }
+        }
+        if of.hash.is_some() {
+            chosen.push_str(" AND (key = ? OR sha256 IN (SELECT sha256 FROM upload WHERE org = ? AND key = ?))");
+            let asker = of.asker.to_vec();
+            named.extend([asker.clone().into(), org.as_str().to_owned().into(), asker.into()]);
+        }
+        self.walk(|connection| {
+            // The count and the page are of the same moment.
+            let tx = connection.unchecked_transaction()?;
+            let total: i64 = tx.query_row(
+                &format!("SELECT COUNT(*) {chosen}"),
+                rusqlite::params_from_iter(&named),
+                |row| row.get(0),
+            )?;
+            named.push(i64::try_from(of.limit).unwrap_or(i64::MAX).into());
+            named.push(int(of.offset).into());
+            let sql = format!("SELECT {BUILD} {chosen} ORDER BY seq DESC LIMIT ? OFFSET ?");
+            let page = all(&tx, &sql, rusqlite::params_from_iter(&named), build_of)?;
+            Ok((page, total.cast_unsigned()))
+        })
+    }
+
+    fn cached(&self, org: &Org, archive: &Hash, region: &str, file: &str) -> Result<Option<Build>, RecordError> {
+        let sql = format!(
+            "SELECT {BUILD} FROM build WHERE status = 'success' AND sha256 = ? AND org = ? AND region = ? AND file = ?
+             ORDER BY seq DESC LIMIT 1"
+        );
+        self.read(|of| {
+            of.query_row(&sql, params![archive, org.as_str(), region, file], build_of)
+                .optional()
+        })
+    }
+
+    fn change(&self, expected: Status, next: &Build) -> Result<bool, RecordError> {
+        let image = Columns::of(next.image.as_ref());
+        self.write(|tx| {
+            let changed = tx.execute(
+                "UPDATE build SET status = ?, attempt = ?, updated_ms = ?, started_ms = ?, completed_ms = ?, image_uri = ?,
+                 image_name = ?, image_size = ?, error = ? WHERE id = ? AND status = ?",
+                params![
+                    next.status.name(),
+                    next.attempt,
+                    int(next.updated_ms),
+                    next.started_ms.map(int),
+                    next.completed_ms.map(int),
+                    image.uri,
+                    image.name,
+                    image.size,
+                    next.error,
+                    next.id.to_string(),
+                    expected.name(),
+                ],
+            )?;
+            if let (1, Some(completed_ms)) = (changed, next.completed_ms) {
+                tx.execute(
+                    "UPDATE upload SET ended_ms = MAX(?, COALESCE(ended_ms, 0)) WHERE id = ?",
+                    params![int(completed_ms), next.upload.to_string()],
+                )?;
+            }
+            Ok(changed == 1)
+        })
+    }
+
+    fn unfinished(&self) -> Result<Vec<Build>, RecordError> {
+        let sql = format!("SELECT {BUILD} FROM build WHERE status IN ('pending', 'building') ORDER BY seq");
+        self.walk(|of| all(of, &sql, [], build_of))
+    }
+
+    fn ended(&self, until_ms: u64, max: usize) -> Result<Vec<Uuid>, RecordError> {
+        let sql = "SELECT id FROM build WHERE completed_ms IS NOT NULL AND completed_ms <= ? LIMIT ?";
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.walk(|of| all(of, sql, [int(until_ms), max], |row| uuid(row, 0)))
+    }
+
+    fn forget_builds(&self, ids: &[Uuid]) -> Result<(), RecordError> {
+        self.write(|tx| {
+            let mut delete = tx.prepare("DELETE FROM build WHERE id = ? AND completed_ms IS NOT NULL")?;
+            ids.iter().try_for_each(|id| delete.execute([id.to_string()]).map(drop))
+        })
+    }
+
+    fn has_build(&self, id: Uuid) -> Result<bool, RecordError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM build WHERE id = ?)";
+        self.read(|of| of.query_row(sql, [id.to_string()], |row| row.get(0)))
+    }
+
+    fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<Held>, RecordError> {
+        let sql = format!("SELECT {HELD} FROM upload WHERE id > ? ORDER BY id LIMIT ?");
+        // Nothing sorts before the empty text.
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        self.walk(|of| all(of, &sql, params![after, max], held_of))
+    }
+
+    fn held_of(&self, id: Uuid) -> Result<Option<Held>, RecordError> {
+        let sql = format!("SELECT {HELD} FROM upload WHERE id = ?");
+        self.read(|of| of.query_row(&sql, [id.to_string()], held_of).optional())
+    }
+
+    fn forget_upload(&self, id: Uuid) -> Result<(), RecordError> {
+        self.write(|tx| tx.execute("DELETE FROM upload WHERE id = ?", [id.to_string()]))
+            .map(drop)
+    }
+}
+
+/// Returns every row that a query finds.
+fn all<T>(
+    of: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+    read: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    of.prepare(sql)?.query_map(params, read)?.collect()
+}
+
+/// A time or a size; the database's numbers have a sign.
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The columns of an image.
+struct Columns {
+    uri: Option<String>,
+    name: Option<String>,
+    size: Option<i64>,
+}
+
+impl Columns {
+    fn of(image: Option<&Image>) -> Columns {
+        let (uri, name) = match image.map(|image| image.place.clone()) {
+            None => (None, None),
+            Some(Place::Uri(uri)) => (Some(uri), None),
+            Some(Place::Kept(name)) => (None, Some(name)),
+        };
+        let size = image.map(|image| int(image.size));
+        Columns { uri, name, size }
+    }
+}
+
+/// The values of [`BUILD`].
+fn values(build: &Build) -> [Value; 20] {
+    let image = Columns::of(build.image.as_ref());
+    [
+        build.id.to_string().into(),
+        build.org.to_string().into(),
+        build.upload.to_string().into(),
+        build.region.to_string().into(),
+        build.hash.clone().into(),
+        build.file.clone().into(),
+        int(build.size).into(),
+        build.base.clone().into(),
+        build.status.name().to_owned().into(),
+        i64::from(build.attempt).into(),
+        int(build.created_ms).into(),
+        int(build.updated_ms).into(),
+        build.started_ms.map(int).into(),
+        build.completed_ms.map(int).into(),
+        image.uri.into(),
+        image.name.into(),
+        image.size.into(),
+        build.error.clone().into(),
+        build.sha256.map(Vec::from).into(),
+        build.key.map(Vec::from).into(),
+    ]
+}
+
+/// Reads the columns of [`BUILD`].
+fn build_of(row: &Row<'_>) -> rusqlite::Result<Build> {
+    let place = match (row.get(14)?, row.get(15)?) {
+        (Some(uri), _) => Some(Place::Uri(uri)),
+        (None, Some(name)) => Some(Place::Kept(name)),
+        (None, None) => None,
+    };
+    let size = maybe(row, 16)?;
+    Ok(Build {
+        id: uuid(row, 0)?,
+        org: name(row, 1)?,
+        upload: uuid(row, 2)?,
+        region: name(row, 3)?,
+        hash: row.get(4)?,
+        file: row.get(5)?,
+        size: number(row, 6)?,
+        base: row.get(7)?,
+        status: parsed(row, 8, Status::from_name)?,
+        attempt: row.get(9)?,
+        created_ms: number(row, 10)?,
+        updated_ms: number(row, 11)?,
+        started_ms: maybe(row, 12)?,
+        completed_ms: maybe(row, 13)?,
+        image: place.zip(size).map(|(place, size)| Image { place, size }),
+        error: row.get(17)?,
+        sha256: row.get(18)?,
+        key: row.get(19)?,
+    })
+}
+
+/// Reads the columns of [`UPLOAD`].
+fn upload_of(row: &Row<'_>) -> rusqlite::Result<Upload> {
+    let facts = match (maybe(row, 5)?, row.get(9)?) {
+        (None, _) | (_, None) => None,
+        (Some(size), Some(sha256)) => Some(Facts {
+            size,
+            md5: row.get(6)?,
+            sha256,
+            inode: row.get::<_, i64>(7)?.cast_unsigned(),
+            modified_ns: row.get(8)?,
+        }),
+    };
+    Ok(Upload {
+        id: uuid(row, 0)?,
+        org: name(row, 1)?,
+        region: name(row, 2)?,
+        expires_ms: number(row, 3)?,
+        sealed: row.get(4)?,
+        key: row.get(10)?,
+        facts,
+    })
+}
+
+/// Reads the columns of [`HELD`].
+fn held_of(row: &Row<'_>) -> rusqlite::Result<Held> {
+    Ok(Held {
+        id: uuid(row, 0)?,
+        org: name(row, 1)?,
+        expires_ms: number(row, 2)?,
+        came: row.get(3)?,
+        ended_ms: maybe(row, 4)?,
+        unfinished: number(row, 5)?,
+    })
+}
+
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(i64::cast_unsigned)
+}
+
+fn maybe(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
+}
+
+fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+    parsed(row, column, Uuid::parse)
+}
+
+fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
+    parsed(row, column, Name::parse)
+}
+
+/// Reads text that has a form; another hand wrote it if it has not.
+fn parsed<T>(row: &Row<'_>, column: usize, read: fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    let name = || row.as_ref().column_name(column).map_or("?", |name| name).to_owned();
+    read(&text).ok_or_else(|| rusqlite::Error::InvalidColumnName(format!("{} with the value `{text}`", name())))
+}

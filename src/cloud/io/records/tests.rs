@@ -1,0 +1,661 @@
+//! Tests of the database: what is written is read again, whole, also from what a power cut or a full disk left.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::proto::build::{Change, Image, Name, Place};
+
+/// A folder that is deleted with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "records-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("the system's folder for such things is writable");
+        Folder(path)
+    }
+
+    fn db(&self) -> PathBuf {
+        self.0.join("builds.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(folder: &Folder) -> Sqlite {
+    Sqlite::open(&folder.0).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn id(n: u32) -> Uuid {
+    let mut random = [0; 16];
+    random[12..].copy_from_slice(&n.to_be_bytes());
+    Uuid::v4(random)
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).expect("a name")
+}
+
+/// The SHA-256 of the archives, and of the key that uploaded them.
+const ARCHIVE: Hash = [7; 32];
+const KEY: Hash = [8; 32];
+
+fn facts(n: u32) -> Facts {
+    Facts {
+        size: u64::from(n),
+        md5: [7; 16],
+        sha256: ARCHIVE,
+        inode: u64::MAX - 1,
+        modified_ns: -1,
+    }
+}
+
+fn upload(n: u32, org: &str) -> Upload {
+    Upload {
+        id: id(n),
+        org: name(org),
+        region: name("us-west"),
+        expires_ms: 900,
+        sealed: false,
+        key: Some(KEY),
+        facts: None,
+    }
+}
+
+/// A build with the number of its upload, made at that time.
+fn build(n: u32, org: &str, file: &str, now_ms: u64) -> Build {
+    Build::new(
+        id(1000 + n),
+        &upload(n, org),
+        &facts(n),
+        file.into(),
+        "http://h:1".into(),
+        now_ms,
+    )
+}
+
+fn insert(records: &Sqlite, n: u32, org: &str, file: &str, now_ms: u64) -> Build {
+    records.granted(&upload(n, org)).expect("there is space");
+    records.stored(id(n), &facts(n)).expect("there is space");
+    let build = build(n, org, file, now_ms);
+    records.insert(&build).expect("there is space");
+    build
+}
+
+fn change(records: &Sqlite, build: &Build, to: Change) -> Build {
+    let next = build.change(to, build.updated_ms + 10).expect("it may");
+    assert!(records.change(build.status, &next).expect("there is space"));
+    next
+}
+
+fn image(place: Place) -> Change {
+    Change::Succeed(Image { place, size: 5 })
+}
+
+const ALL: Filter = Filter {
+    status: None,
+    region: None,
+    hash: None,
+    asker: KEY,
+    limit: 100,
+    offset: 0,
+};
+
+fn ids(builds: &[Build]) -> Vec<Uuid> {
+    builds.iter().map(|build| build.id).collect()
+}
+
+/// What is written comes back as it was, in every state, also when the file is opened again.
+#[test]
+fn what_is_written_is_read_again() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let mut unused = upload(1, "o");
+    records.granted(&unused).expect("there is space");
+    assert_eq!(records.upload(id(1)).expect("read"), Some(unused.clone()));
+    records.stored(id(1), &facts(1)).expect("there is space");
+    unused.facts = Some(facts(1));
+    assert_eq!(records.upload(id(1)).expect("read"), Some(unused.clone()));
+
+    let mut builds = vec![insert(&records, 2, "o", "Dockerfile", 50)];
+    for n in 3..8 {
+        let waits = insert(&records, n, "o", "a/\u{e9} '\"; --", 60);
+        let runs = change(&records, &waits, Change::Start);
+        builds.push(match n {
+            3 => runs,
+            4 => change(&records, &runs, image(Place::Uri("r/i:1".into()))),
+            5 => change(&records, &runs, image(Place::Kept("i.tar".into()))),
+            6 => change(&records, &runs, Change::Fail("build: no\n".into())),
+            _ => change(&records, &runs, Change::TimeOut("build: late".into())),
+        });
+    }
+    drop(records);
+    let records = open(&folder);
+    assert_eq!(records.upload(id(1)).expect("read"), Some(unused));
+    for build in &builds {
+        assert_eq!(records.fetch(&name("o"), build.id).expect("read").as_ref(), Some(build));
+        assert_eq!(records.fetch(&name("p"), build.id).expect("read"), None);
+        assert!(records.has_build(build.id).expect("read"));
+        assert!(records.upload(build.upload).expect("read").expect("its upload").sealed);
+    }
+    assert!(!records.has_build(id(1)).expect("read"));
+    assert_eq!(ids(&records.unfinished().expect("read")), ids(&builds[..2]));
+}
+
+/// A build and the seal of its upload are one: without the upload there is no build.
+#[test]
+fn a_build_without_an_upload_is_not_kept() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let build = build(1, "o", "f", 0);
+    assert!(matches!(records.insert(&build), Err(RecordError::Broken(_))));
+    assert!(!records.has_build(build.id).expect("read"));
+    // The same identifier twice is refused too, and leaves the first.
+    let first = insert(&records, 1, "o", "f", 0);
+    assert!(records.insert(&first).is_err());
+    assert_eq!(records.list(&name("o"), &ALL).expect("read").1, 1);
+}
+
+/// A change is kept if nobody else was faster.
+#[test]
+fn a_change_expects_a_state() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let waits = insert(&records, 1, "o", "f", 0);
+    let runs = change(&records, &waits, Change::Start);
+    let late = waits.change(Change::Fail("x".into()), 5).expect("it may");
+    assert!(!records.change(Status::Pending, &late).expect("there is space"));
+    assert_eq!(records.fetch(&name("o"), waits.id).expect("read"), Some(runs));
+}
+
+/// `GET /builds`: newest first as they were recorded, although the clock went back; the filters; and pages with the total.
+#[test]
+fn builds_are_listed_newest_first() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let all: Vec<Build> = (1..=5)
+        .map(|n| insert(&records, n, "o", "f", 1000 - u64::from(n)))
+        .collect();
+    insert(&records, 6, "p", "f", 0);
+    let mut newest = ids(&all);
+    newest.reverse();
+    let list = |of: Filter| {
+        let (page, total) = records.list(&name("o"), &of).expect("read");
+        (ids(&page), total)
+    };
+    assert_eq!(list(ALL), (newest.clone(), 5));
+    let page = Filter { limit: 2, ..ALL };
+    assert_eq!(list(page.clone()), (newest[..2].to_vec(), 5));
+    assert_eq!(
+        list(Filter {
+            offset: 4,
+            ..page.clone()
+        }),
+        (newest[4..].to_vec(), 5)
+    );
+    assert_eq!(
+        list(Filter {
+            offset: u64::MAX,
+            ..page
+        }),
+        (vec![], 5)
+    );
+
+    let runs = change(&records, &all[1], Change::Start);
+    change(&records, &runs, image(Place::Uri("u".into())));
+    let of = |status| Filter {
+        status: Some(status),
+        ..ALL
+    };
+    assert_eq!(list(of(Status::Success)), (vec![all[1].id], 1));
+    assert_eq!(list(of(Status::Pending)).1, 4);
+    assert_eq!(list(of(Status::Timeout)), (vec![], 0));
+    let of = |region: &str, hash: &str| Filter {
+        region: Some(region.into()),
+        hash: Some(hash.into()),
+        ..ALL
+    };
+    assert_eq!(list(of("us-west", "0707070707070707")).1, 5);
+    assert_eq!(list(of("us-east", "0707070707070707")), (vec![], 0));
+    assert_eq!(list(of("us-west", "' OR 1=1 --")), (vec![], 0));
+}
+
+/// I-16: a hit is a success of the same organization, archive, region and build file; the newest of them.
+#[test]
+fn successes_are_found_again() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let hit = |org: &str, region: &str, file: &str| {
+        let found = records.cached(&name(org), &ARCHIVE, region, file).expect("read");
+        found.map(|build| build.id)
+    };
+    let mut last = None;
+    for n in 1..=3 {
+        let waits = insert(&records, n, "o", "f", 0);
+        assert_eq!(hit("o", "us-west", "f"), last);
+        let runs = change(&records, &waits, Change::Start);
+        assert_eq!(hit("o", "us-west", "f"), last);
+        change(&records, &runs, image(Place::Uri("u".into())));
+        last = Some(waits.id);
+        assert_eq!(hit("o", "us-west", "f"), last);
+    }
+    for (n, end) in [(4, Change::Fail("x".into())), (5, Change::TimeOut("x".into()))] {
+        let runs = change(&records, &insert(&records, n, "o", "f", 0), Change::Start);
+        change(&records, &runs, end);
+    }
+    assert_eq!(hit("o", "us-west", "f"), last);
+    assert_eq!(hit("p", "us-west", "f"), None);
+    assert_eq!(hit("o", "us-east", "f"), None);
+    assert_eq!(hit("o", "us-west", "F"), None);
+    records
+        .forget_builds(&[last.expect("three succeeded")])
+        .expect("there is space");
+    assert_eq!(hit("o", "us-west", "f"), Some(id(1002)));
+}
+
+/// Finding 11: archives of one short hash are told apart by their SHA-256, so that a success is a
+/// hit for its own archive alone; and the short hash finds what the asking key has uploaded,
+/// whether the build was made for it or found by the whole archive.
+#[test]
+fn a_short_hash_is_no_proof() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let (forged, other): (Hash, Hash) = ([9; 32], [10; 32]);
+    let put = |n: u32, sha256: Hash, key: Hash| {
+        let upload = Upload {
+            key: Some(key),
+            ..upload(n, "o")
+        };
+        let facts = Facts { sha256, ..facts(n) };
+        records.granted(&upload).expect("there is space");
+        records.stored(id(n), &facts).expect("there is space");
+        Build::new(id(1000 + n), &upload, &facts, "f".into(), "http://h:1".into(), 0)
+    };
+    let make = |build: Build| {
+        records.insert(&build).expect("there is space");
+        let runs = change(&records, &build, Change::Start);
+        change(&records, &runs, image(Place::Uri("u".into()))).id
+    };
+    let cached = |sha256: &Hash| {
+        let hit = records.cached(&name("o"), sha256, "us-west", "f").expect("read");
+        hit.map(|build| build.id)
+    };
+    let found = |asker: Hash| {
+        let hash = Some("0707070707070707".to_owned());
+        let (page, total) = records.list(&name("o"), &Filter { hash, asker, ..ALL }).expect("read");
+        assert_eq!(page.len() as u64, total);
+        ids(&page)
+    };
+    let first = make(put(1, forged, other));
+    assert_eq!((cached(&forged), cached(&ARCHIVE)), (Some(first), None));
+    assert_eq!((found(other), found(KEY)), (vec![first], vec![]));
+    let second = make(put(2, ARCHIVE, KEY));
+    assert_eq!((cached(&forged), cached(&ARCHIVE)), (Some(first), Some(second)));
+    assert_eq!((found(other), found(KEY)), (vec![first], vec![second]));
+    // The same archive again, by the other key: it has shown that it has it.
+    put(3, ARCHIVE, other);
+    assert_eq!((found(other), found(KEY)), (vec![second, first], vec![second]));
+    // Another organization's upload shows nothing here.
+    records
+        .granted(&Upload {
+            key: Some(KEY),
+            ..upload(4, "p")
+        })
+        .expect("there is space");
+    records
+        .stored(
+            id(4),
+            &Facts {
+                sha256: forged,
+                ..facts(4)
+            },
+        )
+        .expect("there is space");
+    assert_eq!(found(KEY), [second]);
+    assert_eq!(
+        records.list(&name("o"), &ALL).expect("read").1,
+        2,
+        "without a hash all are listed"
+    );
+}
+
+/// A database of version 1 is taken over with all that is in it, once; what it did not write down
+/// is no hit and no name.
+#[test]
+fn an_older_database_is_taken_over() {
+    let folder = Folder::new();
+    let old = rusqlite::Connection::open(folder.db()).expect("a file");
+    old.execute_batch(include_str!("version-1.sql")).expect("a database");
+    for (n, size) in [
+        (1, "119, X'07', 1, 2"),
+        (2, "NULL, NULL, NULL, NULL"),
+        (3, "5, X'07', 1, 2"),
+    ] {
+        let row = format!(
+            "INSERT INTO upload VALUES ('{}', 'o', 'us-west', 900, {}, NULL, {size})",
+            id(n),
+            n % 2
+        );
+        old.execute_batch(&row.replace("X'07'", "X'07070707070707070707070707070707'"))
+            .expect("a row");
+    }
+    for (n, status, ended) in [
+        (1, "success", "20, 'u', NULL, 5, NULL"),
+        (3, "pending", "NULL, NULL, NULL, NULL, NULL"),
+    ] {
+        let row = format!(
+            "INSERT INTO build VALUES ({n}, '{}', 'o', '{}', 'us-west', '0707070707070707', 'f', 119, 'http://h:1', '{status}', 1, \
+             10, 20, 10, {ended})",
+            id(1000 + n),
+            id(n)
+        );
+        old.execute_batch(&row).expect("a row");
+    }
+    drop(old);
+    for _ in 0..2 {
+        let records = open(&folder);
+        assert_eq!(records.ask("PRAGMA user_version"), 2);
+        let (all, total) = records.list(&name("o"), &ALL).expect("read");
+        assert_eq!((ids(&all), total), (vec![id(1003), id(1001)], 2));
+        assert_eq!(
+            (all[1].sha256, all[1].key, all[1].status),
+            (None, None, Status::Success)
+        );
+        assert_eq!(all[1].image.as_ref().map(|image| image.size), Some(5));
+        assert_eq!(
+            records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read"),
+            None
+        );
+        let hash = Some("0707070707070707".to_owned());
+        assert_eq!(records.list(&name("o"), &Filter { hash, ..ALL }).expect("read").1, 0);
+        assert_eq!(ids(&records.unfinished().expect("read")), [id(1003)]);
+        for n in 1..=3 {
+            let known = records.upload(id(n)).expect("read").expect("it was granted");
+            assert_eq!((known.facts, known.key, known.sealed), (None, None, n % 2 == 1));
+        }
+        assert!(records.held_of(id(1)).expect("read").expect("it is held").came);
+    }
+    // It goes on as one of its own.
+    let records = open(&folder);
+    let waits = insert(&records, 4, "o", "f", 0);
+    let runs = change(&records, &waits, Change::Start);
+    change(&records, &runs, image(Place::Uri("u".into())));
+    let hit = records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read");
+    assert_eq!(hit.map(|build| build.id), Some(waits.id));
+}
+
+/// I-23: what a sweep asks, and what it may delete.
+#[test]
+fn sweeps_learn_what_is_held() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    records.granted(&upload(1, "o")).expect("there is space");
+    let waits = insert(&records, 2, "o", "f", 0);
+    let held = |n| records.held_of(id(n)).expect("read");
+    let unused = Held {
+        id: id(1),
+        org: name("o"),
+        expires_ms: 900,
+        came: false,
+        unfinished: 0,
+        ended_ms: None,
+    };
+    let used = Held {
+        id: id(2),
+        came: true,
+        unfinished: 1,
+        ..unused.clone()
+    };
+    assert_eq!(held(1), Some(unused.clone()));
+    assert_eq!(held(2), Some(used.clone()));
+    let runs = change(&records, &waits, Change::Start);
+    assert_eq!(held(2), Some(used.clone()));
+    assert_eq!(records.ended(u64::MAX, 9).expect("read"), []);
+    records.forget_builds(&[runs.id]).expect("there is space");
+    assert!(
+        records.has_build(runs.id).expect("read"),
+        "one that runs is not forgotten"
+    );
+    change(&records, &runs, Change::Fail("x".into()));
+    let ended = Held {
+        unfinished: 0,
+        ended_ms: Some(20),
+        ..used
+    };
+    assert_eq!(held(2), Some(ended.clone()));
+    assert_eq!(records.held(None, 1).expect("read"), [unused]);
+    assert_eq!(records.held(Some(id(1)), 9).expect("read"), [ended]);
+    assert_eq!(records.held(Some(id(2)), 9).expect("read"), []);
+
+    assert_eq!(records.ended(19, 9).expect("read"), []);
+    assert_eq!(records.ended(20, 9).expect("read"), [runs.id]);
+    assert_eq!(records.ended(20, 0).expect("read"), []);
+    records.forget_builds(&[runs.id]).expect("there is space");
+    records.forget_upload(id(2)).expect("there is space");
+    assert!(!records.has_build(runs.id).expect("read"));
+    assert_eq!(held(2), None);
+}
+
+/// I-21: a record that finds no space is not kept, not even half; reads work; and so does writing once there is space.
+#[test]
+fn without_space_nothing_is_half_written() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let pages = records.ask("PRAGMA page_count");
+    records.ask(&format!("PRAGMA max_page_count = {}", pages + 6));
+    let long = "f".repeat(255);
+    let mut kept = 0;
+    let refused = loop {
+        let granted = records.granted(&upload(kept, "o"));
+        let inserted = granted.and_then(|()| records.insert(&build(kept, "o", &long, 0)));
+        match inserted {
+            Ok(()) => kept += 1,
+            Err(error) => break error,
+        }
+        assert!(kept < 10_000, "the limit holds");
+    };
+    assert!(matches!(refused, RecordError::Full), "{refused}");
+    assert!(kept > 5);
+    let whole = |kept: u32| {
+        let (_, total) = records.list(&name("o"), &ALL).expect("read");
+        assert_eq!(total, u64::from(kept));
+        for n in 0..kept {
+            assert!(records.upload(id(n)).expect("read").expect("it was kept").sealed);
+        }
+        let next = records.upload(id(kept)).expect("read");
+        assert!(next.is_none_or(|upload| !upload.sealed));
+    };
+    whole(kept);
+    // Again, since an error must not leave a transaction open.
+    let granted = records.granted(&upload(kept, "o"));
+    assert!(
+        granted
+            .and_then(|()| records.insert(&build(kept, "o", &long, 0)))
+            .is_err()
+    );
+    whole(kept);
+
+    records.ask("PRAGMA max_page_count = 100000");
+    let _ = records.granted(&upload(kept, "o"));
+    records.insert(&build(kept, "o", &long, 0)).expect("there is space");
+    whole(kept + 1);
+}
+
+/// What a kill or a power cut leaves is the journal up to some byte. Whichever it is, the records are those of some moment, whole,
+/// and none that was there with fewer bytes is missing.
+#[test]
+fn every_beginning_of_the_journal_is_a_whole_moment() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    for n in 1..=6 {
+        let waits = insert(&records, n, "o", "f", 0);
+        change(&records, &waits, Change::Start);
+    }
+    let db = fs::read(folder.db()).expect("the database");
+    let journal = fs::read(folder.0.join("builds.db-wal")).expect("the journal");
+    assert!(journal.len() > 50_000, "{} bytes", journal.len());
+    let mut before = HashSet::new();
+    for cut in (0..=journal.len()).step_by(5003).chain([journal.len()]) {
+        let copy = Folder::new();
+        fs::write(copy.db(), &db).expect("a copy");
+        fs::write(copy.0.join("builds.db-wal"), &journal[..cut]).expect("a copy");
+        let records = open(&copy);
+        let (builds, total) = records.list(&name("o"), &ALL).expect("read");
+        assert_eq!(builds.len() as u64, total);
+        let mut now = HashSet::new();
+        for build in builds {
+            let upload = records.upload(build.upload).expect("read").expect("its upload");
+            assert!(
+                upload.sealed && upload.facts == Some(facts(build.size as u32)),
+                "{upload:?}"
+            );
+            now.insert(build.id);
+        }
+        assert!(now.is_superset(&before), "at byte {cut}");
+        before = now;
+    }
+    assert_eq!(before.len(), 6);
+}
+
+/// A database that is none, or damaged, or not ours, is named and left as it is.
+#[test]
+fn what_is_no_database_of_ours_is_left_alone() {
+    let garbage: Vec<u8> = (0..20_000_u32).map(|n| (n * 7 % 251) as u8).collect();
+    let told = |folder: &Folder| {
+        let before = fs::read(folder.db()).expect("the file");
+        let Err(error) = Sqlite::open(&folder.0) else {
+            panic!("it was opened");
+        };
+        assert_eq!(fs::read(folder.db()).expect("the file"), before, "{error}");
+        assert!(error.to_string().contains("builds.db"), "{error}");
+        error
+    };
+    let folder = Folder::new();
+    fs::write(folder.db(), &garbage).expect("a file");
+    assert!(matches!(told(&folder), OpenError::Damaged { .. }));
+
+    let make = || {
+        let folder = Folder::new();
+        let records = open(&folder);
+        for n in 0..60 {
+            records.granted(&upload(n, "o")).expect("there is space");
+        }
+        drop(records);
+        folder
+    };
+    // Pages in the midst are overwritten.
+    let folder = make();
+    let mut bytes = fs::read(folder.db()).expect("the file");
+    let len = bytes.len();
+    bytes[4096..len - 4096].fill(0x5a);
+    fs::write(folder.db(), &bytes).expect("a file");
+    assert!(matches!(told(&folder), OpenError::Damaged { .. }));
+    // Its end is missing.
+    let folder = make();
+    let bytes = fs::read(folder.db()).expect("the file");
+    fs::write(folder.db(), &bytes[..bytes.len() / 2]).expect("a file");
+    assert!(matches!(told(&folder), OpenError::Damaged { .. }));
+
+    let folder = make();
+    open(&folder).ask("PRAGMA application_id = 7");
+    assert!(matches!(told(&folder), OpenError::Foreign { .. }));
+    let folder = make();
+    open(&folder).ask("PRAGMA user_version = 3");
+    assert!(matches!(told(&folder), OpenError::Later { version: 3, .. }));
+
+    let folder = Folder::new();
+    fs::create_dir(folder.db()).expect("a folder");
+    assert!(matches!(Sqlite::open(&folder.0), Err(OpenError::Io { .. })));
+}
+
+/// A kill between the making of the file and of its tables leaves an empty one; that is no damage.
+#[test]
+fn an_empty_file_is_a_beginning() {
+    let folder = Folder::new();
+    fs::write(folder.db(), b"").expect("a file");
+    insert(&open(&folder), 1, "o", "f", 0);
+}
+
+/// Keys are not in there, but whose builds there are is nobody else's business.
+#[test]
+fn the_files_are_the_owners_alone() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    records.granted(&upload(1, "o")).expect("there is space");
+    let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    for name in ["builds.db", "builds.db-wal", "builds.db-shm"] {
+        assert_eq!(mode(&folder.0.join(name)), 0o600, "{name}");
+    }
+    drop(records);
+    // An orderly end leaves the journal empty: a copy of the one file is a copy of all. Its files stay, for a start on a full disk.
+    let size = |name: &str| fs::metadata(folder.0.join(name)).expect("a file").len();
+    assert_eq!(size("builds.db-wal"), 0);
+    assert!(size("builds.db-shm") > 0);
+    fs::remove_file(folder.0.join("builds.db-wal")).expect("it is there");
+    fs::remove_file(folder.0.join("builds.db-shm")).expect("it is there");
+    assert!(open(&folder).upload(id(1)).expect("read").is_some());
+}
+
+/// Readers and writers of many threads get in nobody's way, and see whole changes alone.
+#[test]
+fn threads_share_the_records() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    std::thread::scope(|threads| {
+        for t in 0..4 {
+            let records = &records;
+            threads.spawn(move || {
+                for n in 0..20 {
+                    let waits = insert(records, t * 100 + n, "o", "f", 0);
+                    change(records, &waits, Change::Start);
+                }
+            });
+        }
+        let records = &records;
+        threads.spawn(move || {
+            let mut seen = 0;
+            while seen < 80 {
+                let (page, total) = records.list(&name("o"), &ALL).expect("read");
+                assert_eq!(page.len() as u64, total);
+                assert!(total >= seen, "{total} after {seen}");
+                seen = total;
+                for build in page.iter().filter(|build| build.status == Status::Building) {
+                    assert!(build.started_ms.is_some() && build.attempt == 1);
+                }
+            }
+        });
+    });
+    assert_eq!(records.unfinished().expect("read").len(), 80);
+}
+
+/// Whoever wants one record does not wait for a list or a sweep: requests ask on threads that others need too.
+#[test]
+fn one_record_is_read_during_a_walk() {
+    let folder = Folder::new();
+    let records = open(&folder);
+    let made = insert(&records, 1, "o", "f", 10);
+    records.during_walk(|| {
+        assert_eq!(records.fetch(&name("o"), made.id).expect("read"), Some(made.clone()));
+        assert!(records.upload(id(1)).expect("read").is_some());
+        assert_eq!(
+            records.cached(&name("o"), &ARCHIVE, "us-west", "f").expect("read"),
+            None
+        );
+        assert!(records.has_build(made.id).expect("read") && records.held_of(id(1)).expect("read").is_some());
+        assert!(change(&records, &made, Change::Start).started_ms.is_some());
+    });
+}

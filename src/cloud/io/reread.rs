@@ -1,0 +1,183 @@
+//! A file that somebody may change at any time, as it was at the last look.
+//!
+//! In: a path, and what makes a value of the file's text. Out: the value, or why there is none, in words. Every look asks the
+//! system for the file's time, size and number, and reads it when one of them changed; a file that changed within the last
+//! [`REREAD_WITHIN`] is read in any case, since the clocks of file systems are coarse. The log tells when a file is no longer of
+//! use, and when it is again.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use crate::limits::REREAD_WITHIN;
+use edge_runner_http::common::lock;
+use edge_runner_http::store::read_bounded;
+
+/// A file and what it says.
+pub struct Reread<T> {
+    path: PathBuf,
+    parse: Parse<T>,
+    held: Mutex<Option<Held<T>>>,
+}
+
+/// Makes a value of a text; of none, when there is no such file.
+type Parse<T> = Box<dyn Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync>;
+
+/// What the last look found.
+struct Held<T> {
+    stamp: Stamp,
+    value: Result<Arc<T>, Arc<str>>,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stamp {
+    Nothing(io::ErrorKind),
+    File {
+        device: u64,
+        inode: u64,
+        bytes: u64,
+        modified: (i64, i64),
+        changed: (i64, i64),
+    },
+}
+
+impl<T> Reread<T> {
+    /// Names the file; the first look reads it.
+    pub fn new(path: PathBuf, parse: impl Fn(Option<&[u8]>) -> Result<T, String> + Send + Sync + 'static) -> Self {
+        Reread {
+            path,
+            parse: Box::new(parse),
+            held: Mutex::default(),
+        }
+    }
+
+    /// Returns what the file says at this moment. Blocks for a look at it, and for as long as reading a small file takes.
+    ///
+    /// # Errors
+    /// Why it is of no use, with its name.
+    pub fn look(&self) -> Result<Arc<T>, Arc<str>> {
+        let mut held = lock(&self.held);
+        let (stamp, is_old) = self.stamp();
+        match &*held {
+            Some(held) if held.stamp == stamp && is_old => held.value.clone(),
+            was => {
+                let value = self.read();
+                match (was.as_ref().map(|held| &held.value), &value) {
+                    (Some(Ok(_)), Err(why)) => log::error!("{why}"),
+                    (Some(Err(_)), Ok(_)) => log::info!("{} is of use again", self.path.display()),
+                    (Some(Err(before)), Err(why)) if before != why => log::error!("{why}"),
+                    _ => {}
+                }
+                *held = Some(Held {
+                    stamp,
+                    value: value.clone(),
+                });
+                value
+            }
+        }
+    }
+
+    /// Returns the state of the file, and whether a change of it would show.
+    fn stamp(&self) -> (Stamp, bool) {
+        let file = match fs::metadata(&self.path) {
+            Ok(file) => file,
+            Err(error) => return (Stamp::Nothing(error.kind()), true),
+        };
+        let stamp = Stamp::File {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        };
+        // A change of a file from the future would bring it back to the present, so that one is no younger than its way there is.
+        let age = file.modified().map(|at| match SystemTime::now().duration_since(at) {
+            Ok(age) => age,
+            Err(ahead) => ahead.duration(),
+        });
+        (stamp, age.is_ok_and(|age| age > REREAD_WITHIN))
+    }
+
+    fn read(&self) -> Result<Arc<T>, Arc<str>> {
+        let named = |why: &dyn std::fmt::Display| Arc::from(format!("{}: {why}", self.path.display()));
+        let text = match read_bounded(&self.path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(named(&error)),
+        };
+        match (self.parse)(text.as_deref()) {
+            Ok(value) => Ok(Arc::new(value)),
+            Err(why) => Err(named(&why)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use edge_runner_http::testing::Folder;
+
+    fn text(text: Option<&[u8]>) -> Result<String, String> {
+        match text {
+            None => Err("there is no such file".into()),
+            Some(b"bad") => Err("it is bad".into()),
+            Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+        }
+    }
+
+    /// I-02, I-03: every change is seen by the next look, one in place and of the same size too; what is of no use is never
+    /// answered with what was there before.
+    #[test]
+    fn every_change_is_seen() {
+        let folder = Folder::new();
+        let path = folder.path("file");
+        let file = Reread::new(path.clone(), text);
+        let look = || file.look().map(|text| (*text).clone()).map_err(|why| why.to_string());
+        let wrong = |why: &str| Err(format!("{}: {why}", path.display()));
+        assert_eq!(look(), wrong("there is no such file"));
+        fs::write(&path, "one").expect("written");
+        assert_eq!(look(), Ok("one".into()));
+        fs::write(&path, "two").expect("written");
+        assert_eq!(look(), Ok("two".into()));
+        fs::write(&path, "bad").expect("written");
+        assert_eq!(look(), wrong("it is bad"));
+        fs::write(folder.path("beside"), "new").expect("written");
+        fs::rename(folder.path("beside"), &path).expect("renamed");
+        assert_eq!(look(), Ok("new".into()));
+        fs::remove_file(&path).expect("there");
+        assert_eq!(look(), wrong("there is no such file"));
+        fs::create_dir(&path).expect("made");
+        assert!(look().is_err());
+    }
+
+    /// A file that lies there unchanged is read once, also one that was written before a clock was set back.
+    #[test]
+    fn an_old_file_is_read_once() {
+        let folder = Folder::new();
+        let path = folder.path("file");
+        let now = SystemTime::now();
+        for written in [SystemTime::UNIX_EPOCH + REREAD_WITHIN, now + 1000 * REREAD_WITHIN] {
+            fs::write(&path, "old").expect("written");
+            let file = fs::File::options().append(true).open(&path).expect("there");
+            file.set_modified(written).expect("it is ours");
+            let reads = Arc::new(AtomicUsize::new(0));
+            let counted = reads.clone();
+            let file = Reread::new(path.clone(), move |text| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                super::tests::text(text)
+            });
+            for _ in 0..3 {
+                assert_eq!(file.look().as_deref().map(String::as_str), Ok("old"));
+            }
+            assert_eq!(reads.load(Ordering::Relaxed), 1);
+            fs::write(&path, "new").expect("written");
+            assert_eq!(file.look().as_deref().map(String::as_str), Ok("new"));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Deletes what is due: archives, and builds with their logs and images.
+//!
+//! In: the records, the folders, and how long things are kept. Out: less of them. A record goes before its files, so that a kill
+//! between the two leaves files without a record, and no record without its files; the first sweep of each start looks for
+//! those. Whether something is due is decided in [`crate::proto::sweep`]. Source: I-23.
+
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::io::archives::Archives;
+use crate::io::records::{RecordError, Records};
+use crate::io::turns::Turns;
+use crate::limits::SWEEP_STEP;
+use crate::proto::build::{Name, Org};
+use crate::proto::sweep::{Fate, Held, Keeps};
+use edge_runner_http::common::unix_time_ms;
+use edge_runner_http::shutdown::Shutdown;
+use edge_runner_proto::uuid::Uuid;
+
+/// What a sweep needs.
+pub struct Sweep {
+    pub records: Arc<dyn Records>,
+    pub archives: Arc<dyn Archives>,
+    pub turns: Arc<Turns>,
+    pub data_dir: PathBuf,
+    pub keeps: Keeps,
+}
+
+/// What a sweep deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Swept {
+    archives: usize,
+    builds: usize,
+    strays: usize,
+}
+
+impl Sweep {
+    /// Sweeps now and again, until the stop.
+    pub async fn run(self, mut stop: Shutdown) {
+        let sweep = Arc::new(self);
+        let mut is_first = true;
+        loop {
+            let swept = spawn_blocking({
+                let sweep = sweep.clone();
+                move || sweep.once(is_first, unix_time_ms())
+            });
+            match swept.await {
+                Ok(Ok(Swept {
+                    archives,
+                    builds,
+                    strays,
+                })) if archives + builds + strays > 0 => {
+                    log::info!("swept: {archives} archives, {builds} builds, {strays} files without a record");
+                }
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => log::warn!("sweeping: {error}; it is tried again"),
+                Err(error) => log::error!("sweeping: {error}"),
+            }
+            is_first = false;
+            tokio::select! {
+                () = sleep(sweep.keeps.interval()) => {}
+                () = stop.wait() => return,
+            }
+        }
+    }
+
+    fn once(&self, is_first: bool, now_ms: u64) -> Result<Swept, RecordError> {
+        let mut swept = Swept::default();
+        self.builds(now_ms, &mut swept)?;
+        self.uploads(now_ms, &mut swept)?;
+        if is_first {
+            self.strays(now_ms, &mut swept)?;
+        }
+        Ok(swept)
+    }
+
+    fn builds(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+        let Some(until_ms) = self.keeps.builds_until(now_ms) else {
+            return Ok(());
+        };
+        loop {
+            let due = self.records.ended(until_ms, SWEEP_STEP)?;
+            if due.is_empty() {
+                return Ok(());
+            }
+            self.records.forget_builds(&due)?;
+            swept.builds += due.len();
+            for id in due {
+                told(&self.log(id), fs::remove_file(self.log(id)));
+                told(&self.images(id), fs::remove_dir_all(self.images(id)));
+            }
+        }
+    }
+
+    fn uploads(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+        let mut after = None;
+        loop {
+            let held = self.records.held(after, SWEEP_STEP)?;
+            let Some(last) = held.last() else {
+                return Ok(());
+            };
+            after = Some(last.id);
+            for of in held.iter().filter(|of| self.keeps.fate(of, now_ms) != Fate::Stays) {
+                self.upload(of, now_ms, swept)?;
+            }
+        }
+    }
+
+    fn upload(&self, of: &Held, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+        // Somebody uploads, or makes a build of it at this moment: the next sweep sees what came of that.
+        let Some(_turn) = self.turns.try_of(of.id) else {
+            return Ok(());
+        };
+        let Some(of) = self.records.held_of(of.id)? else {
+            return Ok(());
+        };
+        match self.keeps.fate(&of, now_ms) {
+            Fate::Stays => Ok(()),
+            Fate::LosesArchive => {
+                swept.archives += usize::from(self.delete(&of));
+                Ok(())
+            }
+            Fate::Goes => {
+                let was_there = self.delete(&of);
+                swept.archives += usize::from(was_there);
+                // What could not be deleted stays known, and is tried again.
+                match was_there && self.is_there(&of) {
+                    true => Ok(()),
+                    false => self.records.forget_upload(of.id),
+                }
+            }
+            Fate::GoesIfEmpty if self.is_there(&of) => Ok(()),
+            Fate::GoesIfEmpty => self.records.forget_upload(of.id),
+        }
+    }
+
+    fn is_there(&self, of: &Held) -> bool {
+        let opened = self.archives.open(&of.org, of.id);
+        !opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Deletes an archive; tells whether there was one.
+    fn delete(&self, of: &Held) -> bool {
+        let was_there = self.is_there(of);
+        if let Err(error) = self.archives.delete(&of.org, of.id) {
+            log::warn!("sweeping: deleting the archive of upload {}: {error}", of.id);
+        }
+        was_there
+    }
+
+    /// Deletes files that no record names and that are as old as those of a record that is due.
+    fn strays(&self, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+        let old_build = |entry: &DirEntry| self.keeps.stray_build_is_due(written_ms(entry), now_ms);
+        for entry in entries(&self.data_dir.join("logs")) {
+            let id = named(&entry, ".log");
+            if let Some(id) = id.filter(|_| old_build(&entry))
+                && !self.records.has_build(id)?
+            {
+                swept.strays += 1;
+                told(&entry.path(), fs::remove_file(entry.path()));
+            }
+        }
+        for entry in entries(&self.data_dir.join("images")) {
+            let id = named(&entry, "");
+            if let Some(id) = id.filter(|_| old_build(&entry))
+                && !self.records.has_build(id)?
+            {
+                swept.strays += 1;
+                told(&entry.path(), fs::remove_dir_all(entry.path()));
+            }
+        }
+        for folder in entries(&self.data_dir.join("archives")) {
+            let Some(org) = folder.file_name().to_str().and_then(Name::parse) else {
+                continue;
+            };
+            for entry in entries(&folder.path()) {
+                self.stray_archive(&org, &entry, now_ms, swept)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stray_archive(&self, org: &Org, entry: &DirEntry, now_ms: u64, swept: &mut Swept) -> Result<(), RecordError> {
+        if let Some(id) = named(entry, ".tar.gz")
+            && self.keeps.stray_archive_is_due(written_ms(entry), now_ms)
+            && self.records.upload(id)?.is_none()
+        {
+            swept.strays += 1;
+            told(&entry.path(), self.archives.delete(org, id));
+        }
+        Ok(())
+    }
+
+    fn log(&self, id: Uuid) -> PathBuf {
+        self.data_dir.join("logs").join(format!("{id}.log"))
+    }
+
+    fn images(&self, id: Uuid) -> PathBuf {
+        self.data_dir.join("images").join(id.to_string())
+    }
+}
+
+/// Says what could not be deleted; what is not there is deleted already.
+fn told(path: &Path, deleted: io::Result<()>) {
+    match deleted {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            log::warn!("sweeping: deleting {}: {error}", path.display());
+        }
+        _ => {}
+    }
+}
+
+/// Returns what a folder holds; nothing if there is no such folder.
+fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> {
+    fs::read_dir(folder).into_iter().flatten().flatten()
+}
+
+/// Reads the identifier that a file is named by.
+fn named(entry: &DirEntry, ending: &str) -> Option<Uuid> {
+    Uuid::parse(entry.file_name().to_str()?.strip_suffix(ending)?)
+}
+
+/// Returns when a file was written; one that cannot be asked counts as new.
+fn written_ms(entry: &DirEntry) -> u64 {
+    let written = entry
+        .metadata()
+        .and_then(|of| of.modified())
+        .unwrap_or_else(|_| SystemTime::now());
+    let since = written.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

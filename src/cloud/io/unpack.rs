@@ -1,0 +1,225 @@
+//! Makes what an archive holds, as [`crate::proto::unpack`] says.
+//!
+//! In: an archive to read, an empty folder, the bounds. Out: what is in the archive, in the folder: files and folders with the
+//! rights of the archive as far as they are harmless, its times on files, no owners. Every name is gone down step by step, without
+//! following a link, though the tree has decided already that there is none. Blocks. Refuses what the tree refuses; the folder
+//! is half full then.
+
+use std::ffi::CString;
+use std::fmt;
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::folder::{Folder, name};
+use crate::limits::UNPACK_READ_BYTES;
+use crate::proto::unpack::{Bounds, Make, Refusal, Step, Sum, Unpacker, shown};
+
+/// Why an archive was not unpacked.
+#[derive(Debug)]
+pub enum Fault {
+    Refused(Refusal),
+    /// The archive cannot be read.
+    Read(io::Error),
+    /// An entry cannot be made; its name is fit to be shown.
+    Make {
+        name: String,
+        source: io::Error,
+    },
+    /// Whoever asked for it has lost interest.
+    Stopped,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Refused(refusal) => refusal.fmt(f),
+            Fault::Read(source) => write!(f, "reading the archive: {source}"),
+            Fault::Make { name, source } => write!(f, "making `{name}`: {source}"),
+            Fault::Stopped => f.write_str("the service stops"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Unpacks `archive` into the folder `context`, in which `build_file` has to be then. Between two reads `stopped` is asked.
+///
+/// # Errors
+/// [`Fault`].
+pub fn unpack(
+    archive: &mut dyn Read,
+    context: &Path,
+    bounds: Bounds,
+    build_file: &str,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Sum, Fault> {
+    let mut unpacker = Unpacker::new(bounds);
+    let mut maker = Maker::new(context).map_err(|source| Fault::Make {
+        name: ".".to_owned(),
+        source,
+    })?;
+    let mut buffer = vec![0; UNPACK_READ_BYTES];
+    loop {
+        if stopped() {
+            return Err(Fault::Stopped);
+        }
+        let count = match archive.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Fault::Read(error)),
+        };
+        let mut input = &buffer[..count];
+        loop {
+            match unpacker.next(&mut input).map_err(Fault::Refused)? {
+                Step::More => break,
+                Step::Make(make) => maker.make(make)?,
+                Step::Data(data) => {
+                    maker.write(data)?;
+                    // A megabyte of zeros comes out of a kilobyte.
+                    if stopped() {
+                        return Err(Fault::Stopped);
+                    }
+                }
+            }
+        }
+    }
+    unpacker.finish(build_file).map_err(Fault::Refused)
+}
+
+struct Maker {
+    root: Folder,
+    /// The folder of the last entry, in which the next one mostly is, and its name.
+    last: Option<(Vec<u8>, Folder)>,
+    file: Option<Open>,
+}
+
+/// A file that is being written.
+struct Open {
+    file: File,
+    name: Vec<u8>,
+    left: u64,
+    mode: u32,
+    mtime_s: u64,
+}
+
+impl Maker {
+    fn new(context: &Path) -> io::Result<Maker> {
+        Ok(Maker {
+            root: Folder::open(context)?,
+            last: None,
+            file: None,
+        })
+    }
+
+    fn make(&mut self, make: Make) -> Result<(), Fault> {
+        let (Make::Dir { path, .. }
+        | Make::File { path, .. }
+        | Make::Symlink { path, .. }
+        | Make::HardLink { path, .. }) = &make;
+        let shown = shown(path);
+        self.perform(make).map_err(|source| Fault::Make { name: shown, source })
+    }
+
+    fn perform(&mut self, make: Make) -> io::Result<()> {
+        match make {
+            Make::Dir { path, mode, exists } => {
+                let (folder, name) = self.parent(&path)?;
+                if !exists {
+                    folder.make(&name)?;
+                }
+                folder.folder(&name)?.set_mode(mode)
+            }
+            Make::File {
+                path,
+                mode,
+                mtime_s,
+                size,
+                exists,
+            } => {
+                let (folder, name) = self.parent(&path)?;
+                if exists {
+                    folder.unlink(&name)?;
+                }
+                let open = Open {
+                    file: folder.create(&name)?,
+                    name: path,
+                    left: size,
+                    mode,
+                    mtime_s,
+                };
+                if size == 0 {
+                    return open.finish();
+                }
+                self.file = Some(open);
+                Ok(())
+            }
+            Make::Symlink { path, target } => {
+                let (folder, own) = self.parent(&path)?;
+                folder.symlink(&own, &name(&target)?)
+            }
+            Make::HardLink { path, target, exists } => {
+                let (from, target) = self.parent(&target)?;
+                // The descriptor is of the folder that stays open below.
+                let from = from.again()?;
+                let (folder, name) = self.parent(&path)?;
+                if exists {
+                    folder.unlink(&name)?;
+                }
+                folder.link(&name, &from, &target)
+            }
+        }
+    }
+
+    fn write(&mut self, data: &[u8]) -> Result<(), Fault> {
+        // The tree sends data to a file that it has asked for.
+        let Some(open) = &mut self.file else {
+            return Ok(());
+        };
+        let mut written = open.file.write_all(data);
+        open.left = open.left.saturating_sub(data.len() as u64);
+        let shown = shown(&open.name);
+        if written.is_ok() && open.left == 0 {
+            written = self.file.take().map_or(Ok(()), Open::finish);
+        }
+        written.map_err(|source| Fault::Make { name: shown, source })
+    }
+
+    /// Opens the folder that an entry is in, and returns it with the entry's own name.
+    fn parent(&mut self, path: &[u8]) -> io::Result<(&Folder, CString)> {
+        let (parent, own) = match path.iter().rposition(|&byte| byte == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&b""[..], path),
+        };
+        let own = name(own)?;
+        if parent.is_empty() {
+            return Ok((&self.root, own));
+        }
+        if self.last.as_ref().is_none_or(|(last, _)| last != parent) {
+            let mut folder = None;
+            for component in parent.split(|&byte| byte == b'/') {
+                let at = folder.as_ref().unwrap_or(&self.root);
+                folder = Some(at.folder(&name(component)?)?);
+            }
+            self.last = folder.map(|folder| (parent.to_vec(), folder));
+        }
+        let folder = self.last.as_ref().map_or(&self.root, |(_, folder)| folder);
+        Ok((folder, own))
+    }
+}
+
+impl Open {
+    fn finish(self) -> io::Result<()> {
+        // A time beyond what the system can count is none.
+        if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(self.mtime_s)) {
+            let _ = self.file.set_modified(time);
+        }
+        self.file.set_permissions(Permissions::from_mode(self.mode))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Archives on a real disk: what is made, and what is outside and stays as it was.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use super::*;
+use crate::io::scratch::Scratch;
+
+const BOUNDS: Bounds = Bounds {
+    bytes_max: 1 << 24,
+    entries_max: 1000,
+};
+
+/// Writes one entry of a tar archive.
+fn put(archive: &mut Vec<u8>, name: &str, flag: u8, target: &str, data: &[u8], mode: u32) {
+    let mut block = [0; 512];
+    block[..name.len()].copy_from_slice(name.as_bytes());
+    block[100..108].copy_from_slice(format!("{mode:07o}\0").as_bytes());
+    block[124..136].copy_from_slice(format!("{:011o}\0", data.len()).as_bytes());
+    block[136..148].copy_from_slice(b"00000000144\0");
+    block[156] = flag;
+    block[157..157 + target.len()].copy_from_slice(target.as_bytes());
+    block[257..265].copy_from_slice(b"ustar\x0000");
+    block[148..156].copy_from_slice(b"        ");
+    let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    archive.extend(block);
+    archive.extend(data);
+    archive.resize(archive.len().next_multiple_of(512), 0);
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+    packed.extend(miniz_oxide::deflate::compress_to_vec(data, 1));
+    packed.extend(crc32fast::hash(data).to_le_bytes());
+    packed.extend((data.len() as u32).to_le_bytes());
+    packed
+}
+
+fn run(scratch: &Scratch, plain: &[u8]) -> Result<Sum, Fault> {
+    unpack(&mut &*gzip(plain), scratch.path(), BOUNDS, "Dockerfile", &|| false)
+}
+
+/// I-17: what is on the disk is what is in the archive; rights are dropped as far as they are dangerous, whatever the mask of the
+/// service is.
+#[test]
+fn an_archive_becomes_a_tree() {
+    let scratch = Scratch::make();
+    let big: Vec<u8> = (0..300_000_u32).map(|at| (at / 7) as u8).collect();
+    let mut plain = Vec::new();
+    put(&mut plain, "Dockerfile", b'0', "", b"first", 0o644);
+    put(&mut plain, "src/", b'5', "", b"", 0o1555);
+    put(&mut plain, "src/deep/er/main", b'0', "", &big, 0o6755);
+    put(&mut plain, "src/empty", b'0', "", b"", 0);
+    put(&mut plain, "src/link", b'2', "../Dockerfile", b"", 0o777);
+    put(&mut plain, "again", b'1', "Dockerfile", b"", 0o644);
+    put(&mut plain, "Dockerfile", b'0', "", b"second", 0o664);
+    put(&mut plain, "src/also", b'1', "src/deep/er/main", b"", 0o644);
+    put(&mut plain, "again", b'1', "src/empty", b"", 0o644);
+    put(&mut plain, "kept", b'1', "Dockerfile", b"", 0o644);
+    put(&mut plain, "src", b'5', "", b"", 0o750);
+    let sum = run(&scratch, &plain).expect("it is unpacked");
+    assert_eq!((sum.entries, sum.bytes), (13, plain.len() as u64));
+    let path = |name: &str| scratch.path().join(name);
+    let mode = |name: &str| fs::symlink_metadata(path(name)).expect("it is there").mode() & 0o7777;
+    assert_eq!(fs::read(path("Dockerfile")).expect("a file"), b"second");
+    assert_eq!(fs::read(path("src/link")).expect("by its link"), b"second");
+    assert!(fs::read(path("src/deep/er/main")).expect("a file") == big);
+    assert_eq!(mode("Dockerfile"), 0o664);
+    assert_eq!(mode("src/deep/er/main"), 0o755);
+    assert_eq!(mode("src/empty"), 0o600);
+    assert_eq!(mode("src"), 0o750);
+    assert_eq!(mode("src/deep"), 0o755);
+    assert_eq!(
+        fs::read_link(path("src/link")).expect("a link"),
+        Path::new("../Dockerfile")
+    );
+    let inode = |name: &str| fs::metadata(path(name)).expect("it is there").ino();
+    assert_eq!(inode("src/also"), inode("src/deep/er/main"));
+    assert_eq!(inode("again"), inode("src/empty"));
+    assert_eq!(inode("kept"), inode("Dockerfile"));
+    assert_eq!(fs::metadata(path("Dockerfile")).expect("a file").mtime(), 100);
+}
+
+/// I-17: a link that stands where a name leads is not gone through even when the tree does not know of it.
+#[test]
+fn a_link_that_was_there_is_not_followed() {
+    let scratch = Scratch::make();
+    let outside = Scratch::make();
+    std::os::unix::fs::symlink(outside.path(), scratch.path().join("src")).expect("a link");
+    let mut plain = Vec::new();
+    put(&mut plain, "Dockerfile", b'0', "", b"x", 0o644);
+    put(&mut plain, "src/main", b'0', "", b"x", 0o644);
+    let fault = run(&scratch, &plain).expect_err("there is something");
+    assert!(fault.to_string().starts_with("making `src`: "), "{fault}");
+    assert_eq!(fs::read_dir(outside.path()).expect("a folder").count(), 0);
+}
+
+/// I-17, I-18: the reasons reach whoever asked, with the name in question.
+#[test]
+fn refusals_and_failures_are_told() {
+    let scratch = Scratch::make();
+    let mut plain = Vec::new();
+    put(&mut plain, "../x", b'0', "", b"x", 0o644);
+    let refused = run(&scratch, &plain).expect_err("it leads out");
+    assert_eq!(
+        refused.to_string(),
+        "the entry `../x` is refused: its name has a `..` component"
+    );
+    assert!(!scratch.path().join("../x").exists());
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the disk is gone"))
+        }
+    }
+    let fault = unpack(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| false).expect_err("it is broken");
+    assert_eq!(fault.to_string(), "reading the archive: the disk is gone");
+    let no_folder = unpack(&mut io::empty(), Path::new("/no/such"), BOUNDS, "x", &|| false);
+    assert!(matches!(no_folder, Err(Fault::Make { .. })));
+    let stopped = unpack(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| true);
+    assert!(matches!(stopped, Err(Fault::Stopped)));
+    let mut huge = Vec::new();
+    put(&mut huge, "Dockerfile", b'0', "", &vec![0; 20 << 20], 0o644);
+    let bomb = run(&scratch, &huge).expect_err("it is too much");
+    assert!(bomb.to_string().contains("are more than may be unpacked"), "{bomb}");
+    assert!(!scratch.path().join("Dockerfile").exists(), "before the first byte");
+}

@@ -1,0 +1,403 @@
+//! An upload: from the body of a request to an archive.
+//!
+//! In: who asks for a grant, then the head and the body of a form. Out: the grant, then what is stored. What the form may do is
+//! said by `proto::cloud::verify`, as soon as the file begins; the file goes in pieces to threads that may block, one piece being
+//! written while the next one fills, and no thread waits for a slow client. An archive is in its place when all of the body was
+//! there in time, and is on disk. Whoever drops an upload, wherever it stands, leaves no part of it behind.
+//! Refuses: what `verify` refuses; too many uploads at once; one without a byte for [`UPLOAD_STALL`]; one for which there is no
+//! space; one of which a build was made. Source: `cloud.md` §4.3, `cloud-interface.md` §3.
+
+use std::future::pending;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Incoming};
+use hyper::header;
+use hyper::http::request::Parts;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::config::CloudConfig;
+use crate::io::archives::{Folder, Part};
+use crate::io::disk;
+use crate::io::keys::Keys;
+use crate::io::records::{RecordError, Records};
+use crate::io::turns::{Turn, Turns};
+use crate::limits::{UPLOAD_PIECE_BYTES, UPLOAD_RENEWED_EVERY, UPLOAD_STALL};
+use crate::proto::build::{Name, Upload};
+use crate::proto::fault::{Extra, Fault};
+use crate::proto::grant::{self, Terms, UploadGrant};
+use crate::proto::keys::Holder;
+use crate::proto::sign::Signing;
+use crate::proto::verify::{self, Allowed, Form, Intake};
+use edge_runner_http::common::{random, unix_time_ms};
+use edge_runner_http::server::{ConnState, Phase};
+use edge_runner_proto::limits::FRAME_BYTES_MAX;
+use edge_runner_proto::limits::RETRY_AFTER_S;
+use edge_runner_proto::multipart::{self, Event, Parser};
+use edge_runner_proto::uuid::Uuid;
+
+/// What grants and uploads need.
+pub struct Uploads {
+    folder: Arc<Folder>,
+    records: Arc<dyn Records>,
+    turns: Arc<Turns>,
+    keys: Arc<Keys>,
+    signing: Signing,
+    data_dir: PathBuf,
+    size_max: u64,
+    grant_ms: u64,
+    free_min: u64,
+    /// One per upload that was verified.
+    places: Arc<Semaphore>,
+}
+
+/// An upload that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The name of the archive in the store, behind the address of the store: `{org}/{upload}.tar.gz`.
+    pub key: String,
+    md5: [u8; 16],
+}
+
+impl Stored {
+    /// Returns the value of `ETag`.
+    pub fn etag(&self) -> String {
+        format!("\"{}\"", HEXLOWER.encode(&self.md5))
+    }
+}
+
+/// Notes a phase of the connection; tells whether it still has its place.
+type Note<'n> = &'n (dyn Fn(Phase) -> bool + Sync);
+
+impl Uploads {
+    /// Takes the parts that it works with.
+    pub fn new(
+        config: &CloudConfig,
+        signing: Signing,
+        folder: Arc<Folder>,
+        records: Arc<dyn Records>,
+        turns: Arc<Turns>,
+        keys: Arc<Keys>,
+    ) -> Self {
+        Uploads {
+            folder,
+            records,
+            turns,
+            keys,
+            signing,
+            data_dir: config.data_dir.clone(),
+            size_max: config.context_max,
+            grant_ms: u64::try_from(config.grant_ttl.as_millis()).unwrap_or(u64::MAX),
+            free_min: config.free_min,
+            places: Arc::new(Semaphore::new(config.uploads_max)),
+        }
+    }
+
+    /// Makes a grant for the holder of a key, and a region that has builds. `url` is where forms
+    /// are to be sent.
+    ///
+    /// # Errors
+    /// 503 when there is too little space, 500.
+    pub async fn grant(self: &Arc<Self>, to: &Holder, region: &Name, url: String) -> Result<UploadGrant, Fault> {
+        let (uploads, to, region) = (self.clone(), to.clone(), region.clone());
+        let granted = spawn_blocking(move || uploads.grant_now(to, region, &url));
+        granted.await.unwrap_or_else(|panic| Err(internal(panic)))
+    }
+
+    fn grant_now(&self, to: Holder, region: Name, url: &str) -> Result<UploadGrant, Fault> {
+        if self.free_min > 0 && disk::free_bytes(&self.data_dir).map_err(internal)? < self.free_min {
+            return Err(Fault::storage_full());
+        }
+        let now_ms = unix_time_ms();
+        let upload = Upload {
+            id: Uuid::v4(random()),
+            org: to.org,
+            region,
+            expires_ms: now_ms.saturating_add(self.grant_ms),
+            sealed: false,
+            key: Some(to.hash),
+            facts: None,
+        };
+        self.records.granted(&upload).map_err(|error| match error {
+            RecordError::Full => Fault::storage_full(),
+            RecordError::Broken(why) => internal(why),
+        })?;
+        let terms = Terms {
+            org: &upload.org,
+            upload: upload.id,
+            region: &upload.region,
+            url,
+            size_max: self.size_max,
+            expires_ms: upload.expires_ms,
+        };
+        Ok(grant::issue(&self.signing, &terms, now_ms))
+    }
+
+    /// Takes an upload. `doing` is of the connection that it comes on.
+    ///
+    /// # Errors
+    /// The refusal that comes first; the rest of the body is not read.
+    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<Stored, Fault> {
+        self.take(head, body, &|phase| doing.set(phase)).await
+    }
+
+    async fn take<B>(&self, head: &Parts, mut body: B, note: Note<'_>) -> Result<Stored, Fault>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let kind = head.headers.get(header::CONTENT_TYPE);
+        let boundary = kind.and_then(|kind| multipart::boundary(kind.as_bytes()));
+        let mut parser = Parser::new(&boundary.ok_or_else(verify::no_form)?);
+        let declared = body.size_hint().exact().unwrap_or(0);
+        // Before the first byte is asked for: a client that waits for `100 Continue` sends nothing
+        // in vain.
+        if declared > self.size_max.saturating_add(FRAME_BYTES_MAX as u64) {
+            return Err(verify::too_large(self.size_max));
+        }
+        let mut taking = Taking {
+            uploads: self,
+            declared,
+            form: Form::default(),
+            file: None,
+            piece: Vec::new(),
+        };
+        let mut writer = Writer {
+            folder: self.folder.clone(),
+            writing: None,
+        };
+        loop {
+            let phase = if taking.file.is_some() {
+                Phase::Upload
+            } else {
+                Phase::Receiving
+            };
+            if !note(phase) {
+                // Another has the place; the end is on its way.
+                pending::<()>().await;
+            }
+            let Ok(frame) = tokio::time::timeout(UPLOAD_STALL, body.frame()).await else {
+                let waited_s = UPLOAD_STALL.as_secs();
+                return Err(Fault::too_slow(format!("no byte of the upload came for {waited_s} s")));
+            };
+            let data = match frame {
+                None => break,
+                Some(Err(_)) => return Err(verify::malformed("the body broke off")),
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            };
+            if let Some((_, intake, _)) = &taking.file {
+                intake.handle_time(unix_time_ms())?;
+            }
+            parser.push(&data, &mut |event| taking.handle(event))?;
+            // Another part of the body as long as this one might not fit.
+            if !taking.piece.is_empty() && taking.piece.len() + data.len() > UPLOAD_PIECE_BYTES {
+                let piece = std::mem::take(&mut taking.piece);
+                taking.piece = writer.write(piece, note).await?;
+            }
+        }
+        parser.finish()?;
+        let (allowed, intake, _place) = taking.file.ok_or_else(|| internal("a form was whole without a file"))?;
+        intake.handle_end(unix_time_ms())?;
+        writer.write(taking.piece, note).await?;
+        let part = writer.end(note).await?;
+        let turn = landed(self.turns.of(allowed.upload), note).await;
+        let keeper = Keeper {
+            folder: self.folder.clone(),
+            records: self.records.clone(),
+            keys: self.keys.clone(),
+            allowed,
+            turn,
+        };
+        landed(spawn_blocking(move || keeper.keep(part)), note)
+            .await
+            .map_err(internal)?
+    }
+
+    fn open(&self, allowed: &Allowed) -> Result<(), Fault> {
+        open(&*self.records, &self.keys, allowed)
+    }
+}
+
+/// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one
+/// for which no grant is recorded: it would never be used or deleted.
+fn open(records: &dyn Records, keys: &Keys, allowed: &Allowed) -> Result<(), Fault> {
+    let upload = records.upload(allowed.upload).map_err(unrecorded)?;
+    if let Some(key) = upload.as_ref().and_then(|upload| upload.key)
+        && !keys.opens(&key, &allowed.org).map_err(internal)?
+    {
+        return Err(verify::denied(
+            "the key that asked for this grant was revoked; ask for another grant with one that was not",
+        ));
+    }
+    match upload {
+        Some(upload) if upload.sealed => Err(Fault::new(
+            409,
+            "CONFLICT",
+            "a build was made of this upload; ask for another grant",
+        )),
+        Some(_) => Ok(()),
+        None => Err(verify::denied(
+            "the upload is not known here any more; ask for another grant",
+        )),
+    }
+}
+
+/// A form as it comes.
+struct Taking<'u> {
+    uploads: &'u Uploads,
+    /// Bytes of the body as its head says; 0 when it says nothing.
+    declared: u64,
+    form: Form,
+    /// Once the file began.
+    file: Option<(Allowed, Intake, OwnedSemaphorePermit)>,
+    /// Of the file, to be written next.
+    piece: Vec<u8>,
+}
+
+impl Taking<'_> {
+    fn handle(&mut self, event: Event<'_>) -> Result<(), Fault> {
+        match event {
+            Event::Field { name, value } => self.form.add(name, value),
+            Event::File => self.begin(),
+            Event::Data(data) => {
+                let Some((_, intake, _)) = &mut self.file else {
+                    return Err(internal("a file was there before it began"));
+                };
+                intake.handle_data(data)?;
+                self.piece.extend_from_slice(data);
+                Ok(())
+            }
+            Event::FileEnd | Event::End => Ok(()),
+        }
+    }
+
+    /// All fields are there. Nobody who was not verified takes a place.
+    fn begin(&mut self) -> Result<(), Fault> {
+        let uploads = self.uploads;
+        let allowed = std::mem::take(&mut self.form).verify(&uploads.signing, unix_time_ms())?;
+        uploads.open(&allowed)?;
+        let place = uploads.places.clone().try_acquire_owned().map_err(|_| {
+            Fault::new(503, "SlowDown", "too many uploads are under way; try again later")
+                .with(Extra::RetryAfterS(RETRY_AFTER_S))
+        })?;
+        let intake = Intake::new(&allowed, uploads.size_max);
+        if self.declared > intake.size_max().saturating_add(FRAME_BYTES_MAX as u64) {
+            return Err(verify::too_large(intake.size_max()));
+        }
+        self.piece.reserve(UPLOAD_PIECE_BYTES);
+        self.file = Some((allowed, intake, place));
+        Ok(())
+    }
+}
+
+/// What a thread that wrote gives back: the part, and the emptied piece.
+type Written = io::Result<(Part, Vec<u8>)>;
+
+/// Writes a part, piece by piece.
+struct Writer {
+    folder: Arc<Folder>,
+    /// A thread has the part. When this is dropped, that thread drops the part.
+    writing: Option<JoinHandle<Written>>,
+}
+
+impl Writer {
+    /// Has a piece written, once the one before is; gives an empty one.
+    async fn write(&mut self, mut piece: Vec<u8>, note: Note<'_>) -> Result<Vec<u8>, Fault> {
+        let (part, empty) = match &mut self.writing {
+            None => (None, Vec::with_capacity(UPLOAD_PIECE_BYTES)),
+            Some(writing) => {
+                let (part, empty) = written(landed(writing, note).await)?;
+                (Some(part), empty)
+            }
+        };
+        let folder = self.folder.clone();
+        self.writing = Some(spawn_blocking(move || {
+            let mut part = part.map_or_else(|| folder.begin(), Ok)?;
+            part.write(&piece)?;
+            piece.clear();
+            Ok((part, piece))
+        }));
+        Ok(empty)
+    }
+
+    /// Waits for the last piece.
+    async fn end(self, note: Note<'_>) -> Result<Part, Fault> {
+        let writing = self.writing.ok_or_else(|| internal("nothing was written"))?;
+        Ok(written(landed(writing, note).await)?.0)
+    }
+}
+
+fn written(joined: Result<Written, tokio::task::JoinError>) -> Result<(Part, Vec<u8>), Fault> {
+    joined.map_err(internal)?.map_err(unwritten)
+}
+
+/// Waits for the disk, or for those that are before; the connection is no idle one meanwhile.
+async fn landed<T>(work: impl Future<Output = T>, note: Note<'_>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        note(Phase::Upload);
+        if let Ok(done) = tokio::time::timeout(UPLOAD_RENEWED_EVERY, &mut work).await {
+            return done;
+        }
+    }
+}
+
+/// The last steps, on a thread that may block: they are taken to their end even if the client is gone.
+struct Keeper {
+    folder: Arc<Folder>,
+    records: Arc<dyn Records>,
+    keys: Arc<Keys>,
+    allowed: Allowed,
+    turn: Turn,
+}
+
+impl Keeper {
+    fn keep(self, part: Part) -> Result<Stored, Fault> {
+        let Allowed { org, upload, .. } = &self.allowed;
+        let facts = part.settle().map_err(unwritten)?;
+        open(&*self.records, &self.keys, &self.allowed)?;
+        self.folder.keep(part, org, *upload).map_err(unwritten)?;
+        // It is in its place, so it is no refusal any more: who needs the facts finds that they are not of this file, and hashes it.
+        if let Err(error) = self.records.stored(*upload, &facts) {
+            log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
+        }
+        drop(self.turn);
+        Ok(Stored {
+            key: grant::key(org, *upload),
+            md5: facts.md5,
+        })
+    }
+}
+
+fn unwritten(error: io::Error) -> Fault {
+    match disk::is_full(&error) {
+        true => no_space(),
+        false => internal(format!("writing an upload: {error}")),
+    }
+}
+
+fn unrecorded(error: RecordError) -> Fault {
+    match error {
+        RecordError::Full => no_space(),
+        RecordError::Broken(why) => internal(why),
+    }
+}
+
+fn no_space() -> Fault {
+    Fault::new(
+        507,
+        "InsufficientStorage",
+        "the service has no space for the upload; try again later",
+    )
+}
+
+fn internal(why: impl ToString) -> Fault {
+    Fault::internal(why.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,470 @@
+//! One build and the upload it is made of: what is recorded, how it changes, and its JSON.
+//!
+//! In: requests, changes with the time at which they came. Out: the next value, or JSON. A build in a final state never changes,
+//! and no time of a build goes back, whatever the clock does. Times are milliseconds since 1970.
+//! Refuses: bodies and queries that make no sense, each with the member that is wrong. Source: `cloud.md` §2, `cloud-interface.md`
+//! §2 and §4.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::limits::{BUILD_FILE_BYTES_MAX, BUILDS_PAGE, BUILDS_PAGE_MAX};
+use crate::proto::fault::Fault;
+use crate::proto::keys::Hash;
+use edge_runner_proto::aliases::{self, Area};
+use edge_runner_proto::form;
+use edge_runner_proto::time::iso_ms;
+use edge_runner_proto::uuid::Uuid;
+
+/// The build file's path in requests and answers.
+const FILE: &str = "buildfilePath";
+/// The build file of those who name none.
+const FILE_DEFAULT: &str = "Dockerfile";
+
+/// The name of an organization, or of a region: a part of paths and of the scope of signatures, so of few characters.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
+
+/// The name of an organization.
+pub type Org = Name;
+
+impl Name {
+    /// Takes 1 to 63 letters, digits, dots, hyphens and underscores of ASCII, the first a letter or a digit.
+    pub fn parse(text: &str) -> Option<Name> {
+        let first = text.bytes().next()?;
+        let rest = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        (text.len() <= 63 && first.is_ascii_alphanumeric() && text.bytes().all(rest)).then(|| Name(text.into()))
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+/// An upload: what its grant says, and what came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    pub id: Uuid,
+    pub org: Org,
+    pub region: Name,
+    /// When the grant ends.
+    pub expires_ms: u64,
+    /// Whether a build was made of it, so that it takes no other archive.
+    pub sealed: bool,
+    /// The key that asked for the grant, by its SHA-256; nothing: an older release did not write it
+    /// down.
+    pub key: Option<Hash>,
+    /// What came last; nothing until an upload is done.
+    pub facts: Option<Facts>,
+}
+
+/// What is known of an archive that is whole. The file is the one that was hashed if `inode` and `modified_ns` are its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Bytes.
+    pub size: u64,
+    /// What clients know an archive by, in half.
+    pub md5: [u8; 16],
+    /// What tells archives apart.
+    pub sha256: Hash,
+    pub inode: u64,
+    /// Nanoseconds since 1970.
+    pub modified_ns: i64,
+}
+
+/// Where a build stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Pending,
+    Building,
+    Success,
+    Failed,
+    Timeout,
+}
+
+impl Status {
+    pub const ALL: [Status; 5] = [
+        Status::Pending,
+        Status::Building,
+        Status::Success,
+        Status::Failed,
+        Status::Timeout,
+    ];
+
+    /// Returns its word in JSON, queries and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Pending => "pending",
+            Status::Building => "building",
+            Status::Success => "success",
+            Status::Failed => "failed",
+            Status::Timeout => "timeout",
+        }
+    }
+
+    /// Returns the status of that word.
+    pub fn from_name(name: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// Tells whether nothing follows.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Status::Pending | Status::Building)
+    }
+}
+
+/// What a successful build made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    pub place: Place,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Where an image is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The command put it somewhere and said where.
+    Uri(String),
+    /// The service keeps it under this file name.
+    Kept(String),
+}
+
+/// One build as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    pub id: Uuid,
+    pub org: Org,
+    pub upload: Uuid,
+    pub region: Name,
+    /// 16 hex digits: the first half of the archive's MD5. It is a name: anybody can make two
+    /// archives of one.
+    pub hash: String,
+    /// Of the archive; nothing: an older release did not write it down.
+    pub sha256: Option<Hash>,
+    /// The key that asked for the grant of the archive, by its SHA-256.
+    pub key: Option<Hash>,
+    /// The build file, relative to the root of the archive.
+    pub file: String,
+    /// Bytes of the archive.
+    pub size: u64,
+    /// Scheme and host of the request that made it, for URLs when no `--public-url` is set.
+    pub base: String,
+    pub status: Status,
+    /// Runs of the command so far.
+    pub attempt: u32,
+    pub created_ms: u64,
+    pub updated_ms: u64,
+    pub started_ms: Option<u64>,
+    pub completed_ms: Option<u64>,
+    /// Of a success alone.
+    pub image: Option<Image>,
+    /// Of a failure alone.
+    pub error: Option<String>,
+}
+
+/// What happens to a build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Its command begins, for the first time or again.
+    Start,
+    Succeed(Image),
+    Fail(String),
+    TimeOut(String),
+}
+
+/// A build that has ended, or one whose state does not lead there, was to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    pub status: Status,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a build that is `{}` does not change so", self.status.name())
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+impl Build {
+    /// Makes a new one, which waits.
+    pub fn new(id: Uuid, upload: &Upload, facts: &Facts, file: String, base: String, now_ms: u64) -> Build {
+        Build {
+            id,
+            org: upload.org.clone(),
+            upload: upload.id,
+            region: upload.region.clone(),
+            hash: facts.context_hash(),
+            sha256: Some(facts.sha256),
+            key: upload.key,
+            file,
+            size: facts.size,
+            base,
+            status: Status::Pending,
+            attempt: 0,
+            created_ms: now_ms,
+            updated_ms: now_ms,
+            started_ms: None,
+            completed_ms: None,
+            image: None,
+            error: None,
+        }
+    }
+
+    /// Returns the build after a change. Its times are never before those it has.
+    ///
+    /// # Errors
+    /// [`Unfit`] for a build that has ended, and for a success of one that never started.
+    pub fn change(&self, to: Change, now_ms: u64) -> Result<Build, Unfit> {
+        let unfit = Unfit { status: self.status };
+        if self.status.is_final() {
+            return Err(unfit);
+        }
+        let now_ms = now_ms.max(self.updated_ms);
+        let mut next = Build {
+            updated_ms: now_ms,
+            ..self.clone()
+        };
+        match to {
+            Change::Start => {
+                next.status = Status::Building;
+                next.attempt += 1;
+                next.started_ms.get_or_insert(now_ms);
+                return Ok(next);
+            }
+            Change::Succeed(_) if self.status == Status::Pending => return Err(unfit),
+            Change::Succeed(image) => {
+                next.status = Status::Success;
+                next.image = Some(image);
+            }
+            Change::Fail(why) => {
+                next.status = Status::Failed;
+                next.error = Some(why);
+            }
+            Change::TimeOut(why) => {
+                next.status = Status::Timeout;
+                next.error = Some(why);
+            }
+        }
+        next.completed_ms = Some(now_ms);
+        Ok(next)
+    }
+
+    /// Returns its JSON. Members without a value are left out. `public` is scheme and host that clients see, without a slash at
+    /// the end; without it they are those of the request that made the build.
+    pub fn json(&self, public: Option<&str>) -> Value {
+        let base = public.unwrap_or(&self.base);
+        let mut json = Map::new();
+        let mut set = |name: &str, value: Value| json.insert(name.to_owned(), value);
+        set("id", self.id.to_string().into());
+        set("organizationId", self.org.as_str().into());
+        set("status", self.status.name().into());
+        set("region", self.region.as_str().into());
+        set("contextHash", self.hash.as_str().into());
+        set(FILE, self.file.as_str().into());
+        for alias in aliases::aliases(Area::JsonKey, FILE) {
+            set(alias, self.file.as_str().into());
+        }
+        set("contextSizeBytes", self.size.into());
+        set("logsUrl", format!("{base}/v1/builds/{}/logs", self.id).into());
+        set("createdAt", iso_ms(self.created_ms).into());
+        set("updatedAt", iso_ms(self.updated_ms).into());
+        if let Some(started_ms) = self.started_ms {
+            set("startedAt", iso_ms(started_ms).into());
+        }
+        if let Some(completed_ms) = self.completed_ms {
+            let took_ms = completed_ms - self.started_ms.unwrap_or(completed_ms).min(completed_ms);
+            set("completedAt", iso_ms(completed_ms).into());
+            set("buildDurationSeconds", (took_ms / 1000).into());
+        }
+        if let Some(image) = &self.image {
+            set("imageUri", image.uri(base, self.id).into());
+            set("imageSizeBytes", image.size.into());
+        }
+        if let Some(error) = &self.error {
+            set("errorMessage", error.as_str().into());
+        }
+        Value::Object(json)
+    }
+}
+
+impl Facts {
+    /// Returns the first half of the archive's MD5 as hex digits: what clients know an archive by.
+    pub fn context_hash(&self) -> String {
+        let first = self.md5.first_chunk().expect("half of sixteen bytes are eight");
+        format!("{:016x}", u64::from_be_bytes(*first))
+    }
+}
+
+impl Image {
+    /// Returns where clients find it.
+    fn uri(&self, base: &str, build: Uuid) -> String {
+        match &self.place {
+            Place::Uri(uri) => uri.clone(),
+            Place::Kept(name) => {
+                let mut uri = format!("{base}/v1/images/{build}/");
+                for byte in name.bytes() {
+                    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                        uri.push(char::from(byte));
+                    } else {
+                        uri.push_str(&format!("%{byte:02X}"));
+                    }
+                }
+                uri
+            }
+        }
+    }
+}
+
+/// What a client asks for in `POST /builds`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub upload: Uuid,
+    pub region: String,
+    pub file: String,
+}
+
+/// What a client asks for in `GET /builds`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    pub status: Option<Status>,
+    pub region: Option<String>,
+    /// In lower case. It finds what `asker` has uploaded, since two archives may have one: the
+    /// holder of another key of the organization could make an image that is taken for another's.
+    pub hash: Option<String>,
+    /// The key that asks, by its SHA-256.
+    pub asker: Hash,
+    pub limit: usize,
+    pub offset: u64,
+}
+
+impl Wanted {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// 400, naming the member.
+    pub fn read(body: &[u8]) -> Result<Wanted, Fault> {
+        let body: Value = serde_json::from_slice(body)
+            .map_err(|error| Fault::bad_request(format!("the body is to be a JSON object: {error}")))?;
+        let Value::Object(body) = body else {
+            return Err(Fault::bad_request("the body is to be a JSON object"));
+        };
+        let upload = text(&body, "uploadId")?.ok_or_else(|| lacks("uploadId"))?;
+        let upload = Uuid::parse(upload)
+            .ok_or_else(|| Fault::bad_request("`uploadId` is to be a version-4 UUID, as the grant has it"))?;
+        let region = text(&body, "region")?.ok_or_else(|| lacks("region"))?.to_owned();
+        let named = aliases::first(Area::JsonKey, FILE, |name| text(&body, name).transpose()).transpose()?;
+        let file = named.unwrap_or(FILE_DEFAULT).to_owned();
+        if let Some(what) = unusable(&file) {
+            return Err(Fault::bad_request(format!(
+                "`{FILE}` {what}; it is to be a path of 1 to {BUILD_FILE_BYTES_MAX} bytes from the root of the archive, such as \
+                 `{FILE_DEFAULT}`"
+            )));
+        }
+        Ok(Wanted { upload, region, file })
+    }
+}
+
+/// Returns a member that is to be text; nothing when it is absent.
+fn text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>, Fault> {
+    match body.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(Fault::bad_request(format!("`{name}` is to be a string"))),
+    }
+}
+
+fn lacks(name: &str) -> Fault {
+    Fault::bad_request(format!("`{name}` is missing; `uploadId` and `region` are required"))
+}
+
+/// Says what is wrong with the path of a build file. It becomes an argument of the builder command,
+/// and a part of lines.
+pub fn unusable(file: &str) -> Option<&'static str> {
+    let misleads = |letter: char| {
+        // Line and paragraph separators, and what turns the direction of the text around it.
+        letter.is_control()
+            || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+    };
+    if file.is_empty() {
+        Some("is empty")
+    } else if file.len() > BUILD_FILE_BYTES_MAX {
+        Some("is too long")
+    } else if file.starts_with('/') {
+        Some("is absolute")
+    } else if file.starts_with('-') {
+        Some("begins with `-`, as options do")
+    } else if file.contains('\0') {
+        Some("has a NUL in it")
+    } else if file.contains(misleads) {
+        Some("has a control character in it")
+    } else if file.split('/').any(|component| component == "..") {
+        Some("has a component `..`")
+    } else if file.split('/').any(str::is_empty) {
+        Some("has an empty component")
+    } else if file.split('/').next_back() == Some(".") {
+        Some("names a folder")
+    } else {
+        None
+    }
+}
+
+impl Filter {
+    /// Reads the query of a request: what stands behind the `?`.
+    ///
+    /// # Errors
+    /// 400, naming the parameter.
+    pub fn read(query: &str, asker: Hash) -> Result<Filter, Fault> {
+        let pairs = form::pairs(query.as_bytes());
+        let status = match form::value(&pairs, "status") {
+            None => None,
+            Some(word) => Some(Status::from_name(word).ok_or_else(|| {
+                let names = Status::ALL.map(Status::name).join("`, `");
+                Fault::bad_request(format!("`status` is to be one of `{names}`"))
+            })?),
+        };
+        let limit = match form::value(&pairs, "limit") {
+            None => BUILDS_PAGE,
+            Some(text) => number(text)
+                .and_then(|limit| usize::try_from(limit).ok())
+                .filter(|limit| (1..=BUILDS_PAGE_MAX).contains(limit))
+                .ok_or_else(|| Fault::bad_request(format!("`limit` is to be a number from 1 to {BUILDS_PAGE_MAX}")))?,
+        };
+        let offset = match form::value(&pairs, "offset") {
+            None => 0,
+            Some(text) => number(text).ok_or_else(|| Fault::bad_request("`offset` is to be a number from 0 on"))?,
+        };
+        Ok(Filter {
+            status,
+            region: form::value(&pairs, "region").map(str::to_owned),
+            hash: form::value(&pairs, "contextHash").map(str::to_lowercase),
+            asker,
+            limit,
+            offset,
+        })
+    }
+}
+
+/// Reads digits, without a sign.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests;

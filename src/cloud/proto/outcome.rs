@@ -1,0 +1,344 @@
+//! What the end of a builder command means: an image, or an error that says which phase broke.
+//!
+//! In: how the command ended, what it wrote to `BUILD_RESULT`, the last line of its stdout, what lies in `BUILD_OUT`, the end of its
+//! stderr. Out: an [`Image`], or the text of `errorMessage`. Refuses an image that nobody could use: without a size, with a URI
+//! that is empty, long or has control characters, with a file name that is no text. Source: `cloud-interface.md` §5.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::build::{Image, Place};
+use super::unpack::shown;
+use crate::limits::{ERROR_STDERR_CHARS_MAX, IMAGE_SIZE_MAX, IMAGE_URI_BYTES_MAX};
+
+/// The phases of a build, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Unpack,
+    Build,
+    Image,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Code(i32),
+    Signal(i32),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Code(code) => write!(f, "exit status {code}"),
+            End::Signal(signal) => {
+                write!(f, "signal {signal}")?;
+                // Those whose numbers are the same on every board.
+                let name = match signal {
+                    1 => "SIGHUP",
+                    2 => "SIGINT",
+                    3 => "SIGQUIT",
+                    4 => "SIGILL",
+                    6 => "SIGABRT",
+                    8 => "SIGFPE",
+                    9 => "SIGKILL",
+                    11 => "SIGSEGV",
+                    13 => "SIGPIPE",
+                    14 => "SIGALRM",
+                    15 => "SIGTERM",
+                    _ => return Ok(()),
+                };
+                write!(f, " ({name})")
+            }
+        }
+    }
+}
+
+/// Writes an error: the phase that broke with the reason first, by which programs know it, then the phases passed, then the end
+/// of stderr, which is empty for other phases than the build.
+pub fn error(phase: Phase, reason: &str, stderr: &str) -> String {
+    let (name, passed) = match phase {
+        Phase::Unpack => ("unpack", ""),
+        Phase::Build => ("build", "; passed: unpack"),
+        Phase::Image => ("image", "; passed: unpack, build"),
+    };
+    let ends = if stderr.is_empty() { "" } else { "; stderr ends: " };
+    format!("{name}: {reason}{passed}{ends}{stderr}")
+}
+
+/// The end of what a command wrote to stderr.
+#[derive(Default)]
+pub struct Tail(String);
+
+impl Tail {
+    pub fn push(&mut self, line: &str) {
+        self.0.push_str(line);
+        self.0.push('\n');
+        // A character has four bytes at most. It is cut when it is twice as long as it needs to be, and not with every line.
+        if self.0.len() > 8 * ERROR_STDERR_CHARS_MAX {
+            let end = self.end().len() + 1;
+            self.0.drain(..self.0.len() - end);
+        }
+    }
+
+    /// Returns the last [`ERROR_STDERR_CHARS_MAX`] characters, without the end of the last line.
+    pub fn end(&self) -> &str {
+        let text = self.0.strip_suffix('\n').unwrap_or(&self.0);
+        let start = text.char_indices().rev().nth(ERROR_STDERR_CHARS_MAX - 1);
+        &text[start.map_or(0, |(at, _)| at)..]
+    }
+}
+
+/// What lies in `BUILD_OUT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub name: Vec<u8>,
+    /// Bytes of a regular file; nothing for everything else.
+    pub size: Option<u64>,
+}
+
+/// Finds the image of a command that ended well: in `result`, the content of `BUILD_RESULT`, which is nothing when there is no such
+/// file; else in the last line of its stdout; else it is the one file in `BUILD_OUT`, for which two of the items there are enough.
+///
+/// # Errors
+/// What was unusable, or that there was nothing.
+pub fn image(result: Option<&[u8]>, last_line: &str, out: &[Item]) -> Result<Image, String> {
+    if let Some(result) = result.map(<[u8]>::trim_ascii).filter(|result| !result.is_empty()) {
+        let value: Option<Value> = serde_json::from_slice(result).ok();
+        return match value {
+            Some(Value::Object(told)) => named(&told),
+            _ => Err("it is not a JSON object".to_owned()),
+        }
+        .map_err(|why| format!("BUILD_RESULT is unusable: {why}"));
+    }
+    // Any other last line is one of a log.
+    if let Ok(Value::Object(told)) = serde_json::from_str(last_line)
+        && ["imageUri", "imageSizeBytes"].iter().any(|key| told.contains_key(*key))
+    {
+        return named(&told).map_err(|why| format!("the last line of stdout is unusable: {why}"));
+    }
+    match out {
+        [] => Err("the command tells of no image: expected is JSON, {\"imageUri\":\"...\",\"imageSizeBytes\":N}, in BUILD_RESULT or \
+                   as the last line of stdout, or one file in BUILD_OUT"
+            .to_owned()),
+        [item] => kept(item).map_err(|why| format!("`{}` in BUILD_OUT is unusable: {why}", shown(&item.name))),
+        _ => Err("BUILD_OUT holds more than one file, so that nobody knows which is the image".to_owned()),
+    }
+}
+
+fn named(told: &serde_json::Map<String, Value>) -> Result<Image, String> {
+    let uri = match told.get("imageUri") {
+        Some(Value::String(uri)) => uri,
+        Some(_) => return Err("`imageUri` is no string".to_owned()),
+        None => return Err("`imageUri` is missing".to_owned()),
+    };
+    if uri.is_empty() {
+        return Err("`imageUri` is empty".to_owned());
+    }
+    if uri.len() > IMAGE_URI_BYTES_MAX {
+        return Err(format!("`imageUri` has more than {IMAGE_URI_BYTES_MAX} bytes"));
+    }
+    if uri.contains(|char: char| char.is_control() || char.is_whitespace()) {
+        return Err("`imageUri` has control characters or spaces".to_owned());
+    }
+    let size = told
+        .get("imageSizeBytes")
+        .ok_or("`imageSizeBytes` is missing")?
+        .as_u64()
+        .filter(|&size| size <= IMAGE_SIZE_MAX)
+        .ok_or("`imageSizeBytes` is no number of bytes")?;
+    Ok(Image {
+        place: Place::Uri(uri.clone()),
+        size,
+    })
+}
+
+fn kept(item: &Item) -> Result<Image, String> {
+    let size = item.size.ok_or("it is no regular file")?;
+    let name = std::str::from_utf8(&item.name).map_err(|_| "its name is not UTF-8")?;
+    if name.contains(char::is_control) {
+        return Err("its name has control characters".to_owned());
+    }
+    Ok(Image {
+        place: Place::Kept(name.to_owned()),
+        size,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(uri: &str, size: u64) -> Result<Image, String> {
+        Ok(Image {
+            place: Place::Uri(uri.to_owned()),
+            size,
+        })
+    }
+
+    fn item(name: &[u8], size: Option<u64>) -> Item {
+        Item {
+            name: name.to_vec(),
+            size,
+        }
+    }
+
+    /// I-11, C-016, C-048: the first of the three ways counts, even when others would do as well.
+    #[test]
+    fn an_image_is_told_in_three_ways() {
+        let json = r#"{"imageUri":"registry.example/a:1","imageSizeBytes":5,"more":[1]}"#;
+        let line = r#"{"imageSizeBytes":0,"imageUri":"b"}"#;
+        let file = [item(b"image one.tar", Some(7))];
+        assert_eq!(
+            image(Some(json.as_bytes()), line, &file),
+            uri("registry.example/a:1", 5)
+        );
+        let with_ends = format!("\n {json}\n\n");
+        assert_eq!(
+            image(Some(with_ends.as_bytes()), line, &file),
+            uri("registry.example/a:1", 5)
+        );
+        for absent in [None, Some(&b""[..]), Some(&b" \n"[..])] {
+            assert_eq!(image(absent, line, &file), uri("b", 0));
+            for other in ["", "done", "{}", "[1]", r#"{"imageUri"#, r#"{"level":"info"}"#] {
+                let kept = Image {
+                    place: Place::Kept("image one.tar".to_owned()),
+                    size: 7,
+                };
+                assert_eq!(image(absent, other, &file), Ok(kept), "{other}");
+            }
+        }
+    }
+
+    /// I-11: one that is unusable is no reason to look for another, and none at all is said as well.
+    #[test]
+    fn unusable_images_are_refused() {
+        let file = [item(b"image.tar", Some(7))];
+        let long = format!(
+            r#"{{"imageUri":"{}","imageSizeBytes":1}}"#,
+            "x".repeat(IMAGE_URI_BYTES_MAX)
+        );
+        assert!(image(Some(long.as_bytes()), "", &[]).is_ok());
+        let longer = long.replacen('x', "xx", 1);
+        for (json, why) in [
+            ("image:1", "it is not a JSON object"),
+            ("[]", "it is not a JSON object"),
+            ("\"a\"", "it is not a JSON object"),
+            ("{}", "`imageUri` is missing"),
+            (r#"{"imageUri":1,"imageSizeBytes":1}"#, "`imageUri` is no string"),
+            (r#"{"imageUri":"","imageSizeBytes":1}"#, "`imageUri` is empty"),
+            (
+                r#"{"imageUri":"a\u001bb","imageSizeBytes":1}"#,
+                "`imageUri` has control characters or spaces",
+            ),
+            (
+                r#"{"imageUri":"a b","imageSizeBytes":1}"#,
+                "`imageUri` has control characters or spaces",
+            ),
+            (&longer, "`imageUri` has more than 2048 bytes"),
+            (r#"{"imageUri":"a"}"#, "`imageSizeBytes` is missing"),
+            (
+                r#"{"imageUri":"a","imageSizeBytes":"1"}"#,
+                "`imageSizeBytes` is no number of bytes",
+            ),
+            (
+                r#"{"imageUri":"a","imageSizeBytes":-1}"#,
+                "`imageSizeBytes` is no number of bytes",
+            ),
+            (
+                r#"{"imageUri":"a","imageSizeBytes":1.5}"#,
+                "`imageSizeBytes` is no number of bytes",
+            ),
+            (
+                r#"{"imageUri":"a","imageSizeBytes":9007199254740992}"#,
+                "`imageSizeBytes` is no number of bytes",
+            ),
+        ] {
+            let expected = Err(format!("BUILD_RESULT is unusable: {why}"));
+            assert_eq!(image(Some(json.as_bytes()), "", &file), expected);
+            if json.contains(":") && json.contains("image") && json.starts_with('{') {
+                let expected = Err(format!("the last line of stdout is unusable: {why}"));
+                assert_eq!(image(None, json, &file), expected);
+            }
+        }
+        assert!(image(Some(b"\xff"), "", &file).is_err());
+        let none = image(None, "", &[]).expect_err("there is nothing");
+        assert!(
+            none.starts_with("the command tells of no image: expected is JSON"),
+            "{none}"
+        );
+        for (out, why) in [
+            (
+                vec![item(b"dir", None)],
+                "`dir` in BUILD_OUT is unusable: it is no regular file",
+            ),
+            (
+                vec![item(b"a\xff", Some(1))],
+                "`a\\xff` in BUILD_OUT is unusable: its name is not UTF-8",
+            ),
+            (
+                vec![item(b"a\n", Some(1))],
+                "`a\\n` in BUILD_OUT is unusable: its name has control characters",
+            ),
+            (
+                vec![item(b"a", Some(1)), item(b"b", Some(1))],
+                "BUILD_OUT holds more than one file, so that nobody knows which is the image",
+            ),
+        ] {
+            assert_eq!(image(None, "", &out), Err(why.to_owned()));
+        }
+    }
+
+    /// I-13, C-018: the phase that broke comes first, with the reason; then those passed, then the end of stderr.
+    #[test]
+    fn an_error_names_the_phases() {
+        for (text, expected) in [
+            (
+                error(Phase::Unpack, "the entry `../x` is refused", ""),
+                "unpack: the entry `../x` is refused",
+            ),
+            (
+                error(Phase::Build, &End::Code(3).to_string(), ""),
+                "build: exit status 3; passed: unpack",
+            ),
+            (
+                error(Phase::Build, &End::Signal(9).to_string(), "no\nspace"),
+                "build: signal 9 (SIGKILL); passed: unpack; stderr ends: no\nspace",
+            ),
+            (
+                error(Phase::Build, &End::Signal(64).to_string(), ""),
+                "build: signal 64; passed: unpack",
+            ),
+            (
+                error(Phase::Image, "nothing", ""),
+                "image: nothing; passed: unpack, build",
+            ),
+        ] {
+            assert_eq!(text, expected);
+        }
+    }
+
+    /// I-13: of stderr the last 2000 characters are told, however long it was and wherever its lines end.
+    #[test]
+    fn the_end_of_stderr_is_kept() {
+        let mut tail = Tail::default();
+        assert_eq!(tail.end(), "");
+        tail.push("one");
+        tail.push("");
+        tail.push("two");
+        assert_eq!(tail.end(), "one\n\ntwo");
+        let mut all = String::from("one\n\ntwo");
+        for at in 0..5_000 {
+            let line = format!("{at} \u{1f3b5}\u{e9}{}", "x".repeat(at % 90));
+            tail.push(&line);
+            all.push('\n');
+            all.push_str(&line);
+            assert!(tail.0.len() <= 8 * ERROR_STDERR_CHARS_MAX + 4 * ERROR_STDERR_CHARS_MAX);
+        }
+        let chars: Vec<char> = all.chars().collect();
+        let expected: String = chars[chars.len() - ERROR_STDERR_CHARS_MAX..].iter().collect();
+        assert_eq!(tail.end(), expected);
+        tail.push(&"\u{1f3b5}".repeat(ERROR_STDERR_CHARS_MAX + 1));
+        assert_eq!(tail.end(), "\u{1f3b5}".repeat(ERROR_STDERR_CHARS_MAX));
+    }
+}

@@ -1,0 +1,373 @@
+//! The policy document of an upload grant: what it allows, and what a form lacks of that.
+//!
+//! In: the base64 text of a policy whose signature was found right, and the fields of a form. Out: until when it is good, and
+//! how large the file may be, or the name of the condition that is not met. Written here too, in one order and without a space,
+//! since what is signed is the text. Names are compared byte by byte. Refuses: what is no base64 (standard alphabet, padded), no
+//! JSON, or has a condition of an unknown form, since a condition that is not understood is not met. Source: the S3 protocol's
+//! POST policy, and the fact sheet on the cloud service, section 4.1.
+
+use std::fmt;
+
+use data_encoding::BASE64;
+use serde_json::{Map, Value, json};
+
+use edge_runner_proto::time;
+
+/// A policy that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The first millisecond since 1970 at which it is no longer good.
+    pub expires_ms: u64,
+    conditions: Vec<Condition>,
+    /// The least and the greatest size of the file, in bytes.
+    size: (u64, u64),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Condition {
+    field: String,
+    value: String,
+    /// The field may go on behind the value.
+    is_prefix: bool,
+}
+
+/// Why a text is no policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    Base64,
+    Json,
+    /// `expiration` is missing, or no date in the form of ISO 8601, in UTC.
+    Expiration,
+    /// `conditions` is missing or no array, or one of them has none of the known forms.
+    Conditions,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Invalid::Base64 => "the policy is no base64; send the field as the grant has it",
+            Invalid::Json => "the policy is no JSON object",
+            Invalid::Expiration => "the policy's \"expiration\" is not like 2026-11-21T12:15:00.000Z",
+            Invalid::Conditions => {
+                "the policy's \"conditions\" are not all of the forms {\"field\":\"value\"}, [\"eq\",\"$field\",\"value\"], \
+                 [\"starts-with\",\"$field\",\"prefix\"], [\"content-length-range\",min,max]"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// Why a form is not what a policy allows. The texts name the field and never show a value: it may be the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// The condition on this field.
+    Condition { field: String, is_prefix: bool },
+    /// This field has no condition.
+    Extra(String),
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unmet::Condition { field, is_prefix } => {
+                let operator = if *is_prefix { "starts-with" } else { "eq" };
+                write!(
+                    f,
+                    "Invalid according to Policy: Policy Condition failed: [\"{operator}\", \"${}\"]",
+                    field.escape_default()
+                )
+            }
+            Unmet::Extra(field) => write!(
+                f,
+                "Invalid according to Policy: Extra input fields: {}",
+                field.escape_default()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unmet {}
+
+/// Writes the text of a policy, in base64: exact values for the fields, in their order, and the file's size among them, behind
+/// `size_after` of them.
+pub fn text(expires_ms: u64, fields: &[(&str, &str)], size: (u64, u64), size_after: usize) -> String {
+    let mut conditions: Vec<Value> = fields.iter().map(|(name, value)| json!({*name: value})).collect();
+    conditions.insert(size_after, json!(["content-length-range", size.0, size.1]));
+    let conditions = Value::Array(conditions);
+    // An object of one member has no order; the object around them has.
+    let json = format!(
+        r#"{{"expiration":"{}","conditions":{conditions}}}"#,
+        time::iso_ms(expires_ms)
+    );
+    BASE64.encode(json.as_bytes())
+}
+
+impl Policy {
+    /// Reads the text of a policy.
+    ///
+    /// # Errors
+    /// See [`Invalid`].
+    pub fn parse(text: &[u8]) -> Result<Policy, Invalid> {
+        let json = BASE64.decode(text).map_err(|_| Invalid::Base64)?;
+        let document: Map<String, Value> = serde_json::from_slice(&json).map_err(|_| Invalid::Json)?;
+        let expires_ms = document
+            .get("expiration")
+            .and_then(Value::as_str)
+            .and_then(time::parse_iso)
+            .ok_or(Invalid::Expiration)?;
+        let listed = document
+            .get("conditions")
+            .and_then(Value::as_array)
+            .ok_or(Invalid::Conditions)?;
+        let mut policy = Policy {
+            expires_ms,
+            conditions: Vec::with_capacity(listed.len()),
+            size: (0, u64::MAX),
+        };
+        for condition in listed {
+            policy.take(condition).ok_or(Invalid::Conditions)?;
+        }
+        Ok(policy)
+    }
+
+    /// Adds one condition; nothing comes back of one that has no known form.
+    fn take(&mut self, condition: &Value) -> Option<()> {
+        let (field, value, is_prefix) = match condition {
+            Value::Object(members) if members.len() == 1 => {
+                let (field, value) = members.iter().next()?;
+                (field.as_str(), value.as_str()?, false)
+            }
+            Value::Array(parts) if parts.len() == 3 => match parts[0].as_str()? {
+                "content-length-range" => {
+                    let (min, max) = (parts[1].as_u64()?, parts[2].as_u64()?);
+                    self.size = (self.size.0.max(min), self.size.1.min(max));
+                    return (self.size.0 <= self.size.1).then_some(());
+                }
+                "eq" => (parts[1].as_str()?.strip_prefix('$')?, parts[2].as_str()?, false),
+                "starts-with" => (parts[1].as_str()?.strip_prefix('$')?, parts[2].as_str()?, true),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        self.conditions.push(Condition {
+            field: field.to_owned(),
+            value: value.to_owned(),
+            is_prefix,
+        });
+        Some(())
+    }
+
+    /// Holds a form against it; gives the least and the greatest size of the file, in bytes.
+    ///
+    /// # Errors
+    /// See [`Unmet`]: the first condition, in the policy's order, that no field meets; else the first field without a condition.
+    pub fn check(&self, fields: &[(String, String)]) -> Result<(u64, u64), Unmet> {
+        for condition in &self.conditions {
+            let met = |(name, value): &(String, String)| {
+                *name == condition.field
+                    && match condition.is_prefix {
+                        true => value.starts_with(&condition.value),
+                        false => *value == condition.value,
+                    }
+            };
+            if !fields.iter().any(met) {
+                return Err(Unmet::Condition {
+                    field: condition.field.clone(),
+                    is_prefix: condition.is_prefix,
+                });
+            }
+        }
+        let uncovered = fields
+            .iter()
+            .find(|(name, _)| !is_free(name) && !self.conditions.iter().any(|condition| condition.field == *name));
+        match uncovered {
+            Some((name, _)) => Err(Unmet::Extra(name.clone())),
+            None => Ok(self.size),
+        }
+    }
+}
+
+/// Tells whether a field needs no condition.
+fn is_free(name: &str) -> bool {
+    matches!(name, "Policy" | "X-Store-Signature" | "file") || name.starts_with("x-ignore-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<Policy, Invalid> {
+        Policy::parse(BASE64.encode(json.as_bytes()).as_bytes())
+    }
+
+    fn of(conditions: &str) -> Result<Policy, Invalid> {
+        parse(&format!(
+            r#"{{"expiration":"2026-11-21T12:15:00.000Z","conditions":[{conditions}]}}"#
+        ))
+    }
+
+    fn check(conditions: &str, fields: &[(&str, &str)]) -> Result<(u64, u64), String> {
+        let fields: Vec<(String, String)> = fields
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
+        let policy = of(conditions).expect("a policy");
+        policy.check(&fields).map_err(|unmet| unmet.to_string())
+    }
+
+    /// The text is the one whose signature the fact sheet gives, byte for byte.
+    #[test]
+    fn a_policy_is_written_as_documented() {
+        let written = text(
+            1_795_263_300_000,
+            &[
+                ("bucket", "build-contexts"),
+                ("key", "org-7/0b9e3f52-6a1d-4c55-9d0e-2f6a0c7d1e11.tar.gz"),
+                ("Content-Type", "application/gzip"),
+                ("X-Store-Algorithm", "STORE4-HMAC-SHA256"),
+                (
+                    "X-Store-Credential",
+                    "SKEXAMPLE01/20261121/us-west/store/store4_request",
+                ),
+                ("X-Store-Date", "20261121T120000Z"),
+                ("X-Store-Security-Token", "session-token-1"),
+            ],
+            (1, 524_288_000),
+            3,
+        );
+        let signature =
+            super::super::sign::STORE.sign(b"store-secret-for-tests", "20261121", "us-west", written.as_bytes());
+        assert_eq!(
+            signature,
+            "1a0cef5a2023848b24f1cb315d530f4462634bdd605c33bcb4bc51a3436bb36b"
+        );
+        let read = Policy::parse(written.as_bytes()).expect("what is written can be read");
+        assert_eq!((read.expires_ms, read.size), (1_795_263_300_000, (1, 524_288_000)));
+        assert_eq!(read.conditions.len(), 7);
+    }
+
+    #[test]
+    fn what_is_no_policy_is_refused() {
+        for text in ["!", "e30", "e30=\n", "_-8=", " e30="] {
+            assert_eq!(Policy::parse(text.as_bytes()), Err(Invalid::Base64), "{text}");
+        }
+        for json in ["", "{", "[]", "null", "{} {}", "\u{feff}{}", "{\"a\":\"\\ud800\"}"] {
+            assert_eq!(parse(json), Err(Invalid::Json), "{json}");
+        }
+        for json in [
+            "{}",
+            r#"{"expiration":1795263300,"conditions":[]}"#,
+            r#"{"expiration":"2026-11-21","conditions":[]}"#,
+            r#"{"expiration":"2026-11-21T12:15:00+01:00","conditions":[]}"#,
+            r#"{"Expiration":"2026-11-21T12:15:00Z","conditions":[]}"#,
+        ] {
+            assert_eq!(parse(json), Err(Invalid::Expiration), "{json}");
+        }
+        for json in [
+            r#"{"expiration":"2026-11-21T12:15:00Z"}"#,
+            r#"{"expiration":"2026-11-21T12:15:00Z","conditions":{}}"#,
+        ] {
+            assert_eq!(parse(json), Err(Invalid::Conditions), "{json}");
+        }
+        for condition in [
+            "1",
+            "{}",
+            r#"{"a":"b","c":"d"}"#,
+            r#"{"a":1}"#,
+            r#"["eq","a","b"]"#,
+            r#"["eq","$a"]"#,
+            r#"["eq","$a","b","c"]"#,
+            r#"["EQ","$a","b"]"#,
+            r#"["eq","$a",1]"#,
+            r#"["ends-with","$a","b"]"#,
+            r#"["content-length-range",1]"#,
+            r#"["content-length-range","1","2"]"#,
+            r#"["content-length-range",-1,2]"#,
+            r#"["content-length-range",2,1]"#,
+            r#"["content-length-range",1.5,2]"#,
+        ] {
+            assert_eq!(of(condition), Err(Invalid::Conditions), "{condition}");
+        }
+        assert!(of("").is_ok());
+    }
+
+    /// C-032, C-072: each form of a condition, met and not; names count byte by byte.
+    #[test]
+    fn a_form_meets_every_condition() {
+        for (condition, fields, met) in [
+            (r#"{"a":"b"}"#, &[("a", "b")][..], true),
+            (r#"{"a":"b"}"#, &[("a", "bc")], false),
+            (r#"{"a":"b"}"#, &[("A", "b")], false),
+            (r#"{"a":"b"}"#, &[], false),
+            (r#"{"$a":"b"}"#, &[("a", "b")], false),
+            (r#"["eq","$a","b"]"#, &[("a", "b")], true),
+            (r#"["eq","$a","b"]"#, &[("a", "B")], false),
+            (r#"["eq","$$a","b"]"#, &[("$a", "b")], true),
+            (r#"["starts-with","$a","b"]"#, &[("a", "bc")], true),
+            (r#"["starts-with","$a","b"]"#, &[("a", "cb")], false),
+            (r#"["starts-with","$a",""]"#, &[("a", "anything")], true),
+            (r#"["starts-with","$a",""]"#, &[], false),
+            (r#"{"a":"b"},["starts-with","$a","c"]"#, &[("a", "b")], false),
+            (
+                r#"["starts-with","$a","b"],["starts-with","$a","bc"]"#,
+                &[("a", "bcd")],
+                true,
+            ),
+        ] {
+            assert_eq!(check(condition, fields).is_ok(), met, "{condition} with {fields:?}");
+        }
+        assert_eq!(
+            check(
+                r#"{"token":"secret"},["starts-with","$b","c"]"#,
+                &[("b", "d"), ("token", "secret")]
+            ),
+            Err("Invalid according to Policy: Policy Condition failed: [\"starts-with\", \"$b\"]".into())
+        );
+        assert_eq!(
+            check(r#"{"token":"secret"}"#, &[]),
+            Err("Invalid according to Policy: Policy Condition failed: [\"eq\", \"$token\"]".into()),
+            "the value is not shown"
+        );
+    }
+
+    #[test]
+    fn every_field_needs_a_condition() {
+        let free = [
+            ("Policy", "p"),
+            ("X-Store-Signature", "s"),
+            ("file", ""),
+            ("x-ignore-me", "1"),
+        ];
+        assert_eq!(check("", &free), Ok((0, u64::MAX)));
+        for name in [
+            "policy",
+            "x-store-signature",
+            "X-Ignore-me",
+            "success_action_status",
+            "",
+            "a\nb",
+        ] {
+            let extra = check(r#"{"a":"b"}"#, &[("a", "b"), (name, "")]).expect_err("an extra field");
+            assert!(
+                extra.contains("Extra input fields: ") && !extra.contains('\n'),
+                "{extra}"
+            );
+        }
+    }
+
+    /// C-071: of several ranges all hold.
+    #[test]
+    fn the_size_lies_in_every_range() {
+        assert_eq!(check(r#"["content-length-range",1,9]"#, &[]), Ok((1, 9)));
+        assert_eq!(check(r#"["content-length-range",9,9]"#, &[]), Ok((9, 9)));
+        assert_eq!(
+            check(r#"["content-length-range",1,9],["content-length-range",0,5]"#, &[]),
+            Ok((1, 5))
+        );
+        assert_eq!(
+            of(r#"["content-length-range",1,4],["content-length-range",5,9]"#),
+            Err(Invalid::Conditions)
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Which part of an image or of a log a client wants.
+//!
+//! In: the `Range` header and the length of the file. Out: the whole, one part, or that there is no such part. What is no range of
+//! bytes, or several at once, asks for the whole, as RFC 9110 section 14.2 lets a server take it. In: the query of a log. Out:
+//! [`Lines`]. Refuses: numbers that are none.
+
+use std::ops::Range;
+
+use crate::limits::{LOG_PAGE, LOG_PAGE_MAX};
+use crate::proto::fault::Fault;
+use edge_runner_proto::form;
+
+/// Which lines of a log are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// At most.
+    pub limit: usize,
+    /// Where they begin, as the page before said it; nothing: with the first.
+    pub token: Option<String>,
+}
+
+impl Lines {
+    /// Reads the query of a request: what stands behind the `?`.
+    ///
+    /// # Errors
+    /// 400 of `limit`.
+    pub fn read(query: &str) -> Result<Lines, Fault> {
+        let pairs = form::pairs(query.as_bytes());
+        let limit = match form::value(&pairs, "limit") {
+            None => LOG_PAGE,
+            Some(text) => number(text)
+                .and_then(|limit| usize::try_from(limit).ok())
+                .filter(|limit| (1..=LOG_PAGE_MAX).contains(limit))
+                .ok_or_else(|| Fault::bad_request(format!("`limit` is to be a number from 1 to {LOG_PAGE_MAX}")))?,
+        };
+        Ok(Lines {
+            limit,
+            token: form::value(&pairs, "nextToken").map(str::to_owned),
+        })
+    }
+}
+
+/// What of a file is to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    Whole,
+    /// Bytes from, and up to but without.
+    Bytes(Range<u64>),
+    /// None of the bytes that were asked for are there.
+    None,
+}
+
+/// Reads a `Range` header, if there is one, for a file of so many bytes.
+pub fn part(header: Option<&str>, length: u64) -> Part {
+    let Some((first, last)) = header.and_then(bounds) else {
+        return Part::Whole;
+    };
+    match (number(first), number(last)) {
+        // The last so many bytes.
+        (None, Some(count)) if first.is_empty() => match count.min(length) {
+            0 => Part::None,
+            count => Part::Bytes(length - count..length),
+        },
+        (Some(first), None) if last.is_empty() => from(first, length),
+        (Some(first), Some(last)) if first <= last => match from(first, length) {
+            Part::Bytes(_) => Part::Bytes(first..length.min(last.saturating_add(1))),
+            other => other,
+        },
+        _ => Part::Whole,
+    }
+}
+
+fn from(first: u64, length: u64) -> Part {
+    match first < length {
+        true => Part::Bytes(first..length),
+        false => Part::None,
+    }
+}
+
+fn bounds(header: &str) -> Option<(&str, &str)> {
+    let (unit, set) = header.split_once('=')?;
+    let (first, last) = set.trim().split_once('-')?;
+    unit.trim().eq_ignore_ascii_case("bytes").then_some((first, last))
+}
+
+/// Reads digits; a number that is too long for 64 bits is beyond every file.
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I-11: the parts of a file of ten bytes that stock clients ask for.
+    #[test]
+    fn parts_of_ten_bytes() {
+        for (header, wanted) in [
+            ("bytes=0-0", Part::Bytes(0..1)),
+            ("bytes=0-9", Part::Bytes(0..10)),
+            ("bytes=0-", Part::Bytes(0..10)),
+            ("bytes=9-", Part::Bytes(9..10)),
+            ("bytes=3-5", Part::Bytes(3..6)),
+            ("bytes=5-100", Part::Bytes(5..10)),
+            ("bytes=-3", Part::Bytes(7..10)),
+            ("bytes=-100", Part::Bytes(0..10)),
+            ("Bytes = 1-2", Part::Bytes(1..3)),
+            ("bytes=0-99999999999999999999999", Part::Bytes(0..10)),
+            ("bytes=10-", Part::None),
+            ("bytes=10-12", Part::None),
+            ("bytes=99999999999999999999999-", Part::None),
+            ("bytes=-0", Part::None),
+        ] {
+            assert_eq!(part(Some(header), 10), wanted, "{header}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_single_range_is_the_whole() {
+        assert_eq!(part(None, 10), Part::Whole);
+        for header in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=a-0",
+            "bytes=1-b",
+            "bytes=5-3",
+            "bytes=0-1,3-4",
+            "lines=0-1",
+            "bytes=+1-2",
+            "bytes=1 -2",
+        ] {
+            assert_eq!(part(Some(header), 10), Part::Whole, "{header}");
+        }
+    }
+
+    /// I-14: 500 lines unless the client says otherwise, and from 1 to 10 000 if it does.
+    #[test]
+    fn lines_are_asked_for_by_the_page() {
+        let read = |query| Lines::read(query).map(|lines| (lines.limit, lines.token));
+        assert_eq!(read(""), Ok((500, None)));
+        assert_eq!(read("limit=1&nextToken=a%20b"), Ok((1, Some("a b".into()))));
+        assert_eq!(read("limit=10000"), Ok((10_000, None)));
+        for query in ["limit=0", "limit=10001", "limit=", "limit=x", "limit=-1", "limit=%2B1"] {
+            assert_eq!(read(query).expect_err(query).status, 400);
+        }
+    }
+
+    #[test]
+    fn an_empty_file_has_no_parts() {
+        assert_eq!(part(Some("bytes=0-"), 0), Part::None);
+        assert_eq!(part(Some("bytes=-1"), 0), Part::None);
+        assert_eq!(part(None, 0), Part::Whole);
+    }
+}

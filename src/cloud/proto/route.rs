@@ -1,0 +1,385 @@
+//! Method and path of a request to the cloud service become a [`Route`], in the order in which a request is judged.
+//!
+//! In: the path as it stands in the request line, percent-encoded and without its query; then the method. Out: first the [`Path`],
+//! which says whose key it needs and whose organization it names, and only then the [`Route`]: whoever has no right to ask learns
+//! nothing of which paths there are. HEAD goes wherever GET goes; one slash too many at the end is forgiven.
+//! Refuses: 404, 405 with the methods that would do, 501 of what the service does not have, and 400 of a build's id that is no
+//! UUID. Source: `cloud-interface.md` section 2.
+
+use std::borrow::Cow;
+
+use crate::limits::KEY_BYTES;
+use crate::proto::fault::Fault;
+use crate::proto::keys::{self, Kind};
+use edge_runner_proto::route::decoded;
+use edge_runner_proto::uuid::Uuid;
+
+/// Where the service answers without a key whether it is well.
+const HEALTH: &str = "healthz";
+/// The path of uploads, and their bucket.
+pub const UPLOADS: &str = "build-contexts";
+
+/// Segments that any path of the service has at most; no longer one is ours.
+const SEGMENTS_MAX: usize = 7;
+
+const READ: &str = "GET, HEAD";
+const WRITE: &str = "POST";
+const BOTH: &str = "GET, HEAD, POST";
+
+/// A path, of which only so much is known as its key and its organization need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path<'p> {
+    /// Whose key it needs; nothing: no key.
+    pub kind: Option<Kind>,
+    /// The organization that it names.
+    pub org: Option<Cow<'p, str>>,
+    /// What follows, decoded; nothing in place of what is not to be decoded.
+    rest: Vec<Option<Cow<'p, str>>>,
+    /// It has more segments than any of ours.
+    is_longer: bool,
+}
+
+/// An operation, with what its path says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    Health,
+    /// `POST /build-contexts`.
+    Upload,
+    Regions,
+    Properties,
+    Organizations,
+    /// `POST /builds/upload-url`.
+    Grant,
+    /// `POST /builds`.
+    Create,
+    /// `GET /builds`.
+    List,
+    Build(Uuid),
+    Logs(Uuid),
+    /// An image that the service keeps, by its build and its name.
+    Image(Uuid, String),
+}
+
+impl<'p> Path<'p> {
+    /// Reads a path.
+    pub fn new(path: &'p str) -> Self {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let mut segments: Vec<_> = path.split('/').take(SEGMENTS_MAX + 1).map(decoded).collect();
+        let is_longer = segments.len() > SEGMENTS_MAX;
+        let at = |segments: &[Option<Cow<'_, str>>], at: usize, word: &str| {
+            segments.get(at).is_some_and(|segment| segment.as_deref() == Some(word))
+        };
+        let mut org = None;
+        let kind = if !at(&segments, 0, "v1") {
+            None
+        } else if at(&segments, 1, "public") {
+            Some(Kind::Public)
+        } else {
+            segments.remove(0);
+            if at(&segments, 0, "organizations") && segments.len() > 1 {
+                // What cannot be decoded is the name of no organization.
+                org = Some(segments.remove(1).unwrap_or(Cow::Borrowed("")));
+                segments.remove(0);
+            }
+            Some(Kind::Private)
+        };
+        Path {
+            kind,
+            org,
+            rest: segments,
+            is_longer,
+        }
+    }
+
+    /// Finds the operation. Call it for those who may ask.
+    ///
+    /// # Errors
+    /// 404, 405, 501, and 400 of an id.
+    pub fn route(&self, method: &str) -> Result<Route, Fault> {
+        let unknown = || Fault::not_found("nothing is at this path");
+        let is_read = matches!(method, "GET" | "HEAD");
+        let read = |route: Route| if is_read { Ok(route) } else { Err(Fault::method(READ)) };
+        let write = |route: Route| {
+            if method == "POST" {
+                Ok(route)
+            } else {
+                Err(Fault::method(WRITE))
+            }
+        };
+        let words: Option<Vec<&str>> = self.rest.iter().map(Option::as_deref).collect();
+        let words = words.ok_or_else(unknown)?;
+        match (self.kind, &*words) {
+            (Some(Kind::Public), _) => Err(Fault::not_implemented(Kind::Public)),
+            (None, [HEALTH]) => read(Route::Health),
+            (None, [UPLOADS]) => write(Route::Upload),
+            (None, _) => Err(unknown()),
+            (Some(Kind::Private), ["agents" | "services" | "secrets" | "apiKeys" | "sessions" | "users", ..]) => {
+                Err(Fault::not_implemented(Kind::Private))
+            }
+            (Some(Kind::Private), _) if self.is_longer => Err(unknown()),
+            (Some(Kind::Private), ["properties"]) if method == "PATCH" => Err(Fault::not_implemented(Kind::Private)),
+            (Some(Kind::Private), ["properties", "schema"]) => Err(Fault::not_implemented(Kind::Private)),
+            (Some(Kind::Private), ["properties"]) => read(Route::Properties),
+            (Some(Kind::Private), ["organizations"]) if self.org.is_none() => read(Route::Organizations),
+            (Some(Kind::Private), ["regions"]) => read(Route::Regions),
+            (Some(Kind::Private), ["builds", "upload-url"]) => write(Route::Grant),
+            (Some(Kind::Private), ["builds"]) => match method {
+                "POST" => Ok(Route::Create),
+                _ if is_read => Ok(Route::List),
+                _ => Err(Fault::method(BOTH)),
+            },
+            (Some(Kind::Private), ["builds", _]) if !is_read => Err(Fault::method(READ)),
+            (Some(Kind::Private), ["builds", id]) => Ok(Route::Build(build(id)?)),
+            (Some(Kind::Private), ["builds", _, "logs"]) if !is_read => Err(Fault::method(READ)),
+            (Some(Kind::Private), ["builds", id, "logs"]) => Ok(Route::Logs(build(id)?)),
+            (Some(Kind::Private), ["images", _, _]) if !is_read => Err(Fault::method(READ)),
+            (Some(Kind::Private), ["images", id, name]) => Ok(Route::Image(build(id)?, (*name).to_owned())),
+            (Some(Kind::Private), _) => Err(unknown()),
+        }
+    }
+}
+
+fn build(id: &str) -> Result<Uuid, Fault> {
+    Uuid::parse(id)
+        .ok_or_else(|| Fault::bad_request("the id of a build is a version-4 UUID, such as its creation returned"))
+}
+
+/// Returns what of a path may stand in a log: so many bytes of it, and dots in place of what somebody took for a part of a path
+/// and is a key, has one in it, or cannot be decoded. Looks at no more of it than that and the longest key take.
+pub fn for_log(path: &str, bytes_max: usize, is_key: impl Fn(&str) -> bool) -> Cow<'_, str> {
+    let is_secret = |part: &str| keys::holds_key(part) || is_key(part);
+    let hides =
+        |part: &str| is_secret(part) || part.contains('%') && decoded(part).is_none_or(|plain| is_secret(&plain));
+    // A key that is cut in two is not known as one, and every byte may be three.
+    let seen = &path[..whole(path, bytes_max.saturating_add(3 * KEY_BYTES.end()))];
+    let shown_end = whole(path, bytes_max);
+    let mut shown = String::new();
+    let mut hidden = false;
+    let mut at = 0;
+    for part in seen.split('/') {
+        if at > shown_end {
+            break;
+        }
+        if at > 0 {
+            shown.push('/');
+        }
+        if hides(part) {
+            hidden = true;
+            shown.push_str("...");
+        } else {
+            shown.push_str(&seen[at..shown_end.min(at + part.len())]);
+        }
+        at += part.len() + 1;
+    }
+    if shown_end < path.len() {
+        shown.push_str("...");
+    } else if !hidden {
+        return Cow::Borrowed(path);
+    }
+    Cow::Owned(shown)
+}
+
+/// Returns the end of the last whole character within so many bytes.
+fn whole(text: &str, bytes_max: usize) -> usize {
+    let ends = (0..=bytes_max.min(text.len())).rev();
+    ends.into_iter().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::fault::Extra;
+
+    const ID: &str = "7a2c9e10-1111-4222-8333-444455556666";
+
+    fn private(method: &str, path: &str) -> Result<Route, Fault> {
+        let path = Path::new(path);
+        assert_eq!(path.kind, Some(Kind::Private));
+        path.route(method)
+    }
+
+    /// C-005, I-24: every operation below both prefixes, with the methods that it takes.
+    #[test]
+    fn operations_are_found_below_both_prefixes() {
+        let id = Uuid::parse(ID).expect("a UUID");
+        for (method, path, route) in [
+            ("GET", "/regions", Route::Regions),
+            ("HEAD", "/regions", Route::Regions),
+            ("GET", "/properties", Route::Properties),
+            ("POST", "/builds/upload-url", Route::Grant),
+            ("POST", "/builds", Route::Create),
+            ("GET", "/builds", Route::List),
+            ("GET", "/builds/", Route::List),
+            ("GET", &format!("/builds/{ID}"), Route::Build(id)),
+            ("GET", &format!("/builds/{}", ID.to_uppercase()), Route::Build(id)),
+            ("GET", &format!("/builds/{ID}/logs"), Route::Logs(id)),
+            (
+                "GET",
+                &format!("/images/{ID}/my%20image.tar"),
+                Route::Image(id, "my image.tar".into()),
+            ),
+        ] {
+            assert_eq!(private(method, &format!("/v1{path}")), Ok(route.clone()), "{path}");
+            let long = format!("/v1/organizations/acme{path}");
+            assert_eq!(private(method, &long), Ok(route), "{long}");
+            assert_eq!(Path::new(&long).org.as_deref(), Some("acme"));
+        }
+        assert_eq!(private("GET", "/v1/organizations"), Ok(Route::Organizations));
+        assert_eq!(Path::new("/v1/organizations").org, None);
+    }
+
+    #[test]
+    fn what_needs_no_key_is_found() {
+        for (method, path, route) in [
+            ("GET", "/healthz", Route::Health),
+            ("HEAD", "/healthz", Route::Health),
+            ("POST", "/build-contexts", Route::Upload),
+        ] {
+            let path = Path::new(path);
+            assert_eq!(path.kind, None);
+            assert_eq!(path.route(method), Ok(route));
+        }
+    }
+
+    /// I-24: 405 says what would do, 501 is for what is to come, and the rest is 404.
+    #[test]
+    fn other_requests_are_refused() {
+        let allowed = |fault: &Fault| match fault.extra {
+            Extra::Allow(methods) => methods,
+            _ => "",
+        };
+        for (method, path, status, methods) in [
+            ("POST", "/v1/regions", 405, READ),
+            ("DELETE", "/v1/builds", 405, BOTH),
+            ("GET", "/v1/builds/upload-url", 405, WRITE),
+            ("DELETE", "/v1/builds/x", 405, READ),
+            ("POST", "/v1/builds/x/logs", 405, READ),
+            ("OPTIONS", "/v1/properties", 405, READ),
+            ("GET", "/v1/builds/x", 400, ""),
+            ("GET", "/v1/builds/7a2c9e10-1111-1222-8333-444455556666", 400, ""),
+            ("GET", "/v1/builds/x/logs", 400, ""),
+            ("GET", "/v1/images/x/y", 400, ""),
+            ("PATCH", "/v1/properties", 501, ""),
+            ("GET", "/v1/properties/schema", 501, ""),
+            ("GET", "/v1/agents", 501, ""),
+            ("POST", "/v1/organizations/acme/services", 501, ""),
+            ("GET", "/v1/services/a/b/c/d/e/f/g/h", 501, ""),
+            ("PUT", "/v1/secrets/set", 501, ""),
+            ("POST", "/v1/organizations/acme/apiKeys", 501, ""),
+            ("GET", "/v1/users", 501, ""),
+            ("GET", "/v1", 404, ""),
+            ("GET", "/v1/", 404, ""),
+            ("GET", "/v1/nothing", 404, ""),
+            ("GET", "/v1/organizations/acme", 404, ""),
+            ("GET", "/v1/organizations/acme/organizations", 404, ""),
+            ("GET", "/v1/builds/x/y/z", 404, ""),
+            ("GET", "/v1/regions%2f", 404, ""),
+            ("GET", "/v1/builds/%ff", 404, ""),
+            ("GET", "/v1/builds/../regions", 404, ""),
+            ("GET", "/v1//builds", 404, ""),
+        ] {
+            let fault = private(method, path).expect_err(path);
+            assert_eq!((fault.status, allowed(&fault)), (status, methods), "{method} {path}");
+        }
+        for path in [
+            "/",
+            "",
+            "*",
+            "/v1x",
+            "/v2/builds",
+            "/healthz/x",
+            "/build-contexts/x",
+            "/%",
+        ] {
+            let path = Path::new(path);
+            assert_eq!(path.kind, None, "{path:?}");
+            assert_eq!(path.route("GET").expect_err("nothing is there").status, 404);
+        }
+        let upload = Path::new("/build-contexts").route("GET").expect_err("it takes POST");
+        assert_eq!((upload.status, allowed(&upload)), (405, WRITE));
+    }
+
+    /// C-084, I-04: whatever stands below `/v1/public` needs the other key, however it is spelled.
+    #[test]
+    fn the_public_surface_is_one() {
+        for path in [
+            "/v1/public",
+            "/v1/public/",
+            "/v1/public/agent/start",
+            "/v1/%70ublic/x",
+            "/%761/public/a/b/c/d/e/f",
+        ] {
+            let path = Path::new(path);
+            assert_eq!((path.kind, path.org.as_deref()), (Some(Kind::Public), None));
+            assert_eq!(path.route("POST").expect_err("not there yet").code, "501");
+        }
+        assert_eq!(Path::new("/v1/publics").kind, Some(Kind::Private));
+    }
+
+    /// I-22: a key in a path does not reach the log, and nor does a path without an end.
+    #[test]
+    fn a_key_is_no_part_of_a_log_line() {
+        let is_key = |part: &str| part == "secret key";
+        assert_eq!(for_log("/v1/builds", 100, is_key), "/v1/builds");
+        assert_eq!(for_log("/v1/secret key/x", 100, is_key), "/v1/.../x");
+        assert_eq!(for_log("/v1/secret%20ke%79", 100, is_key), "/v1/...");
+        assert_eq!(for_log("/\u{e9}\u{e9}\u{e9}", 4, is_key), "/\u{e9}...");
+        assert_eq!(
+            for_log("/v1/secret key", 6, is_key),
+            "/v1/......",
+            "half a key is hidden too"
+        );
+        assert_eq!(for_log("/v1/%ff%73", 100, is_key), "/v1/...");
+    }
+
+    /// I-22: what looks like a key is hidden though nobody knows it, wherever in a part of the path it is, and however it is spelled;
+    /// what only begins like one is not.
+    #[test]
+    fn what_looks_like_a_key_is_no_part_of_a_log_line() {
+        let nobody = |_: &str| false;
+        for kind in Kind::ALL {
+            let key = kind.mint([7; 32]);
+            let key = key.expose();
+            let spelled: String = key.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            for part in [
+                key.to_owned(),
+                format!("sk_{key}x"),
+                format!("a={key},"),
+                format!("%2e{key}"),
+                spelled,
+            ] {
+                assert_eq!(for_log(&format!("/v1/{part}/x"), 300, nobody), "/v1/.../x");
+                // However it lies across the end, and whatever was made shorter before it.
+                for before in 0..302 {
+                    let path = format!("/{part}/{}{part}", "-".repeat(before));
+                    let shown = for_log(&path, 300, nobody);
+                    assert!(
+                        !shown.contains(&key[4..8]) && !shown.contains(&spelled_tail(key)),
+                        "{shown}"
+                    );
+                    assert!(shown.len() < 300 + 10);
+                }
+            }
+            let short = format!("/v1/{}", &key[..key.len() - 1]);
+            assert_eq!(for_log(&short, 300, nobody), short);
+        }
+    }
+
+    fn spelled_tail(key: &str) -> String {
+        key.bytes().skip(4).take(4).map(|byte| format!("%{byte:02x}")).collect()
+    }
+
+    /// I-22: a path without an end is asked about no more often than a log line has room for.
+    #[test]
+    fn a_long_path_costs_no_more_than_a_log_line() {
+        let asked = std::cell::Cell::new(0);
+        let is_key = |_: &str| {
+            asked.set(asked.get() + 1);
+            false
+        };
+        let path = "/abc".repeat(16_000);
+        assert_eq!(for_log(&path, 300, is_key), format!("{}...", &path[..300]));
+        assert!(asked.get() <= 76, "{} times", asked.get());
+    }
+}

@@ -1,0 +1,301 @@
+//! The signature of an upload grant: derivation of keys, signing, verifying.
+//!
+//! In: a secret, a day, a region, and the base64 text of a policy, of which nothing is read here. Out: the signature, 64 digits
+//! in lower case, or whether one is right, which takes as long for a wrong one. [`Signing`] says which key counts on which day:
+//! the operator's own, or one of each day of UTC, made of the secret that the service keeps. Nothing here shows a secret or a
+//! derived key. Source: version 4 of the S3 protocol's signatures, as it stands for uploads with a form; only the constants differ
+//! ([`Scheme`]).
+
+use std::fmt;
+
+use data_encoding::HEXLOWER;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use edge_runner_proto::time::{self, DAY_SECONDS};
+
+/// The constants of a way to sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    /// What the algorithm is called.
+    pub algorithm: &'static str,
+    /// What stands before the secret in the first key.
+    pub prefix: &'static str,
+    /// The service in the scope of a credential.
+    pub service: &'static str,
+    /// The last part of that scope.
+    pub terminator: &'static str,
+}
+
+/// What this service signs with.
+pub const STORE: Scheme = Scheme {
+    algorithm: "STORE4-HMAC-SHA256",
+    prefix: "STORE4",
+    service: "store",
+    terminator: "store4_request",
+};
+
+impl Scheme {
+    /// Signs a text; `day` is `yyyymmdd`.
+    pub fn sign(&self, secret: &[u8], day: &str, region: &str, text: &[u8]) -> String {
+        let signature = hmac(&self.key(secret, day, region), text).finalize().into_bytes();
+        HEXLOWER.encode(&signature)
+    }
+
+    /// Tells whether that is the signature of the text, in constant time. Digits in upper case are wrong.
+    pub fn verifies(&self, secret: &[u8], day: &str, region: &str, text: &[u8], signature: &[u8]) -> bool {
+        let Ok(signature) = HEXLOWER.decode(signature) else {
+            return false;
+        };
+        hmac(&self.key(secret, day, region), text)
+            .verify_slice(&signature)
+            .is_ok()
+    }
+
+    /// Derives the key of one day, region and service.
+    fn key(&self, secret: &[u8], day: &str, region: &str) -> [u8; 32] {
+        let first = digest(&[self.prefix.as_bytes(), secret].concat(), day.as_bytes());
+        [region, self.service, self.terminator]
+            .iter()
+            .fold(first, |key, part| digest(&key, part.as_bytes()))
+    }
+}
+
+fn hmac(key: &[u8], text: &[u8]) -> Hmac<Sha256> {
+    let keyed: Hmac<Sha256> = Hmac::new_from_slice(key).expect("HMAC takes a key of any length");
+    keyed.chain_update(text)
+}
+
+/// HMAC-SHA256 of a text.
+pub(super) fn digest(key: &[u8], text: &[u8]) -> [u8; 32] {
+    hmac(key, text).finalize().into_bytes().into()
+}
+
+/// Tells whether that is the HMAC-SHA256 of a text, in constant time.
+pub(super) fn is_digest(key: &[u8], text: &[u8], tag: &[u8]) -> bool {
+    hmac(key, text).verify_slice(tag).is_ok()
+}
+
+/// What grants are signed with.
+#[derive(Clone)]
+pub enum Signing {
+    /// The operator's key, as it is.
+    Fixed(Pair),
+    /// A key per day of UTC, made of these random bytes, so that no grant outlives the second day after it was made, whatever
+    /// became of its day's key.
+    Daily([u8; 32]),
+}
+
+/// The id of a key, which is public, and its secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// Part of the credential; without `/`.
+    pub id: String,
+    /// Never leaves the service.
+    pub secret: Vec<u8>,
+}
+
+impl fmt::Debug for Signing {
+    /// The secret is no part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Signing::Fixed(_) => "Signing::Fixed",
+            Signing::Daily(_) => "Signing::Daily",
+        })
+    }
+}
+
+impl fmt::Debug for Pair {
+    /// The secret is no part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Signing {
+    /// Gives the key to sign with at that time, in milliseconds since 1970.
+    pub fn pair(&self, now_ms: u64) -> Pair {
+        match self {
+            Signing::Fixed(pair) => pair.clone(),
+            Signing::Daily(secret) => of_day(secret, day(now_ms)),
+        }
+    }
+
+    /// Gives the key of that id if it may still have signed something: the operator's, today's, or yesterday's.
+    pub fn find(&self, id: &str, now_ms: u64) -> Option<Pair> {
+        let yesterday_ms = now_ms.saturating_sub(DAY_SECONDS * 1000);
+        [now_ms, yesterday_ms]
+            .into_iter()
+            .map(|ms| self.pair(ms))
+            .find(|pair| pair.id == id)
+    }
+}
+
+/// The day of an instant, `yyyymmdd`.
+pub(super) fn day(ms: u64) -> String {
+    let mut text = time::compact(ms);
+    text.truncate(8);
+    text
+}
+
+fn of_day(secret: &[u8; 32], day: String) -> Pair {
+    let of = |what: &str| HEXLOWER.encode(&digest(secret, format!("{what} {day}").as_bytes()));
+    Pair {
+        id: format!("SK{}", &of("id")[..18]),
+        secret: of("key").into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use data_encoding::BASE64;
+
+    use super::*;
+
+    /// What stores of the S3 protocol sign with.
+    const S3: Scheme = Scheme {
+        algorithm: "AWS4-HMAC-SHA256",
+        prefix: "AWS4",
+        service: "s3",
+        terminator: "aws4_request",
+    };
+
+    const SECRET: &[u8] = b"store-secret-for-tests";
+
+    const POLICY: &str = concat!(
+        r#"{"expiration":"2026-11-21T12:15:00.000Z","conditions":[{"bucket":"build-contexts"},"#,
+        r#"{"key":"org-7/0b9e3f52-6a1d-4c55-9d0e-2f6a0c7d1e11.tar.gz"},{"Content-Type":"application/gzip"},"#,
+        r#"["content-length-range",1,524288000],{"X-Store-Algorithm":"STORE4-HMAC-SHA256"},"#,
+        r#"{"X-Store-Credential":"SKEXAMPLE01/20261121/us-west/store/store4_request"},"#,
+        r#"{"X-Store-Date":"20261121T120000Z"},{"X-Store-Security-Token":"session-token-1"}]}"#,
+    );
+
+    fn hex(bytes: &[u8]) -> String {
+        HEXLOWER.encode(bytes)
+    }
+
+    /// C-036, C-041: the vector of the fact sheet, with every key between the secret and the signature.
+    #[test]
+    fn the_vector() {
+        let text = BASE64.encode(POLICY.as_bytes());
+        assert_eq!((POLICY.len(), text.len()), (416, 556));
+        assert!(text.ends_with("eS1Ub2tlbiI6InNlc3Npb24tdG9rZW4tMSJ9XX0="));
+        let k1 = digest(b"STORE4store-secret-for-tests", b"20261121");
+        let k2 = digest(&k1, b"us-west");
+        let k3 = digest(&k2, b"store");
+        let k4 = digest(&k3, b"store4_request");
+        for (key, expected) in [
+            (k1, "7856a905d4df91fcdec5078edc21b1c7212a27d557e8ff5beea2e44ab263229a"),
+            (k2, "1e13704704f0edf9d8dc6e45801e9cc48f30a6bc62a102eb5ca6b28ce1dcfdfa"),
+            (k3, "0bfe5018b3447d59e356c7a54073b7a1bf49fa2489f54fa3bc4105ea30ec1d43"),
+            (k4, "68bff52369b85289c81bc7736f2264669f42298224fa5c9901a0976f6be11407"),
+        ] {
+            assert_eq!(hex(&key), expected);
+        }
+        assert_eq!(STORE.key(SECRET, "20261121", "us-west"), k4);
+        let signature = "1a0cef5a2023848b24f1cb315d530f4462634bdd605c33bcb4bc51a3436bb36b";
+        let sign = |region| STORE.sign(SECRET, "20261121", region, text.as_bytes());
+        assert_eq!(sign("us-west"), signature);
+        assert_eq!(
+            sign("us-east"),
+            "745743d3d14994228d79675f2d046847e12b022407c39f908073f6cb336eff0f"
+        );
+        let verifies = |text: &str, signature: &str| {
+            STORE.verifies(SECRET, "20261121", "us-west", text.as_bytes(), signature.as_bytes())
+        };
+        assert!(verifies(&text, signature));
+        for wrong in [
+            "",
+            &signature.to_uppercase(),
+            &signature[..62],
+            &format!("{signature}00"),
+            &sign("us-east"),
+        ] {
+            assert!(!verifies(&text, wrong), "{wrong}");
+        }
+        assert!(!verifies(&text[..555], signature));
+    }
+
+    /// The same derivation with the S3 protocol's constants; the values were computed elsewhere.
+    #[test]
+    fn constants_of_the_s3_protocol() {
+        let text = BASE64.encode(POLICY.as_bytes());
+        let k1 = digest(b"AWS4store-secret-for-tests", b"20261121");
+        assert_eq!(
+            hex(&k1),
+            "e26eb84cc19f47a254b4cffd9b5de4d43842ef65e554e8e9fdd3bcbf502b2cbf"
+        );
+        assert_eq!(
+            hex(&S3.key(SECRET, "20261121", "us-west")),
+            "e259e4c897406ed81497f7cffd616c4dbcdcaa5611ce23ae55b046e97d7debff"
+        );
+        assert_eq!(
+            S3.sign(SECRET, "20261121", "us-west", text.as_bytes()),
+            "7fbd7c86d2ec6e96a10e1e90fff6c023adf1410205b24fb28f1c88fdf4dd9706"
+        );
+        // The derivation that the protocol's manual prints, with its example secret.
+        assert_eq!(
+            hex(&Scheme { service: "iam", ..S3 }.key(
+                b"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+                "20120215",
+                "us-east-1"
+            )),
+            "f4780e2d9f65fa895f9c67b32ce1baf0b0d8a43505a000a1a9e090d414db404d"
+        );
+    }
+
+    /// I-05: at one second before midnight and at every second of the next day the key still verifies; a day later it does not.
+    #[test]
+    fn keys_of_a_day_outlive_its_midnight() {
+        let signing = Signing::Daily([7; 32]);
+        let midnight = 1_795_219_200_000; // 2026-11-21T00:00:00Z
+        assert_eq!(day(midnight), "20261121");
+        let before = signing.pair(midnight - 1_000);
+        let after = signing.pair(midnight);
+        assert_eq!(
+            before,
+            signing.pair(midnight - DAY_SECONDS * 1_000),
+            "one key for the whole day"
+        );
+        assert!(before.id != after.id && before.secret != after.secret);
+        for (id, at, found) in [
+            (&before.id, midnight - 1, true),
+            (&before.id, midnight, true),
+            (&before.id, midnight + DAY_SECONDS * 1_000 - 1, true),
+            (&before.id, midnight + DAY_SECONDS * 1_000, false),
+            (&after.id, midnight - 1, false),
+            (&after.id, midnight, true),
+        ] {
+            assert_eq!(signing.find(id, at).is_some(), found, "{id} at {at}");
+        }
+        assert_eq!(signing.find("SK", midnight), None);
+        assert!(before.id.starts_with("SK") && before.id.len() == 20 && before.secret.len() == 64);
+        assert_ne!(Signing::Daily([8; 32]).pair(midnight).id, after.id);
+    }
+
+    /// I-05: what the operator sets is used as it is, on every day.
+    #[test]
+    fn the_operators_key_is_used_as_it_is() {
+        let pair = Pair {
+            id: "SKEXAMPLE01".into(),
+            secret: SECRET.to_vec(),
+        };
+        let signing = Signing::Fixed(pair.clone());
+        for now_ms in [0, 1_795_219_200_000] {
+            assert_eq!(signing.pair(now_ms), pair);
+            assert_eq!(signing.find("SKEXAMPLE01", now_ms), Some(pair.clone()));
+            assert_eq!(signing.find("skexample01", now_ms), None);
+        }
+    }
+
+    /// I-22
+    #[test]
+    fn no_debug_form_shows_a_secret() {
+        let daily = Signing::Daily([7; 32]);
+        let pair = daily.pair(0);
+        assert_eq!(
+            format!("{daily:?} {pair:?}"),
+            format!("Signing::Daily Pair {{ id: {:?}, .. }}", pair.id)
+        );
+    }
+}

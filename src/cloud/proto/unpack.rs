@@ -1,0 +1,674 @@
+//! Build contexts as they are unpacked: what may be made of an archive, and in what order.
+//!
+//! In: a gzipped tar archive in pieces of any size, the bounds of the operator, and the build file that must be there. Out: one
+//! [`Step`] after the other, to be done as it stands: names are relative, without `.` and `..`, and each folder is made before
+//! what is in it. Nothing asked for leaves the tree or goes through a link, so the order of the archive does not matter.
+//!
+//! Refuses, and names the entry: absolute names, `..` components, links that lead out (looked at step by step, when they come and
+//! again at the end, since a later link can change what an earlier one means), writing through a link or over one, devices,
+//! FIFOs, kinds that are not known, names with a NUL, more than the bounds, a damaged archive, a missing build file.
+//! Source: `cloud-interface.md` §5; [`super::tar`], [`super::gzip`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use super::gzip::read as gzip;
+use super::tar::read::{self as tar, Entry, Event, Kind};
+use crate::limits::{
+    UNPACK_BUFFER_BYTES, UNPACK_COMPONENT_BYTES_MAX, UNPACK_DEPTH_MAX, UNPACK_LINK_HOPS_MAX, UNPACK_LINK_STEPS_MAX,
+    UNPACK_NAMES_BYTES_MAX, UNPACK_PATH_BYTES_MAX, UNPACK_SHOWN_CHARS_MAX,
+};
+
+/// What an operator allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Bytes of the tar archive, all of it: headers, files and what follows the end.
+    pub bytes_max: u64,
+    /// Entries, and folders that only names tell of.
+    pub entries_max: u64,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// All of the input is used up.
+    More,
+    Make(Make),
+    /// Bytes of the last file, never empty.
+    Data(&'a [u8]),
+}
+
+/// One thing to make. Names are relative to the context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Make {
+    /// A folder; one that is there already gets the mode alone.
+    Dir { path: Vec<u8>, mode: u32, exists: bool },
+    /// A file of so many bytes, all of which follow. One that is there already is removed first.
+    File {
+        path: Vec<u8>,
+        mode: u32,
+        mtime_s: u64,
+        size: u64,
+        exists: bool,
+    },
+    /// A symbolic link, its target as it stands in the archive.
+    Symlink { path: Vec<u8>, target: Vec<u8> },
+    /// One more name for a file that is there. A file that has the name is removed first.
+    HardLink {
+        path: Vec<u8>,
+        target: Vec<u8>,
+        exists: bool,
+    },
+}
+
+/// What an archive came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum {
+    pub entries: u64,
+    /// Bytes of the tar archive.
+    pub bytes: u64,
+}
+
+/// Why an archive is not unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Gzip(gzip::Damaged),
+    /// The archive inside, somewhere after an entry, whose name is fit to be shown; empty before the first.
+    Tar {
+        damaged: tar::Damaged,
+        after: String,
+    },
+    /// One entry; its name is fit to be shown.
+    Entry {
+        name: String,
+        why: Why,
+    },
+    TooManyBytes {
+        max: u64,
+    },
+    TooManyEntries {
+        max: u64,
+    },
+    /// All names together are longer than [`UNPACK_NAMES_BYTES_MAX`].
+    TooManyNames,
+    /// There is no such regular file.
+    NoBuildFile {
+        file: String,
+    },
+}
+
+/// What is wrong with an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    NoName,
+    Absolute,
+    DotDot,
+    Nul,
+    LongComponent,
+    LongPath,
+    Deep,
+    /// Its name leads through a link, which is named.
+    Through(String),
+    /// Its name leads through a file, which is named.
+    ThroughFile(String),
+    /// Something of another kind has its name.
+    Over(&'static str),
+    /// A link with a target that is absolute, or is outside at some step.
+    LeadsOut(String),
+    NoTarget,
+    /// A link to a link to a link.
+    ManyHops,
+    /// All links together take too many steps.
+    ManySteps,
+    /// A hard link to what is no file before it.
+    NoFile(String),
+    /// The file is larger than what may be unpacked.
+    Large {
+        size: u64,
+        max: u64,
+    },
+    Kind(Kind),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Gzip(damaged) => write!(f, "the archive is damaged: {damaged}"),
+            Refusal::Tar { damaged, after } if after.is_empty() => write!(f, "the archive is damaged: {damaged}"),
+            Refusal::Tar { damaged, after } => write!(f, "the archive is damaged: {damaged} (in or after `{after}`)"),
+            Refusal::Entry { name, why } => write!(f, "the entry `{name}` is refused: {why}"),
+            Refusal::TooManyBytes { max } => {
+                write!(f, "the archive unpacks to more than {max} bytes (`--max-unpacked`)")
+            }
+            Refusal::TooManyEntries { max } => {
+                write!(f, "the archive has more than {max} entries (`--max-entries`)")
+            }
+            Refusal::TooManyNames => {
+                write!(
+                    f,
+                    "the names in the archive take more than {UNPACK_NAMES_BYTES_MAX} bytes"
+                )
+            }
+            Refusal::NoBuildFile { file } => write!(f, "the build file `{file}` is not in the archive"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NoName => f.write_str("it has no name"),
+            Why::Absolute => f.write_str("its name is absolute"),
+            Why::DotDot => f.write_str("its name has a `..` component"),
+            Why::Nul => f.write_str("its name or its target has a NUL inside"),
+            Why::LongComponent => {
+                write!(
+                    f,
+                    "a component of its name has more than {UNPACK_COMPONENT_BYTES_MAX} bytes"
+                )
+            }
+            Why::LongPath => write!(f, "its name or its target has more than {UNPACK_PATH_BYTES_MAX} bytes"),
+            Why::Deep => write!(f, "it is more than {UNPACK_DEPTH_MAX} folders deep"),
+            Why::Through(link) => write!(f, "it writes through the link `{link}`"),
+            Why::ThroughFile(file) => write!(f, "`{file}` is a file, and no folder"),
+            Why::Over(kind) => write!(f, "{kind} of this name is there already"),
+            Why::LeadsOut(target) => write!(f, "it is a link to `{target}`, which leads out of the archive"),
+            Why::NoTarget => f.write_str("it is a link to nothing"),
+            Why::ManyHops => write!(f, "it leads through more than {UNPACK_LINK_HOPS_MAX} links"),
+            Why::ManySteps => f.write_str("the links of the archive lead through too many others"),
+            Why::NoFile(target) => write!(
+                f,
+                "it is a hard link to `{target}`, and no file before it has that name"
+            ),
+            Why::Large { size, max } => {
+                write!(
+                    f,
+                    "its {size} bytes are more than may be unpacked, {max} (`--max-unpacked`)"
+                )
+            }
+            Why::Kind(kind) => {
+                let kind = match kind {
+                    Kind::CharacterDevice => "a character device",
+                    Kind::BlockDevice => "a block device",
+                    Kind::Fifo => "a FIFO",
+                    Kind::Sparse => "a sparse file",
+                    Kind::Other(b'M') => "a part of a file of several volumes",
+                    Kind::Other(b'V') => "the label of a volume",
+                    Kind::Other(flag) => return write!(f, "its kind, `{}`, is not known", shown(&[*flag])),
+                    Kind::File | Kind::HardLink | Kind::Symlink | Kind::Dir => "of a kind that is taken",
+                };
+                write!(f, "it is {kind}; only files, folders and links are taken")
+            }
+        }
+    }
+}
+
+/// Makes a name fit to be shown: what is no text, and no letter or sign that a terminal shows as such, is escaped; a long one is
+/// cut to [`UNPACK_SHOWN_CHARS_MAX`].
+pub fn shown(name: &[u8]) -> String {
+    let mut text = String::new();
+    let mut count = 0;
+    let mut push = |part: &str| {
+        count += part.chars().count();
+        let fits = count <= UNPACK_SHOWN_CHARS_MAX;
+        text.push_str(if fits { part } else { "..." });
+        fits
+    };
+    for chunk in name.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            let part = match char {
+                '\'' | '"' => char.to_string(),
+                _ => char.escape_debug().to_string(),
+            };
+            if !push(&part) {
+                return text;
+            }
+        }
+        for byte in chunk.invalid() {
+            if !push(&format!("\\x{byte:02x}")) {
+                return text;
+            }
+        }
+    }
+    text
+}
+
+/// Unpacks one archive.
+pub struct Unpacker {
+    gzip: gzip::Reader,
+    tar: tar::Reader,
+    tree: Tree,
+    bounds: Bounds,
+    /// What was unpacked last, and which of it the tree has not seen.
+    buffer: Box<[u8]>,
+    rest: std::ops::Range<usize>,
+    due: VecDeque<Make>,
+    bytes: u64,
+    /// The last entry's name, fit to be shown.
+    last: String,
+}
+
+impl Unpacker {
+    pub fn new(bounds: Bounds) -> Unpacker {
+        Unpacker {
+            gzip: gzip::Reader::default(),
+            tar: tar::Reader::default(),
+            tree: Tree::new(bounds.entries_max),
+            bounds,
+            buffer: vec![0; UNPACK_BUFFER_BYTES].into(),
+            rest: 0..0,
+            due: VecDeque::new(),
+            bytes: 0,
+            last: String::new(),
+        }
+    }
+
+    /// Takes bytes off the front of `input` until there is something to do.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing of the archive may be used then.
+    pub fn next(&mut self, input: &mut &[u8]) -> Result<Step<'_>, Refusal> {
+        loop {
+            if let Some(make) = self.due.pop_front() {
+                return Ok(Step::Make(make));
+            }
+            if self.rest.is_empty() {
+                let made = self.gzip.read(input, &mut self.buffer).map_err(Refusal::Gzip)?;
+                if made == 0 {
+                    return Ok(Step::More);
+                }
+                self.rest = 0..made;
+                self.bytes += made as u64;
+                if self.bytes > self.bounds.bytes_max {
+                    return Err(Refusal::TooManyBytes {
+                        max: self.bounds.bytes_max,
+                    });
+                }
+            }
+            let (used, event) = self.tar.read(&self.buffer[self.rest.clone()]).map_err(|damaged| {
+                let after = self.last.clone();
+                Refusal::Tar { damaged, after }
+            })?;
+            self.rest.start += used;
+            match event {
+                Event::More => {}
+                Event::Data(length) => {
+                    let end = self.rest.start;
+                    return Ok(Step::Data(&self.buffer[end - length..end]));
+                }
+                Event::Entry(entry) => self.enter(&entry)?,
+            }
+        }
+    }
+
+    /// Looks at the whole: that the archive ended well, that no link leads out, and that the build file is there.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn finish(mut self, file: &str) -> Result<Sum, Refusal> {
+        self.gzip.finish().map_err(Refusal::Gzip)?;
+        self.tar.finish().map_err(|damaged| Refusal::Tar {
+            damaged,
+            after: self.last.clone(),
+        })?;
+        self.tree.finish()?;
+        if !self.tree.has_file(file) {
+            return Err(Refusal::NoBuildFile {
+                file: shown(file.as_bytes()),
+            });
+        }
+        Ok(Sum {
+            entries: self.tree.entries,
+            bytes: self.bytes,
+        })
+    }
+
+    fn enter(&mut self, entry: &Entry) -> Result<(), Refusal> {
+        self.last = shown(&entry.name);
+        let max = self.bounds.bytes_max;
+        let refused = if entry.size > max.saturating_sub(self.bytes - self.rest.len() as u64) {
+            Err(Refused::Entry(Why::Large { size: entry.size, max }))
+        } else {
+            self.tree.enter(entry, &mut self.due)
+        };
+        refused.map_err(|refused| match refused {
+            Refused::Entry(why) => Refusal::Entry {
+                name: self.last.clone(),
+                why,
+            },
+            Refused::All(refusal) => refusal,
+        })
+    }
+}
+
+/// A refusal of an entry, whose name is added later, or of the whole.
+enum Refused {
+    Entry(Why),
+    All(Refusal),
+}
+
+impl From<Why> for Refused {
+    fn from(why: Why) -> Refused {
+        Refused::Entry(why)
+    }
+}
+
+enum Node {
+    Dir(BTreeMap<Box<[u8]>, usize>),
+    File,
+    Link(Box<[u8]>),
+}
+
+/// What has been made so far.
+struct Tree {
+    /// Each with the folder that it is in; the first is the root, in itself.
+    nodes: Vec<(usize, Node)>,
+    entries_max: u64,
+    /// Entries that came, and folders that came with them.
+    entries: u64,
+    /// Bytes of all components and targets.
+    names: usize,
+    /// Components that were looked at to see where links lead.
+    steps: u64,
+}
+
+const ROOT: usize = 0;
+
+impl Tree {
+    fn new(entries_max: u64) -> Tree {
+        Tree {
+            nodes: vec![(ROOT, Node::Dir(BTreeMap::new()))],
+            entries_max,
+            entries: 0,
+            names: 0,
+            steps: 0,
+        }
+    }
+
+    fn enter(&mut self, entry: &Entry, due: &mut VecDeque<Make>) -> Result<(), Refused> {
+        self.count()?;
+        if let Kind::CharacterDevice | Kind::BlockDevice | Kind::Fifo | Kind::Sparse | Kind::Other(_) = entry.kind {
+            return Err(Why::Kind(entry.kind).into());
+        }
+        let path = components(&entry.name)?;
+        let Some((name, folders)) = path.split_last() else {
+            // `tar -C folder .` begins with the folder itself.
+            return match entry.kind {
+                Kind::Dir if !entry.name.is_empty() => Ok(()),
+                _ => Err(Why::NoName.into()),
+            };
+        };
+        let folder = self.folder(folders, due)?;
+        let there = self.child(folder, name).map(|node| &self.nodes[node].1);
+        let exists = match (entry.kind, there) {
+            (_, None) => false,
+            (Kind::Dir, Some(Node::Dir(_))) | (Kind::File | Kind::HardLink, Some(Node::File)) => true,
+            (_, Some(Node::Dir(_))) => return Err(Why::Over("a folder").into()),
+            (_, Some(Node::File)) => return Err(Why::Over("a file").into()),
+            (_, Some(Node::Link(_))) => return Err(Why::Over("a link").into()),
+        };
+        let whole = path.join(&b'/');
+        let (node, make) = match entry.kind {
+            Kind::Dir => {
+                let mode = entry.mode & 0o777 | 0o700;
+                (
+                    Node::Dir(BTreeMap::new()),
+                    Make::Dir {
+                        path: whole,
+                        mode,
+                        exists,
+                    },
+                )
+            }
+            Kind::Symlink => {
+                let target = entry.target.clone();
+                self.leads(folder, &target)?;
+                self.remember(target.len())?;
+                (Node::Link(target.clone().into()), Make::Symlink { path: whole, target })
+            }
+            Kind::HardLink => {
+                let target = self.file(&entry.target)?;
+                if target == whole {
+                    // It is its own other name.
+                    return Ok(());
+                }
+                (
+                    Node::File,
+                    Make::HardLink {
+                        path: whole,
+                        target,
+                        exists,
+                    },
+                )
+            }
+            _ => {
+                let make = Make::File {
+                    path: whole,
+                    mode: entry.mode & 0o777 | 0o600,
+                    mtime_s: entry.mtime_s,
+                    size: entry.size,
+                    exists,
+                };
+                (Node::File, make)
+            }
+        };
+        if !exists {
+            self.add(folder, name, node)?;
+        }
+        due.push_back(make);
+        Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), Refused> {
+        self.entries += 1;
+        if self.entries > self.entries_max {
+            let max = self.entries_max;
+            return Err(Refused::All(Refusal::TooManyEntries { max }));
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.names += bytes;
+        if self.names > UNPACK_NAMES_BYTES_MAX {
+            return Err(Refused::All(Refusal::TooManyNames));
+        }
+        Ok(())
+    }
+
+    fn child(&self, folder: usize, name: &[u8]) -> Option<usize> {
+        match &self.nodes[folder].1 {
+            Node::Dir(children) => children.get(name).copied(),
+            Node::File | Node::Link(_) => None,
+        }
+    }
+
+    fn add(&mut self, folder: usize, name: &[u8], node: Node) -> Result<usize, Refused> {
+        self.remember(name.len())?;
+        let index = self.nodes.len();
+        self.nodes.push((folder, node));
+        if let Node::Dir(children) = &mut self.nodes[folder].1 {
+            children.insert(name.into(), index);
+        }
+        Ok(index)
+    }
+
+    /// Goes down to a folder, and makes those that are not there.
+    fn folder(&mut self, folders: &[&[u8]], due: &mut VecDeque<Make>) -> Result<usize, Refused> {
+        let mut folder = ROOT;
+        for (at, name) in folders.iter().enumerate() {
+            let so_far = || folders[..=at].join(&b'/');
+            folder = match self.child(folder, name) {
+                None => {
+                    self.count()?;
+                    due.push_back(Make::Dir {
+                        path: so_far(),
+                        mode: 0o755,
+                        exists: false,
+                    });
+                    self.add(folder, name, Node::Dir(BTreeMap::new()))?
+                }
+                Some(child) => match &self.nodes[child].1 {
+                    Node::Dir(_) => child,
+                    Node::Link(_) => return Err(Why::Through(shown(&so_far())).into()),
+                    Node::File => return Err(Why::ThroughFile(shown(&so_far())).into()),
+                },
+            };
+        }
+        Ok(folder)
+    }
+
+    /// Looks for the file that a hard link leads to, and tells its name without detours.
+    fn file(&self, target: &[u8]) -> Result<Vec<u8>, Refused> {
+        let path = components(target).map_err(|why| match why {
+            Why::Absolute | Why::DotDot => Why::LeadsOut(shown(target)),
+            Why::NoName => Why::NoTarget,
+            why => why,
+        })?;
+        let mut node = ROOT;
+        for (at, name) in path.iter().enumerate() {
+            if let Node::Link(_) = self.nodes[node].1 {
+                return Err(Why::Through(shown(&path[..at].join(&b'/'))).into());
+            }
+            let child = self.child(node, name);
+            node = child.ok_or_else(|| Why::NoFile(shown(target)))?;
+        }
+        match self.nodes[node].1 {
+            Node::File => Ok(path.join(&b'/')),
+            Node::Link(_) => Err(Why::Through(shown(target)).into()),
+            Node::Dir(_) => Err(Why::NoFile(shown(target)).into()),
+        }
+    }
+
+    /// Follows a symbolic link in a folder, step by step as the system would. Returns where it leads, if something is there.
+    ///
+    /// What is not there is taken for a folder: a later entry may make it one.
+    fn leads(&mut self, folder: usize, target: &[u8]) -> Result<Option<usize>, Why> {
+        if target.is_empty() {
+            return Err(Why::NoTarget);
+        }
+        if target.contains(&0) {
+            return Err(Why::Nul);
+        }
+        if target.len() > UNPACK_PATH_BYTES_MAX {
+            return Err(Why::LongPath);
+        }
+        let out = || Why::LeadsOut(shown(target));
+        if target[0] == b'/' {
+            return Err(out());
+        }
+        let mut place = vec![Some(folder)];
+        let mut at = folder;
+        while at != ROOT {
+            at = self.nodes[at].0;
+            place.push(Some(at));
+        }
+        place.reverse();
+        let mut rest: Vec<&[u8]> = target.split(|&byte| byte == b'/').rev().collect();
+        let mut hops = 0;
+        while let Some(name) = rest.pop() {
+            self.steps += 1;
+            if self.steps > UNPACK_LINK_STEPS_MAX {
+                return Err(Why::ManySteps);
+            }
+            match name {
+                b"" | b"." => {}
+                b".." => {
+                    place.pop();
+                    if place.is_empty() {
+                        return Err(out());
+                    }
+                }
+                name => {
+                    let here = place.last().copied().flatten();
+                    let child = here.and_then(|here| self.child(here, name));
+                    if let Some(child) = child
+                        && let Node::Link(target) = &self.nodes[child].1
+                    {
+                        hops += 1;
+                        if hops >= UNPACK_LINK_HOPS_MAX {
+                            return Err(Why::ManyHops);
+                        }
+                        rest.extend(target.split(|&byte| byte == b'/').rev());
+                    } else {
+                        place.push(child);
+                    }
+                }
+            }
+        }
+        Ok(place.pop().flatten())
+    }
+
+    /// Follows all links once more.
+    fn finish(&mut self) -> Result<(), Refusal> {
+        for index in 0..self.nodes.len() {
+            let (folder, Node::Link(target)) = &self.nodes[index] else {
+                continue;
+            };
+            let (folder, target) = (*folder, target.clone());
+            if let Err(why) = self.leads(folder, &target) {
+                return Err(Refusal::Entry {
+                    name: shown(&self.name(index)),
+                    why,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells whether a name, links followed, is that of a file.
+    fn has_file(&mut self, file: &str) -> bool {
+        let node = self.leads(ROOT, file.as_bytes());
+        matches!(node, Ok(Some(node)) if matches!(self.nodes[node].1, Node::File))
+    }
+
+    /// Returns the whole name of what is in the tree.
+    fn name(&self, mut index: usize) -> Vec<u8> {
+        let mut path: Vec<&[u8]> = Vec::new();
+        while index != ROOT {
+            let folder = self.nodes[index].0;
+            if let Node::Dir(children) = &self.nodes[folder].1
+                && let Some((name, _)) = children.iter().find(|&(_, &child)| child == index)
+            {
+                path.push(name);
+            }
+            index = folder;
+        }
+        path.reverse();
+        path.join(&b'/')
+    }
+}
+
+/// Takes a name apart; nothing is left of one that means the root.
+fn components(name: &[u8]) -> Result<Vec<&[u8]>, Why> {
+    if name.is_empty() {
+        return Err(Why::NoName);
+    }
+    if name[0] == b'/' {
+        return Err(Why::Absolute);
+    }
+    if name.contains(&0) {
+        return Err(Why::Nul);
+    }
+    if name.len() > UNPACK_PATH_BYTES_MAX {
+        return Err(Why::LongPath);
+    }
+    let mut path = Vec::new();
+    for component in name.split(|&byte| byte == b'/') {
+        match component {
+            b"" | b"." => {}
+            b".." => return Err(Why::DotDot),
+            long if long.len() > UNPACK_COMPONENT_BYTES_MAX => return Err(Why::LongComponent),
+            component => path.push(component),
+        }
+    }
+    if path.len() > UNPACK_DEPTH_MAX {
+        return Err(Why::Deep);
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests;

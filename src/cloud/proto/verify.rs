@@ -1,0 +1,315 @@
+//! The order in which the form of an upload is verified.
+//!
+//! In: the fields of a form, the key that signs grants, the time as milliseconds since 1970. Out: whose upload it is
+//! and what it may hold ([`Allowed`]), once the file begins; then a word on every piece of the file and on its end ([`Intake`]).
+//! Refuses, with the first reason in the order of the source: nothing that a stranger wrote is interpreted before its signature
+//! was found right. No text shows a value that opens something. Source: `cloud.md` §4.3, from step 2; `cloud-interface.md` I-06.
+
+use std::fmt;
+
+use crate::proto::build::Org;
+use crate::proto::fault::Fault;
+use crate::proto::grant::{self, BUCKET, Claims};
+use crate::proto::policy::Policy;
+use crate::proto::sign::{STORE, Signing};
+use edge_runner_proto::multipart::Broken;
+use edge_runner_proto::uuid::Uuid;
+
+/// The form is not one (step 1).
+pub fn no_form() -> Fault {
+    Fault::new(
+        412,
+        "PreconditionFailed",
+        "an upload is a POST of \"multipart/form-data\" with a boundary of 1 to 70 characters",
+    )
+}
+
+/// The form cannot be read on.
+pub fn malformed(why: &'static str) -> Fault {
+    Fault::new(400, "MalformedPOSTRequest", why)
+}
+
+/// The file is larger than its policy or the service allows.
+pub fn too_large(size_max: u64) -> Fault {
+    Fault::new(
+        400,
+        "EntityTooLarge",
+        format!("the file is larger than the {size_max} bytes that are allowed"),
+    )
+}
+
+fn invalid_argument(why: impl Into<String>) -> Fault {
+    Fault::new(400, "InvalidArgument", why.into())
+}
+
+/// The form, or who sent it, may not do that.
+pub fn denied(why: impl Into<String>) -> Fault {
+    Fault::new(403, "AccessDenied", why.into())
+}
+
+fn expired() -> Fault {
+    denied("Policy expired: the upload has to end before \"expiresAt\"; ask for another grant")
+}
+
+impl From<Broken> for Fault {
+    fn from(broken: Broken) -> Fault {
+        match broken {
+            Broken::Malformed(why) => malformed(why),
+            Broken::FieldsTooLong => Fault::new(
+                400,
+                "MaxPostPreDataLengthExceeded",
+                "the fields before the file are longer than 20000 bytes; send the grant's fields and then \"file\"",
+            ),
+            Broken::Files(why) => Fault::new(400, "IncorrectNumberOfFilesInPostRequest", why),
+        }
+    }
+}
+
+/// The fields of a form.
+#[derive(Clone, Default)]
+pub struct Form {
+    fields: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Form {
+    /// The fields open the store and are no part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Form")
+            .field("fields", &self.fields.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a verified form allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    pub org: Org,
+    pub upload: Uuid,
+    /// The first millisecond since 1970 at which the upload is too late.
+    pub expires_ms: u64,
+    /// The least and the greatest size of the file, in bytes.
+    pub size: (u64, u64),
+}
+
+impl Form {
+    /// Adds a field.
+    ///
+    /// # Errors
+    /// 400 for one that was there already (step 2).
+    pub fn add(&mut self, name: &str, value: &[u8]) -> Result<(), Fault> {
+        if self.get(name).is_some() {
+            return Err(invalid_argument(format!(
+                "the form has the field \"{}\" twice",
+                name.escape_default()
+            )));
+        }
+        // A value that is no text equals none in a policy.
+        let value = String::from_utf8_lossy(value).into_owned();
+        self.fields.push((name.to_owned(), value));
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let mut fields = self.fields.iter();
+        fields.find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns a field that has to be there (step 4).
+    fn need(&self, name: &str) -> Result<&str, Fault> {
+        self.get(name).ok_or_else(|| {
+            denied(format!(
+                "authentication error: the form has no field \"{name}\" before its file; names are case-sensitive"
+            ))
+        })
+    }
+
+    /// Verifies the fields, once the file begins (steps 4 to 8).
+    ///
+    /// # Errors
+    /// See the source.
+    pub fn verify(&self, signing: &Signing, now_ms: u64) -> Result<Allowed, Fault> {
+        let key = self.need("key")?;
+        let bucket = self.need("bucket")?;
+        let policy = self.need("Policy")?;
+        let algorithm = self.need("X-Store-Algorithm")?;
+        let credential = self.need("X-Store-Credential")?;
+        let date = self.need("X-Store-Date")?;
+        let token = self.need("X-Store-Security-Token")?;
+        let signature = self.need("X-Store-Signature")?;
+
+        if algorithm != STORE.algorithm {
+            return Err(invalid_argument(format!(
+                "X-Store-Algorithm is not {}",
+                STORE.algorithm
+            )));
+        }
+        let scope = Scope::parse(credential, date)?;
+        let pair = signing.find(scope.id, now_ms).ok_or_else(|| {
+            Fault::new(
+                403,
+                "InvalidAccessKeyId",
+                "the key of X-Store-Credential is not one that signs grants now",
+            )
+        })?;
+        if !STORE.verifies(
+            &pair.secret,
+            scope.day,
+            scope.region,
+            policy.as_bytes(),
+            signature.as_bytes(),
+        ) {
+            return Err(Fault::new(
+                403,
+                "SignatureDoesNotMatch",
+                "X-Store-Signature is not that of the policy; send every field as the grant has it",
+            ));
+        }
+
+        let policy = Policy::parse(policy.as_bytes())
+            .map_err(|invalid| Fault::new(400, "InvalidPolicyDocument", invalid.to_string()))?;
+        if policy.expires_ms <= now_ms {
+            return Err(expired());
+        }
+        let size = policy.check(&self.fields).map_err(|unmet| denied(unmet.to_string()))?;
+
+        let claims = Claims::verified(token, &pair.secret)
+            .ok_or_else(|| denied("X-Store-Security-Token is not one of this service"))?;
+        if claims.exp <= now_ms {
+            return Err(denied("X-Store-Security-Token is expired; ask for another grant"));
+        }
+        let named = Org::parse(&claims.org).zip(Uuid::parse(&claims.upload_id));
+        match named {
+            Some((org, upload)) if bucket == BUCKET && key == grant::key(&org, upload) => Ok(Allowed {
+                org,
+                upload,
+                expires_ms: policy.expires_ms.min(claims.exp),
+                size,
+            }),
+            _ => Err(denied("bucket or key is not what X-Store-Security-Token was made for")),
+        }
+    }
+}
+
+/// What a credential says (step 5).
+struct Scope<'a> {
+    id: &'a str,
+    day: &'a str,
+    region: &'a str,
+}
+
+impl<'a> Scope<'a> {
+    fn parse(credential: &'a str, date: &str) -> Result<Scope<'a>, Fault> {
+        let date = date.as_bytes();
+        let is_date = date.len() == 16
+            && date.iter().enumerate().all(|(at, byte)| match at {
+                8 => *byte == b'T',
+                15 => *byte == b'Z',
+                _ => byte.is_ascii_digit(),
+            });
+        if !is_date {
+            return Err(invalid_argument("X-Store-Date is not like 20261121T120000Z"));
+        }
+        let parts: Vec<&str> = credential.splitn(6, '/').collect();
+        match parts[..] {
+            [id, day, region, service, terminator]
+                if !id.is_empty()
+                    && day.as_bytes() == &date[..8]
+                    && Org::parse(region).is_some()
+                    && service == STORE.service
+                    && terminator == STORE.terminator =>
+            {
+                Ok(Scope { id, day, region })
+            }
+            _ => Err(invalid_argument(format!(
+                "X-Store-Credential is not like KEY/DAY/REGION/{}/{} with the day of X-Store-Date",
+                STORE.service, STORE.terminator
+            ))),
+        }
+    }
+}
+
+/// A file as it comes (steps 9 and 10).
+#[derive(Debug)]
+pub struct Intake {
+    size: (u64, u64),
+    expires_ms: u64,
+    bytes: u64,
+    /// Its first two bytes, as far as they are there.
+    magic: [u8; 2],
+}
+
+/// What an archive begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+impl Intake {
+    /// Begins with what the form allows. No file is larger than `size_max`, whatever its policy says.
+    pub fn new(allowed: &Allowed, size_max: u64) -> Self {
+        Intake {
+            size: (allowed.size.0, allowed.size.1.min(size_max)),
+            expires_ms: allowed.expires_ms,
+            bytes: 0,
+            magic: [0; 2],
+        }
+    }
+
+    /// Returns the greatest size that the file may have, in bytes.
+    pub fn size_max(&self) -> u64 {
+        self.size.1
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// 400 for a file that is too large, or whose first two bytes are not those of gzip.
+    pub fn handle_data(&mut self, data: &[u8]) -> Result<(), Fault> {
+        for (at, byte) in (self.bytes..2).zip(data) {
+            self.magic[at as usize] = *byte;
+        }
+        self.bytes += data.len() as u64;
+        if self.bytes > self.size.1 {
+            return Err(too_large(self.size.1));
+        }
+        if self.bytes >= 2 { self.check_magic() } else { Ok(()) }
+    }
+
+    /// Looks whether there is time left; whoever sends slowly is told as soon as it is over.
+    ///
+    /// # Errors
+    /// 403 when it is over.
+    pub fn handle_time(&self, now_ms: u64) -> Result<(), Fault> {
+        match self.expires_ms <= now_ms {
+            true => Err(expired()),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes the end of the whole form; gives the size of the file in bytes.
+    ///
+    /// # Errors
+    /// 400 for a file that is too small or no gzip, 403 when the time is over.
+    pub fn handle_end(&self, now_ms: u64) -> Result<u64, Fault> {
+        if self.bytes < self.size.0 {
+            let size_min = self.size.0;
+            return Err(Fault::new(
+                400,
+                "EntityTooSmall",
+                format!("the file is smaller than {size_min} bytes"),
+            ));
+        }
+        self.check_magic()?;
+        self.handle_time(now_ms)?;
+        Ok(self.bytes)
+    }
+
+    fn check_magic(&self) -> Result<(), Fault> {
+        match self.magic == GZIP {
+            true => Ok(()),
+            false => Err(invalid_argument(
+                "the file is no gzip: it does not begin with the bytes 1f 8b; send a .tar.gz",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! Host names, origins and the public host name, as text: what is one, and its normal form.
+//!
+//! Text enters, normal forms and misuses leave. A host is a DNS name, an IPv4 address or an IPv6 address in brackets; a port is
+//! 1 to 65535. An origin is what a browser sends: scheme, host, and a port unless it is the scheme's own.
+//! Source: RFC 3986 section 3.2, RFC 6454 section 6.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::{Misuse, Surroundings};
+use crate::config::Host;
+use crate::few;
+
+/// Longest name that DNS knows, in bytes.
+const NAME_BYTES_MAX: usize = 253;
+/// Longest part of a name between two dots, in bytes.
+const LABEL_BYTES_MAX: usize = 63;
+
+/// Splits a port off; `None` when what follows the host is no port.
+pub fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let end = match text.strip_prefix('[') {
+        Some(bracketed) => bracketed.find(']')? + 2,
+        None => text.find(':').unwrap_or(text.len()),
+    };
+    let (host, rest) = text.split_at(end);
+    match rest.strip_prefix(':') {
+        None if rest.is_empty() => Some((host, None)),
+        None => None,
+        Some(port) => match port.parse() {
+            Ok(0) | Err(_) => None,
+            Ok(port) => Some((host, Some(port))),
+        },
+    }
+}
+
+/// Tells whether text is a host without a port.
+pub fn is_host(text: &str) -> bool {
+    if let Some(bracketed) = text.strip_prefix('[') {
+        return bracketed
+            .strip_suffix(']')
+            .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+    }
+    let label = |label: &str| {
+        (1..=LABEL_BYTES_MAX).contains(&label.len())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    // A name whose last part is a number is an IPv4 address, or nothing.
+    let address = name
+        .rsplit('.')
+        .next()
+        .is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(label) && (!address || name.parse::<Ipv4Addr>().is_ok())
+}
+
+/// Returns the public host of `--proxy`, `HOST` or `HOST:PORT`, and a warning when something had to be taken off.
+///
+/// # Errors
+/// [`Misuse`] when what is left is no host.
+pub fn proxy(text: &str) -> Result<(String, Option<String>), Misuse> {
+    let prefix = ["https://", "http://"].into_iter().find(|prefix| {
+        text.get(..prefix.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(prefix))
+    });
+    let stripped = text[prefix.map_or(0, str::len)..].trim_end_matches('/');
+    let host = match split_port(stripped) {
+        Some((host, _)) if is_host(host) => stripped.to_ascii_lowercase(),
+        _ => {
+            return Err(Misuse::value(
+                "--proxy",
+                text,
+                "HOST or HOST:PORT, such as bots.example.net",
+            ));
+        }
+    };
+    let warning = (stripped != text).then(|| format!("`--proxy` takes a host name: `{host}` is used of `{text}`"));
+    Ok((host, warning))
+}
+
+/// Returns the normal form of an origin, and a warning when something had to be taken off; `None` when it is none.
+pub fn origin(text: &str) -> Option<(String, Option<String>)> {
+    // What a page from a file, or in a sandbox, sends.
+    if text == "null" {
+        return Some((text.to_owned(), None));
+    }
+    let stripped = text.trim_end_matches('/');
+    let (scheme, authority) = stripped.split_once("://")?;
+    let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let (host, port) = split_port(authority)?;
+    if !scheme_fits || !is_host(host) {
+        return None;
+    }
+    let scheme = scheme.to_ascii_lowercase();
+    let host = host.to_ascii_lowercase();
+    let normal = match (scheme.as_str(), port) {
+        (_, None) | ("http", Some(80)) | ("https", Some(443)) => format!("{scheme}://{host}"),
+        (_, Some(port)) => format!("{scheme}://{host}:{port}"),
+    };
+    let warning = (stripped != text).then(|| format!("an origin has no path: `{normal}` is used of `{text}`"));
+    Some((normal, warning))
+}
+
+/// Reads the value of `--host`. An address stays as it is; a name becomes the first of its addresses, IPv4 before IPv6, since most callers have only that.
+///
+/// # Errors
+/// [`Misuse`] for what is no address and no name that this machine resolves.
+pub fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misuse> {
+    let Some(text) = typed else {
+        return Ok(Host::Localhost);
+    };
+    if text.eq_ignore_ascii_case("localhost") {
+        return Ok(Host::Localhost);
+    }
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(text);
+    if let Ok(address) = bare.parse() {
+        return Ok(Host::Address(address));
+    }
+    let wants = "an IP address, `localhost`, or a name that this machine can resolve";
+    if !is_host(text) {
+        return Err(Misuse::value("--host", text, wants));
+    }
+    let found = (around.resolve)(text);
+    let address = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    address
+        .map(|address| Host::Address(*address))
+        .ok_or_else(|| Misuse::value("--host", text, wants))
+}
+
+/// The names of this machine and those of the option, without a port and a dot at the end, in lower case.
+///
+/// # Errors
+/// [`Misuse`] for what is no name.
+pub fn host_names(allowed: &[String], around: &Surroundings<'_>) -> Result<Vec<String>, Misuse> {
+    let mut names = Vec::new();
+    let asked = allowed.iter().flat_map(|text| text.split(','));
+    for name in asked.map(str::trim).filter(|name| !name.is_empty()) {
+        if !is_host(name) {
+            let wants = "host names such as bot.example.net, without scheme and port";
+            return Err(Misuse::value("--allowed-hosts", name, wants));
+        }
+        names.push(name.trim_end_matches('.').to_ascii_lowercase());
+    }
+    let own = around.names.iter().filter(|name| is_host(name));
+    names.extend(own.map(|name| name.trim_end_matches('.').to_ascii_lowercase()));
+    few::sort(&mut names);
+    names.dedup();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_and_addresses() {
+        for good in [
+            "localhost",
+            "a.example.net",
+            "a-b.c",
+            "raspberrypi.local",
+            "192.0.2.1",
+            "[2001:db8::1]",
+            "a.net.",
+            "1.a",
+        ] {
+            assert!(is_host(good), "{good}");
+        }
+        for bad in [
+            "",
+            ".",
+            "a..b",
+            "-a",
+            "a-",
+            "a b",
+            "192.0.2",
+            "192.0.2.256",
+            "::1",
+            "[::1",
+            "[a]",
+            "a/b",
+            "a@b",
+            "é",
+        ] {
+            assert!(!is_host(bad), "{bad}");
+        }
+        assert!(is_host(&"a".repeat(LABEL_BYTES_MAX)));
+        assert!(!is_host(&"a".repeat(LABEL_BYTES_MAX + 1)));
+    }
+
+    #[test]
+    fn ports_are_told_from_hosts() {
+        assert_eq!(split_port("a:1"), Some(("a", Some(1))));
+        assert_eq!(split_port("a"), Some(("a", None)));
+        assert_eq!(split_port("[::1]:65535"), Some(("[::1]", Some(65535))));
+        for bad in ["a:", "a:0", "a:65536", "a:b", "[::1]1", "[::1", "::1"] {
+            assert_eq!(split_port(bad), None, "{bad}");
+        }
+    }
+
+    /// R-074: schemes and slashes are stripped, with a warning.
+    #[test]
+    fn the_public_host_is_freed_of_scheme_and_slashes() {
+        for text in [
+            "https://Bots.example.net/",
+            "http://bots.example.net//",
+            "HTTPS://bots.example.net",
+            "bots.example.net/",
+        ] {
+            let (host, warning) = proxy(text).expect("a host");
+            assert_eq!(host, "bots.example.net");
+            assert!(warning.expect("a warning").contains(text));
+        }
+        assert_eq!(proxy("bots.example.net"), Ok(("bots.example.net".into(), None)));
+        assert_eq!(proxy("b.net:8443"), Ok(("b.net:8443".into(), None)));
+        for bad in [
+            "",
+            "https://",
+            "b.net/path",
+            "wss://b.net",
+            "b net",
+            "b.net:0",
+            "b.net?x",
+            "--direct",
+        ] {
+            assert!(proxy(bad).is_err(), "{bad}");
+        }
+        let secret = proxy("https://u:hunter2@b.net").expect_err("a misuse").to_string();
+        assert!(!secret.contains("hunter2"), "{secret}");
+    }
+
+    /// Every text of up to five of the characters that mean something, and one of two bytes.
+    #[test]
+    fn any_text_is_judged_without_a_panic() {
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            let longer = texts
+                .iter()
+                .flat_map(|text| "a1[]:./é".chars().map(move |c| format!("{text}{c}")));
+            texts = longer.collect();
+            for text in &texts {
+                let split = split_port(text);
+                assert!(split.is_none_or(|(host, _)| text.starts_with(host)));
+                assert!(proxy(text).map_or(true, |(host, _)| !host.is_empty()));
+                origin(&format!("a://{text}"));
+            }
+        }
+    }
+
+    /// R-079: origins in the form in which browsers send them.
+    #[test]
+    fn origins_have_one_form() {
+        let form = |text: &str| origin(text).map(|(origin, _)| origin);
+        assert_eq!(
+            form("https://App.Example.net:443").as_deref(),
+            Some("https://app.example.net")
+        );
+        assert_eq!(form("http://a:80").as_deref(), Some("http://a"));
+        assert_eq!(form("http://localhost:5173").as_deref(), Some("http://localhost:5173"));
+        assert_eq!(form("capacitor://localhost").as_deref(), Some("capacitor://localhost"));
+        assert_eq!(form("null").as_deref(), Some("null"));
+        let (slash, warning) = origin("https://a.net/").expect("an origin");
+        assert_eq!(slash, "https://a.net");
+        assert!(warning.is_some());
+        for bad in [
+            "",
+            "*",
+            "a.net",
+            "https://",
+            "https://a.net/x",
+            "https://*.a.net",
+            "://a",
+            "https://a:x",
+            "https://u@a",
+        ] {
+            assert_eq!(origin(bad), None, "{bad}");
+        }
+    }
+}

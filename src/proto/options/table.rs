@@ -1,0 +1,136 @@
+//! A table of options: one entry per option with its names, value word, help lines and setter.
+//!
+//! `T` is what the values of one command are put into. Texts of values enter through the setters,
+//! each value read by itself. An alias of an option is in `aliases`.
+
+use std::ffi::OsString;
+
+use crate::config::Tls;
+
+/// Where the values of one command go, and what stands beside its options.
+pub trait LowArgs {
+    /// The long names of the options that were typed.
+    fn said(&mut self) -> &mut Vec<&'static str>;
+    /// The one argument that is no option, where the table takes one.
+    fn argument(&mut self) -> &mut Option<OsString>;
+    /// Tells whether something that was typed says otherwise than this option's variable.
+    fn overrules(&self, long: &str) -> bool;
+}
+
+/// The help of `--host`, which every server has.
+pub const HOST_HELP: &str = "Address to listen on: an IP address, a name of this machine, or `localhost` for 127.0.0.1 and ::1. \
+     0.0.0.0 listens on every interface. [default: localhost]";
+
+/// What an option does with the text of its value; what it takes instead is the error.
+pub type Set<T> = fn(&mut T, String) -> Result<(), Wants>;
+
+/// What an option would have taken: the end of "`--port` takes ...".
+pub type Wants = String;
+
+/// How many values an option takes, what stands for one in the help, and where they go.
+pub enum Takes<T> {
+    Nothing(fn(&mut T)),
+    /// No value; every use counts.
+    Count(fn(&mut T)),
+    /// One value; of several uses the last counts.
+    One(&'static str, Set<T>),
+    /// One value; every use adds one.
+    Each(&'static str, Set<T>),
+    /// Values up to the next option; every use adds some.
+    Many(&'static str, Set<T>),
+    /// Prints the help and ends.
+    Help,
+    /// Prints the version and ends.
+    Version,
+}
+
+/// One option.
+pub struct Flag<T: 'static> {
+    pub short: Option<char>,
+    /// With its dashes.
+    pub long: &'static str,
+    pub takes: Takes<T>,
+    /// The heading under which it stands in the help.
+    pub group: &'static str,
+    /// For people; lines are broken by `help`.
+    pub help: &'static str,
+}
+
+/// The options of one command, and what stands beside them.
+pub struct Table<T: 'static> {
+    pub flags: &'static [Flag<T>],
+    /// What the names of their variables begin with.
+    pub prefix: &'static str,
+    /// The word for its one argument that is no option.
+    pub argument: Option<&'static str>,
+    /// Whether an option's own variable wins over its aliases wherever each stands; else the
+    /// nearest place wins.
+    pub own_variable_first: bool,
+}
+
+/// Makes an option.
+pub const fn flag<T>(
+    short: Option<char>,
+    long: &'static str,
+    takes: Takes<T>,
+    group: &'static str,
+    help: &'static str,
+) -> Flag<T> {
+    Flag {
+        short,
+        long,
+        takes,
+        group,
+        help,
+    }
+}
+
+/// Takes the one value.
+///
+/// # Errors
+/// None; it is of the shape of a setter.
+pub fn put<T>(slot: &mut Option<T>, value: T) -> Result<(), Wants> {
+    *slot = Some(value);
+    Ok(())
+}
+
+/// Takes one more value.
+///
+/// # Errors
+/// None; it is of the shape of a setter.
+pub fn push<T>(list: &mut Vec<T>, value: T) -> Result<(), Wants> {
+    list.push(value);
+    Ok(())
+}
+
+/// Reads a number between two bounds, which belong to it.
+///
+/// # Errors
+/// What the option takes.
+pub fn number<T>(text: &str, least: T, most: T) -> Result<T, Wants>
+where
+    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+{
+    match text.parse() {
+        Ok(value) if value >= least && value <= most => Ok(value),
+        _ => Err(format!("a number from {least} to {most}")),
+    }
+}
+
+/// Reads the value of `--tls`.
+///
+/// # Errors
+/// What the option takes.
+pub fn tls(text: &str) -> Result<Tls, Wants> {
+    match text {
+        "off" => Ok(Tls::Off),
+        "auto" => Ok(Tls::Auto),
+        _ => match text.split_once(':') {
+            Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => Ok(Tls::Files {
+                certificate: certificate.into(),
+                key: key.into(),
+            }),
+            _ => Err("`off`, `auto` or the two files CERT:KEY".into()),
+        },
+    }
+}

@@ -1,0 +1,135 @@
+//! Options that nobody typed, from their variables: `RUNNER_PORT` for `--port`, and so for each of a
+//! table.
+//!
+//! What variables say of options that were not typed is put in, and the names leave. A list has
+//! commas, a repeated option too; one without a value takes `true` or `false`, and `-v` a number.
+//! What is typed wins, over its own variable and over that of an option that goes against it.
+//! Refuses what the option itself would refuse, under the variable's name.
+
+use super::Misuse;
+use super::env::Variables;
+use super::read::{distance, store};
+use super::table::{Flag, LowArgs, Table, Takes};
+use crate::aliases::{self, Area};
+
+/// An option that a variable set.
+pub struct Taken<T: 'static> {
+    pub flag: &'static Flag<T>,
+    pub variable: String,
+}
+
+/// How much a name may differ from a known one and be a slip. Short names are left alone: RUNNER_OS is another's.
+const SLIP: usize = 2;
+const SLIP_CHARS_LEAST: usize = 4;
+
+/// Returns the name of an option's variable that begins like this.
+pub fn with_prefix(prefix: &str, long: &str) -> String {
+    let name = long.trim_start_matches('-').to_ascii_uppercase().replace('-', "_");
+    format!("{prefix}{name}")
+}
+
+/// Whether an option has a variable.
+pub fn has_variable<T>(flag: &Flag<T>) -> bool {
+    !matches!(flag.takes, Takes::Help | Takes::Version)
+}
+
+/// Sets the options that were not typed and whose variables are set.
+///
+/// # Errors
+/// [`Misuse`] for a value that the option does not take.
+pub fn fill<T: LowArgs>(typed: &mut T, table: &Table<T>, variables: &Variables) -> Result<Vec<Taken<T>>, Misuse> {
+    let mut taken = Vec::new();
+    for flag in table.flags.iter().filter(|flag| has_variable(flag)) {
+        if typed.said().contains(&flag.long) || typed.overrules(flag.long) {
+            continue;
+        }
+        let names = names(flag, table.prefix);
+        // R-027, I-26.
+        let found = match table.own_variable_first {
+            true => names.iter().find_map(|name| Some((name, variables.literal(name)?))),
+            false => variables.nearest(&names),
+        };
+        let Some((variable, text)) = found else {
+            continue;
+        };
+        let times =
+            |wants: &str, read: fn(&str) -> Option<u8>| read(text).ok_or_else(|| Misuse::value(variable, text, wants));
+        match flag.takes {
+            Takes::Nothing(set) => match times("`true` or `false`", switch)? {
+                0 => continue,
+                _ => set(typed),
+            },
+            Takes::Count(set) => (0..times("a number from 0 to 3", count)?).for_each(|_| set(typed)),
+            Takes::One(_, set) | Takes::Many(_, set) => store(typed, set, variable, text)?,
+            Takes::Each(_, set) => {
+                for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+                    store(typed, set, variable, entry)?;
+                }
+            }
+            Takes::Help | Takes::Version => continue,
+        }
+        taken.push(Taken {
+            flag,
+            variable: variable.clone(),
+        });
+    }
+    Ok(taken)
+}
+
+/// Every name of an option's variable, its own first.
+fn names<T>(flag: &Flag<T>, prefix: &str) -> Vec<String> {
+    let own = with_prefix(prefix, flag.long);
+    let others = aliases::aliases(Area::Variable, &own)
+        .iter()
+        .copied()
+        .map(str::to_owned);
+    let of_aliases = aliases::aliases(Area::Option, flag.long)
+        .iter()
+        .map(|alias| with_prefix(prefix, alias));
+    let others: Vec<_> = others.chain(of_aliases).collect();
+    [vec![own], others].concat()
+}
+
+fn switch(text: &str) -> Option<u8> {
+    match &*text.to_ascii_lowercase() {
+        "true" | "1" | "yes" | "on" => Some(1),
+        "false" | "0" | "no" | "off" => Some(0),
+        _ => None,
+    }
+}
+
+fn count(text: &str) -> Option<u8> {
+    text.parse().ok().filter(|count| *count <= 3)
+}
+
+/// Warns of variables that begin like those of the tables, are none of them and none of the `others`, and are nearly one.
+pub fn slips_of<'n, T>(
+    tables: &[&Table<T>],
+    others: impl Iterator<Item = &'n str>,
+    variables: &Variables,
+    warnings: &mut Vec<String>,
+) {
+    let Some(prefix) = tables.first().map(|table| table.prefix) else {
+        return;
+    };
+    let own = tables
+        .iter()
+        .flat_map(|table| table.flags)
+        .filter(|flag| has_variable(flag));
+    let known: Vec<String> = own
+        .flat_map(|flag| names(flag, prefix))
+        .chain(others.map(str::to_owned))
+        .collect();
+    for name in variables.names() {
+        let long_enough = name
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.len() >= SLIP_CHARS_LEAST);
+        if !long_enough || known.iter().any(|other| other == name) {
+            continue;
+        }
+        let near = known.iter().map(|other| (distance(name, other), other)).min();
+        if let Some((1..=SLIP, near)) = near {
+            warnings.push(format!("{name} is set, and means nothing here; did you mean {near}?"));
+        }
+    }
+}
