@@ -13,8 +13,8 @@ if needs 'apt-get install systemd' systemd-analyze; then
     done
 fi
 case ${ARCH:=arm64} in
-arm64) cross/build aarch64-unknown-linux-gnu ;;
-armhf) cross/build armv7-unknown-linux-gnueabihf ;;
+arm64) cross/build aarch64-unknown-linux-gnu --no-default-features --features runner ;;
+armhf) cross/build armv7-unknown-linux-gnueabihf --no-default-features --features runner ;;
 *) release ;;
 esac
 code=0

@@ -21,7 +21,7 @@ if [ -n "$missing" ]; then
 fi
 needs_python aiortc aiortc || exit 0
 
-cross/build aarch64-unknown-linux-gnu
+cross/build aarch64-unknown-linux-gnu --no-default-features --features runner
 boards/package --target aarch64-unknown-linux-gnu
 boards/image qemu-virt
 unshare --net "$python" tests/image/run.py target/image/edge-runner-qemu-virt.img
