@@ -27,7 +27,7 @@ use crate::io::udp::{Attached, Port};
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PROVEN_WITHIN, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
 use crate::proto::connections::Connections;
 use crate::proto::framing::{self, Framed};
-use crate::proto::rtc::is_answer;
+use crate::proto::packet_kind::PacketKind;
 
 /// The places of all connections.
 #[derive(Clone, Default)]
@@ -179,7 +179,7 @@ async fn send(mut outgoing: Attached, mut write: OwnedWriteHalf, answered: impl 
     let mut framed = Vec::with_capacity(FRAMED_BYTES_MAX);
     loop {
         let packet = outgoing.next().await;
-        if is_answer(&packet.contents) {
+        if PacketKind::of(&packet.contents) == PacketKind::CheckAnswer {
             answered();
         }
         framing::put(&packet.contents, &mut framed);

@@ -33,8 +33,8 @@ use crate::limits::{
     DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
 };
 use crate::proto::backoff::{Backoff, Pause};
+use crate::proto::connection::Over;
 use crate::proto::routes::{Path, Routes};
-use crate::proto::rtc::Over;
 use queues::{Queues, Table};
 
 pub use queues::{Attached, Outgoing};

@@ -7,8 +7,8 @@
 //! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
-//!   a TURN server), [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and
-//!   [`connections`] (packets on a connection), [`crypto`], [`sctp`] (devices' data channels), [`rtc`] (one connection),
+//!   a TURN server), [`packet_kind`], [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and
+//!   [`connections`] (packets on a connection), [`crypto`], [`sctp`] (devices' data channels), [`connection`] (one peer connection),
 //!   [`session`] (one life), [`outbox`] (messages to the client)
 //! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
@@ -42,6 +42,8 @@ pub mod body;
 pub mod candidate;
 pub mod config;
 #[cfg(feature = "webrtc")]
+pub mod connection;
+#[cfg(feature = "webrtc")]
 pub mod connections;
 #[cfg(feature = "webrtc")]
 pub mod crypto;
@@ -69,6 +71,7 @@ pub mod options;
 pub mod origin;
 #[cfg(feature = "webrtc")]
 pub mod outbox;
+pub mod packet_kind;
 pub mod process;
 #[cfg(feature = "turn")]
 pub mod relay;
@@ -77,8 +80,6 @@ pub mod rest;
 pub mod route;
 #[cfg(feature = "webrtc")]
 pub mod routes;
-#[cfg(feature = "webrtc")]
-pub mod rtc;
 pub mod rtvi;
 #[cfg(feature = "webrtc")]
 pub mod sctp;

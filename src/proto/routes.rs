@@ -16,7 +16,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::slice;
 
-use crate::rtc::Over;
+use crate::connection::Over;
+use crate::packet_kind::PacketKind;
 use crate::stun;
 
 /// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the
@@ -84,7 +85,7 @@ impl<T: Clone> Routes<T> {
                 let strongest = claimants.iter().map(|claimant| claimant.claim).max();
                 let least = match strongest {
                     Some(Claim::Reserved) => Claim::Reserved,
-                    _ if stun::is_answer(contents) => Claim::Expected,
+                    _ if PacketKind::of(contents).is_response() => Claim::Expected,
                     strongest => strongest.unwrap_or(Claim::Expected),
                 };
                 (claimants, least)

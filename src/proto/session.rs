@@ -19,13 +19,13 @@ use crate::audio::codec::Codec;
 use crate::audio::listener::{self, Listener};
 use crate::audio::pacer;
 use crate::audio::speaker::{Speaker, Turn};
+use crate::connection::{self, Channel, OfferError, Packet, PeerConnection, Proven, Sender, Setup, Transmit};
 pub use crate::event::{Event, LeaveReason};
 use crate::limits::{
     CHECK_AT_ONCE_AFTER, CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, OUTAGE_AFTER, PEER_FREED_AFTER,
     PEER_LOST_AFTER,
 };
 use crate::outbox::Outbox;
-use crate::rtc::{self, Channel, OfferError, Packet, Peer, Proven, Sender, Setup, Transmit};
 use crate::source::SourceKey;
 use crate::whip::events::Events;
 use crate::why::Tried;
@@ -107,7 +107,7 @@ enum Phase {
 
 /// One session.
 pub struct Session {
-    peer: Peer,
+    peer: PeerConnection,
     phase: Phase,
     /// Whether the caller has been connected, in this connection or an earlier one.
     joined: bool,
@@ -146,13 +146,13 @@ impl Session {
     /// Answers an offer: the session, and the answer's SDP.
     ///
     /// # Errors
-    /// As [`Peer::accept`].
+    /// As [`PeerConnection::accept`].
     pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
-        let (peer, answer) = Peer::accept(offer, setup, now)?;
+        let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
         Ok((Session::of(peer, setup, now), answer))
     }
 
-    fn of(peer: Peer, setup: &Setup<'_>, now: Instant) -> Session {
+    fn of(peer: PeerConnection, setup: &Setup<'_>, now: Instant) -> Session {
         let (device, codec) = (peer.is_device(), peer.codec());
         Session {
             peer,
@@ -179,9 +179,9 @@ impl Session {
     /// Answers the offer of a call. The session connects, and stays silent and not joined until [`Session::open`].
     ///
     /// # Errors
-    /// As [`Peer::accept_call`].
+    /// As [`PeerConnection::accept_call`].
     pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
-        let (peer, answer) = Peer::accept_call(offer, setup, now)?;
+        let (peer, answer) = PeerConnection::accept_call(offer, setup, now)?;
         let session = Session {
             phase: Phase::Connecting {
                 until: now + CALL_HELD_WITHIN,
@@ -213,7 +213,7 @@ impl Session {
     /// Answers a further offer on the same connection.
     ///
     /// # Errors
-    /// As [`Peer::renegotiate`], and [`OfferError::Ended`].
+    /// As [`PeerConnection::renegotiate`], and [`OfferError::Ended`].
     pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
         if self.is_ending() {
             return Err(OfferError::Ended);
@@ -224,12 +224,12 @@ impl Session {
     /// Answers an offer of a client that threw its connection away: a new connection under the same bot.
     ///
     /// # Errors
-    /// As [`Peer::accept`], and [`OfferError::Ended`]; the old connection is kept then.
+    /// As [`PeerConnection::accept`], and [`OfferError::Ended`]; the old connection is kept then.
     pub fn restart(&mut self, offer: &str, setup: &Setup<'_>, now: Instant) -> Result<String, OfferError> {
         if self.is_ending() {
             return Err(OfferError::Ended);
         }
-        let (peer, answer) = Peer::accept(offer, setup, now)?;
+        let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
         // The client has forgotten the old connection, so there is nobody to say goodbye to.
         let former = std::mem::replace(&mut self.peer, peer);
         self.peer.follow(former);
@@ -554,7 +554,7 @@ impl Session {
                 return Output::Audio(pcm, rate_hz);
             }
             match self.peer.poll_output() {
-                rtc::Output::Timeout(at) => {
+                connection::Output::Timeout(at) => {
                     if let Some(turn) = self.speaker.poll_turn() {
                         self.speaking = turn == Turn::Started;
                         return Output::Event(match turn {
@@ -566,24 +566,24 @@ impl Session {
                         return Output::Timeout(self.next_timeout(at, now));
                     }
                 }
-                rtc::Output::Transmit(transmit) => {
+                connection::Output::Transmit(transmit) => {
                     if transmit.is_check() {
                         self.liveness.handle_check(now);
                     }
                     return Output::Transmit(transmit);
                 }
-                rtc::Output::Proven(proven) => return Output::Proven(proven),
-                rtc::Output::Connected => self.connected(now),
-                rtc::Output::Audio(packet) => {
+                connection::Output::Proven(proven) => return Output::Proven(proven),
+                connection::Output::Connected => self.connected(now),
+                connection::Output::Audio(packet) => {
                     self.handle_sign_of_life(now);
                     self.listener.handle_packet(&packet, now);
                 }
-                rtc::Output::Key(key) => {
+                connection::Output::Key(key) => {
                     self.handle_sign_of_life(now);
                     self.event = Some(Event::Dtmf(key));
                 }
-                rtc::Output::ChannelOpen => self.handle_channel(now),
-                rtc::Output::Message(text) => {
+                connection::Output::ChannelOpen => self.handle_channel(now),
+                connection::Output::Message(text) => {
                     self.handle_sign_of_life(now);
                     let answer = self.events.as_mut().and_then(|events| events.handle_message(&text));
                     if let Some(answer) = answer {
@@ -591,8 +591,8 @@ impl Session {
                     }
                     self.event = incoming(text);
                 }
-                rtc::Output::Left => self.peer_gone(LeaveReason::Left, now),
-                rtc::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
+                connection::Output::Left => self.peer_gone(LeaveReason::Left, now),
+                connection::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
             }
         }
     }

@@ -3,7 +3,7 @@
 //! In: the client's candidates, used or not, and every datagram of ICE and DTLS both ways until the connection is up; after
 //! that nothing is counted. Out: a [`Cause`], one sentence for the log, and a list of the pairs with their counts. The sentence
 //! tells a peer's addresses by their kind and the network they belong to; the list has them in full, and is for DEBUG.
-//! The pairs are at most [`TRIED_PAIRS_MAX`]. Source: RFC 8445 section 7 (checks), RFC 7983 (first bytes).
+//! The pairs are at most [`TRIED_PAIRS_MAX`]. Source: RFC 8445 section 7 (checks).
 
 mod words;
 
@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::candidate::{Ignored, Kind};
 use crate::crypto::Refusal;
 use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
+use crate::packet_kind::PacketKind;
 use crate::stun;
 
 /// One pair of addresses between which checks went, and how many: ours and their answers, theirs and our answers.
@@ -78,25 +79,6 @@ pub enum Cause {
     Refused(Refusal),
 }
 
-/// What a datagram is, as far as it is counted.
-enum What {
-    Check,
-    Answer,
-    Record,
-}
-
-impl What {
-    fn of(contents: &[u8]) -> Option<Self> {
-        match contents {
-            [0x00, 0x01, ..] => Some(What::Check),
-            // An error is an answer, too: the way is open.
-            [0x01, 0x01 | 0x11, ..] => Some(What::Answer),
-            [20..64, ..] => Some(What::Record),
-            _ => None,
-        }
-    }
-}
-
 impl Tried {
     /// Begins to count for a connection of a runner with this UDP port.
     pub fn new(port: u16) -> Self {
@@ -124,15 +106,16 @@ impl Tried {
     }
 
     /// A datagram came; `accepted` tells whether it is this connection's.
-    pub fn handle_incoming(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8], accepted: bool) {
+    pub fn handle_incoming(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind, accepted: bool) {
         if self.secured {
             return;
         }
-        match What::of(contents) {
-            Some(What::Check) if !accepted => self.refused += 1,
-            Some(What::Check) => self.count(destination, source, |pair| pair.received += 1),
-            Some(What::Answer) if accepted => self.count(destination, source, |pair| pair.answered += 1),
-            Some(What::Record) => self.records_in += 1,
+        match kind {
+            PacketKind::Check if !accepted => self.refused += 1,
+            PacketKind::Check => self.count(destination, source, |pair| pair.received += 1),
+            // An error is an answer, too: the way is open.
+            kind if kind.is_response() && accepted => self.count(destination, source, |pair| pair.answered += 1),
+            PacketKind::Dtls => self.records_in += 1,
             _ => {}
         }
     }
@@ -145,15 +128,15 @@ impl Tried {
     }
 
     /// A datagram leaves.
-    pub fn handle_outgoing(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
+    pub fn handle_outgoing(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind) {
         if self.secured {
             return;
         }
-        match What::of(contents) {
-            Some(What::Check) => self.count(source, destination, |pair| pair.sent += 1),
-            Some(What::Answer) => self.count(source, destination, |pair| pair.replied += 1),
-            Some(What::Record) => self.records_out += 1,
-            None => {}
+        match kind {
+            PacketKind::Check => self.count(source, destination, |pair| pair.sent += 1),
+            kind if kind.is_response() => self.count(source, destination, |pair| pair.replied += 1),
+            PacketKind::Dtls => self.records_out += 1,
+            _ => {}
         }
     }
 

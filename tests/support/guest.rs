@@ -14,7 +14,7 @@ use edge_runner_proto::mediaroom::wire::{
     AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
     SignalResponse, Target, TrackSource, UserPacket,
 };
-use edge_runner_proto::rtc::{Common, Packet};
+use edge_runner_proto::connection::{Common, Packet};
 use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use tokio::net::{TcpStream, UdpSocket};

@@ -14,8 +14,8 @@ use crate::io::sessions::Sessions;
 use crate::io::udp::Port;
 use crate::io::{RunError, tasks};
 use crate::proto::audio::opus::EncoderSettings;
+use crate::proto::connection::Common;
 use crate::proto::crypto;
-use crate::proto::rtc::Common;
 
 /// Makes what is made once per process, before the first caller comes, so that none waits for it.
 ///

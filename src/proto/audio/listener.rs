@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::audio::codec::Codec;
 use crate::audio::decoder::Decoder;
 use crate::audio::jitter::{self, Jitter};
-use crate::rtc::AudioPacket;
+use crate::connection::AudioPacket;
 
 /// The hearing half of a session's audio.
 pub struct Listener {

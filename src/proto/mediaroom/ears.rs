@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use self::mixer::{Mixer, Track};
 use crate::audio::listener::Tally;
+use crate::connection::AudioPacket;
 use crate::limits::ROOM_VOICES_MAX;
-use crate::rtc::AudioPacket;
 
 /// One frame on its way to the bot.
 pub struct Frame<'a> {

@@ -1,7 +1,7 @@
 //! One of the two peer connections of a stay: the publisher's, which we offer, and the subscriber's, which we answer.
 //!
 //! str0m narrowed to what a room needs: one Opus track with its audio level and two data channels out; every participant's
-//! Opus, by its track, and data in. As in `proto::rtc`, every input is followed by a drain up to [`Output::Timeout`].
+//! Opus, by its track, and data in. As in `proto::connection`, every input is followed by a drain up to [`Output::Timeout`].
 //! There is no deadline for connecting here; a connection that was up and falls silent fails.
 //! Refused: descriptions that str0m would take half, by `sections`; the connection goes on as it was. Ignored: video, codecs
 //! other than Opus, tracks and candidates beyond their caps, candidates over TCP.
@@ -22,12 +22,13 @@ use str0m::rtp::{Extension, ExtensionMap, ExtensionValues, RtpPacket, RtpWrite, 
 use str0m::{Candidate, Event, Input, Rtc, RtcError};
 
 use self::sections::{Description, Heard, Kind};
+use crate::connection::early::Early;
+use crate::connection::packet::rtp_header;
+use crate::connection::remote::Remote;
+use crate::connection::{AudioPacket, Common, OfferError, Packet, Transmit};
 use crate::crypto;
 use crate::limits::{CHANNELS_MAX, REMOTE_CANDIDATES_MAX, ROOM_MEDIA_LOST_AFTER, ROOM_SOURCES_MAX};
-use crate::rtc::early::Early;
-use crate::rtc::packet::rtp_source;
-use crate::rtc::remote::Remote;
-use crate::rtc::{AudioPacket, Common, OfferError, Packet, Transmit};
+use crate::packet_kind::PacketKind;
 use crate::sdp::{self, PreparedOffer};
 
 /// The stream that our track belongs to.
@@ -328,17 +329,18 @@ impl Peer {
             return false;
         };
         self.now = now;
+        let kind = PacketKind::of(packet.contents);
         let input = Input::Receive(now, receive);
         if !self.rtc.accepts(&input) {
             if self.remote.has_checked_from(packet.source) && !self.rtc.is_connected() {
-                self.early.keep(packet);
+                self.early.keep(kind, packet);
             }
             return false;
         }
-        if !self.remote.admits(packet) {
+        if !self.remote.admits(kind, packet) {
             return false;
         }
-        if let Some(source) = rtp_source(packet.contents)
+        if let Some((source, _)) = rtp_header(kind, packet.contents)
             && !self.keep_source(source)
         {
             return false;

@@ -2,12 +2,12 @@
 
 use super::*;
 
-const CHECK: &[u8] = &[0x00, 0x01, 0, 0];
-const ANSWER: &[u8] = &[0x01, 0x01, 0, 0];
+const CHECK: PacketKind = PacketKind::Check;
+const ANSWER: PacketKind = PacketKind::CheckAnswer;
 const UNMAPPED: &[u8] = &[
     1, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
 ];
-const RECORD: &[u8] = &[22, 254, 253];
+const RECORD: PacketKind = PacketKind::Dtls;
 
 fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
@@ -185,8 +185,8 @@ fn what_is_up_counts_nothing() {
 fn rubbish_is_not_counted() {
     let mut tried = Tried::new(7860);
     for contents in [&[][..], &[0], &[0, 2], &[128; 12], &[64], &[255, 255]] {
-        tried.handle_incoming(local(), local(), contents, true);
-        tried.handle_outgoing(local(), local(), contents);
+        tried.handle_incoming(local(), local(), PacketKind::of(contents), true);
+        tried.handle_outgoing(local(), local(), PacketKind::of(contents));
     }
     assert_eq!(tried.cause(), Cause::Nothing);
 }

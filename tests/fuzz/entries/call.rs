@@ -14,7 +14,7 @@ use edge_runner_proto::crypto;
 use edge_runner_proto::event::Event;
 use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
-use edge_runner_proto::rtc::{Common, IceSecret, OfferError, Packet, Setup};
+use edge_runner_proto::connection::{Common, IceSecret, OfferError, Packet, Setup};
 use edge_runner_proto::session::{Output, Session};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};

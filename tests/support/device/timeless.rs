@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::candidate::DeviceAddress;
 use edge_runner_proto::gather::Gathered;
-use edge_runner_proto::rtc::{Common, IceSecret, Packet, Setup};
+use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
 use edge_runner_proto::session::{Event, LeaveReason, Output, Session};
 
 use super::answer;

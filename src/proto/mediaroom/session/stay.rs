@@ -14,12 +14,12 @@ use bytes::Bytes;
 use super::Local;
 use crate::audio::speaker;
 use crate::config::Secret;
+use crate::connection::{AudioPacket, Common, OfferError, Packet, Transmit};
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
 use crate::mediaroom::peer::{self, Peer, Setup};
 use crate::mediaroom::roster::Participant;
 use crate::mediaroom::signal::{self, Signal, Then};
 use crate::mediaroom::wire::Target;
-use crate::rtc::{AudioPacket, Common, OfferError, Packet, Transmit};
 
 /// The name of our track, which is also its id in the offer.
 const TRACK: &str = "bot-audio";

@@ -1,16 +1,16 @@
 //! What may come from anybody: noise, mutilated and repeated datagrams, floods, and sessions that are thrown away.
 
-use crate::rtc::Packet;
+use crate::connection::Packet;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::*;
 use super::pair::{Pair, Rng, ms, runner, secs, setup};
+use crate::connection::{Common, IceSecret};
 use crate::crypto;
 use crate::gather::Gathered;
 use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
-use crate::rtc::{Common, IceSecret};
 use crate::testing::client::Client;
 
 /// A running call, and everything that its client has sent so far.

@@ -2,8 +2,8 @@
 
 use super::super::*;
 use super::pair::{Pair, Tone, ms, secs};
+use crate::connection::Packet;
 use crate::limits::{CLOSE_WITHIN, SPEECH_HANGOVER};
-use crate::rtc::Packet;
 use crate::testing::client::Client;
 
 type Leave = fn(&mut Client);

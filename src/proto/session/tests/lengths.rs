@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
-use crate::rtc::Packet;
+use crate::connection::Packet;
 use crate::testing::tap::chunks;
 
 /// What a datagram carries on an Ethernet.

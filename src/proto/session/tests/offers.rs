@@ -1,6 +1,6 @@
 //! Offers of many kinds, and the answers they get.
 
-use crate::rtc::IceSecret;
+use crate::connection::IceSecret;
 
 use super::super::*;
 use super::pair::{COMMON, Pair, ms, runner, secs, setup};

@@ -6,7 +6,7 @@
 
 use crate::allocations;
 use crate::candidate::DeviceAddress;
-use crate::rtc::Packet;
+use crate::connection::Packet;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::super::*;
 use super::way::Way;
 pub use crate::audio::tone::{Tone, share};
-use crate::rtc::{Common, IceSecret};
+use crate::connection::{Common, IceSecret};
 use crate::testing::client::Client;
 
 pub const RUNNER: &str = "192.0.2.1:7860";

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
-use crate::rtc::Packet;
+use crate::connection::Packet;
 use crate::testing::client::Client;
 
 /// The extension `use_srtp`, RFC 5764 section 9.

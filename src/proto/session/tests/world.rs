@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::super::*;
 use super::device::as_device;
 use super::pair::{ms, runner, secs, setup};
+use crate::connection::Packet;
 use crate::routes::{Path, Routes};
-use crate::rtc::Packet;
 use crate::testing::client::Client;
 
 /// How long a packet takes, each way.

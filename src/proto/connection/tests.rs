@@ -6,7 +6,6 @@ use std::time::Duration;
 use str0m::change::SdpAnswer;
 use str0m::media::Direction;
 
-use super::packet::is_check;
 use super::*;
 use crate::limits::{DTLS_RETRANSMIT, EARLY_RECORDS_MAX};
 
@@ -32,7 +31,7 @@ impl Client {
 }
 
 /// A client, and the peer that has answered its offer.
-fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
+fn pair(now: Instant) -> (Client, PeerConnection, SocketAddr, SocketAddr) {
     let client_address: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
     let address: SocketAddr = "192.0.2.2:2000".parse().expect("an address");
     let common = Common::default();
@@ -53,7 +52,7 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
         seed: 1,
         secret: IceSecret([1; 32]),
     };
-    let (peer, answer) = Peer::accept(&offer.to_sdp_string(), &setup, now).expect("an answer");
+    let (peer, answer) = PeerConnection::accept(&offer.to_sdp_string(), &setup, now).expect("an answer");
     let answer = SdpAnswer::from_sdp_string(&answer).expect("an answer that can be read");
     rtc.sdp_api()
         .accept_answer(pending, answer)
@@ -62,7 +61,7 @@ fn pair(now: Instant) -> (Client, Peer, SocketAddr, SocketAddr) {
 }
 
 /// Drains the peer: what it sends; `None` once it is connected.
-fn drain(peer: &mut Peer) -> Option<Vec<Vec<u8>>> {
+fn drain(peer: &mut PeerConnection) -> Option<Vec<Vec<u8>>> {
     let mut leaving = Vec::new();
     loop {
         match peer.poll_output() {
@@ -129,7 +128,11 @@ fn early_records_are_few() {
     peer.handle_packet(&Packet::datagram(client_address, address, &[22; 64]), now);
     assert!(peer.early.is_empty(), "a stranger's record means nothing");
     client.handle(Input::Timeout(now));
-    for check in client.drain().iter().filter(|datagram| is_check(datagram)) {
+    for check in client
+        .drain()
+        .iter()
+        .filter(|datagram| PacketKind::of(datagram) == PacketKind::Check)
+    {
         let packet = Packet::datagram(client_address, address, check);
         assert_eq!(peer.handle_packet(&packet, now), Sender::Peer);
     }

@@ -8,16 +8,16 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::packet::{Over, Packet, is_answer, is_check};
+use super::consent::Way;
+use super::packet::{Packet, Transmit};
 use crate::limits::CHECKS_UNDER_WAY_MAX;
+use crate::packet_kind::PacketKind;
 
 type TransactionId = [u8; 12];
 
 struct Check {
     id: TransactionId,
-    over: Over,
-    source: SocketAddr,
-    destination: SocketAddr,
+    way: Way,
     maker: Maker,
 }
 
@@ -37,43 +37,39 @@ pub struct Checks {
 
 impl Checks {
     /// Takes note of a packet that leaves; anything but a check is none.
-    pub fn handle_outgoing(
-        &mut self,
-        maker: Maker,
-        over: Over,
-        (source, destination): (SocketAddr, SocketAddr),
-        contents: &[u8],
-    ) {
-        let Some(id) = transaction_id(contents).filter(|_| is_check(contents)) else {
+    pub fn handle_outgoing(&mut self, maker: Maker, transmit: &mut Transmit) {
+        if !transmit.is_check() {
+            return;
+        }
+        let Some(id) = transaction_id(transmit.contents()) else {
             return;
         };
         if self.under_way.len() == CHECKS_UNDER_WAY_MAX {
             self.under_way.pop_front();
         }
-        self.under_way.push_back(Check {
-            id,
-            over,
-            source,
-            destination,
-            maker,
-        });
+        let way = transmit.way();
+        self.under_way.push_back(Check { id, way, maker });
     }
 
     /// Tells whose check a packet says to answer that was sent to where it comes from.
-    pub fn answered(&self, packet: &Packet<'_>) -> Option<Maker> {
-        self.position(packet).map(|at| self.under_way[at].maker)
+    pub fn answered(&self, kind: PacketKind, packet: &Packet<'_>) -> Option<Maker> {
+        self.position(kind, packet).map(|at| self.under_way[at].maker)
     }
 
     /// Returns from where the check was sent that a packet answers, if it was sent to where the
     /// packet comes from. Each is answered once.
-    pub fn take_answered(&mut self, packet: &Packet<'_>) -> Option<SocketAddr> {
-        let at = self.position(packet)?;
-        self.under_way.remove(at).map(|check| check.source)
+    pub fn take_answered(&mut self, kind: PacketKind, packet: &Packet<'_>) -> Option<SocketAddr> {
+        let at = self.position(kind, packet)?;
+        self.under_way.remove(at).map(|check| check.way.source)
     }
 
-    fn position(&self, packet: &Packet<'_>) -> Option<usize> {
-        let id = transaction_id(packet.contents).filter(|_| is_answer(packet.contents))?;
-        let is_it = |check: &Check| check.id == id && check.over == packet.over && check.destination == packet.source;
+    fn position(&self, kind: PacketKind, packet: &Packet<'_>) -> Option<usize> {
+        if kind != PacketKind::CheckAnswer {
+            return None;
+        }
+        let id = transaction_id(packet.contents)?;
+        let is_there = |way: Way| way.over == packet.over && way.peer == packet.source;
+        let is_it = |check: &Check| check.id == id && is_there(check.way);
         self.under_way.iter().position(is_it)
     }
 }
@@ -84,6 +80,7 @@ fn transaction_id(contents: &[u8]) -> Option<TransactionId> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::packet::Over;
     use super::*;
 
     fn message(kind: [u8; 2], number: usize) -> Vec<u8> {
@@ -98,13 +95,19 @@ mod tests {
     }
 
     fn sent(checks: &mut Checks, contents: &[u8]) {
-        checks.handle_outgoing(Maker::Str0m, Over::Udp, (at(7860), at(1)), contents);
+        let way = Way {
+            over: Over::Udp,
+            source: at(7860),
+            peer: at(1),
+        };
+        checks.handle_outgoing(Maker::Str0m, &mut Transmit::ready(way, contents.to_vec()));
     }
 
     fn answers(checks: &mut Checks, source: SocketAddr, contents: &[u8]) -> bool {
         let packet = Packet::datagram(source, at(7860), contents);
-        let maker = checks.answered(&packet);
-        let from = checks.take_answered(&packet);
+        let kind = PacketKind::of(contents);
+        let maker = checks.answered(kind, &packet);
+        let from = checks.take_answered(kind, &packet);
         assert_eq!(maker, from.map(|_| Maker::Str0m));
         from.is_some_and(|from| from == at(7860))
     }
@@ -130,7 +133,7 @@ mod tests {
             over: Over::Tcp,
             ..Packet::datagram(at(1), at(7860), &answer)
         };
-        assert_eq!(checks.take_answered(&over_tcp), None);
+        assert_eq!(checks.take_answered(PacketKind::CheckAnswer, &over_tcp), None);
         assert!(answers(&mut checks, at(1), &answer));
         assert!(!answers(&mut checks, at(1), &answer), "again");
     }

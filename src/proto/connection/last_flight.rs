@@ -10,9 +10,13 @@
 //! Sources: RFC 6347 section 4.1 (records of other epochs), libpeer 4b3f567.
 
 use super::packet::Transmit;
+use crate::packet_kind::PacketKind;
+
+/// The content type of a record, RFC 6347 section 4.1.
+const APPLICATION_DATA: u8 = 23;
 
 /// Application data of one byte, in the last epoch there can be.
-const SKIPPED: [u8; 14] = [23, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+const SKIPPED: [u8; 14] = [APPLICATION_DATA, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
 /// How often the flight leaves as it is where nothing tells of the peer: a slow one may be busy with
 /// the first when the second comes.
@@ -31,9 +35,12 @@ pub struct LastFlight {
 
 impl LastFlight {
     /// Takes a packet of the peer's own address.
-    pub fn handle_incoming(&mut self, contents: &[u8]) {
-        // Application data, or RTP by its first byte, RFC 7983.
-        self.peer_is_done |= matches!(contents, [23 | 128..=191, ..]);
+    pub fn handle_incoming(&mut self, kind: PacketKind, contents: &[u8]) {
+        self.peer_is_done |= match kind {
+            PacketKind::Rtp | PacketKind::Rtcp => true,
+            PacketKind::Dtls => contents[0] == APPLICATION_DATA,
+            _ => false,
+        };
     }
 
     /// Opens a datagram to the peer if it repeats the end of this end's handshake.
@@ -95,10 +102,10 @@ mod tests {
         for after in [vec![0x80, 111, 0, 0], record(23, 1, 20)] {
             let mut last = LastFlight::default();
             for before in [record(22, 0, 30), vec![0x00, 0x01]] {
-                last.handle_incoming(&before);
+                last.handle_incoming(PacketKind::of(&before), &before);
                 assert_eq!(leaving(&mut last, &flight), flight);
             }
-            last.handle_incoming(&after);
+            last.handle_incoming(PacketKind::of(&after), &after);
             assert_eq!(leaving(&mut last, &flight), [&SKIPPED[..], &flight].concat());
             assert_eq!(leaving(&mut last, &keys), keys, "nothing of the end is in it");
         }
@@ -118,7 +125,7 @@ mod tests {
     #[test]
     fn rubbish_leaves_as_it_is() {
         let mut last = LastFlight::default();
-        last.handle_incoming(&[128]);
+        last.handle_incoming(PacketKind::of(&[128]), &[128]);
         let mut long = record(22, 0, 40);
         long[12] = 200;
         for contents in [Vec::new(), vec![22, 0xfe, 0xfd], long, vec![0x00, 0x01, 0, 0]] {

@@ -1,6 +1,6 @@
 //! One peer connection: str0m's `Rtc` narrowed to what a talk needs, one audio stream each way and text messages.
 //!
-//! In: the offer, datagrams, candidates, audio payloads, texts, and `now`. Out, by [`Peer::poll_output`]: datagrams to send,
+//! In: the offer, datagrams, candidates, audio payloads, texts, and `now`. Out, by [`PeerConnection::poll_output`]: datagrams to send,
 //! audio payloads with their RTP numbers, texts, and the few events that a session acts on. Every input is followed by a
 //! drain of `poll_output` up to [`Output::Timeout`]. A connection speaks one codec: Opus where the offer has it, else G.711.
 //! ICE, STUN, DTLS, RTP and SCTP stay in str0m.
@@ -45,8 +45,8 @@ use self::early::Early;
 use self::keys::Keys;
 use self::last_flight::LastFlight;
 use self::last_record::LastRecord;
-pub use self::packet::{Over, Packet, Sender, Transmit, is_answer};
-use self::packet::{is_stun, rtp_payload_type, rtp_source};
+use self::packet::rtp_header;
+pub use self::packet::{Over, Packet, Sender, Transmit};
 use self::remote::Remote;
 use self::unheard::Unheard;
 use crate::audio::codec::Codec;
@@ -56,6 +56,7 @@ use crate::candidate::{self, DeviceAddress};
 use crate::crypto;
 use crate::gather::Gathered;
 use crate::limits::{AUDIO_SOURCES_MAX, CHANNELS_MAX, MESSAGE_BYTES_MAX, SCTP_BUFFER_BYTES_MAX};
+use crate::packet_kind::PacketKind;
 use crate::sdp::{self, DeviceAnswerError, Family, PreparedOffer, Spoken};
 use crate::whip::events;
 use crate::why::Tried;
@@ -170,7 +171,7 @@ pub struct AudioPacket {
 
 /// What a connection answers to an input.
 pub enum Output {
-    /// Nothing more; the connection wants [`Peer::handle_timeout`] at this time.
+    /// Nothing more; the connection wants [`PeerConnection::handle_timeout`] at this time.
     Timeout(Instant),
     Transmit(Transmit),
     /// The peer has answered a check of this end, and so has what is sent to this address.
@@ -243,7 +244,7 @@ impl DeviceOffer {
 }
 
 /// One peer connection.
-pub struct Peer {
+pub struct PeerConnection {
     rtc: Rtc,
     codec: Codec,
     embedded: Option<Ipv4Addr>,
@@ -324,25 +325,25 @@ impl Channel {
     }
 }
 
-impl Peer {
+impl PeerConnection {
     /// Makes the connection that answers `offer`, and the answer's SDP.
     ///
     /// # Errors
     /// [`OfferError`] says whose fault it is.
-    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Peer, String), OfferError> {
-        Peer::answer(&prepare(offer)?, false, setup, now)
+    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(PeerConnection, String), OfferError> {
+        PeerConnection::answer(&prepare(offer)?, false, setup, now)
     }
 
     /// Makes the connection that answers the offer of a call, and the answer's SDP. This end checks, and begins the handshake.
     ///
     /// # Errors
     /// [`OfferError`] says whose fault it is.
-    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Peer, String), OfferError> {
+    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(PeerConnection, String), OfferError> {
         let prepared = sdp::prepare_call(offer).map_err(|error| OfferError::Bad(error.to_string()))?;
         if prepared.spoken.is_none_or(|spoken| spoken.codec != Codec::Opus) {
             return Err(OfferError::Bad("the offer of a call has no Opus".to_owned()));
         }
-        Peer::answer(&prepared, true, setup, now)
+        PeerConnection::answer(&prepared, true, setup, now)
     }
 
     fn answer(
@@ -350,7 +351,7 @@ impl Peer {
         call: bool,
         setup: &Setup<'_>,
         now: Instant,
-    ) -> Result<(Peer, String), OfferError> {
+    ) -> Result<(PeerConnection, String), OfferError> {
         let spoken = prepared.spoken.ok_or_else(nothing_spoken)?;
         let device = prepared.family.is_device();
         let device_address = if device { Some(address_for_device(setup)?) } else { None };
@@ -379,7 +380,7 @@ impl Peer {
                 FormatParams::default(),
             );
         }
-        let mut peer = Peer {
+        let mut peer = PeerConnection {
             rtc: config.build(now),
             codec: spoken.codec,
             embedded: setup.embedded,
@@ -441,7 +442,7 @@ impl Peer {
     }
 
     /// Takes over from a connection that the client has thrown away.
-    pub fn follow(&mut self, former: Peer) {
+    pub fn follow(&mut self, former: PeerConnection) {
         self.remote.follow(former.remote);
     }
 
@@ -553,39 +554,41 @@ impl Peer {
             return Sender::Stranger;
         };
         self.now = now;
-        if self.checks.answered(packet) == Some(Maker::Consent) {
+        let kind = PacketKind::of(contents);
+        if self.checks.answered(kind, packet) == Some(Maker::Consent) {
             return self.handle_answer(packet);
         }
         let input = Input::Receive(now, receive);
         let accepted = self.rtc.accepts(&input);
-        self.tried.handle_incoming(source, destination, contents, accepted);
+        self.tried.handle_incoming(source, destination, kind, accepted);
         if !accepted {
             if self.remote.has_checked_from(source) && !self.rtc.is_connected() {
-                self.early.keep(packet);
+                self.early.keep(kind, packet);
             }
             return Sender::Stranger;
         }
-        let signed = is_stun(contents) && self.is_signed(packet);
+        let signed = kind.is_stun() && self.is_signed(packet);
         if signed {
-            self.handle_proof(packet);
+            self.handle_proof(kind, packet);
         }
-        if !self.remote.admits(packet) {
+        if !self.remote.admits(kind, packet) {
             return Sender::Stranger;
         }
-        self.record.handle_incoming(contents);
+        self.record.handle_incoming(kind);
         if !self.tried.is_secured() {
-            self.last_flight.handle_incoming(contents);
+            self.last_flight.handle_incoming(kind, contents);
         }
-        match rtp_source(contents) {
-            Some(source) if self.voice == Some(source) => self.keep_voice(),
+        let header = rtp_header(kind, contents);
+        match header {
+            Some((source, _)) if self.voice == Some(source) => self.keep_voice(),
             Some(_) if self.voices == AUDIO_SOURCES_MAX => return Sender::Stranger,
-            Some(source) => self.expect_source(source, contents),
+            Some((source, payload_type)) => self.expect_source(source, payload_type.into()),
             None => {}
         }
         if let Err(error) = self.rtc.handle_input(input) {
             log::debug!("datagram refused: {error}");
         }
-        if let Some(payload_type) = rtp_payload_type(contents).filter(|_| self.rtc.is_connected()) {
+        if let Some((_, payload_type)) = header.filter(|_| self.rtc.is_connected()) {
             self.unheard.handle_packet(payload_type, now);
         }
         self.note_refusal();
@@ -613,13 +616,13 @@ impl Peer {
         if !self.consent.is_signed(packet.contents) {
             return Sender::Stranger;
         }
-        self.handle_proof(packet);
+        self.handle_proof(PacketKind::CheckAnswer, packet);
         Sender::Peer
     }
 
     /// Takes a signed message: it may answer a check from where that was sent to.
-    fn handle_proof(&mut self, packet: &Packet<'_>) {
-        let Some(source) = self.checks.take_answered(packet) else {
+    fn handle_proof(&mut self, kind: PacketKind, packet: &Packet<'_>) {
+        let Some(source) = self.checks.take_answered(kind, packet) else {
             return;
         };
         self.remote.handle_proof(packet.source);
@@ -665,13 +668,11 @@ impl Peer {
     ///
     /// Anybody may claim a source. Its stream stands beside the caller's, for this packet alone: it stays when the packet has
     /// a good tag, and is gone with the end of this turn when it has none.
-    fn expect_source(&mut self, source: Ssrc, contents: &[u8]) {
+    fn expect_source(&mut self, source: Ssrc, payload_type: Pt) {
         let Some((mid, pt)) = self.audio.filter(|_| self.takes_any_source) else {
             return;
         };
-        let payload_type = rtp_payload_type(contents).map(Pt::from);
-        let is_ours =
-            payload_type == Some(pt) || self.keys.as_ref().is_some_and(|(keys, _)| payload_type == Some(*keys));
+        let is_ours = payload_type == pt || self.keys.as_ref().is_some_and(|(keys, _)| payload_type == *keys);
         if !is_ours || self.rtc.media(mid).is_none() {
             return;
         }
@@ -726,8 +727,8 @@ impl Peer {
         if let Some(proven) = self.proven.take() {
             return Output::Proven(proven);
         }
-        if let Some(check) = self.check.take() {
-            check.note_check(Maker::Consent, &mut self.checks);
+        if let Some(mut check) = self.check.take() {
+            self.checks.handle_outgoing(Maker::Consent, &mut check);
             return Output::Transmit(check);
         }
         if let Some(record) = self.record.take_due(self.now) {
@@ -760,10 +761,10 @@ impl Peer {
                     return Output::Timeout(at);
                 }
                 str0m::Output::Transmit(transmit) => {
-                    self.tried
-                        .handle_outgoing(transmit.source, transmit.destination, &transmit.contents);
                     let mut transmit = Transmit::new(transmit, self.bare);
-                    transmit.note_check(Maker::Str0m, &mut self.checks);
+                    self.tried
+                        .handle_outgoing(transmit.source, transmit.destination, transmit.kind());
+                    self.checks.handle_outgoing(Maker::Str0m, &mut transmit);
                     if transmit.is_check() {
                         self.consent.handle_check(transmit.contents());
                     }
@@ -866,7 +867,7 @@ impl Peer {
     }
 
     /// Queues one payload of 20 ms, at so many ticks of the codec's clock after the session's start; it leaves with the next
-    /// [`Peer::handle_timeout`]. Nothing leaves before the connection is up.
+    /// [`PeerConnection::handle_timeout`]. Nothing leaves before the connection is up.
     pub fn send_audio(&mut self, payload: &[u8], ticks: u64, now: Instant) {
         let Some((mid, pt)) = self.audio else {
             return;

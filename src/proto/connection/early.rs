@@ -11,6 +11,7 @@ use str0m::{Input, Rtc};
 
 use super::packet::{Over, Packet};
 use crate::limits::EARLY_RECORDS_MAX;
+use crate::packet_kind::PacketKind;
 
 struct Record {
     over: Over,
@@ -27,9 +28,8 @@ pub struct Early {
 
 impl Early {
     /// Keeps a handshake record; anything else is no loss.
-    pub fn keep(&mut self, packet: &Packet<'_>) {
-        // DTLS by its first byte, RFC 7983.
-        if !packet.contents.first().is_some_and(|first| (20..64).contains(first)) {
+    pub fn keep(&mut self, kind: PacketKind, packet: &Packet<'_>) {
+        if kind != PacketKind::Dtls {
             return;
         }
         if self.records.len() == EARLY_RECORDS_MAX {

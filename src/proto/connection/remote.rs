@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 
 use str0m::Candidate;
 
-use super::packet::{Packet, is_check};
+use super::packet::Packet;
 use crate::candidate::{self, Ignored, RemotePolicy, Usable};
 use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
+use crate::packet_kind::PacketKind;
 
 /// What is known of the other end's addresses.
 pub struct Remote {
@@ -87,8 +88,8 @@ impl Remote {
     }
 
     /// Tells whether a packet may come from its source: each address that checks becomes a candidate that str0m keeps.
-    pub fn admits(&mut self, packet: &Packet<'_>) -> bool {
-        if !is_check(packet.contents) || self.has_checked_from(packet.source) {
+    pub fn admits(&mut self, kind: PacketKind, packet: &Packet<'_>) -> bool {
+        if kind != PacketKind::Check || self.has_checked_from(packet.source) {
             return true;
         }
         let known = self.proven.contains(&packet.source);

@@ -9,8 +9,9 @@
 use std::time::Instant;
 
 use super::consent::Way;
-use super::packet::{Transmit, is_record};
+use super::packet::Transmit;
 use crate::limits::OUTAGE_AFTER;
+use crate::packet_kind::PacketKind;
 
 #[derive(Default)]
 pub struct LastRecord {
@@ -24,22 +25,17 @@ pub struct LastRecord {
 
 impl LastRecord {
     pub fn handle_outgoing(&mut self, transmit: &mut Transmit, now: Instant) {
-        if !transmit.is_record() {
+        if transmit.kind() != PacketKind::Dtls {
             return;
         }
-        let way = Way {
-            over: transmit.over,
-            source: transmit.source,
-            peer: transmit.destination,
-        };
-        self.way = Some(way);
+        self.way = Some(transmit.way());
         self.left = Some(now);
         self.contents.clear();
         self.contents.extend_from_slice(transmit.contents());
     }
 
-    pub fn handle_incoming(&mut self, contents: &[u8]) {
-        if is_record(contents) {
+    pub fn handle_incoming(&mut self, kind: PacketKind) {
+        if kind == PacketKind::Dtls {
             self.way = None;
             self.due = None;
         }

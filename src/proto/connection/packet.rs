@@ -1,15 +1,15 @@
-//! What goes between a connection and the network: packets in, packets out, and what they claim to be by their first bytes.
+//! What goes between a connection and the network: packets in and packets out.
 //!
-//! Sources: RFC 7983 (first bytes), RFC 8489 section 5 (STUN), RFC 3550 section 5.1 (RTP).
+//! Source: RFC 3550 section 5.1 (RTP).
 
 use std::net::SocketAddr;
 
 use str0m::net::Protocol;
 use str0m::rtp::Ssrc;
 
-use super::checks::{Checks, Maker};
 use super::consent::Way;
 use crate::crypto;
+use crate::packet_kind::PacketKind;
 
 /// What carries a packet between this machine, or a relay, and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +54,7 @@ pub struct Transmit {
     pub over: Over,
     pub source: SocketAddr,
     pub destination: SocketAddr,
+    kind: PacketKind,
     contents: Vec<u8>,
     bare: bool,
 }
@@ -69,6 +70,7 @@ impl Transmit {
             over,
             source: transmit.source,
             destination: transmit.destination,
+            kind: PacketKind::of(&transmit.contents),
             contents: transmit.contents.into(),
             bare,
         }
@@ -80,6 +82,7 @@ impl Transmit {
             over: way.over,
             source: way.source,
             destination: way.peer,
+            kind: PacketKind::of(&contents),
             contents,
             bare: false,
         }
@@ -99,25 +102,29 @@ impl Transmit {
         self.contents.splice(..0, bytes.iter().copied());
     }
 
+    /// Returns what this is.
+    pub fn kind(&self) -> PacketKind {
+        self.kind
+    }
+
+    /// Returns the addresses between which this goes.
+    pub fn way(&self) -> Way {
+        Way {
+            over: self.over,
+            source: self.source,
+            peer: self.destination,
+        }
+    }
+
     /// Tells whether this answers a connectivity check. Who knows the password is sent one, from
     /// wherever it says to be: that proves no address.
     pub fn is_answer(&self) -> bool {
-        is_answer(&self.contents)
-    }
-
-    /// Takes note of it if it is a check.
-    pub fn note_check(&self, maker: Maker, checks: &mut Checks) {
-        checks.handle_outgoing(maker, self.over, (self.source, self.destination), &self.contents);
-    }
-
-    /// Tells whether this is a DTLS record.
-    pub fn is_record(&self) -> bool {
-        is_record(&self.contents)
+        self.kind == PacketKind::CheckAnswer
     }
 
     /// Tells whether this is a connectivity check, whose answer will come from the destination.
     pub fn is_check(&self) -> bool {
-        is_check(&self.contents)
+        self.kind == PacketKind::Check
     }
 }
 
@@ -132,36 +139,10 @@ pub enum Sender {
     Peer,
 }
 
-/// Returns the source that an RTP packet claims to have, RFC 3550 section 5.1; RTCP shares its port, RFC 5761 section 4.
-pub fn rtp_source(contents: &[u8]) -> Option<Ssrc> {
-    let &[first, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
+/// Returns the source and the payload type that an RTP packet claims to have, RFC 3550 section 5.1.
+pub fn rtp_header(kind: PacketKind, contents: &[u8]) -> Option<(Ssrc, u8)> {
+    let &[_, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
         return None;
     };
-    let is_rtp = (128..192).contains(&first) && !(192..224).contains(&second);
-    is_rtp.then(|| u32::from_be_bytes([a, b, c, d]).into())
-}
-
-/// Returns the payload type of an RTP packet.
-pub fn rtp_payload_type(contents: &[u8]) -> Option<u8> {
-    rtp_source(contents).map(|_| contents[1] & 0x7f)
-}
-
-/// Tells whether a datagram is STUN, by its first byte, RFC 7983.
-pub fn is_stun(contents: &[u8]) -> bool {
-    contents.first().is_some_and(|first| *first < 4)
-}
-
-/// Tells whether a datagram is a DTLS record, by its first byte, RFC 7983.
-pub fn is_record(contents: &[u8]) -> bool {
-    matches!(contents.first(), Some(20..=63))
-}
-
-/// Tells whether a datagram is a STUN binding request, RFC 8489 section 5.
-pub fn is_check(contents: &[u8]) -> bool {
-    contents.starts_with(&[0x00, 0x01])
-}
-
-/// Tells whether a datagram is a STUN binding success response, RFC 8489 section 5.
-pub fn is_answer(contents: &[u8]) -> bool {
-    contents.starts_with(&[0x01, 0x01])
+    (kind == PacketKind::Rtp).then(|| (u32::from_be_bytes([a, b, c, d]).into(), second & 0x7f))
 }
