@@ -509,7 +509,7 @@ impl Session {
         let mut any = false;
         if self.speaks() {
             while let Some(packet) = self.speaker.poll_packet(now) {
-                self.peer.send_audio(packet.payload, packet.ticks, now);
+                self.peer.send_audio(packet.payload, packet.ticks, None, now);
                 any = true;
             }
         }
@@ -574,7 +574,7 @@ impl Session {
                 }
                 connection::Output::Proven(proven) => return Output::Proven(proven),
                 connection::Output::Connected => self.connected(now),
-                connection::Output::Audio(packet) => {
+                connection::Output::Audio { packet, .. } => {
                     self.handle_sign_of_life(now);
                     self.listener.handle_packet(&packet, now);
                 }
@@ -591,6 +591,8 @@ impl Session {
                     }
                     self.event = incoming(text);
                 }
+                // Clients have no tracks, and their messages are text.
+                connection::Output::TrackGone(_) | connection::Output::Data(_) => {}
                 connection::Output::Left => self.peer_gone(LeaveReason::Left, now),
                 connection::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
             }

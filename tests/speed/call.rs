@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::codec::Codec;
 use edge_runner_proto::audio::g711;
+use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
 use edge_runner_proto::crypto;
 use edge_runner_proto::gather::Gathered;
-use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
 use edge_runner_proto::session::{Output as SessionOutput, Session};
 use edge_runner_proto::socket::{self, Output as SocketOutput};
 use edge_runner_proto::{frames, socket::Message};

@@ -9,12 +9,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
-use edge_runner_proto::mediaroom::peer::{Output, Peer, Setup};
+use edge_runner_proto::connection::{AudioLevel, Common, Output, Packet, PeerConnection, SfuSetup};
 use edge_runner_proto::mediaroom::wire::{
     AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
     SignalResponse, Target, TrackSource, UserPacket,
 };
-use edge_runner_proto::connection::{Common, Packet};
 use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use tokio::net::{TcpStream, UdpSocket};
@@ -109,7 +108,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 
 /// One connection, with its socket.
 struct Leg {
-    peer: Peer,
+    peer: PeerConnection,
     socket: UdpSocket,
     local: SocketAddr,
     decoders: BTreeMap<Arc<str>, Decoder>,
@@ -194,7 +193,8 @@ impl Stay {
                 let others = join.other_participants.into_iter().filter(|other| other.state == 2);
                 lock(&self.seen).others.extend(others.map(|other| other.identity));
                 let (socket, local) = socket().await;
-                let (peer, offer) = Peer::publisher(&setup(&[local]), "microphone", Instant::now()).expect("an offer");
+                let (peer, offer) =
+                    PeerConnection::publisher(&setup(&[local]), "microphone", Instant::now()).expect("an offer");
                 self.publisher = Some(Leg::new(peer, socket, local));
                 self.ask(Request::AddTrack(AddTrackRequest {
                     cid: "microphone".into(),
@@ -213,11 +213,12 @@ impl Stay {
             Some(Response::Offer(offer)) => {
                 let mids = &offer.mid_to_track_id;
                 let answer = match &mut self.subscriber {
-                    Some(leg) => leg.peer.renegotiate(&offer.sdp, mids).expect("an offer"),
+                    Some(leg) => leg.peer.answer_room(&offer.sdp, mids).expect("an offer"),
                     None => {
                         let (socket, local) = socket().await;
                         let (peer, answer) =
-                            Peer::subscriber(&setup(&[local]), &offer.sdp, mids, Instant::now()).expect("an offer");
+                            PeerConnection::subscriber(&setup(&[local]), &offer.sdp, mids, Instant::now())
+                                .expect("an offer");
                         self.subscriber = Some(Leg::new(peer, socket, local));
                         answer
                     }
@@ -263,10 +264,14 @@ impl Stay {
                 let bytes = self.encoder.encode(&pcm, &mut packet).expect("a frame of Opus");
                 let level = if self.speech.is_some() { 15 } else { 127 };
                 let ticks = self.frames as u64 * 960;
-                leg.peer.send_audio(&packet[..bytes], ticks, level, level < 127, now);
+                let level = AudioLevel {
+                    dbov_below: level,
+                    is_speech: level < 127,
+                };
+                leg.peer.send_audio(&packet[..bytes], ticks, Some(level), now);
                 self.frames += 1;
             }
-            self.unsent.retain(|text| !leg.peer.send_data(&text_packet(text)));
+            self.unsent.retain(|text| !leg.peer.send_message(text_packet(text)));
             leg.peer.handle_timeout(now);
         }
         if let Some(leg) = &mut self.subscriber {
@@ -286,7 +291,10 @@ impl Stay {
                         let _ = leg.socket.try_send_to(transmit.contents(), destination);
                     }
                     Output::Connected => drop(lock(&self.seen).connected.insert(name)),
-                    Output::Audio { track, packet } => {
+                    Output::Audio {
+                        track: Some(track),
+                        packet,
+                    } => {
                         let decoder = leg.decoders.entry(track);
                         let decoder = decoder.or_insert_with(|| Decoder::new(RATE_HZ).expect("a rate of Opus"));
                         let pcm = decoder.decode(&packet.payload).expect("Opus");
@@ -299,7 +307,7 @@ impl Stay {
                             lock(&self.seen).texts.push(text);
                         }
                     }
-                    Output::TrackGone(_) | Output::ChannelOpen | Output::Failed => {}
+                    _ => {}
                 }
             }
         }
@@ -307,7 +315,7 @@ impl Stay {
 }
 
 impl Leg {
-    fn new(peer: Peer, socket: UdpSocket, local: SocketAddr) -> Self {
+    fn new(peer: PeerConnection, socket: UdpSocket, local: SocketAddr) -> Self {
         Leg {
             peer,
             socket,
@@ -323,8 +331,8 @@ async fn socket() -> (UdpSocket, SocketAddr) {
     (socket, local)
 }
 
-fn setup(local: &[SocketAddr]) -> Setup<'_> {
-    Setup {
+fn setup(local: &[SocketAddr]) -> SfuSetup<'_> {
+    SfuSetup {
         common: &COMMON,
         local,
         seed: 0x1234_5678_9abc_def0,

@@ -6,6 +6,9 @@ use std::time::Duration;
 use str0m::change::SdpAnswer;
 use str0m::media::Direction;
 
+use str0m::Candidate;
+use str0m::net::Protocol;
+
 use super::*;
 use crate::limits::{DTLS_RETRANSMIT, EARLY_RECORDS_MAX};
 
@@ -36,7 +39,7 @@ fn pair(now: Instant) -> (Client, PeerConnection, SocketAddr, SocketAddr) {
     let address: SocketAddr = "192.0.2.2:2000".parse().expect("an address");
     let common = Common::default();
     let cert = crypto::certificate().expect("a certificate");
-    let config = base_config(common.provider.clone(), cert.clone()).enable_opus(true, false);
+    let config = common.config(cert.clone());
     let mut rtc = config.build(now);
     rtc.add_local_candidate(Candidate::host(client_address, Protocol::Udp).expect("a candidate"));
     let mut change = rtc.sdp_api();

@@ -1,7 +1,7 @@
 //! The open-source media room, joined natively: access tokens, signalling, two peer connections, one life.
 //!
 //! [`entry`] is what a session begins with; [`token`] proves who may join; [`signal`] speaks with the server, in the messages
-//! of [`wire`], and knows who is there ([`roster`]); [`peer`] is one peer connection of the two; [`ears`] makes one sound, or
+//! of [`wire`], and knows who is there ([`roster`]); [`ears`] makes one sound, or
 //! several, of the participants' voices; [`session`] is the whole life of a bot in a room. What stands here is what the rest
 //! of the runner asks about a server: what is not configured, and where it is.
 //! Source: the rooms fact sheet, part B.
@@ -10,8 +10,6 @@
 pub mod ears;
 pub mod entry;
 pub mod participant;
-#[cfg(feature = "mediaroom")]
-pub mod peer;
 #[cfg(feature = "mediaroom")]
 pub mod roster;
 #[cfg(feature = "mediaroom")]

@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use edge_runner_proto::candidate::DeviceAddress;
+use edge_runner_proto::connection::{Common, IceSecret, Setup};
 use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
-use edge_runner_proto::connection::{Common, IceSecret, Setup};
 use edge_runner_proto::session::Session;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);

@@ -12,8 +12,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::candidate::DeviceAddress;
-use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
+use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::session::{Event, LeaveReason, Output, Session};
 
 use super::answer;

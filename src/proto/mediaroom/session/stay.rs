@@ -14,9 +14,10 @@ use bytes::Bytes;
 use super::Local;
 use crate::audio::speaker;
 use crate::config::Secret;
-use crate::connection::{AudioPacket, Common, OfferError, Packet, Transmit};
+use crate::connection::{
+    self, AudioLevel, AudioPacket, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit,
+};
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
-use crate::mediaroom::peer::{self, Peer, Setup};
 use crate::mediaroom::roster::Participant;
 use crate::mediaroom::signal::{self, Signal, Then};
 use crate::mediaroom::wire::Target;
@@ -154,7 +155,7 @@ fn reason_words(reason: i32) -> String {
 
 /// One of the two peer connections, and until when it has to be up; nothing once it was.
 struct Leg {
-    peer: Peer,
+    peer: PeerConnection,
     until: Option<Instant>,
 }
 
@@ -256,19 +257,19 @@ impl Stay {
     /// Hands the publisher connection a packet; it leaves with the next [`Stay::handle_timeout`].
     pub fn send_audio(&mut self, packet: &speaker::Packet<'_>, now: Instant) {
         if let Some(leg) = &mut self.publisher {
-            let (level, speech) = loudness(packet.pcm);
-            leg.peer.send_audio(packet.payload, packet.ticks, level, speech, now);
+            leg.peer
+                .send_audio(packet.payload, packet.ticks, Some(loudness(packet.pcm)), now);
         }
     }
 
     /// Sends the bytes of one `DataPacket`; `false` when there is no room for them now.
     pub fn send_data(&mut self, bytes: &[u8]) -> bool {
-        self.publisher.as_mut().is_some_and(|leg| leg.peer.send_data(bytes))
+        self.publisher.as_mut().is_some_and(|leg| leg.peer.send_message(bytes))
     }
 
     /// Returns how many bytes of data the server has not acknowledged.
     pub fn data_in_flight(&mut self) -> usize {
-        self.publisher.as_mut().map_or(0, |leg| leg.peer.data_in_flight())
+        self.publisher.as_mut().map_or(0, |leg| leg.peer.messages_in_flight())
     }
 
     /// Returns whose track it is, if it is to be heard.
@@ -362,28 +363,36 @@ impl Stay {
                 return Polled::Timeout(None);
             };
             let output = match leg.peer.poll_output() {
-                peer::Output::Timeout(at) => return Polled::Timeout(Some(at)),
-                peer::Output::Transmit(transmit) => return Polled::Transmit(transmit),
+                connection::Output::Timeout(at) => return Polled::Timeout(Some(at)),
+                connection::Output::Transmit(transmit) => return Polled::Transmit(transmit),
                 _ if closing => continue,
-                peer::Output::Connected => {
+                connection::Output::Connected => {
                     leg.until = None;
                     log::debug!("{target:?} connection is up");
                     self.look_whether_up();
                     continue;
                 }
-                peer::Output::Audio { track, packet } => {
+                connection::Output::Audio {
+                    track: Some(track),
+                    packet,
+                } => {
                     if !self.tracks.contains_key(&track) {
                         self.tracks.insert(track.clone(), ());
                     }
                     Output::Audio { track, packet }
                 }
-                peer::Output::TrackGone(track) => {
+                connection::Output::TrackGone(track) => {
                     self.tracks.remove(&track);
                     Output::TrackGone(track)
                 }
-                peer::Output::ChannelOpen => Output::ChannelOpen,
-                peer::Output::Data(bytes) => Output::Data(bytes),
-                peer::Output::Failed => {
+                connection::Output::ChannelOpen => Output::ChannelOpen,
+                connection::Output::Data(bytes) => Output::Data(bytes),
+                // A room has one known address, and neither keys nor texts.
+                connection::Output::Proven(_)
+                | connection::Output::Audio { track: None, .. }
+                | connection::Output::Key(_)
+                | connection::Output::Message(_) => continue,
+                connection::Output::Left | connection::Output::Failed => {
                     // A server that ends a stay closes its connections as well, and a datagram may overtake the reason.
                     leg.until = Some(now + ROOM_REASON_WITHIN);
                     continue;
@@ -444,12 +453,12 @@ impl Stay {
     /// Offers our track.
     fn publish(&mut self, joined: &signal::Joined, common: &Common, now: Instant) {
         log::debug!("let in by a server of version {}", joined.server_version);
-        let setup = Setup {
+        let setup = SfuSetup {
             common,
             local: &self.local.publisher,
             seed: self.seed,
         };
-        match Peer::publisher(&setup, TRACK, now) {
+        match PeerConnection::publisher(&setup, TRACK, now) {
             Ok((peer, offer)) => {
                 let leg = self.listen(Target::Publisher, peer, now);
                 self.publisher = Some(leg);
@@ -467,18 +476,18 @@ impl Stay {
     /// Answers an offer of the subscriber connection.
     fn answer(&mut self, offer: &str, id: u32, mids: &BTreeMap<String, String>, common: &Common, now: Instant) {
         let answered = match &mut self.subscriber {
-            Some(leg) => leg.peer.renegotiate(offer, mids).inspect(|_| {
+            Some(leg) => leg.peer.answer_room(offer, mids).inspect(|_| {
                 // The server may have restarted ICE, and then we have, too.
                 let ufrag = leg.peer.local_ufrag();
                 self.queue.push_back(Output::Listen(Target::Subscriber, ufrag));
             }),
             None => {
-                let setup = Setup {
+                let setup = SfuSetup {
                     common,
                     local: &self.local.subscriber,
                     seed: self.seed.rotate_left(32),
                 };
-                Peer::subscriber(&setup, offer, mids, now).map(|(peer, answer)| {
+                PeerConnection::subscriber(&setup, offer, mids, now).map(|(peer, answer)| {
                     let leg = self.listen(Target::Subscriber, peer, now);
                     self.subscriber = Some(leg);
                     answer
@@ -496,7 +505,7 @@ impl Stay {
     }
 
     /// Lets datagrams in, before the server is told where to send them.
-    fn listen(&mut self, target: Target, mut peer: Peer, now: Instant) -> Leg {
+    fn listen(&mut self, target: Target, mut peer: PeerConnection, now: Instant) -> Leg {
         self.queue.push_back(Output::Listen(target, peer.local_ufrag()));
         Leg {
             peer,
@@ -543,14 +552,20 @@ fn words(error: &OfferError) -> String {
 
 /// Returns how loud a frame is, in -dBov (RFC 6464: 0 is the loudest, 127 digital silence), and whether it is speech. The
 /// servers find out who speaks by this.
-fn loudness(pcm: &[i16]) -> (u8, bool) {
+fn loudness(pcm: &[i16]) -> AudioLevel {
     let energy: f64 = pcm.iter().map(|sample| f64::from(*sample) * f64::from(*sample)).sum();
     if energy == 0.0 {
-        return (127, false);
+        return AudioLevel {
+            dbov_below: 127,
+            is_speech: false,
+        };
     }
     let power = energy / pcm.len() as f64 / (32_768.0 * 32_768.0);
     let level = (-10.0 * power.log10()).round().clamp(0.0, 127.0);
-    (level as u8, true)
+    AudioLevel {
+        dbov_below: level as u8,
+        is_speech: true,
+    }
 }
 
 #[cfg(test)]
@@ -565,11 +580,15 @@ mod tests {
                 .map(|n| (amplitude * (std::f64::consts::TAU * f64::from(n) / 96.0).sin()) as i16)
                 .collect()
         };
-        assert_eq!(loudness(&sine(32_767.0)), (3, true));
-        assert_eq!(loudness(&sine(16_384.0)), (9, true));
-        assert_eq!(loudness(&sine(327.67)), (43, true));
-        assert_eq!(loudness(&[i16::MIN; 960]), (0, true));
-        assert_eq!(loudness(&[0; 960]), (127, false));
-        assert_eq!(loudness(&[]), (127, false));
+        let level = |pcm: &[i16]| {
+            let level = loudness(pcm);
+            (level.dbov_below, level.is_speech)
+        };
+        assert_eq!(level(&sine(32_767.0)), (3, true));
+        assert_eq!(level(&sine(16_384.0)), (9, true));
+        assert_eq!(level(&sine(327.67)), (43, true));
+        assert_eq!(level(&[i16::MIN; 960]), (0, true));
+        assert_eq!(level(&[0; 960]), (127, false));
+        assert_eq!(level(&[]), (127, false));
     }
 }

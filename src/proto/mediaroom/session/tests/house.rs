@@ -15,7 +15,7 @@ use str0m::media::Mid;
 use str0m::net::{Protocol, Receive};
 
 use super::super::*;
-use crate::mediaroom::peer::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
+use crate::connection::sfu::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
 use crate::mediaroom::wire::{
     self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, Request, Response, SessionDescription,
     SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackType,

@@ -4,7 +4,7 @@ use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::mediaroom::peer::tests::world::{RATE_HZ, Talker, ms};
+use crate::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 use crate::mediaroom::wire::Response;
 
 fn names(house: &House, from: usize) -> Vec<&'static str> {

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
-use crate::mediaroom::peer::tests::world::ms;
+use crate::connection::sfu::tests::world::ms;
 use crate::mediaroom::wire::{RequestResponse, Response, SessionDescription};
 
 /// A refusal that no second try will change is told at once, in words that name what to look at; one that passes is tried

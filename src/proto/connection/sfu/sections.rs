@@ -1,6 +1,6 @@
 //! The media sections of a room's descriptions: which of them are listened to, and whose track each of them carries.
 //!
-//! In: descriptions as `sdp::prepare_room` leaves them, and the server's own list of tracks. Out: [`Heard`] sections, and the
+//! In: descriptions as `sdp::prepare_room` leaves them, and the server's own list of tracks. Out: [`AudioSection`]s, and the
 //! offer as str0m is to read it, where every other section is inactive and names no source. str0m keeps what it is told of
 //! sections and sources for ever, and knows no track; what may change is therefore decided here.
 //! Refused, before str0m sees them: offers that lose a section, change one's place or kind, or lack what a connection needs.
@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use str0m::media::Mid;
 use str0m::rtp::Ssrc;
 
+use crate::connection::sources::AudioSection;
 use crate::limits::{ROOM_SECTION_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_MAX};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,12 +182,16 @@ impl<'a> Description<'a> {
     }
 
     /// Chooses what is heard, of each section. Tracks that were heard before keep their place when there are too many.
-    pub fn choose(&self, mid_to_track: &BTreeMap<String, String>, before: &[Heard]) -> Vec<Option<Heard>> {
+    pub fn choose(
+        &self,
+        mid_to_track: &BTreeMap<String, String>,
+        before: &[AudioSection],
+    ) -> Vec<Option<AudioSection>> {
         let mut tracks = HashSet::new();
         let mut taken = HashSet::new();
         let is_old = |section: &Section<'_>, track: &str| {
             let mut before = before.iter();
-            before.any(|heard| *heard.mid == *section.mid && *heard.track == *track)
+            before.any(|heard| *heard.mid == *section.mid && heard.track.as_deref() == Some(track))
         };
         let carried = self
             .sections
@@ -216,10 +220,11 @@ impl<'a> Description<'a> {
                     sources.push(source);
                 }
             }
-            let known = before.iter().find(|heard| *heard.track == *track);
-            Some(Heard {
+            let mut known = before.iter().filter_map(|heard| heard.track.as_ref());
+            let known = known.find(|known| ***known == *track);
+            Some(AudioSection {
                 mid: section.mid.into(),
-                track: known.map_or_else(|| Arc::from(track), |heard| heard.track.clone()),
+                track: Some(known.map_or_else(|| Arc::from(track), Arc::clone)),
                 is_announced: !sources.is_empty(),
                 sources: sources.into_iter().map(Ssrc::from).collect(),
             })
@@ -228,7 +233,7 @@ impl<'a> Description<'a> {
     }
 
     /// Writes the offer for str0m: what is heard is received, and everything else is inactive.
-    pub fn write(&self, choice: &[Option<Heard>]) -> String {
+    pub fn write(&self, choice: &[Option<AudioSection>]) -> String {
         let mut text = String::new();
         let mut push = |line: &str| {
             text.push_str(line);
@@ -256,15 +261,6 @@ impl<'a> Description<'a> {
         }
         text
     }
-}
-
-/// A section that is listened to.
-pub struct Heard {
-    pub mid: Mid,
-    pub track: Arc<str>,
-    /// The sources that speak in it: those that are announced, or the one that was last heard by the section's name.
-    pub sources: Vec<Ssrc>,
-    pub is_announced: bool,
 }
 
 /// Returns the value of a line if it is this attribute, and the empty text for a flag.

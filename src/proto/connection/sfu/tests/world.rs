@@ -1,4 +1,4 @@
-//! A [`Peer`] and a server made of str0m's `Rtc`, joined by a link of 2 ms in virtual time.
+//! A [`PeerConnection`] and a server made of str0m's `Rtc`, joined by a link of 2 ms in virtual time.
 //!
 //! Nothing sleeps; [`World::run`] moves the time by a millisecond a turn, hands over what is due, and keeps what came out.
 
@@ -17,6 +17,8 @@ use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
 use super::super::*;
 use crate::audio::opus::{Decoder, Encoder, EncoderSettings};
 use crate::audio::tone::Tone;
+use crate::connection::{AudioLevel, AudioPacket, Packet, Sender};
+use crate::crypto;
 use crate::limits::OPUS_PACKET_BYTES_MAX;
 
 pub const RATE_HZ: u32 = 16_000;
@@ -35,8 +37,15 @@ pub fn theirs() -> SocketAddr {
     "192.0.2.9:7882".parse().expect("an address")
 }
 
-pub fn setup(local: &[SocketAddr]) -> Setup<'_> {
-    Setup {
+pub fn audio_level(dbov_below: u8) -> AudioLevel {
+    AudioLevel {
+        dbov_below,
+        is_speech: dbov_below < 127,
+    }
+}
+
+pub fn setup(local: &[SocketAddr]) -> SfuSetup<'_> {
+    SfuSetup {
         common: &COMMON,
         local,
         seed: 0x1234_5678_9abc_def0,
@@ -214,7 +223,7 @@ impl Server {
 /// Both ends.
 pub struct World {
     pub now: Instant,
-    pub peer: Peer,
+    pub peer: PeerConnection,
     pub server: Server,
     pub connected: bool,
     pub channel_open: bool,
@@ -230,7 +239,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(peer: Peer, server: Server, now: Instant) -> Self {
+    pub fn new(peer: PeerConnection, server: Server, now: Instant) -> Self {
         World {
             now,
             peer,
@@ -252,7 +261,7 @@ impl World {
     pub fn publishing(kind: Kind) -> Self {
         let now = Instant::now();
         let mut server = Server::new(kind, now);
-        let (mut peer, offer) = Peer::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+        let (mut peer, offer) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
         let answer = server.answer(&offer);
         peer.handle_answer(&answer, now).expect("an answer that is taken");
         World::new(peer, server, now)
@@ -263,8 +272,8 @@ impl World {
         let now = Instant::now();
         let mut server = Server::new(kind, now);
         let (offer, mids) = server.offer(tracks);
-        let (peer, answer) =
-            Peer::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now).expect("an offer that is answered");
+        let (peer, answer) = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now)
+            .expect("an offer that is answered");
         server.accept(&answer);
         (World::new(peer, server, now), mids)
     }
@@ -317,7 +326,7 @@ impl World {
             .peer
             .handle_packet(&Packet::datagram(theirs(), ours(), datagram), self.now);
         self.drain();
-        taken
+        taken != Sender::Stranger
     }
 
     fn flush(&mut self) {
@@ -345,11 +354,16 @@ impl World {
                     }
                 }
                 Output::Connected => self.connected = true,
-                Output::Audio { track, packet } => self.audio.entry(track.to_string()).or_default().push(packet),
+                Output::Audio { track, packet } => {
+                    let track = track.expect("a track").to_string();
+                    self.audio.entry(track).or_default().push(packet);
+                }
                 Output::TrackGone(track) => self.gone.push(track.to_string()),
                 Output::ChannelOpen => self.channel_open = true,
                 Output::Data(data) => self.data.push(data),
-                Output::Failed => self.failed += 1,
+                Output::Left | Output::Failed => self.failed += 1,
+                Output::Proven(_) => {}
+                Output::Key(_) | Output::Message(_) => panic!("rooms have neither"),
             }
         }
         panic!("the peer's output has no end");
@@ -372,7 +386,7 @@ impl World {
             .map(|(mid, track)| ((*mid).to_owned(), (*track).to_owned()));
         let answer = self
             .peer
-            .renegotiate(offer, &map.collect())
+            .answer_room(offer, &map.collect())
             .expect("an offer that is answered");
         self.server.accept(&answer);
         self.drain();

@@ -5,9 +5,12 @@ use std::time::Instant;
 
 use str0m::media::{Direction, Mid};
 
+use str0m::rtp::Ssrc;
+
 use super::super::*;
 use super::world::{Kind, Server, Talker, World, ms, ours, setup};
 use crate::audio::tone::share;
+use crate::connection::{Packet, Sender};
 use crate::limits::{
     ROOM_SDP_SECTIONS_MAX, ROOM_SECTION_SOURCES_MAX, ROOM_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_MAX,
 };
@@ -76,7 +79,7 @@ fn a_source_that_is_not_announced_is_found_by_the_name_of_its_section() {
     let mut server = Server::new(Kind::default(), now);
     let (offer, mids) = server.offer(&[ANN, BOB]);
     let offer = without(&offer, "a=ssrc");
-    let made = Peer::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
     let (peer, answer) = made.expect("an offer that is answered");
     server.accept(&answer);
     let mut world = World::new(peer, server, now);
@@ -85,12 +88,12 @@ fn a_source_that_is_not_announced_is_found_by_the_name_of_its_section() {
     world.talk(&mut talkers, 20);
     assert_eq!(counts(&world), [("TR_ann", 20), ("TR_bob", 20)]);
     assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
-    assert_eq!(world.peer.found, 2);
+    assert_eq!(world.peer.sources.found, 2);
     let (offer, _) = world.server.offer(&["PA_eve|TR_eve"]);
     world.renegotiate(&without(&offer, "a=ssrc"), &[]);
     world.talk(&mut talkers, 20);
     assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 40)]);
-    assert_eq!(world.peer.found, 2, "they need not be found again");
+    assert_eq!(world.peer.sources.found, 2, "they need not be found again");
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn messages_of_the_room_come_on_the_channel_of_the_server() {
     world.run(ms(500));
     assert_eq!(world.data, [b"\x01\x02"]);
     assert!(!world.channel_open, "we send on the other connection");
-    assert!(!world.peer.send_data(b"no"));
+    assert!(!world.peer.send_message(b"no"));
 }
 
 #[test]
@@ -169,9 +172,14 @@ fn the_track_of_a_section_is_told_by_the_map_then_by_either_word_of_its_name() {
         .replace("PA_c|camera camera", "PA_c|camera TR_c")
         .replace("PA_e|TR_e TR_e", "PA_e|TR_e x");
     let map: BTreeMap<String, String> = [(mids[0].to_string(), "TR_map".to_owned())].into();
-    let made = Peer::subscriber(&setup(&[ours()]), &offer, &map, now);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map, now);
     let (peer, answer) = made.expect("an offer that is answered");
-    let heard: Vec<(&Mid, &str)> = peer.heard.iter().map(|heard| (&heard.mid, &*heard.track)).collect();
+    let heard: Vec<(&Mid, &str)> = peer
+        .sources
+        .sections
+        .iter()
+        .map(|heard| (&heard.mid, heard.track.as_deref().expect("a track")))
+        .collect();
     assert_eq!(heard, [(&mids[0], "TR_map"), (&mids[2], "TR_c"), (&mids[4], "TR_e")]);
     for (nth, direction) in [
         (0, "recvonly"),
@@ -219,7 +227,7 @@ fn opus_alone_is_answered_where_red_is_offered_and_video_is_not_taken() {
     let offer = offer.to_sdp_string();
     assert!(offer.contains("red/48000/2") && offer.contains("VP8"));
     let map = [(video.to_string(), "TR_v".to_owned())].into();
-    let made = Peer::subscriber(&setup(&[ours()]), &offer, &map, now);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map, now);
     let (peer, answer) = made.expect("an offer that is answered");
     let formats = |mid: &str| section(&answer, mid).lines().next().expect("a line").to_owned();
     assert_eq!(formats(&audio), "audio 9 UDP/TLS/RTP/SAVPF 111");
@@ -242,7 +250,7 @@ fn sections_may_number_opus_differently() {
     let at = offer.rfind("m=audio").expect("a section");
     let last = offer[at..].replace(" 111", " 96").replace(":111 ", ":96 ");
     let offer = format!("{}{last}", &offer[..at]);
-    let made = Peer::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
     let (peer, answer) = made.expect("an offer that is answered");
     server.accept(&answer);
     let mut world = World::new(peer, server, now);
@@ -261,7 +269,7 @@ fn a_server_that_would_also_listen_is_told_that_we_only_do() {
     let mut server = Server::new(Kind::default(), now);
     let (offer, mids) = server.offer(&[ANN]);
     let offer = offer.replace("a=sendonly", "a=sendrecv");
-    let (_, answer) = Peer::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now).expect("an answer");
+    let (_, answer) = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now).expect("an answer");
     assert!(section(&answer, &mids[0]).contains("a=recvonly"));
 }
 
@@ -273,9 +281,9 @@ fn tracks_beyond_the_cap_are_not_heard_until_there_is_room() {
     let names: Vec<String> = (0..=ROOM_VOICES_MAX).map(|nth| format!("PA_{nth}|TR_{nth}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (offer, mids) = server.offer(&names);
-    let made = Peer::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
     let (peer, answer) = made.expect("an offer that is answered");
-    assert_eq!(peer.heard.len(), ROOM_VOICES_MAX);
+    assert_eq!(peer.sources.sections.len(), ROOM_VOICES_MAX);
     assert!(section(&answer, &mids[ROOM_VOICES_MAX - 1]).contains("a=recvonly"));
     assert!(section(&answer, &mids[ROOM_VOICES_MAX]).contains("a=inactive"));
     server.accept(&answer);
@@ -326,7 +334,7 @@ fn offers_that_cannot_be_answered_change_nothing() {
         offer.replace("opus/48000/2\r\n", "opus/48000/2\r\na=fmtp:111 \u{1}\r\n"),
     ];
     for (nth, offer) in bad.iter().enumerate() {
-        let answered = world.peer.renegotiate(offer, &BTreeMap::new());
+        let answered = world.peer.answer_room(offer, &BTreeMap::new());
         assert!(matches!(answered, Err(OfferError::Bad(_))), "{nth}: {answered:?}");
         world.drain();
     }
@@ -351,7 +359,7 @@ fn a_damaged_offer_is_answered_or_refused() {
     );
     let (offer, _) = server.offer(&[ANN, BOB]);
     let local = [ours()];
-    let attempt = |text: &str| drop(Peer::subscriber(&setup(&local), text, &BTreeMap::new(), now));
+    let attempt = |text: &str| drop(PeerConnection::subscriber(&setup(&local), text, &BTreeMap::new(), now));
     let lines: Vec<&str> = offer.lines().collect();
     for skip in 0..lines.len() {
         let rest = lines.iter().enumerate().filter(|(nth, _)| *nth != skip);
@@ -398,20 +406,22 @@ fn packets_that_are_not_the_servers_change_nothing() {
         let stranger = "203.0.113.7:9".parse().expect("an address");
         let contents = named(nth);
         assert!(
-            !world
+            world
                 .peer
                 .handle_packet(&Packet::datagram(stranger, ours(), &contents), world.now)
+                == Sender::Stranger
         );
         assert!(
-            !world
+            world
                 .peer
                 .handle_packet(&Packet::datagram(stranger, ours(), &[0, 1, 0, 0]), world.now)
+                == Sender::Stranger
         );
         world.talk(&mut talkers, usize::from(nth % 20 == 0));
     }
     assert_eq!(counts(&world), [("TR_ann", 15)], "the section stays with its source");
     assert_eq!(world.failed, 0);
-    assert_eq!(world.peer.found, 0);
+    assert_eq!(world.peer.sources.found, 0);
 }
 
 #[test]
@@ -439,7 +449,7 @@ fn an_ended_connection_answers_no_offer() {
     world.connect();
     let (offer, _) = world.server.offer(&[BOB]);
     world.peer.close();
-    assert_eq!(world.peer.renegotiate(&offer, &BTreeMap::new()), Err(OfferError::Ended));
+    assert_eq!(world.peer.answer_room(&offer, &BTreeMap::new()), Err(OfferError::Ended));
 }
 
 /// At each cap and one past it.
@@ -451,19 +461,19 @@ fn names_and_sources_of_a_section_have_an_end() {
         let (offer, mids) = server.offer(&[ANN]);
         let offer = without(&offer, "a=ssrc") + lines;
         let map = map.values().map(|track| (mids[0].to_string(), track.clone()));
-        let made = Peer::subscriber(&setup(&[ours()]), &offer, &map.collect(), now);
+        let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map.collect(), now);
         made.expect("an offer that is answered").0
     };
     for (bytes, heard) in [(ROOM_TRACK_BYTES_MAX, 1), (ROOM_TRACK_BYTES_MAX + 1, 0)] {
         let map = [(String::new(), format!("TR_{}", "x".repeat(bytes - 3)))].into();
-        assert_eq!(offer(&map, "").heard.len(), heard);
+        assert_eq!(offer(&map, "").sources.sections.len(), heard);
     }
     // The last section of the offer is the audio's.
     let line = |source: usize| format!("a=ssrc:{source} cname:x\r\n");
     for count in [ROOM_SECTION_SOURCES_MAX, ROOM_SECTION_SOURCES_MAX + 1] {
         let lines: String = (0..=count).map(line).collect();
         let peer = offer(&BTreeMap::new(), &lines);
-        let sources: Vec<u32> = peer.heard[0].sources.iter().map(|source| **source).collect();
+        let sources: Vec<u32> = peer.sources.sections[0].sources.iter().map(|source| **source).collect();
         assert_eq!(
             sources,
             (1..=ROOM_SECTION_SOURCES_MAX as u32).collect::<Vec<u32>>(),
@@ -477,10 +487,10 @@ fn sources_that_are_found_have_an_end() {
     let now = Instant::now();
     let mut server = Server::new(Kind::default(), now);
     let (offer, mids) = server.offer(&[ANN]);
-    let made = Peer::subscriber(&setup(&[ours()]), &without(&offer, "a=ssrc"), &BTreeMap::new(), now);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &without(&offer, "a=ssrc"), &BTreeMap::new(), now);
     let (mut peer, answer) = made.expect("an offer that is answered");
     server.accept(&answer);
-    peer.found = ROOM_SOURCES_MAX - 1;
+    peer.sources.found = ROOM_SOURCES_MAX - 1;
     let mut world = World::new(peer, server, now);
     world.connect();
     for (source, heard) in [(1_u32, 5), (2, 5)] {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use prost::Message;
 
 use super::super::*;
-use super::world::{Kind, Server, Talker, World, decode, ms, ours, setup, theirs};
+use super::world::{Kind, Server, Talker, World, audio_level, decode, ms, ours, setup, theirs};
 use crate::audio::tone::share;
 use crate::limits::ROOM_MEDIA_LOST_AFTER;
 use crate::mediaroom::wire::{Data, DataPacket, UserPacket};
@@ -17,7 +17,7 @@ fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {
         let ticks = talker.sequence * 960;
         talker.sequence += 1;
         let now = world.now;
-        world.peer.send_audio(&payload, ticks, level, level < 127, now);
+        world.peer.send_audio(&payload, ticks, Some(audio_level(level)), now);
         world.peer.handle_timeout(now);
         world.drain();
         world.run(ms(20));
@@ -26,7 +26,7 @@ fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {
 
 #[test]
 fn the_offer_names_the_track_and_asks_for_what_a_room_needs() {
-    let (_, offer) = Peer::publisher(&setup(&[ours()]), "bot-audio", Instant::now()).expect("an offer");
+    let (_, offer) = PeerConnection::publisher(&setup(&[ours()]), "bot-audio", Instant::now()).expect("an offer");
     for line in [
         "a=sendonly",
         "a=msid:bot bot-audio",
@@ -75,7 +75,7 @@ fn the_voice_reaches_the_server_with_its_level() {
 #[test]
 fn messages_go_both_ways_on_the_reliable_channel() {
     let mut world = World::publishing(Kind::default());
-    assert!(!world.peer.send_data(b"early"));
+    assert!(!world.peer.send_message(b"early"));
     world.connect();
     assert!(world.channel_open);
     let channels = &world.server.channels;
@@ -101,13 +101,13 @@ fn messages_go_both_ways_on_the_reliable_channel() {
     };
     let bytes = packet.encode_to_vec();
     let reliable = *reliable;
-    assert!(world.peer.send_data(&bytes));
-    assert!(world.peer.data_in_flight() >= bytes.len());
+    assert!(world.peer.send_message(&bytes));
+    assert!(world.peer.messages_in_flight() >= bytes.len());
     let now = world.now;
     world.peer.handle_timeout(now);
     world.run(ms(500));
     assert_eq!(world.server.data, [(reliable, bytes.clone())]);
-    assert_eq!(world.peer.data_in_flight(), 0);
+    assert_eq!(world.peer.messages_in_flight(), 0);
 
     let mut channel = world.server.rtc.channel(reliable).expect("a channel");
     assert!(channel.write(true, &bytes).expect("a write"));
@@ -120,7 +120,7 @@ fn messages_go_both_ways_on_the_reliable_channel() {
 fn candidates_may_come_before_the_answer() {
     let now = Instant::now();
     let mut server = Server::new(Kind::default(), now);
-    let (mut peer, offer) = Peer::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+    let (mut peer, offer) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
     let answer = server.answer(&offer);
     let is_candidate = |line: &&str| line.starts_with("a=candidate");
     let candidate = answer.lines().find(is_candidate).expect("a candidate");
@@ -128,13 +128,13 @@ fn candidates_may_come_before_the_answer() {
     for _ in 0..100 {
         peer.add_remote_candidate("candidate:1 1 tcp 1 192.0.2.9 7881 typ host tcptype passive");
     }
-    assert_eq!(peer.waiting.as_ref().map(Vec::len), Some(REMOTE_CANDIDATES_MAX));
-    peer.waiting = Some(Vec::new());
+    assert_eq!(peer.sfu.waiting.as_ref().map(Vec::len), Some(REMOTE_CANDIDATES_MAX));
+    peer.sfu.waiting = Some(Vec::new());
     peer.add_remote_candidate(candidate.trim_start_matches("a="));
     let without: Vec<&str> = answer.lines().filter(|line| !is_candidate(line)).collect();
     peer.handle_answer(&(without.join("\r\n") + "\r\n"), now)
         .expect("an answer that is taken");
-    assert!(peer.waiting.is_none());
+    assert!(peer.sfu.waiting.is_none());
     World::new(peer, server, now).connect();
 }
 
@@ -142,11 +142,11 @@ fn candidates_may_come_before_the_answer() {
 #[test]
 fn a_server_at_one_of_our_own_addresses_is_reached_and_we_are_not() {
     let now = Instant::now();
-    let (mut peer, offer) = Peer::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+    let (mut peer, offer) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
     let mut server = Server::new(Kind::default(), now);
     peer.handle_answer(&server.answer(&offer), now)
         .expect("an answer that is taken");
-    let offered = |peer: &mut Peer, text: &str| peer.remote.candidate(text).is_ok();
+    let offered = |peer: &mut PeerConnection, text: &str| peer.paths.candidate(text).is_ok();
     assert!(offered(&mut peer, "candidate:1 1 udp 1 192.0.2.1 7882 typ host"));
     assert!(offered(
         &mut peer,
@@ -166,7 +166,7 @@ fn a_server_at_one_of_our_own_addresses_is_reached_and_we_are_not() {
         assert!(!offered(&mut peer, text), "{text}");
     }
     let local = ["127.0.0.1:40000".parse().expect("an address")];
-    let (mut peer, _) = Peer::publisher(&setup(&local), "TRACK", now).expect("an offer");
+    let (mut peer, _) = PeerConnection::publisher(&setup(&local), "TRACK", now).expect("an offer");
     assert!(offered(&mut peer, "candidate:1 1 udp 1 127.0.0.1 7882 typ host"));
     assert!(!offered(&mut peer, "candidate:1 1 udp 1 127.0.0.2 40000 typ host"));
 }
@@ -174,7 +174,7 @@ fn a_server_at_one_of_our_own_addresses_is_reached_and_we_are_not() {
 #[test]
 fn an_answer_that_cannot_be_used_leaves_room_for_a_better_one() {
     let now = Instant::now();
-    let (mut peer, offer) = Peer::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
+    let (mut peer, offer) = PeerConnection::publisher(&setup(&[ours()]), "TRACK", now).expect("an offer");
     let mut server = Server::new(Kind::default(), now);
     let answer = server.answer(&offer);
     let section = |nth: usize| answer.match_indices("m=").nth(nth).map_or(answer.len(), |(at, _)| at);
@@ -252,7 +252,7 @@ fn what_is_said_before_the_connection_is_up_is_dropped() {
     let mut talker = Talker::new(440.0);
     let now = world.now;
     for _ in 0..1_000 {
-        world.peer.send_audio(&talker.packet(), 0, 20, true, now);
+        world.peer.send_audio(&talker.packet(), 0, Some(audio_level(20)), now);
     }
     world.connect();
     assert!(world.server.packets.is_empty());
