@@ -7,8 +7,6 @@
 //! nobody has none in memory.
 //! Refuses: other schemes, servers whose certificate does not hold, answers that are too long. Source: RFC 9112.
 
-#![allow(clippy::disallowed_types)] // Sockets live on this floor.
-
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

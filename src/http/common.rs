@@ -3,11 +3,6 @@
 //!
 //! In: hyper's heads and bodies, and the caps of the service that reads them. Out: values, and [`Reply`]s with a length.
 //! Refuses, by [`ReadError`]: bodies that are compressed, too large, too slow or broken; the service says it in its own words.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "this room is the shell: it stamps the time and draws random numbers"
-)]
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

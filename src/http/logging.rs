@@ -7,8 +7,6 @@
 //! has an end. A panic is one line too. Of the ERROR, WARN and INFO lines that a [`Caller`] has
 //! caused, those beyond its minute's share are left out, and one line tells how many.
 
-#![allow(clippy::disallowed_methods, reason = "lines are counted by the minute")]
-
 use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::io::Write as _;

@@ -5,11 +5,6 @@
 //! pauses, one connection too many evicts one that can be spared (`permits`), and every
 //! connection has time limits (`connection`). Refuses: a port in use, with words that say what to
 //! do.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "this room is the shell: it owns sockets, tasks and the clock"
-)]
 
 mod connection;
 mod inspect;

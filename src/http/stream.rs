@@ -3,8 +3,6 @@
 //! The one type that the HTTP server, the WebSockets and the upgrade between them share, so that no room but the one that
 //! accepts knows which of the two a caller chose.
 
-#![allow(clippy::disallowed_types, reason = "this room is the shell: it owns a socket")]
-
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -5,11 +5,6 @@
 //! `io::store` keeps what was made. Another certificate counts from the next connection on; calls go on with theirs.
 //! Refuses: files that are missing, no PEM, or do not fit each other, before anything listens; later the old one stays.
 //! Source: RFC 8446; ALPN (RFC 7301) knows `http/1.1` alone.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "this room is the shell: it owns sockets, tasks and the clock"
-)]
 
 pub mod auto;
 pub mod pair;

@@ -1,7 +1,5 @@
 //! The addresses of this machine, as callers may be told of them.
 
-#![allow(clippy::disallowed_types)] // A socket tells the route to an address.
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;

@@ -4,11 +4,6 @@
 //! once, each with a time limit; what they find is judged in `proto::doctor`. Nobody is asked whom the configuration does not
 //! name, nothing is bought, and nothing stays behind.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "this room is the shell: it looks at clock, files and network"
-)]
-
 mod asks;
 #[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
 mod certificate;

@@ -3,11 +3,6 @@
 //! In: hyper's requests. Out: replies with `Content-Length`, never chunked, with CORS headers on errors too, or a page could
 //! not read them. The rules are in `proto`: which endpoint, what a body means; `gate` says who may ask, `read` collects bodies,
 //! `refusal` gives every error its status, and `note` its line in the log.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "this room is the shell: it stamps the time and draws random numbers"
-)]
 
 pub use edge_runner_http::common as floor;
 

@@ -6,11 +6,6 @@
 //! says; one on which no session answers checks is closed. A connection that has stalled loses
 //! packets, as the network would: late speech is worthless. The browser on the far end of an SSH
 //! tunnel to this port comes this way. Source: RFC 6544, RFC 4571.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "this room is the shell: it owns a socket and the clock"
-)]
 
 use std::io;
 use std::net::SocketAddr;

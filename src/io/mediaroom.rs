@@ -4,8 +4,6 @@
 //! the deadline, the bot's end or the runner's, hands it to the session, and does what the session answers. Nothing is opened
 //! before the bot takes its media. It ends when nothing of the session is left, its bot included.
 
-#![allow(clippy::disallowed_methods)] // Tasks live on this floor.
-
 pub mod dial;
 
 use std::future::{Future, poll_fn};

@@ -4,7 +4,8 @@
 //! [`run`] builds the parts, waits for the end, and takes them down again: no new session, every live one told, and
 //! everything gone within [`SHUTDOWN_GRACE`]. With `--drain` the live ones are waited for before that.
 
-#![allow(clippy::disallowed_methods)] // Tasks and the clock live on this floor.
+// Sockets, tasks and the clock live in this module and those below.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub use edge_runner_http::{group, memory, notify, server, services, signal, store, stream, tasks, tls, watch};
 

@@ -9,8 +9,6 @@
 //! what comes to it is routed like the rest. The same peer's address is another one when it comes through a relay. Callers
 //! whose network lets no UDP through come over a connection to the HTTP port (`ice_tcp`), and are routed like the rest, too.
 
-#![allow(clippy::disallowed_types)] // Sockets live on this floor.
-
 use std::io;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -4,9 +4,6 @@
 //! that owns the connection (`io::media`) and one that runs the bot. A known one is spoken to through its inbox; nobody else
 //! touches it. The answer is written when the socket listens for the session's ufrag, never later.
 
-#![allow(clippy::disallowed_methods)] // Tasks live on this floor.
-#![allow(clippy::disallowed_types)] // Connections that bring packets pass through.
-
 mod call;
 mod opened;
 

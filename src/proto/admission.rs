@@ -285,7 +285,6 @@ impl<T> Ledger<T> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
 mod tests {
     use std::net::IpAddr;
 

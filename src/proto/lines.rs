@@ -69,7 +69,6 @@ impl Lines {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
 mod tests {
     use std::time::Duration;
 

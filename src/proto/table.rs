@@ -368,7 +368,6 @@ pub fn session_id(random: [u8; 16]) -> Arc<str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
 mod tests {
     use std::net::Ipv4Addr;
     use std::time::Duration;

@@ -43,7 +43,6 @@ impl Call {
         let (caller, mut args) = Caller::new(embedded, body);
         args.idle_timeout = idle_timeout;
         let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a WebRTC session has media");
-        #[allow(clippy::disallowed_methods, reason = "the origin of the test's own clock")]
         let began = Instant::now();
         let mut call = Call {
             caller,

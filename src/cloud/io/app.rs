@@ -4,11 +4,6 @@
 //! path, status, time, whose it was. A request is judged in this order: its key, its organization, its path, its body; what `proto`
 //! says is done here, by `upload`, `house` and `log`. What failed inside the service is told to the log, under a number that the
 //! client gets instead. Source: `cloud-interface.md` section 2, I-04, I-22, I-24, I-30.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "this room is the shell: it stamps the time and opens files"
-)]
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};

@@ -4,11 +4,6 @@
 //! locks per request and cannot tell an idle client from a slow one, so the limits are kept here: the socket and the service
 //! note what the connection waits for, and [`Timeouts`] turns that, and the time, into a deadline. One timer serves a
 //! connection for its whole life, and a request costs one look at the clock.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "this room is the shell: it owns sockets and the clock"
-)]
 
 use std::convert::Infallible;
 use std::future::{Future as _, pending, poll_fn};

@@ -1,10 +1,5 @@
 //! The twin of `io::tls` in a build without `tls`, which refuses `--tls` when it reads the arguments: plain HTTP alone.
 
-#![allow(
-    clippy::disallowed_types,
-    reason = "this room is the shell: connections pass through"
-)]
-
 use std::fmt;
 use std::io;
 use std::pin::Pin;

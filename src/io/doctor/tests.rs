@@ -1,7 +1,5 @@
 //! The checks against what stands on loopback: taken ports, providers that say yes and no, folders that cannot be written.
 
-#![allow(clippy::disallowed_types, reason = "these tests stand in for others on loopback")]
-
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 

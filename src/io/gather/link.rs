@@ -3,8 +3,6 @@
 //! In: whole messages. Out: whole messages. A datagram that does not fit is lost, as on any network, and what a stream
 //! cannot take yet waits, up to [`RELAY_STREAM_BYTES_MAX`]; beyond that data is dropped, and never what the protocol needs.
 
-#![allow(clippy::disallowed_types)] // Sockets live on this floor.
-
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -5,8 +5,6 @@
 //! server that fails is tried again after a pause that grows, and costs nothing meanwhile. Each change of a server's
 //! standing is one line in the log. With `--embedded` nothing is asked: devices take one host candidate.
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Tasks and sockets live on this floor.
-
 mod link;
 pub mod probe;
 mod relay;

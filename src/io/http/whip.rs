@@ -3,7 +3,6 @@
 //! In: requests of those routes. Out: answers in SDP with the headers of a resource, fragments, and keys for one session. Who may
 //! open a session has the key of `--api-key`, or one that `client_secrets` or `/start` gave out. The path of a session is
 //! unguessable, and is all that its later requests need. What it all means is in `proto::whip`.
-#![allow(clippy::disallowed_methods, reason = "this module is the shell: it stamps the time")]
 
 use std::time::Instant;
 

@@ -4,8 +4,6 @@
 //! The token goes into a header, and neither it nor the URL reaches an error or the log. The certificates that count are those
 //! of `rest`. Refuses: redirects, answers that are no upgrade. Source: RFC 6455 section 4; the rooms fact sheet, B2.
 
-#![allow(clippy::disallowed_types)] // Sockets live on this floor.
-
 use std::pin::pin;
 
 use bytes::Bytes;

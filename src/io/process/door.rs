@@ -5,8 +5,6 @@
 //! in time is dropped, and earlier where others wait. The path is 128 random bits and stands in no
 //! log. Source: RFC 6455 section 4.
 
-#![allow(clippy::disallowed_types)] // Sockets live on this floor.
-
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

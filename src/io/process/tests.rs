@@ -3,8 +3,6 @@
 //! The tests of media speak to `media_url` in the script's stead. What is waited for is a fact, a file or a process that is
 //! gone; a time only ends a test that would hang.
 
-#![allow(clippy::disallowed_types)] // The program has a socket.
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

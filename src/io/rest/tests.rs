@@ -1,7 +1,5 @@
 //! Hang-ups against providers that live in the same process.
 
-#![allow(clippy::disallowed_types, reason = "the provider has a socket")]
-
 use edge_runner_http::testing::{Fake, Script, answer, garbage, get};
 use tokio::net::TcpListener;
 

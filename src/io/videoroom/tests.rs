@@ -1,8 +1,6 @@
 //! Tries and pauses, the time limit, and what becomes of a room whose asker is gone; by tokio's clock, against a provider in the
 //! same process. What every request and every answer looks like, the black-box tests show.
 
-#![allow(clippy::disallowed_types)] // The provider has a socket.
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

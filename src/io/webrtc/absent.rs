@@ -1,7 +1,5 @@
 //! The twin of `io::webrtc` in a build without `webrtc`: the sessions of the runner, and no way to them over UDP.
 
-#![allow(clippy::disallowed_types)] // Connections that bring packets pass through.
-
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,8 +3,6 @@
 //! Where nobody calls, the clock is held from the start, and jumps from one deadline to the next. A caller comes over
 //! loopback in real time; the clock is held once the call is up. `GUARD` only turns a hang into a failure.
 
-#![allow(clippy::disallowed_types)] // The caller has a socket.
-
 mod calls;
 mod framed;
 mod lives;

@@ -64,7 +64,6 @@ impl Unheard {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
 mod tests {
     use super::*;
 

@@ -144,7 +144,6 @@ impl Liveness {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "one instant as the origin of a test's time")]
 mod tests {
     use super::*;
 

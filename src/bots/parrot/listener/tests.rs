@@ -23,7 +23,6 @@ struct Call {
 }
 
 impl Call {
-    #[allow(clippy::disallowed_methods, reason = "the origin of the test's own clock")]
     fn new() -> Self {
         Call {
             listener: Listener::new(Loud, RATE_HZ),

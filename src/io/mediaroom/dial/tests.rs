@@ -1,7 +1,5 @@
 //! The dial against servers that live in the same process: real sockets on free ports, answers written byte by byte.
 
-#![allow(clippy::disallowed_types)] // The server has a socket.
-
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};

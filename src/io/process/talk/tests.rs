@@ -1,7 +1,5 @@
 //! Both ends of a talk: a session's link on one side, a program's WebSocket on the other, over real loopback.
 
-#![allow(clippy::disallowed_types)] // The program has a socket.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! Callers that come over TCP, on loopback.
 
-#![allow(clippy::disallowed_types)] // Sockets live on this floor.
-
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
