@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::proto::build::{Name, Org};
-use crate::proto::keys::Kind;
+use crate::proto::keys::{Kind, VariableKey};
 use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
 
 /// What `edge-runner cloud serve` is to do.
@@ -60,14 +60,6 @@ pub struct CloudConfig {
     pub lang: Option<OsString>,
     /// How much is logged beyond the default.
     pub verbosity: u8,
-}
-
-/// A key that a variable holds.
-#[derive(Clone, Debug)]
-pub struct VariableKey {
-    pub kind: Kind,
-    pub org: Org,
-    pub key: Secret,
 }
 
 /// The pair that signs grants.

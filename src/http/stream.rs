@@ -10,7 +10,15 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::tls::Layer;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
+
+#[cfg(not(feature = "tls"))]
+use no_tls::Layer;
+
+/// TLS around a connection.
+#[cfg(feature = "tls")]
+type Layer = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// An accepted connection.
 #[derive(Debug)]

@@ -66,9 +66,6 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// A connection inside TLS.
-pub type Layer = tokio_rustls::server::TlsStream<TcpStream>;
-
 /// TLS for the server's connections.
 pub struct Tls {
     config: Arc<ServerConfig>,

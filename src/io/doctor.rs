@@ -7,6 +7,7 @@
 mod asks;
 #[cfg_attr(not(feature = "tls"), path = "doctor/certificate/absent.rs")]
 mod certificate;
+mod holder;
 #[cfg_attr(not(feature = "turn"), path = "doctor/ice_servers/absent.rs")]
 mod ice_servers;
 mod machine;

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use super::Task;
 use super::flags::Typed;
-use crate::config::{CloudConfig, StoreKey, VariableKey};
+use crate::config::{CloudConfig, StoreKey};
 use crate::proto::build::{Name, Org};
 use crate::proto::keys::Kind;
+use crate::proto::keys::VariableKey;
 use edge_runner_proto::abilities::Ability;
 use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
 use edge_runner_proto::options::env::Variables;

@@ -14,9 +14,10 @@ use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
 
 use super::reread::Reread;
-use crate::config::{KeysConfig, KeysTask, VariableKey};
+use crate::config::{KeysConfig, KeysTask};
 use crate::limits::KEY_BYTES;
 use crate::proto::build::Org;
+use crate::proto::keys::VariableKey;
 use crate::proto::keys::{self, Hash, Holder, Kept, KeySet, Kind};
 use edge_runner_http::common::{random, unix_time_ms};
 use edge_runner_http::store::{Found, Store};

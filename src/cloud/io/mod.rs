@@ -5,7 +5,11 @@
 //! [`UPLOADS_GRACE`], commands are stopped, and what they were about to build stays for the next start. One more signal ends it at
 //! once. Refuses: a directory that another service has, and files in it that are damaged, by their names.
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "sockets, tasks and the clock live here")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "sockets, tasks and the clock live here"
+)]
 
 pub mod app;
 pub mod archives;

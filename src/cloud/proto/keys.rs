@@ -11,7 +11,6 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::config::VariableKey;
 use crate::limits::{KEY_BYTES, KEY_NAME_CHARS_MAX, KEYS_MAX};
 use crate::proto::build::Org;
 use edge_runner_proto::config::Secret;
@@ -93,6 +92,14 @@ impl Holder {
     pub fn tag(&self) -> String {
         HEXLOWER.encode(&self.hash[..4])
     }
+}
+
+/// A key that a variable holds.
+#[derive(Clone, Debug)]
+pub struct VariableKey {
+    pub kind: Kind,
+    pub org: Org,
+    pub key: Secret,
 }
 
 /// The keys that open something.

@@ -2,12 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -75,35 +72,5 @@ impl Keeper {
                 }
             }
         }
-    }
-}
-
-/// A connection inside TLS, of which there is none.
-#[derive(Debug)]
-pub enum Layer {}
-
-impl Layer {
-    pub fn get_ref(&self) -> (&TcpStream, ()) {
-        match *self {}
-    }
-}
-
-impl AsyncRead for Layer {
-    fn poll_read(self: Pin<&mut Self>, _cx: &mut Context<'_>, _buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match *self {}
-    }
-}
-
-impl AsyncWrite for Layer {
-    fn poll_write(self: Pin<&mut Self>, _cx: &mut Context<'_>, _bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match *self {}
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match *self {}
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match *self {}
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::Finding;
-use super::ports::{holder, taken};
+use super::holder::{holder, taken};
 use crate::config::Config;
 use crate::io::udp::Port;
 

@@ -1,0 +1,48 @@
+//! Which process holds a port that is taken.
+//!
+//! In: the kernel's tables of sockets, below `/proc`. Out: a finding, or the process.
+
+use std::fs;
+
+use super::{Finding, Verdict};
+use crate::limits::DOCTOR_PROCESSES_MAX;
+use crate::proto::doctor::network::holders;
+
+/// A port that a runner holds is in good hands: the one in service, most likely.
+pub(super) fn taken(what: &'static str, words: &str, holder: Option<(u32, String)>) -> Finding {
+    let (verdict, words) = match holder {
+        Some((id, name)) if name == "edge-runner" => (
+            Verdict::Doubtful,
+            format!("held by a runner, process {id}: is it the one in service? End it to try the port itself"),
+        ),
+        Some((id, name)) => (Verdict::Broken, format!("{words}; `{name}`, process {id}, has it")),
+        None => (Verdict::Broken, words.to_owned()),
+    };
+    Finding { verdict, what, words }
+}
+
+/// Finds the process that holds a port, among those that this user may look at.
+pub(super) fn holder(tables: &[&str], port: u16, listening: bool) -> Option<(u32, String)> {
+    let inodes: Vec<u64> = tables
+        .iter()
+        .flat_map(|table| holders(&fs::read_to_string(table).unwrap_or_default(), port, listening))
+        .collect();
+    let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let processes = fs::read_dir("/proc").ok()?.flatten().take(DOCTOR_PROCESSES_MAX);
+    let mut ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let id = ids.find(|id| holds(*id, &wanted))?;
+    let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+    // A program chooses its own name.
+    let name: String = name.trim().chars().filter(|letter| !letter.is_control()).collect();
+    Some((id, name))
+}
+
+fn holds(id: u32, sockets: &[String]) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{id}/fd")) else {
+        return false;
+    };
+    open.flatten().any(|entry| {
+        fs::read_link(entry.path())
+            .is_ok_and(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str()))
+    })
+}
