@@ -1,21 +1,22 @@
 //! What `/metrics` answers: the counts of `proto::metrics`, with what only this floor can see at the moment of the scrape.
 //!
-//! In: the engine. Out: the text. `procfs` is asked when somebody asks and never otherwise.
+//! In: the sessions, and what carries WebRTC. Out: the text. `procfs` is asked when somebody asks and never otherwise.
 
 use tokio::runtime::Handle;
 
 use crate::io::procfs;
+use crate::io::sessions::Sessions;
 use crate::io::webrtc::WebRtc;
 use crate::proto::metrics::Seen;
 
 /// Returns the text that Prometheus reads. To be called in a task.
-pub fn text(engine: &WebRtc) -> String {
-    let stalls = engine.sessions().watch().stalls();
-    engine.sessions().metrics().render(&Seen {
+pub fn text(sessions: &Sessions, webrtc: Option<&WebRtc>) -> String {
+    let stalls = sessions.watch().stalls();
+    sessions.metrics().render(&Seen {
         process: procfs::process(),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
         runtime_stalls: stalls.runtime,
         task_stalls: stalls.tasks,
-        ..engine.seen()
+        ..webrtc.map(WebRtc::seen).unwrap_or_default()
     })
 }

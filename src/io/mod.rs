@@ -24,9 +24,9 @@ pub mod http;
 pub mod ice_tcp;
 #[cfg(feature = "webrtc")]
 pub mod media;
-#[cfg_attr(not(feature = "mediaroom"), path = "mediaroom/absent.rs")]
+#[cfg(feature = "mediaroom")]
 pub mod mediaroom;
-#[cfg_attr(not(feature = "messaging"), path = "messaging/absent.rs")]
+#[cfg(feature = "messaging")]
 pub mod messaging;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/absent.rs")]
 pub mod metrics;
@@ -37,7 +37,7 @@ pub mod procfs;
 pub mod rest;
 pub mod room;
 pub mod sessions;
-#[cfg_attr(not(any(feature = "telephony", feature = "websocket")), path = "socket/absent.rs")]
+#[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod socket;
 #[cfg(feature = "webrtc")]
 pub mod udp;
@@ -60,7 +60,7 @@ use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
 use crate::io::tls::{Keeper, Tls, TlsError};
-use crate::io::webrtc::Opened;
+use crate::io::webrtc::WebRtc;
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::videoroom::Failure;
 
@@ -140,29 +140,21 @@ pub async fn run_with(
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let keeper = Keeper::listen().map_err(RunError::Signals)?;
     let tls = Tls::open(&config.tls_settings()).map_err(RunError::Tls)?;
-    webrtc::prepare()?;
     let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
     let (stop, shutdown) = Shutdown::channel();
     let live = Live::new(config.sessions_max);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
-    let opened = Opened::open(
-        &config,
-        sessions.clone(),
-        listeners.addresses(),
-        listeners.port(),
-        &services,
-    )?;
+    let webrtc = WebRtc::start(&sessions, listeners.addresses(), listeners.port(), &services)?;
     let tidy = services.spawn("the tidying of memory", memory::tidy(live.clone()));
     let listening = Listening {
         port: listeners.port(),
-        rtc_port: opened.port(),
+        rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
         addresses: addresses::local_addresses(&config),
     };
     let watch = sessions.watch().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
     let drain = config.drain;
-    let mut app = App::new(config, opened.engine.clone());
-    app.tls = tls.clone();
+    let app = App::new(sessions.clone(), webrtc.clone(), tls.clone());
     let mut server = services.spawn(
         "the HTTP server",
         server::serve(listeners, Arc::new(app), shutdown.clone()),
@@ -171,7 +163,9 @@ pub async fn run_with(
     announce(&listening);
     sessions.watch().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
-    opened.warm_up();
+    if let Some(webrtc) = &webrtc {
+        webrtc.warm_up();
+    }
 
     let lost = tokio::select! {
         name = signals.next() => {
@@ -209,7 +203,9 @@ pub async fn run_with(
         }
         _ = signals.next() => Err(RunError::Forced),
     };
-    opened.end().await;
+    if let Some(webrtc) = webrtc {
+        webrtc.end().await;
+    }
     tidy.abort();
     outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
 }

@@ -4,57 +4,18 @@
 //! media room is joined by the runner ([`crate::io::mediaroom`]). The metrics are by transport: a bot without a room has none,
 //! and is no part of them.
 
-use std::sync::Arc;
-
-use crate::bot::{Kind, VideoroomArguments};
-use crate::config::{Secret, Transport};
+use crate::bot::Kind;
+use crate::config::Transport;
 use crate::io::admission::Permit;
-use crate::io::mediaroom;
 use crate::io::sessions::{Outcome, Sessions, Start};
 use crate::io::tasks;
-use crate::io::webrtc::Common;
 use crate::logging;
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::{Counts, Share};
 use crate::proto::stall::Task;
 
-/// Where a bot goes.
-pub enum Room {
-    /// Nowhere: it brings its own transport.
-    Base,
-    Video {
-        room_url: String,
-        token: Option<Secret>,
-        /// Where a call is connected to, in a room that was made for one.
-        sip_uri: Option<String>,
-    },
-    Media(mediaroom::Room),
-}
-
-/// Begins a session in a room, which was given its place before.
-pub type Begin = Box<dyn FnOnce(Start, Room) + Send>;
-
-/// Makes what begins a session with this permit.
-pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>) -> Begin {
-    Box::new(move |start, room| match room {
-        Room::Base => spawn(sessions, permit, start, Kind::Base),
-        Room::Video {
-            room_url,
-            token,
-            sip_uri,
-        } => {
-            let kind = Kind::Videoroom(VideoroomArguments {
-                room_url,
-                token,
-                sip_uri,
-            });
-            spawn(sessions, permit, start, kind);
-        }
-        Room::Media(room) => mediaroom::begin(sessions, permit, common, start, room),
-    })
-}
-
-fn spawn(sessions: Sessions, permit: Permit, start: Start, kind: Kind) {
+/// Begins a session in a hosted video room, or without a room, in the place that it was given before.
+pub fn begin(sessions: Sessions, permit: Permit, start: Start, kind: Kind) {
     let (id, caller, watch) = (start.session_id.clone(), start.caller.clone(), sessions.watch().clone());
     let life = async move {
         alone(&sessions, start, kind).await;

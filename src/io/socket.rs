@@ -24,6 +24,7 @@ use crate::bot::media::{self, Link};
 use crate::bot::{self, Shutdown, WebSocketArguments, WebSocketConnection};
 use crate::config::Transport;
 use crate::io::admission::Permit;
+use crate::io::http::floor::Upgrade;
 use crate::io::rest;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
 use crate::io::stream::Stream;
@@ -40,9 +41,6 @@ use crate::proto::socket::{GAVE_WAY, Message, Output, Session};
 use crate::proto::stall::Task;
 use crate::proto::telephony::hangup;
 use crate::proto::telephony::proof::{Proof, Unproven};
-
-/// What a connection becomes once its upgrade is answered: its stream goes in, with what was read beyond the request.
-pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
 
 /// What a socket was let in with.
 pub enum Entry {

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use tokio::time::{sleep, timeout};
 
+use crate::bot::{Kind, VideoroomArguments};
 use crate::config::{Secret, Videoroom};
 use crate::io::rest::{self, Answer, RestError};
-use crate::io::room;
 use crate::io::tasks::{self, Place};
 use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
 use crate::proto::rest::Request;
@@ -29,12 +29,12 @@ impl Prepared {
     }
 
     /// Returns where the bot goes.
-    pub fn for_bot(&self) -> room::Room {
-        room::Room::Video {
+    pub fn for_bot(&self) -> Kind {
+        Kind::Videoroom(VideoroomArguments {
             room_url: self.room.url.clone(),
             token: Some(self.token.clone()),
             sip_uri: self.room.sip_uri.clone(),
-        }
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The WebRTC engine: connections by the name that clients know them under, and the way of an offer to its session.
+//! What carries WebRTC: connections by the name that clients know them under, and the way of an offer to its session.
 //!
 //! In: parsed offers and candidates. Out: answers, or the refusal that says why. A new connection becomes a session: a task
 //! that owns the connection (`io::media`) and one that runs the bot. A known one is spoken to through its inbox; nobody else
@@ -17,6 +17,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::io::addresses::{device_address, local_addresses};
@@ -42,7 +43,7 @@ use crate::proto::whip::resource::Resource;
 use crate::proto::whip::{Asked, Done, Opening, Refusal};
 
 pub use call::{Answered, Hook, Progress, Running};
-pub use opened::{Opened, prepare, seed_thread};
+pub use opened::seed_thread;
 
 /// A message to the task of a session.
 pub enum Request {
@@ -92,20 +93,29 @@ struct Reach {
 /// Where the answer of a session goes.
 pub type Reply = oneshot::Sender<Result<Answer, OfferRefusal>>;
 
-/// The engine. Clones share it.
+/// What carries WebRTC: the connections of one runner. Clones share it.
 #[derive(Clone)]
 pub struct WebRtc(Arc<Inner>);
 
 struct Inner {
     sessions: Sessions,
     common: Arc<Common>,
-    port: Arc<Port>,
-    gatherer: Gatherer,
-    /// Where the HTTP server listens, for callers that come over TCP.
-    http: Vec<SocketAddr>,
-    /// The places of such callers' connections.
+    sockets: Sockets,
+    /// The places of callers' connections over TCP.
     framed: Places,
     connections: Mutex<Connections>,
+}
+
+/// Where the packets of the sessions come from and go to.
+pub struct Sockets {
+    /// The UDP port of every session.
+    pub port: Arc<Port>,
+    /// Its reader, which ends with the runner.
+    pub reader: AbortHandle,
+    /// What the STUN and TURN servers gave.
+    pub gatherer: Gatherer,
+    /// Where the HTTP server listens, for callers that come over TCP.
+    pub http: Vec<SocketAddr>,
 }
 
 #[derive(Default)]
@@ -115,19 +125,11 @@ struct Connections {
 }
 
 impl WebRtc {
-    pub fn new(
-        sessions: Sessions,
-        common: Arc<Common>,
-        port: Arc<Port>,
-        gatherer: Gatherer,
-        http: Vec<SocketAddr>,
-    ) -> Self {
+    pub fn new(sessions: Sessions, common: Arc<Common>, sockets: Sockets) -> Self {
         WebRtc(Arc::new(Inner {
             sessions,
             common,
-            port,
-            gatherer,
-            http,
+            sockets,
             framed: Places::default(),
             connections: Mutex::default(),
         }))
@@ -143,20 +145,10 @@ impl WebRtc {
         &self.0.common
     }
 
-    /// Returns the UDP port of every session.
-    pub fn port(&self) -> &Arc<Port> {
-        &self.0.port
-    }
-
-    /// Returns what the STUN and TURN servers gave.
-    pub fn gatherer(&self) -> &Gatherer {
-        &self.0.gatherer
-    }
-
     /// Returns what of this floor is counted elsewhere: packets for nobody, and how the servers stand.
     pub fn seen(&self) -> Seen {
-        let dropped = self.0.port.dropped();
-        let status = self.0.gatherer.status();
+        let dropped = self.0.sockets.port.dropped();
+        let status = self.0.sockets.gatherer.status();
         Seen {
             strangers: dropped.strangers.load(Relaxed),
             inbox_full: dropped.inbox_full.load(Relaxed),
@@ -170,7 +162,7 @@ impl WebRtc {
     /// # Errors
     /// The connection's, that of a packet for no session, and that of one connection too many.
     pub async fn framed(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let connected = Connected::open(&self.0.port, &self.0.framed, stream, peer).await?;
+        let connected = Connected::open(&self.0.sockets.port, &self.0.framed, stream, peer).await?;
         tasks::spawn(connected.carry());
         Ok(())
     }
@@ -373,7 +365,7 @@ impl WebRtc {
             .map_err(refusal)?;
         let start = start();
         let pc_id = new_pc_id();
-        let mut inbox = inner.port.open();
+        let mut inbox = inner.sockets.port.open();
         inbox.listen(session.local_ufrag());
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
         let number = inbox.number();
@@ -431,18 +423,18 @@ impl WebRtc {
         let addresses = local_addresses(inner.sessions.config());
         let local: Vec<SocketAddr> = addresses
             .iter()
-            .filter(|address| inner.port.serves(**address))
-            .map(|address| SocketAddr::new(*address, inner.port.number()))
+            .filter(|address| inner.sockets.port.serves(**address))
+            .map(|address| SocketAddr::new(*address, inner.sockets.port.number()))
             .collect();
         with(&Setup {
             common: &inner.common,
             local: &local,
-            tcp: &candidate::tcp_addresses(&inner.http, &addresses),
-            gathered: &inner.gatherer.gathered(),
+            tcp: &candidate::tcp_addresses(&inner.sockets.http, &addresses),
+            gathered: &inner.sockets.gatherer.gathered(),
             embedded: inner.sessions.config().embedded,
             device: device_address(
                 inner.sessions.config(),
-                reached.filter(|address| inner.port.serves(*address)),
+                reached.filter(|address| inner.sockets.port.serves(*address)),
                 &local,
             ),
             seed: random(),

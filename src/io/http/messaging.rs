@@ -12,7 +12,7 @@ use hyper::http::request::Parts;
 use super::floor::{Peer, Reply, json_reply, whole};
 use super::note::caller;
 use super::read::{Takes, read};
-use super::{App, Engine, Refusal, fresh_id, methods};
+use super::{App, Refusal, fresh_id, methods};
 use crate::config::Messaging;
 use crate::io::sessions::Start;
 use crate::proto::messaging::signature::{self, Wrong};
@@ -20,8 +20,8 @@ use crate::proto::messaging::webhook;
 use crate::proto::route::{self, Query};
 
 /// Answers the provider.
-pub(super) async fn messaging<E: Engine>(
-    app: &App<E>,
+pub(super) async fn messaging(
+    app: &App,
     head: &Parts,
     body: Incoming,
     peer: Peer,
@@ -46,7 +46,7 @@ pub(super) async fn messaging<E: Engine>(
                 caller: caller(app, peer),
                 lease: None,
             };
-            app.engine.calls(&app.messaging, news, requester.requester(), &start);
+            crate::io::messaging::take(app.webrtc()?, &app.messaging, news, requester.requester(), &start);
             Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
         }
         Method::OPTIONS => Ok(methods(route::CHECKED_WEBHOOK)),

@@ -9,15 +9,15 @@ use std::borrow::Cow;
 use hyper::http::request::Parts;
 use log::{Level, debug, log, warn};
 
-use super::{App, Engine, Peer, Refusal};
+use super::{App, Peer, Refusal};
 use crate::logging::Caller;
 use crate::proto::offer::OfferRefusal;
 use crate::proto::{body, route};
 
 /// Logs a refusal, and counts it.
-pub(super) fn log_refusal<E: Engine>(app: &App<E>, refusal: &Refusal, head: &Parts, peer: Peer) {
+pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, peer: Peer) {
     if let Refusal::Offer(why) = refusal {
-        app.metrics.offer_refused(why);
+        app.sessions.metrics().offer_refused(why);
     }
     let path = without_key(app, route::for_log(head.uri.path()));
     let (method, status) = (&head.method, refusal.status().as_u16());
@@ -60,12 +60,12 @@ fn level(refusal: &Refusal) -> Level {
 }
 
 /// Returns whose doing the lines are that a request leads to.
-pub(super) fn caller<E>(app: &App<E>, peer: Peer) -> Caller {
+pub(super) fn caller(app: &App, peer: Peer) -> Caller {
     Caller::new(app.lines.clone(), peer.source)
 }
 
 /// Takes the configured key out of what a client wrote, wherever it put it.
-fn without_key<'t, E>(app: &App<E>, text: &'t str) -> Cow<'t, str> {
+fn without_key<'t>(app: &App, text: &'t str) -> Cow<'t, str> {
     match &app.config.api_key {
         Some(key) if text.contains(key.expose()) => text.replace(key.expose(), "***").into(),
         _ => text.into(),

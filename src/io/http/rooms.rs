@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use super::floor::{Peer, random, unix_time_s};
 use super::note::caller;
-use super::{App, Engine, Refusal, fresh_id};
+use super::{App, Refusal, fresh_id};
 use crate::io::mediaroom;
-use crate::io::room::Room;
 use crate::io::sessions::Start;
 use crate::proto::admission::Kind;
 use crate::proto::mediaroom::entry::Access;
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
-pub(super) fn mediaroom<E: Engine>(app: &App<E>, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {
+pub(super) fn mediaroom(app: &App, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {
     let access = Access::new(&app.config.mediaroom).map_err(Refusal::Mediaroom)?;
-    let begin = app.engine.room(peer.requester(), Kind::Silent)?;
+    let common = app.webrtc()?.common().clone();
+    let permit = app.permit(peer.requester(), Kind::Silent)?;
     let session_id = fresh_id();
     let entry = access.entry(&session_id, random(), unix_time_s());
     let reply = entry.reply(&session_id);
@@ -32,6 +32,6 @@ pub(super) fn mediaroom<E: Engine>(app: &App<E>, body: Value, peer: Peer) -> Res
         url: entry.url,
         token: entry.bot_token,
     };
-    begin(start, Room::Media(room));
+    mediaroom::begin(app.sessions.clone(), permit, common, start, room);
     Ok(reply)
 }

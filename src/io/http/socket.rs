@@ -13,18 +13,17 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use super::floor::{Becomes, Payload, Peer, Reply, lock};
 use super::note::caller;
-use super::webhook::verify_upgrade;
-use super::{App, Engine, Lease, Refusal, fresh_id, requester};
-use crate::io::sessions::Start;
-use crate::io::socket::Endpoint;
-use crate::proto::admission::Requester;
+use super::lease::{Lease, requester, starting};
+use super::{App, Refusal};
+use crate::io::socket::{Endpoint, Entry, upgrade};
+use crate::proto::admission::{Kind, Requester};
 use crate::proto::route;
 use crate::proto::telephony::proof::Proof;
 use crate::proto::token::{self, Family, Issuer};
 
 /// Answers an upgrade, and says what the connection becomes.
-pub(super) fn socket<E: Engine>(
-    app: &App<E>,
+pub(super) fn socket(
+    app: &App,
     family: Family,
     in_path: Option<String>,
     head: &Parts,
@@ -37,8 +36,9 @@ pub(super) fn socket<E: Engine>(
     *request.headers_mut() = head.headers.clone();
     let switching = create_response(&request).map_err(|_| Refusal::NoUpgrade)?;
     let signed = match family {
-        Family::Call => verify_upgrade(app, head)?,
-        Family::Client => None,
+        #[cfg(feature = "telephony")]
+        Family::Call => super::webhook::verify_upgrade(app, head)?,
+        _ => None,
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());
     let bearer = head
@@ -89,28 +89,18 @@ pub(super) fn socket<E: Engine>(
         (Family::Call, ..) => Endpoint::Call(signed.map_or(Proof::Nothing, Proof::Signature)),
     };
     let caller = caller(app, peer);
-    let upgrade = app.engine.socket(endpoint, requester, || {
-        if let Some(token) = token {
-            token.use_up();
-        }
-        match lease {
-            Some(mut lease) => {
-                lease.used = true;
-                Start {
-                    session_id: lease.claim.session_id.clone(),
-                    body: lease.claim.body.take(),
-                    caller,
-                    lease: Some(Box::new(lease)),
-                }
-            }
-            None => Start {
-                session_id: fresh_id(),
-                body: json!({}),
-                caller,
-                lease: None,
-            },
-        }
-    })?;
+    app.still_open()?;
+    let admission = app.sessions.admission();
+    let entry = match endpoint {
+        Endpoint::Client => admission.session(requester, Kind::Silent).map(Entry::Session),
+        Endpoint::Call(_) => admission.handshake(requester).map(Entry::Handshake),
+    };
+    let entry = entry.map_err(|refused| Refusal::Offer(refused.into()))?;
+    if let Some(token) = token {
+        token.use_up();
+    }
+    let start = starting(lease, caller, |registered| registered.unwrap_or_else(|| json!({})))();
+    let upgrade = upgrade(app.sessions.clone(), endpoint, start, entry);
     *lock(becomes) = Some(upgrade);
     Ok(switching.map(|()| Payload::default()))
 }

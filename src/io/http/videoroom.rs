@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::floor::{Peer, Reply, json_reply, lock, unix_time_s};
 use super::note::caller;
 use super::read::{Takes, read};
-use super::{App, Engine, Refusal, fresh_id, methods, still_open};
-use crate::bot::SessionId;
+use super::{App, Refusal, fresh_id, methods};
+use crate::bot::{self, SessionId};
 use crate::config::Transport;
-use crate::io::room::Room;
+use crate::io::room;
 use crate::io::sessions::Start;
 use crate::io::videoroom::{Prepared, prepare};
 use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
@@ -27,18 +27,18 @@ use crate::proto::route;
 use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
-pub(super) async fn start<E: Engine>(
-    app: &App<E>,
+pub(super) async fn start(
+    app: &App,
     wanted: Option<Wanted>,
     body: Value,
     peer: Peer,
 ) -> Result<Vec<u8>, Refusal> {
     let Some(wanted) = wanted else {
         fits_program(app, &body)?;
-        let begin = app.engine.room(peer.requester(), Kind::Caller)?;
+        let permit = app.permit(peer.requester(), Kind::Caller)?;
         let start = start_of(app, body, peer);
         let session_id = start.session_id.clone();
-        begin(start, Room::Base);
+        room::begin(app.sessions.clone(), permit, start, bot::Kind::Base);
         return Ok(reply::bare(&session_id));
     };
     let (Prepared { room, token, .. }, session_id) = begin(app, Asked::Client(&wanted), body, peer)
@@ -48,7 +48,7 @@ pub(super) async fn start<E: Engine>(
 }
 
 /// Makes or chooses a video room, starts the bot, and sends the browser there.
-pub(super) async fn visit<E: Engine>(app: &App<E>, head: &Parts, peer: Peer) -> Result<Reply, Refusal> {
+pub(super) async fn visit(app: &App, head: &Parts, peer: Peer) -> Result<Reply, Refusal> {
     let mut answer = Reply::default();
     // A guess or a second visit has to come here again.
     let no_store = HeaderValue::from_static("no-store");
@@ -69,8 +69,8 @@ pub(super) async fn visit<E: Engine>(app: &App<E>, head: &Parts, peer: Peer) -> 
 }
 
 /// Makes a room for the call that the provider holds, and starts the bot that is to connect it.
-pub(super) async fn dialled<E: Engine>(
-    app: &App<E>,
+pub(super) async fn dialled(
+    app: &App,
     head: &Parts,
     body: Incoming,
     peer: Peer,
@@ -98,7 +98,7 @@ pub(super) async fn dialled<E: Engine>(
         ..peer
     };
     let call = dialin::call(map).map_err(Refusal::DialIn)?;
-    still_open(app)?;
+    app.still_open()?;
     if call.headers_left_out {
         caller(app, peer).charge(|| {
             log::warn!("the SIP headers of a call are left out: they have more than {DIALIN_HEADERS_BYTES_MAX} bytes");
@@ -132,8 +132,8 @@ impl NotBegun {
 }
 
 /// Takes a place, asks the provider, and starts the bot.
-async fn begin<E: Engine>(
-    app: &App<E>,
+async fn begin(
+    app: &App,
     asked: Asked<'_>,
     body: Value,
     peer: Peer,
@@ -143,28 +143,27 @@ async fn begin<E: Engine>(
         return Err(NotBegun::Failed(Failure::NoKey));
     }
     fits_program(app, &body).map_err(NotBegun::Refused)?;
-    let begin = app
-        .engine
-        .room(peer.requester(), Kind::Caller)
+    let permit = app
+        .permit(peer.requester(), Kind::Caller)
         .map_err(NotBegun::Refused)?;
     let start = start_of(app, body, peer);
     let session_id = start.session_id.clone();
-    let prepared = logging::of_caller(start.caller.clone(), prepare(config, asked, app.engine.aside()));
+    let prepared = logging::of_caller(start.caller.clone(), prepare(config, asked, app.sessions.hang_ups().enter()));
     let mut prepared = prepared.await.map_err(NotBegun::Failed)?;
     // The provider took its time; dropped, the room is taken back.
-    still_open(app).map_err(NotBegun::Refused)?;
+    app.still_open().map_err(NotBegun::Refused)?;
     prepared.keep();
-    begin(start, prepared.for_bot());
+    room::begin(app.sessions.clone(), permit, start, prepared.for_bot());
     Ok((prepared, session_id))
 }
 
 /// A program that cannot be given its arguments would leave a room empty.
-fn fits_program<E>(app: &App<E>, body: &Value) -> Result<(), Refusal> {
+fn fits_program(app: &App, body: &Value) -> Result<(), Refusal> {
     let fits = app.config.command.is_none() || body.to_string().len() <= PROCESS_BODY_BYTES_MAX;
     fits.then_some(()).ok_or(Refusal::TooMuchForProgram)
 }
 
-fn start_of<E>(app: &App<E>, body: Value, peer: Peer) -> Start {
+fn start_of(app: &App, body: Value, peer: Peer) -> Start {
     Start {
         session_id: fresh_id(),
         body,

@@ -10,7 +10,7 @@ use hyper::http::request::Parts;
 
 use super::floor::{Reply, lock, unix_time_s, whole};
 use super::read::{Takes, read};
-use super::{App, Engine, Refusal, mint, still_open};
+use super::{App, Refusal, mint};
 use crate::config::Transport;
 use crate::proto::route;
 use crate::proto::telephony::proof::{self, CallKey};
@@ -20,7 +20,7 @@ use crate::proto::token::Family;
 
 /// Verifies the upgrade of a call of the one provider that signs it, and returns who signed. Where
 /// the URL that was signed is not known for sure, a signature that does not fit is none.
-pub(super) fn verify_upgrade<E>(app: &App<E>, head: &Parts) -> Result<Option<Provider>, Refusal> {
+pub(super) fn verify_upgrade(app: &App, head: &Parts) -> Result<Option<Provider>, Refusal> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let url = format!("wss://{host}{}", head.uri.path());
@@ -33,14 +33,14 @@ pub(super) fn verify_upgrade<E>(app: &App<E>, head: &Parts) -> Result<Option<Pro
 }
 
 /// Tells a telephony provider where to bring a call's audio.
-pub(super) async fn webhook<E: Engine>(app: &App<E>, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
+pub(super) async fn webhook(app: &App, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
     let headers = &head.headers;
     let Some(provider) = app.config.transport.and_then(Provider::of) else {
         return Err(Refusal::Route(route::Refusal::Method(route::ROOT)));
     };
     let body = read(app.times, headers, Takes::Anything, body).await?;
     // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
-    still_open(app)?;
+    app.still_open()?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     // Only provider d comes without `--proxy`, and it signs nothing.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");

@@ -16,7 +16,8 @@ use serde_json::Value;
 use super::floor::{json_reply, lock, unix_time_s, whole};
 use super::note::caller;
 use super::read::{Takes, read};
-use super::{App, Engine, Lease, Peer, Refusal, Reply, register, requester, starting, still_open};
+use super::lease::{Lease, requester, starting};
+use super::{App, Peer, Refusal, Reply, register};
 use crate::logging;
 use crate::proto::offer::Answer;
 use crate::proto::origin;
@@ -25,8 +26,8 @@ use crate::proto::whip::call::{self, Call, Shown};
 use crate::proto::whip::path::{Request, Verb, Via};
 use crate::proto::whip::{self, Asked, Done, Opening, answer, offer};
 
-pub(super) async fn serve<E: Engine>(
-    app: &App<E>,
+pub(super) async fn serve(
+    app: &App,
     request: Request,
     head: &Parts,
     body: Incoming,
@@ -45,7 +46,7 @@ pub(super) async fn serve<E: Engine>(
                 Verb::Patch => patch(app, headers, body).await?,
             };
             let changes = verb == Verb::Patch;
-            let done = app.engine.resource(&id, asked).await?;
+            let done = app.webrtc()?.resource(&id, asked).await?;
             Ok(match done {
                 Done::Restarted { fragment, etag } => {
                     let mut reply = text(StatusCode::OK, whip::FRAGMENT, fragment);
@@ -59,8 +60,8 @@ pub(super) async fn serve<E: Engine>(
     }
 }
 
-async fn open<E: Engine>(
-    app: &App<E>,
+async fn open(
+    app: &App,
     via: Via,
     name: Option<String>,
     head: &Parts,
@@ -111,14 +112,14 @@ async fn open<E: Engine>(
         })
     });
     let began = Instant::now();
-    let answered = logging::of_caller(caller, app.engine.open(opening, requester, begin)).await;
+    let answered = logging::of_caller(caller, app.webrtc()?.open(opening, requester, begin)).await;
     let answered = answered.map_err(Refusal::Offer)?;
-    app.metrics.answered(began.elapsed());
+    app.sessions.metrics().answered(began.elapsed());
     Ok(created(app, via, answered))
 }
 
 /// Makes the answer to an offer.
-fn created<E>(app: &App<E>, via: Via, answered: Answer) -> Reply {
+fn created(app: &App, via: Via, answered: Answer) -> Reply {
     let etag = answer::etag(answer::ufrag(&answered.sdp));
     let mut reply = text(StatusCode::CREATED, whip::SDP, answered.sdp);
     let headers = reply.headers_mut();
@@ -130,12 +131,12 @@ fn created<E>(app: &App<E>, via: Via, answered: Answer) -> Reply {
     reply
 }
 
-async fn client_secret<E: Engine>(app: &App<E>, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
+async fn client_secret(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
     if !app.gate.has_key(&head.headers) {
         return Err(Refusal::NoKey);
     }
     let body = read(app.times, &head.headers, Takes::Json, body).await?;
-    still_open(app)?;
+    app.still_open()?;
     let body = call::client_secret(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
     let id = register(app, &body, peer)?;
     let reply = call::client_secret_reply(&id, &body, unix_time_s());
@@ -144,7 +145,7 @@ async fn client_secret<E: Engine>(app: &App<E>, head: &Parts, body: Incoming, pe
     Ok(reply)
 }
 
-async fn patch<E: Engine>(app: &App<E>, headers: &HeaderMap, body: Incoming) -> Result<Asked, Refusal> {
+async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<Asked, Refusal> {
     const TYPES: &str = "application/trickle-ice-sdpfrag";
     let kind = whip::media_type(content_type(headers));
     if ![whip::FRAGMENT, whip::SDP]

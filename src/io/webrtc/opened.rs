@@ -1,12 +1,9 @@
-//! The engine with what runs beside it: its UDP port, and what the STUN and TURN servers are asked.
+//! The start and the end of what carries WebRTC: its UDP port, and what the STUN and TURN servers are asked.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::task::JoinHandle;
-
-use super::{WebRtc, random};
-use crate::config::Config;
+use super::{Sockets, WebRtc, random};
 use crate::io::addresses::addresses_elsewhere;
 use crate::io::gather::Gatherer;
 use crate::io::services::Services;
@@ -17,15 +14,6 @@ use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::connection::Common;
 use crate::proto::crypto;
 
-/// Makes what is made once per process, before the first caller comes, so that none waits for it.
-///
-/// # Errors
-/// [`RunError::Certificate`].
-pub fn prepare() -> Result<(), RunError> {
-    let made = crypto::certificate();
-    made.map(drop).map_err(|error| RunError::Certificate(error.to_string()))
-}
-
 /// Starts this thread's generator of small random numbers, the transactions of STUN among them,
 /// from a source that cannot be guessed: by itself it begins with the time. An answer to a check
 /// tells where a caller is because no one else can know the transaction.
@@ -33,24 +21,20 @@ pub fn seed_thread() {
     fastrand::seed(random());
 }
 
-/// An engine that callers reach.
-pub struct Opened {
-    pub engine: WebRtc,
-    reader: JoinHandle<()>,
-}
-
-impl Opened {
+impl WebRtc {
     /// Binds the port, and begins to ask the servers. `http` is where the HTTP server listens.
     ///
     /// # Errors
-    /// [`RunError::BindRtc`].
-    pub fn open(
-        config: &Config,
-        sessions: Sessions,
+    /// [`RunError::Certificate`] and [`RunError::BindRtc`].
+    pub fn start(
+        sessions: &Sessions,
         http: &[SocketAddr],
         http_port: u16,
         services: &Services,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Option<Self>, RunError> {
+        // Made once per process, before the first caller comes, so that none waits for it.
+        crypto::certificate().map_err(|error| RunError::Certificate(error.to_string()))?;
+        let config = sessions.config();
         let number = config.rtc_port.unwrap_or(http_port);
         let port = Port::bind(config.host, number).map_err(|source| RunError::BindRtc { port: number, source })?;
         port.set_elsewhere(addresses_elsewhere(config));
@@ -60,23 +44,29 @@ impl Opened {
             complexity: config.opus_complexity,
             ..EncoderSettings::default()
         });
-        let engine = WebRtc::new(sessions, Arc::new(common), port, gatherer, http.to_vec());
-        Ok(Opened { engine, reader })
+        let reader = reader.abort_handle();
+        let sockets = Sockets {
+            port,
+            reader,
+            gatherer,
+            http: http.to_vec(),
+        };
+        Ok(Some(WebRtc::new(sessions.clone(), Arc::new(common), sockets)))
     }
 
     /// Returns the number of the UDP port.
-    pub fn port(&self) -> u16 {
-        self.engine.port().number()
+    pub fn port_number(&self) -> u16 {
+        self.0.sockets.port.number()
     }
 
     /// Makes the rest of what is made once, which nobody need wait for.
     pub fn warm_up(&self) {
-        self.engine.common().warm_up(tasks::now());
+        self.common().warm_up(tasks::now());
     }
 
     /// Gives the relays back, by which the last words of the sessions have left, and closes the port.
-    pub async fn end(self) {
-        self.engine.gatherer().end().await;
-        self.reader.abort();
+    pub async fn end(&self) {
+        self.0.sockets.gatherer.end().await;
+        self.0.sockets.reader.abort();
     }
 }

@@ -130,7 +130,13 @@ impl Rig {
         let (stop, shutdown) = Shutdown::channel();
         let gatherer = Gatherer::start(&config, &port, &Services::default());
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), shutdown);
-        let engine = WebRtc::new(sessions, Arc::new(Common::default()), port, gatherer, http);
+        let sockets = Sockets {
+            port,
+            reader: reader.abort_handle(),
+            gatherer,
+            http,
+        };
+        let engine = WebRtc::new(sessions, Arc::new(Common::default()), sockets);
         Rig {
             engine,
             live,
@@ -208,7 +214,7 @@ impl Rig {
         assert_eq!(self.engine.sessions().count(), 0);
         let connections = self.engine.connections();
         assert_eq!((connections.by_pc_id.len(), connections.by_number.len()), (0, 0));
-        assert_eq!(self.engine.0.port.routed(), (0, 0));
+        assert_eq!(self.engine.0.sockets.port.routed(), (0, 0));
         assert_eq!(self.leases.load(Ordering::Relaxed), 0);
     }
 }

@@ -82,7 +82,7 @@ async fn a_caller_without_udp_talks() {
     let mut lines = answer.sdp.lines().filter(|line| line.contains(" tcp "));
     assert!(lines.any(|line| line.contains(&candidate)), "{}", answer.sdp);
     tunnel.caller.client.accept(&answer.sdp);
-    let runner = SocketAddr::from(([127, 0, 0, 1], rig.engine.port().number()));
+    let runner = SocketAddr::from(([127, 0, 0, 1], rig.engine.port_number()));
     tunnel
         .until(runner, |client| client.connected && client.open_channel().is_some())
         .await;
@@ -170,7 +170,7 @@ async fn a_name_alone_holds_no_place() {
     }
     // The session's caller, whose connection is proven, stays.
     tunnel.caller.client.accept(&answer.sdp);
-    let runner = SocketAddr::from(([127, 0, 0, 1], rig.engine.port().number()));
+    let runner = SocketAddr::from(([127, 0, 0, 1], rig.engine.port_number()));
     tunnel
         .until(runner, |client| client.connected && client.open_channel().is_some())
         .await;

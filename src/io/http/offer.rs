@@ -1,0 +1,67 @@
+//! Offers and candidates of WebRTC clients.
+//!
+//! In: the bodies of those requests. Out: answers in JSON. What a body means is in `proto::offer`; `io::webrtc` makes the
+//! connection and its session.
+#![allow(clippy::disallowed_methods, reason = "this module is the shell: it stamps the time")]
+
+use std::time::Instant;
+
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::HeaderMap;
+use serde_json::json;
+
+use super::floor::{Peer, Reply, json_reply, lock};
+use super::lease::{Lease, requester, starting};
+use super::note::caller;
+use super::read::{Takes, read};
+use super::{App, Refusal};
+use crate::logging;
+use crate::proto::offer::{Candidates, Offer};
+use crate::proto::table;
+
+/// Answers an offer: of the session that `/start` registered, or of a new one.
+pub(super) async fn take_offer(
+    app: &App,
+    session: Option<&str>,
+    headers: &HeaderMap,
+    body: Incoming,
+    peer: Peer,
+) -> Result<Reply, Refusal> {
+    let body = read(app.times, headers, Takes::Offer, body).await?;
+    let mut offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+    let lease = match session {
+        Some(id) => Some(Lease::claim(&app.table, id).map_err(Refusal::Unknown)?),
+        None => None,
+    };
+    // `WebRtc` hands the bot what `start` gives; data of the offer goes before that of `/start`.
+    let sent = offer.request_data.take();
+    let requester = requester(peer, lease.as_ref());
+    let caller = caller(app, peer);
+    let begin = starting(lease, caller.clone(), move |registered| {
+        sent.or(registered).unwrap_or_else(|| json!({}))
+    });
+    let began = Instant::now();
+    let answer = logging::of_caller(caller, app.webrtc()?.offer(offer, requester, begin)).await;
+    let answer = answer.map_err(Refusal::Offer)?;
+    app.sessions.metrics().answered(began.elapsed());
+    Ok(json_reply(StatusCode::OK, answer.to_json()))
+}
+
+/// Hands candidates to the connection that they are for.
+pub(super) async fn take_candidates(
+    app: &App,
+    session: Option<&str>,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Result<Reply, Refusal> {
+    let body = read(app.times, headers, Takes::Json, body).await?;
+    let candidates = Candidates::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+    if let Some(id) = session
+        && !lock(&app.table).contains(id, Instant::now())
+    {
+        return Err(Refusal::Unknown(table::Unknown));
+    }
+    app.webrtc()?.candidates(candidates).await.map_err(Refusal::Offer)?;
+    Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
+}
