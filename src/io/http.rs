@@ -1,14 +1,14 @@
 //! Requests and replies: what a [`Route`] needs is read, planned and done here.
 //!
 //! In: hyper's requests. Out: replies with `Content-Length`, never chunked, with CORS headers on errors too, or a page could
-//! not read them. The rules are in `proto`: which endpoint, what a body means; `gate` says who may ask, `read` collects bodies,
+//! not read them. The rules are in `proto`: which endpoint, who may ask, what a body means; `read` collects bodies,
 //! `refusal` gives every error its status, and `note` its line in the log.
 
 pub use edge_runner_http::common as floor;
 
+mod access;
 #[cfg(feature = "page")]
 mod file;
-mod gate;
 mod lease;
 #[cfg(feature = "messaging")]
 mod messaging;
@@ -41,7 +41,7 @@ use hyper::{Request, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use self::gate::{Gate, put};
+use self::access::{admit, authorizations, put, values};
 use self::note::log_refusal;
 use self::read::{Takes, read};
 pub use self::refusal::Refusal;
@@ -55,6 +55,7 @@ use crate::io::server::{ConnState, Service};
 use crate::io::sessions::Sessions;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
+use crate::proto::access::Access;
 use crate::proto::admission::{Kind, Requester};
 use crate::proto::forwarded::TrustedProxies;
 use crate::proto::host;
@@ -79,7 +80,7 @@ pub struct App {
     sessions: Sessions,
     /// Nothing in a build without it.
     webrtc: Option<WebRtc>,
-    gate: Gate,
+    access: Access,
     status: Status,
     table: Arc<Mutex<Table>>,
     /// Tokens of WebSockets.
@@ -101,7 +102,7 @@ impl App {
     pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<Tls>>) -> Self {
         let config = sessions.config().clone();
         App {
-            gate: Gate::new(&config, random()),
+            access: Access::new(&config, random()),
             status: Status::new(&config),
             table: Arc::default(),
             tokens: Mutex::new(Tokens::new(random(), Instant::now())),
@@ -140,10 +141,9 @@ impl App {
 
     /// Returns where a request came from, before any trusted proxy.
     fn client(&self, headers: &HeaderMap, peer: Peer) -> IpAddr {
-        let lines = |name: HeaderName| headers.get_all(name).iter().map(HeaderValue::as_bytes);
-        let x_forwarded_for = lines(HeaderName::from_static("x-forwarded-for"));
+        let x_forwarded_for = values(headers, HeaderName::from_static("x-forwarded-for"));
         self.proxies
-            .client(peer.ip(), x_forwarded_for, lines(header::FORWARDED))
+            .client(peer.ip(), x_forwarded_for, values(headers, header::FORWARDED))
     }
 }
 
@@ -183,15 +183,17 @@ async fn answer(app: &App, request: Request<Incoming>, peer: Peer, becomes: &Bec
     let (head, body) = request.into_parts();
     let peer = Peer {
         source: app.client(&head.headers, peer),
-        is_authorised: app.gate.is_authorised(&head.headers),
+        is_authorised: app.access.wants_key() && app.access.has_key(authorizations(&head.headers)),
         is_forwarded: head.headers.keys().any(|name| is_forwarding(name.as_str())),
         ..peer
     };
-    let standing = app.gate.judge(&head.headers);
+    let standing = app.access.judge(values(&head.headers, header::ORIGIN));
+    let route = route::route(head.method.as_str(), head.uri.path());
+    let takes_offer = route.as_ref().is_ok_and(Route::takes_offer);
     let mut is_call = false;
-    let answered = match app.gate.admit(&head, standing) {
+    let answered = match admit(&app.access, &head, &route, standing) {
         Ok(Some(preflight)) => Ok(preflight),
-        Ok(None) => match route::route(head.method.as_str(), head.uri.path()) {
+        Ok(None) => match route {
             Ok(route) => {
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
                 dispatch(app, route, &head, body, peer, becomes).await
@@ -201,7 +203,7 @@ async fn answer(app: &App, request: Request<Incoming>, peer: Peer, becomes: &Bec
         Err(refusal) => Err(refusal),
     };
     let mut reply = answered.unwrap_or_else(|refusal| {
-        log_refusal(app, &refusal, &head, peer);
+        log_refusal(app, &refusal, &head, takes_offer, peer);
         refusal.reply(is_call)
     });
     // Who may read the metrics is judged by machine, so no page of somebody else's may read them from its visitor's.
@@ -228,7 +230,8 @@ async fn dispatch(
     if let Some(absent) = route.ability().and_then(Ability::absent) {
         return Err(Refusal::Absent(absent));
     }
-    if !may_ask(app, &route, headers) {
+    let is_session = |id: &str| lock(&app.table).contains(id, Instant::now());
+    if !app.access.may_ask(&route, authorizations(headers), is_session) {
         return Err(Refusal::NoKey);
     }
     match route {
@@ -362,17 +365,6 @@ fn metrics_reply(app: &App, headers: &HeaderMap, peer: Peer) -> Result<Reply, Re
 
 fn fresh_id() -> SessionId {
     table::session_id(random())
-}
-
-/// Tells whether a request needs no key, or has it. The name of a session that `/start` made is as good: only who had the key
-/// was told it, and it lets a server keep the key to itself and its pages connect.
-fn may_ask(app: &App, route: &Route<'_>, headers: &HeaderMap) -> bool {
-    let session = match route {
-        Route::Start | Route::Videoroom => None,
-        Route::Offer(session) | Route::Candidates(session) => session.as_deref(),
-        _ => return true,
-    };
-    app.gate.has_key(headers) || session.is_some_and(|id| lock(&app.table).contains(id, Instant::now()))
 }
 
 /// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to install it.

@@ -4,7 +4,7 @@
 //! One input, then a drain of the outputs.
 //!
 //! - Connections: [`opening`] (HTTP or TLS), [`request_framing`] (where a request ends), [`tls`] (the certificate of `--tls auto`)
-//! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
+//! - Requests: [`route`], [`host`], [`origin`], [`visit`], [`key`], [`access`] (who may ask), [`body`], [`form`], [`start`], [`offer`], [`table`]
 //!   (sessions that `/start` made), [`token`], [`lines`] (what the log may say of them)
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
 //!   a TURN server), [`packet_kind`], [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and
@@ -30,6 +30,7 @@
 )]
 
 pub mod abilities;
+pub mod access;
 pub mod admission;
 pub mod aliases;
 #[cfg(test)]

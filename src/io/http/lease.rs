@@ -87,4 +87,3 @@ impl Drop for Lease {
         lock(&self.table).release(&self.claim, self.used);
     }
 }
-

@@ -20,12 +20,7 @@ use crate::proto::messaging::webhook;
 use crate::proto::route::{self, Query};
 
 /// Answers the provider.
-pub(super) async fn messaging(
-    app: &App,
-    head: &Parts,
-    body: Incoming,
-    peer: Peer,
-) -> Result<Reply, Refusal> {
+pub(super) async fn messaging(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
     let Some(config) = &app.config.messaging else {
         return Err(Refusal::Route(route::Refusal::NotFound));
     };

@@ -14,8 +14,8 @@ use crate::logging::Caller;
 use crate::proto::offer::OfferRefusal;
 use crate::proto::{body, route};
 
-/// Logs a refusal, and counts it.
-pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, peer: Peer) {
+/// Logs a refusal, and counts it. `takes_offer` says whether the request brings an offer.
+pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, takes_offer: bool, peer: Peer) {
     if let Refusal::Offer(why) = refusal {
         app.sessions.metrics().offer_refused(why);
     }
@@ -40,7 +40,7 @@ pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, peer: Peer
             let body = body::for_log(without_key(app, &body).as_bytes());
             caller.charge(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
         }
-        _ if route::route(method.as_str(), head.uri.path()).is_ok_and(|route| route.takes_offer()) => {
+        _ if takes_offer => {
             let detail = refusal.detail();
             let detail = without_key(app, &detail);
             caller.charge(|| log!(level(refusal), "{status} {method} {path}: {detail}"));

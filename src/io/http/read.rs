@@ -18,7 +18,7 @@ pub(super) enum Takes {
     Json,
     /// The same, and JSON that is declared as a form: the HTTP client of ESP-IDF declares so every
     /// body whose sender names no type. A page gains nothing by it: what it may send without being
-    /// asked for, this type as well as plain text, `gate` judges by its origin.
+    /// asked for, this type as well as plain text, `access` judges by its origin.
     Offer,
     /// Providers send forms, JSON, and nothing at all.
     Anything,

@@ -12,6 +12,7 @@ use super::floor::{Reply, json_reply};
 use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
 use crate::limits;
+use crate::proto::access::{self, Denied};
 use crate::proto::body::Invalid;
 use crate::proto::mediaroom::entry;
 use crate::proto::offer::OfferRefusal;
@@ -22,16 +23,8 @@ use crate::proto::{messaging, metrics, route, start, table, token, whip};
 
 /// Every way in which a request is refused.
 pub enum Refusal {
-    /// HTTP/1.1 without `Host`, or with two.
-    Host,
-    /// A name that is none of this server's.
-    Misdirected,
-    /// What a browser sends for a stranger's page unasked.
-    Forged,
-    /// What makes a room, and nobody asked for.
-    Uninvited,
-    /// A page sent what only a provider sends.
-    Page,
+    /// Before its endpoint saw it.
+    Denied(access::Denied),
     /// Without the key of `--api-key`.
     NoKey,
     Route(route::Refusal),
@@ -39,8 +32,6 @@ pub enum Refusal {
     Absent(Absent),
     /// There is no authority of this runner's making.
     NoAuthority,
-    Origin,
-    Preflight,
     Form,
     Compressed,
     TooLarge,
@@ -99,20 +90,20 @@ impl Refusal {
             Refusal::NoAuthority | Refusal::OtherTransport(_) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::Metrics(metrics::Denied::Off) => StatusCode::NOT_FOUND,
-            Refusal::Origin
-            | Refusal::Forged
-            | Refusal::Uninvited
-            | Refusal::Page
-            | Refusal::Caller(_)
+            Refusal::Caller(_)
             | Refusal::NotVerified(_)
             | Refusal::NoToken
             | Refusal::Token(_)
             | Refusal::Signature(_)
             | Refusal::Metrics(metrics::Denied::Remote | metrics::Denied::Forwarded) => StatusCode::FORBIDDEN,
-            Refusal::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Refusal::Denied(denied) => match denied {
+                Denied::Host | Denied::Preflight => StatusCode::BAD_REQUEST,
+                Denied::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+                Denied::Origin | Denied::Forged | Denied::Page | Denied::Uninvited => StatusCode::FORBIDDEN,
+            },
             Refusal::NoKey | Refusal::Messaging(_) => StatusCode::UNAUTHORIZED,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
-            Refusal::Host | Refusal::Preflight | Refusal::Broken => StatusCode::BAD_REQUEST,
+            Refusal::Broken => StatusCode::BAD_REQUEST,
             Refusal::SameCall => StatusCode::CONFLICT,
             Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refusal::TooLarge | Refusal::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
@@ -140,34 +131,21 @@ impl Refusal {
     /// Returns what was wrong, in words that a caller can act on.
     pub(super) fn detail(&self) -> String {
         match self {
-            Refusal::Host => "HTTP/1.1 wants one Host header".to_owned(),
-            Refusal::Misdirected => {
-                "this is not the name of this runner: ask by its address or host name, or see --allowed-hosts"
-                    .to_owned()
-            }
-            Refusal::Forged => {
-                "a page of another origin has to send its body as application/json, or with an Authorization header"
-                    .to_owned()
-            }
-            Refusal::Uninvited => {
-                "this makes a room and starts a bot: type the address, or follow a link; other pages, browsers that load ahead, \
-                 and crawlers may not"
-                    .to_owned()
-            }
-            Refusal::Page => "this webhook is for the provider of the number, which is no page and names no origin".to_owned(),
+            Refusal::Denied(denied) => denied.to_string(),
             Refusal::NoKey => "a key is needed: `Authorization: Bearer KEY`, as --api-key has it".to_owned(),
             Refusal::Route(refusal) => refusal.to_string(),
             Refusal::Absent(absent) => format!("what is asked for here {absent}"),
             Refusal::NoAuthority => {
                 "there is no certificate to trust here: the runner makes one with `--tls auto`".to_owned()
             }
-            Refusal::Origin => "this origin is not allowed; see --allowed-origins".to_owned(),
-            Refusal::Preflight => "Disallowed CORS origin".to_owned(),
             Refusal::Form => "forms are not taken here; send JSON".to_owned(),
             Refusal::Compressed => "compressed bodies are not taken here".to_owned(),
             Refusal::TooLarge => format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES_MAX),
             Refusal::TooMuchForProgram => {
-                format!("the bot is a program, which takes a `body` of {} bytes of JSON", limits::PROCESS_BODY_BYTES_MAX)
+                format!(
+                    "the bot is a program, which takes a `body` of {} bytes of JSON",
+                    limits::PROCESS_BODY_BYTES_MAX
+                )
             }
             Refusal::TooSlow => format!("the body took longer than {} s", limits::HTTP_BODY.as_secs()),
             Refusal::Broken => "the body ended early or is badly framed".to_owned(),

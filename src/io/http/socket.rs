@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use super::floor::{Becomes, Payload, Peer, Reply, lock};
-use super::note::caller;
 use super::lease::{Lease, requester, starting};
+use super::note::caller;
 use super::{App, Refusal};
 use crate::io::socket::{Endpoint, Entry, upgrade};
 use crate::proto::admission::{Kind, Requester};

@@ -27,12 +27,7 @@ use crate::proto::route;
 use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
-pub(super) async fn start(
-    app: &App,
-    wanted: Option<Wanted>,
-    body: Value,
-    peer: Peer,
-) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn start(app: &App, wanted: Option<Wanted>, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {
     let Some(wanted) = wanted else {
         fits_program(app, &body)?;
         let permit = app.permit(peer.requester(), Kind::Caller)?;
@@ -69,12 +64,7 @@ pub(super) async fn visit(app: &App, head: &Parts, peer: Peer) -> Result<Reply, 
 }
 
 /// Makes a room for the call that the provider holds, and starts the bot that is to connect it.
-pub(super) async fn dialled(
-    app: &App,
-    head: &Parts,
-    body: Incoming,
-    peer: Peer,
-) -> Result<Reply, Refusal> {
+pub(super) async fn dialled(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
     let config = &app.config.videoroom;
     if !config.dialin {
         return Err(Refusal::Route(route::Refusal::NotFound));
@@ -132,23 +122,19 @@ impl NotBegun {
 }
 
 /// Takes a place, asks the provider, and starts the bot.
-async fn begin(
-    app: &App,
-    asked: Asked<'_>,
-    body: Value,
-    peer: Peer,
-) -> Result<(Prepared, SessionId), NotBegun> {
+async fn begin(app: &App, asked: Asked<'_>, body: Value, peer: Peer) -> Result<(Prepared, SessionId), NotBegun> {
     let config = &app.config.videoroom;
     if config.key.is_none() {
         return Err(NotBegun::Failed(Failure::NoKey));
     }
     fits_program(app, &body).map_err(NotBegun::Refused)?;
-    let permit = app
-        .permit(peer.requester(), Kind::Caller)
-        .map_err(NotBegun::Refused)?;
+    let permit = app.permit(peer.requester(), Kind::Caller).map_err(NotBegun::Refused)?;
     let start = start_of(app, body, peer);
     let session_id = start.session_id.clone();
-    let prepared = logging::of_caller(start.caller.clone(), prepare(config, asked, app.sessions.hang_ups().enter()));
+    let prepared = logging::of_caller(
+        start.caller.clone(),
+        prepare(config, asked, app.sessions.hang_ups().enter()),
+    );
     let mut prepared = prepared.await.map_err(NotBegun::Failed)?;
     // The provider took its time; dropped, the room is taken back.
     app.still_open().map_err(NotBegun::Refused)?;

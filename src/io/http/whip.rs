@@ -13,10 +13,11 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use serde_json::Value;
 
+use super::access::authorizations;
 use super::floor::{json_reply, lock, unix_time_s, whole};
+use super::lease::{Lease, requester, starting};
 use super::note::caller;
 use super::read::{Takes, read};
-use super::lease::{Lease, requester, starting};
 use super::{App, Peer, Refusal, Reply, register};
 use crate::logging;
 use crate::proto::offer::Answer;
@@ -74,14 +75,14 @@ async fn open(
     let of_session = shown.as_ref().and_then(Shown::session_id);
     let of_session = of_session.filter(|id| lock(&app.table).is_unused(id, Instant::now()));
     let is_spent = of_session.is_none() && shown.as_ref().is_some_and(Shown::is_client_secret);
-    let has_key = app.gate.is_key(shown.as_ref().map(Shown::as_bytes));
+    let has_key = app.access.is_key(shown.as_ref().map(Shown::as_bytes));
     if is_spent {
         return Err(Refusal::Whip(whip::Refusal::SpentKey));
     }
     if !has_key && of_session.is_none() {
         return Err(Refusal::NoKey);
     }
-    peer.is_authorised |= has_key && app.gate.wants_key();
+    peer.is_authorised |= has_key && app.access.wants_key();
     let kind = content_type(headers);
     let body = read(app.times, headers, Takes::Anything, body).await?;
     let call = match via {
@@ -132,7 +133,7 @@ fn created(app: &App, via: Via, answered: Answer) -> Reply {
 }
 
 async fn client_secret(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
-    if !app.gate.has_key(&head.headers) {
+    if !app.access.has_key(authorizations(&head.headers)) {
         return Err(Refusal::NoKey);
     }
     let body = read(app.times, &head.headers, Takes::Json, body).await?;
@@ -170,9 +171,8 @@ async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<Asked, 
 /// Finds the key that a request brings. A device that can only write user and password has its key in the password; a browser
 /// adds those unasked, so a form, which needs no leave to be sent, is not opened by them.
 fn shown(via: Via, headers: &HeaderMap, query: &str) -> Option<Shown> {
-    let authorizations = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
     let token = Query::new(query).value(answer::TOKEN);
-    Shown::of(authorizations, via != Via::Calls, token)
+    Shown::of(authorizations(headers), via != Via::Calls, token)
 }
 
 fn content_type(headers: &HeaderMap) -> &[u8] {

@@ -1,0 +1,55 @@
+//! Who may ask, from hyper's heads: `proto::access` judges, and its answers become replies here.
+
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+
+use super::Refusal;
+use super::floor::{Reply, has_host};
+use crate::proto::access::{Access, Admitted, Head};
+use crate::proto::origin::{self, Standing};
+use crate::proto::route::{self, Route};
+
+/// Lets a request in with `None`, or answers a preflight.
+pub(super) fn admit(
+    access: &Access,
+    head: &Parts,
+    route: &Result<Route<'_>, route::Refusal>,
+    standing: Standing<'_>,
+) -> Result<Option<Reply>, Refusal> {
+    let judged = Head {
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        route,
+        authority: head.uri.authority().map(|authority| authority.as_str().as_bytes()),
+        has_host: has_host(head),
+        header: &|name| head.headers.get(name).map(HeaderValue::as_bytes),
+    };
+    match access.admit(&judged, standing).map_err(Refusal::Denied)? {
+        Admitted::Request => Ok(None),
+        Admitted::Preflight(asked) => {
+            let mut reply = Reply::default();
+            put(reply.headers_mut(), origin::preflight_headers(asked));
+            Ok(Some(reply))
+        }
+    }
+}
+
+/// Returns the values of a header, in their order.
+pub(super) fn values(headers: &HeaderMap, name: HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
+    headers.get_all(name).iter().map(HeaderValue::as_bytes)
+}
+
+/// Returns the values of `Authorization`.
+pub(super) fn authorizations(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    values(headers, header::AUTHORIZATION)
+}
+
+/// Adds headers.
+pub(super) fn put<'h>(headers: &mut HeaderMap, more: impl IntoIterator<Item = origin::Header<'h>>) {
+    for (name, value) in more {
+        // Values that came from a request are valid header values, or hyper had not taken them.
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            headers.append(HeaderName::from_static(name), value);
+        }
+    }
+}
