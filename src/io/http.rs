@@ -173,7 +173,13 @@ impl Service for App {
         json_reply(status, json!({"detail": refusal.to_string()}).to_string())
     }
 
-    async fn answer(&self, request: Request<Incoming>, peer: Peer, _doing: &Arc<ConnState>, becomes: &Becomes) -> Reply {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+        _doing: &Arc<ConnState>,
+        becomes: &Becomes,
+    ) -> Reply {
         answer(self, request, peer, becomes).await
     }
 }

@@ -233,3 +233,33 @@ fn of_offer(refusal: &OfferRefusal) -> StatusCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// the one table from refusal to status, each with a `detail` that can be acted on.
+    #[test]
+    fn every_refusal_of_an_offer_has_its_status() {
+        for (refusal, status, word, retry) in [
+            (OfferRefusal::BadSdp("no m-line".into()), 400, "no m-line", None),
+            (OfferRefusal::UnknownConnection, 404, "Peer connection not found", None),
+            (OfferRefusal::Full, 503, "try again later", Some("5")),
+            (OfferRefusal::Stopping, 503, "stopping", Some("5")),
+            (OfferRefusal::NoCandidate("192.0.2.1".into()), 500, "192.0.2.1", None),
+            (
+                OfferRefusal::AnswerTooLong("4097 of 4096 bytes".into()),
+                500,
+                "4097 of 4096 bytes",
+                None,
+            ),
+        ] {
+            let refusal = Refusal::Offer(refusal);
+            assert!(refusal.detail().contains(word), "{}", refusal.detail());
+            let reply = refusal.reply(false);
+            assert_eq!(reply.status().as_u16(), status, "{word}");
+            let found = reply.headers().get(header::RETRY_AFTER);
+            assert_eq!(found.and_then(|value| value.to_str().ok()), retry, "{word}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The server over real TCP, on ports that were free, with an engine that the test plays.
+//! The server over real TCP, on ports that were free, with bots that the test holds.
 //!
 //! Nothing here waits for time to pass: a limit that is to strike is set to nothing, and every exchange has an end of its
 //! own. `GUARD` only turns a hang into a failure.
@@ -10,165 +10,74 @@ mod sockets;
 mod uploads;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::floor::Times;
 use super::*;
-use crate::bot::Shutdown;
-use crate::bot::ShutdownTrigger;
-use crate::config::Config;
+use crate::bot::{self, Audio, BotError, Event, RunnerArguments, Shutdown, ShutdownTrigger};
 use crate::config::Host;
-use crate::io::http::{App, Engine, Refusal};
-use crate::io::mediaroom;
-use crate::io::room::{Begin, Room};
 use crate::io::server::{Phase, bind, serve};
-use crate::io::sessions::Start;
-use crate::io::socket::{Endpoint, Upgrade};
-use crate::io::tls::Tls;
+use crate::io::services::Services;
+use crate::io::tasks::{Live, Place};
 use crate::limits;
-use crate::proto::admission::{Kind, Requester};
-use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
-use crate::proto::whip::{Asked, Done, Opening, Refusal as WhipRefusal};
 
 const GUARD: Duration = Duration::from_secs(30);
 
-/// An engine that takes every offer, but for SDP that names a refusal, and keeps what it was given.
-#[derive(Default)]
-struct Fake {
-    live: Mutex<Vec<Start>>,
-    offers: Mutex<Vec<Offer>>,
-    candidates: Mutex<Vec<Candidates>>,
-    /// Where the last session in a media room began.
-    room: Mutex<Option<mediaroom::Room>>,
-    closed: AtomicBool,
-    full: AtomicBool,
-    /// How often a place for a socket was asked for.
-    asked: AtomicUsize,
+/// An offer of a browser.
+const OFFER: &str = include_str!("../../../tests/data/sdp/chrome.offer.sdp");
+
+/// What a bot was given. It runs until this is dropped.
+struct Begun {
+    session_id: String,
+    body: Value,
+    token: Option<String>,
+    /// Messages of a client on a socket.
+    said: UnboundedReceiver<String>,
+    _end: oneshot::Sender<()>,
 }
 
-impl Fake {
-    /// Ends the session of that name, as a bot that returns does.
-    fn end(&self, session_id: &str) {
-        self.live
-            .lock()
-            .expect("whole")
-            .retain(|start| &*start.session_id != session_id);
-    }
-
-    /// The token of the bot that began last in a media room.
-    fn bot_token(&self) -> String {
-        let room = self.room.lock().expect("whole");
-        room.as_ref().expect("a media room").token.expose().to_owned()
-    }
-
-    /// The name and body of the newest session.
-    fn newest(&self) -> (String, Value) {
-        let live = self.live.lock().expect("whole");
-        let start = live.last().expect("a session is live");
-        (start.session_id.to_string(), start.body.clone())
+impl Begun {
+    fn given(&self) -> (String, Value) {
+        (self.session_id.clone(), self.body.clone())
     }
 }
 
-impl Engine for Arc<Fake> {
-    async fn framed(&self, _stream: TcpStream, _peer: SocketAddr) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+/// Tells what it was given, and stays until the test lets it go.
+async fn tell(mut args: RunnerArguments, begun: UnboundedSender<Begun>) -> Result<(), BotError> {
+    let ((end, ended), (says, said)) = (oneshot::channel(), unbounded_channel());
+    let told = Begun {
+        session_id: args.session_id.to_string(),
+        body: args.body.clone(),
+        token: args.token().ok().map(str::to_owned),
+        said,
+        _end: end,
+    };
+    let _ = begun.send(told);
+    if args.websocket().is_err() {
+        let _ = ended.await;
+        return Ok(());
     }
-
-    async fn offer(
-        &self,
-        offer: Offer,
-        _: Requester,
-        start: impl FnOnce() -> Start + Send,
-    ) -> Result<Answer, OfferRefusal> {
-        let (sdp, known) = (offer.sdp.clone(), offer.pc_id.clone());
-        self.offers.lock().expect("whole").push(offer);
-        match sdp.as_str() {
-            "bad" => return Err(OfferRefusal::BadSdp("no m-line".into())),
-            "unknown" => return Err(OfferRefusal::UnknownConnection),
-            "full" => return Err(OfferRefusal::Full),
-            "stopping" => return Err(OfferRefusal::Stopping),
-            "no candidate" => return Err(OfferRefusal::NoCandidate("192.0.2.1 is none of 192.0.2.2".into())),
-            "too long" => return Err(OfferRefusal::AnswerTooLong("4097 of 4096 bytes".into())),
-            _ => {}
-        }
-        if let Some(pc_id) = known {
-            return Ok(Answer { sdp, pc_id });
-        }
-        let start = start();
-        let pc_id = format!("pc of {}", start.session_id);
-        self.live.lock().expect("whole").push(start);
-        Ok(Answer { sdp, pc_id })
-    }
-
-    async fn open(
-        &self,
-        opening: Opening,
-        _: Requester,
-        start: impl FnOnce() -> Start + Send,
-    ) -> Result<Answer, OfferRefusal> {
-        let start = start();
-        let pc_id = start.session_id.replace('-', "");
-        self.live.lock().expect("whole").push(start);
-        let sdp = opening.sdp;
-        Ok(Answer { sdp, pc_id })
-    }
-
-    async fn resource(&self, _: &str, _: Asked) -> Result<Done, WhipRefusal> {
-        Err(OfferRefusal::UnknownConnection.into())
-    }
-
-    async fn candidates(&self, candidates: Candidates) -> Result<(), OfferRefusal> {
-        if candidates.pc_id == "unknown" {
-            return Err(OfferRefusal::UnknownConnection);
-        }
-        self.candidates.lock().expect("whole").push(candidates);
-        Ok(())
-    }
-
-    fn sessions(&self) -> usize {
-        self.live.lock().expect("whole").len()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
-    }
-
-    fn room(&self, _: Requester, _: Kind) -> Result<Begin, Refusal> {
-        if self.full.load(Ordering::Relaxed) {
-            return Err(Refusal::Offer(OfferRefusal::Full));
-        }
-        let fake = self.clone();
-        Ok(Box::new(move |start, room| {
-            if let Room::Media(room) = room {
-                *fake.room.lock().expect("whole") = Some(room);
+    let mut media = args.media(Audio::at(16_000))?;
+    let hears = async {
+        while let Some(event) = media.recv().await {
+            if let Event::Message(text) = event {
+                let _ = says.send(text);
             }
-            fake.live.lock().expect("whole").push(start)
-        }))
-    }
-
-    /// A socket answers with the name of its session, and closes.
-    fn socket(&self, _: Endpoint, _: Requester, start: impl FnOnce() -> Start) -> Result<Upgrade, Refusal> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        if self.full.load(Ordering::Relaxed) {
-            return Err(Refusal::Offer(OfferRefusal::Full));
         }
-        let start = start();
-        let name = start.session_id.clone();
-        self.live.lock().expect("whole").push(start);
-        Ok(Box::new(move |mut stream, read| {
-            tokio::spawn(async move {
-                stream.write_all(name.as_bytes()).await.expect("the client reads");
-                stream.write_all(&read).await.expect("the client reads");
-            });
-        }))
+    };
+    tokio::select! {
+        _ = ended => {}
+        () = hears => {}
     }
+    Ok(())
 }
 
 fn config() -> Config {
@@ -180,10 +89,12 @@ fn config() -> Config {
     }
 }
 
-/// A running server.
+/// A running server, with sessions whose bots tell what they were given.
 struct Runner {
     address: SocketAddr,
-    engine: Arc<Fake>,
+    sessions: Sessions,
+    live: Live,
+    begun: tokio::sync::Mutex<UnboundedReceiver<Begun>>,
     tls: Option<Arc<Tls>>,
     stop: ShutdownTrigger,
     served: JoinHandle<()>,
@@ -195,22 +106,53 @@ impl Runner {
     }
 
     async fn with(config: Config, times: Times) -> Runner {
-        let engine = Arc::new(Fake::default());
         let listeners = bind(config.host, config.port).await.expect("a free port");
         let address = listeners.addresses()[0];
         let tls = Tls::open(&config.tls_settings()).expect("a certificate");
-        let mut app = App::new(Arc::new(config), engine.clone());
-        app.times = times;
-        app.tls = tls.clone();
+        let (begin, begun) = unbounded_channel();
+        let bot = bot::erase(move |args| tell(args, begin.clone()));
         let (stop, shutdown) = Shutdown::channel();
+        let live = Live::new(config.sessions_max);
+        // The server stops by itself: requests in progress are answered as before.
+        let sessions = Sessions::new(Arc::new(config), bot, live.clone(), Shutdown::default());
+        let services = Services::default();
+        let webrtc = WebRtc::start(&sessions, listeners.addresses(), 0, &services).expect("a free port");
+        let mut app = App::new(sessions.clone(), webrtc, tls.clone());
+        app.times = times;
         let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
         Runner {
             address,
-            engine,
+            sessions,
+            live,
+            begun: begun.into(),
             tls,
             stop,
             served,
         }
+    }
+
+    /// Waits for the next bot that begins.
+    async fn begun(&self) -> Begun {
+        let begun = async { self.begun.lock().await.recv().await };
+        let begun = tokio::time::timeout(GUARD, begun).await.expect("a bot begins");
+        begun.expect("the runner holds a sender")
+    }
+
+    /// Lets a bot return, and waits for the end of its session.
+    async fn end(&self, begun: Begun) {
+        let live = self.live.count();
+        drop(begun);
+        let ended = async {
+            while self.live.count() == live {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(GUARD, ended).await.expect("the session ends");
+    }
+
+    /// Takes every place; they are free again when what is returned is dropped.
+    fn fill(&self) -> Vec<Place> {
+        std::iter::from_fn(|| self.live.enter()).collect()
     }
 
     async fn client(&self) -> Client {

@@ -36,7 +36,8 @@ async fn a_media_room_is_started() {
             .await;
         assert_eq!(reply.status, 200);
         let reply: Value = serde_json::from_slice(&reply.body).expect("JSON");
-        let (session_id, body) = runner.engine.newest();
+        let begun = runner.begun().await;
+        let (session_id, body) = begun.given();
         assert_eq!((&reply["sessionId"], body), (&json!(session_id), json!({"lang": "en"})));
         assert_eq!(reply["url"], "wss://media.example.net");
         let user = claims(&reply["token"]);
@@ -44,8 +45,7 @@ async fn a_media_room_is_started() {
         assert_eq!(user["sub"], format!("User-{id}"));
         assert_eq!(user["video"]["room"], reply["roomName"]);
         assert!(user["video"].get("agent").is_none());
-        let bot = runner.engine.bot_token();
-        let bot = claims(&json!(bot));
+        let bot = claims(&json!(begun.token));
         assert_eq!(
             (&bot["sub"], &bot["video"]["agent"]),
             (&json!(format!("Agent-{id}")), &json!(true))
@@ -90,19 +90,19 @@ async fn a_media_room_without_its_variables_is_refused() {
         detail.ends_with("not set: MEDIAROOM_URL, MEDIAROOM_API_SECRET"),
         "{detail}"
     );
-    assert_eq!(runner.engine.sessions(), 0);
+    assert_eq!(runner.live.count(), 0);
 }
 
 /// A runner that is full, or on its way to its end, starts nothing.
 #[tokio::test]
-async fn a_full_house_starts_no_media_room() {
+async fn a_full_runner_starts_no_media_room() {
     let runner = runner(mediaroom()).await;
-    runner.engine.full.store(true, Ordering::Relaxed);
+    let full = runner.fill();
     let reply = runner.post("/start", json!({"transport": "mediaroom"})).await;
     assert_eq!(reply.status, 503);
-    runner.engine.full.store(false, Ordering::Relaxed);
-    runner.engine.closed.store(true, Ordering::Relaxed);
+    drop(full);
+    runner.sessions.close();
     let reply = runner.post("/start", json!({"transport": "mediaroom"})).await;
     assert_eq!(reply.status, 503);
-    assert_eq!(runner.engine.sessions(), 0);
+    assert_eq!(runner.live.count(), 0);
 }

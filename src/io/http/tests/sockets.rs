@@ -1,5 +1,4 @@
-//! Upgrades, tokens and the provider's webhook, byte for byte over loopback. The engine behind them answers an upgraded
-//! connection with its session's name and whatever was sent early, and closes.
+//! Upgrades, tokens and the provider's webhook, byte for byte over loopback.
 
 use serde_json::json;
 
@@ -10,11 +9,16 @@ const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 
 impl Runner {
-    /// Asks for an upgrade; the name of the session, and what its engine got, or the refusal.
-    async fn upgrade(&self, target: &str, more: &str) -> Result<String, (u16, String)> {
+    /// Asks for an upgrade, and leaves; or the refusal.
+    async fn upgrade(&self, target: &str, more: &str) -> Result<(), (u16, String)> {
+        self.upgraded(target, more, &[]).await.map(drop)
+    }
+
+    /// The same for a client that stays, and sends these bytes with its request.
+    async fn upgraded(&self, target: &str, more: &str, early: &[u8]) -> Result<Client, (u16, String)> {
         let mut client = self.client().await;
-        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n{more}\r\nearly");
-        client.send(request).await;
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n{more}\r\n");
+        client.send([request.as_bytes(), early].concat()).await;
         let reply = client.head().await;
         if reply.status != 101 {
             let length = reply
@@ -37,7 +41,7 @@ impl Runner {
             reply.header("sec-websocket-accept"),
             Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
         );
-        Ok(String::from_utf8(client.rest().await).expect("text"))
+        Ok(client)
     }
 }
 
@@ -52,17 +56,18 @@ fn with_tokens() -> Config {
 #[tokio::test]
 async fn a_socket_is_a_session_and_loses_no_early_byte() {
     let runner = Runner::start().await;
-    for target in [
-        "/ws",
-        "/ws-client",
-        "/ws-client/",
-        "/ws/any-token",
-        "/ws-client/x?token=y",
-    ] {
-        let said = runner.upgrade(target, "").await.expect("an upgrade");
-        let (name, body) = runner.engine.newest();
-        assert_eq!(said, format!("{name}early"));
-        assert_eq!(body, json!({}));
+    // A frame of a client, whose mask is zero.
+    let message = crate::proto::frames::message("early");
+    let length = u8::try_from(message.len()).expect("a short message");
+    let early = [&[0x82, 0x80 | length, 0, 0, 0, 0][..], &message].concat();
+    for target in ["/ws-client", "/ws-client/", "/ws-client/x?token=y"] {
+        let _client = runner.upgraded(target, "", &early).await.expect("an upgrade");
+        let mut begun = runner.begun().await;
+        assert_eq!(begun.body, json!({}));
+        assert_eq!(begun.said.recv().await.as_deref(), Some("early"));
+    }
+    for target in ["/ws", "/ws/any-token"] {
+        runner.upgrade(target, "").await.expect("an upgrade");
     }
 }
 
@@ -81,7 +86,7 @@ async fn a_client_that_names_its_session_brings_its_body() {
         .upgrade(&format!("/ws-client?sessionId={id}"), "")
         .await
         .expect("an upgrade");
-    assert_eq!(runner.engine.newest(), (id.to_owned(), json!({"a": 1})));
+    assert_eq!(runner.begun().await.given(), (id.to_owned(), json!({"a": 1})));
     let unknown = runner
         .upgrade("/ws-client?sessionId=nobody", "")
         .await
@@ -155,7 +160,7 @@ async fn tokens_open_one_socket_each() {
         );
         runner.upgrade(&target, &more).await.expect("an upgrade");
         let id = started["sessionId"].as_str().expect("an id");
-        assert_eq!(runner.engine.newest(), (id.to_owned(), json!([form])));
+        assert_eq!(runner.begun().await.given(), (id.to_owned(), json!([form])));
         assert_eq!(runner.upgrade(&target, &more).await.expect_err("used").0, 403);
     }
     let call = runner.post("/start", json!({"transport": "twilio"})).await.json();
@@ -165,18 +170,18 @@ async fn tokens_open_one_socket_each() {
     runner.upgrade(&format!("/ws/{token}"), "").await.expect("an upgrade");
 }
 
-/// Finding 5: what is refused for its token or its session's name asks for no place, so no session
-/// is evicted for it; and when there is no place, token and session are good for the next try.
+/// A refusal for a token or the name of a session takes no place, so it evicts no session; and when there is no place, token
+/// and session are good for the next try.
 #[tokio::test]
 async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
     let runner = Runner::with(with_tokens(), Times::default()).await;
-    let asked = || runner.engine.asked.load(Ordering::Relaxed);
     let started = runner
         .post("/start", json!({"transport": "websocket", "body": "kept"}))
         .await
         .json();
     let token = started["token"].as_str().expect("a token");
     let altered = format!("{token}0");
+    let full = runner.fill();
     for target in [
         "/ws-client",
         "/ws",
@@ -189,26 +194,24 @@ async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
             "{target}"
         );
     }
-    assert_eq!(asked(), 0);
-
     let target = format!("/ws-client?token={token}");
-    runner.engine.full.store(true, Ordering::Relaxed);
     for _ in 0..2 {
         assert_eq!(runner.upgrade(&target, "").await.expect_err("no place").0, 503);
     }
-    runner.engine.full.store(false, Ordering::Relaxed);
-    runner.upgrade(&target, "").await.expect("the token is still good");
-    assert_eq!(runner.engine.newest().1, json!("kept"));
-    assert_eq!(asked(), 3);
+    drop(full);
+    let _client = runner
+        .upgraded(&target, "", &[])
+        .await
+        .expect("the token is still good");
+    let begun = runner.begun().await;
+    assert_eq!(begun.body, json!("kept"));
+    let _full = runner.fill();
     assert_eq!(runner.upgrade(&target, "").await.expect_err("used").0, 403);
-    assert_eq!(asked(), 3);
 
     let runner = Runner::start().await;
-    runner
-        .upgrade("/ws-client?sessionId=nobody", "")
-        .await
-        .expect_err("unknown");
-    assert_eq!(runner.engine.asked.load(Ordering::Relaxed), 0);
+    let _full = runner.fill();
+    let unknown = runner.upgrade("/ws-client?sessionId=nobody", "").await;
+    assert_eq!(unknown.expect_err("unknown").0, 404);
 }
 
 /// S4: of many sockets that come with one token at once, one opens.
