@@ -38,6 +38,7 @@
 #[path = "../tests/support/allocations.rs"]
 mod allocations;
 pub mod bot;
+#[doc(hidden)]
 pub mod bots;
 #[doc(hidden)]
 pub mod cli;
@@ -48,12 +49,31 @@ pub mod io;
 #[cfg(feature = "page")]
 mod page;
 pub mod rtvi;
+pub mod runner;
+pub mod testing;
 
 #[doc(hidden)]
 pub use edge_runner_http::logging;
+#[doc(inline)]
+pub use edge_runner_proto::config;
 #[doc(hidden)]
-pub use edge_runner_proto as proto;
-pub use edge_runner_proto::{abilities, aliases, config, limits};
+pub use edge_runner_proto::{self as proto, abilities, aliases, limits};
 
 pub use bot::{Audio, BotError, Event, Media, RunnerArguments};
 pub use cli::start::main;
+#[doc(inline)]
+pub use config::Config;
+#[doc(inline)]
+pub use runner::Runner;
+
+pub mod http {
+    //! What a route of one's own takes and gives. See [`RunnerBuilder::route`](crate::runner::RunnerBuilder::route).
+
+    pub use bytes::Bytes;
+    pub use hyper::{HeaderMap, Method, StatusCode, Uri, header};
+
+    /// A request, with its whole body.
+    pub type Request = hyper::Request<Bytes>;
+    /// An answer, whose body is whole.
+    pub type Response = hyper::Response<Bytes>;
+}

@@ -22,6 +22,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -126,6 +127,17 @@ pub struct Rtvi {
     /// Sentences that the client hears of once the bot's voice is heard, each with the place it is at.
     held: VecDeque<(Segment, usize)>,
     segments: u32,
+}
+
+impl fmt::Debug for Rtvi {
+    /// Neither speech nor texts are part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rtvi")
+            .field("session_id", &self.session_id)
+            .field("ready", &self.ready)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Rtvi {

@@ -187,6 +187,13 @@ pub struct Media {
     output: Output,
 }
 
+impl fmt::Debug for Media {
+    /// Neither speech nor messages are part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Media")
+    }
+}
+
 impl Media {
     /// Waits for the next event; `None` once the session is over.
     pub async fn recv(&mut self) -> Option<Event> {
@@ -235,6 +242,13 @@ impl Media {
 /// The hearing side of a session.
 pub struct Events(Arc<Shared>);
 
+impl fmt::Debug for Events {
+    /// Neither speech nor messages are part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
 impl Events {
     /// Waits for the next event; `None` once the session is over.
     ///
@@ -267,6 +281,13 @@ impl Events {
 /// The speaking side of a session. Clones share one queue.
 #[derive(Clone)]
 pub struct Output(Arc<Shared>);
+
+impl fmt::Debug for Output {
+    /// Neither speech nor messages are part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Output")
+    }
+}
 
 impl Output {
     /// Queues `i16` mono PCM at the rate of [`Audio::out_rate_hz`], any number of samples, and waits while the queue is full.

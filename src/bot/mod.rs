@@ -181,6 +181,18 @@ impl RunnerArguments {
     }
 }
 
+impl fmt::Debug for RunnerArguments {
+    /// Neither the body nor anything that lets somebody into the session is part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunnerArguments")
+            .field("session_id", &self.session_id)
+            .field("kind", &self.kind)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("is_stopping", &self.shutdown.is_set())
+            .finish_non_exhaustive()
+    }
+}
+
 /// What one kind of session has beyond the fields of every kind.
 ///
 /// The base kind is for a bot that brings its own transport.
@@ -209,12 +221,29 @@ impl Kind {
     }
 }
 
+impl fmt::Debug for Kind {
+    /// The kind's name; tokens, addresses of rooms and data of calls are no part of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// What a local WebRTC session has.
+#[non_exhaustive]
 pub struct WebRtcArguments {
     pub webrtc_connection: WebRtcConnection,
     /// See [`RunnerArguments::call_data`].
     pub call_data: Option<Value>,
     media: Option<media::Seat>,
+}
+
+impl fmt::Debug for WebRtcArguments {
+    /// Without the data of the call.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebRtcArguments")
+            .field("webrtc_connection", &self.webrtc_connection)
+            .finish_non_exhaustive()
+    }
 }
 
 impl WebRtcArguments {
@@ -233,7 +262,7 @@ impl WebRtcArguments {
 }
 
 /// The peer connection of a session, by the name that the client knows it under.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebRtcConnection {
     /// The `pc_id` of the first answer.
@@ -243,6 +272,16 @@ pub struct WebRtcConnection {
     /// Whether the client's offer has a data channel. Without one nobody says `client-ready`, and messages go nowhere: greet
     /// when the caller joins.
     pub messages: bool,
+}
+
+impl fmt::Debug for WebRtcConnection {
+    /// Who knows the `pc_id` can speak for the client, so it is no part of this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebRtcConnection")
+            .field("embedded", &self.embedded)
+            .field("messages", &self.messages)
+            .finish_non_exhaustive()
+    }
 }
 
 impl WebRtcConnection {
@@ -256,6 +295,7 @@ impl WebRtcConnection {
 }
 
 /// What a session on a WebSocket has.
+#[non_exhaustive]
 pub struct WebSocketArguments {
     pub websocket: WebSocketConnection,
     /// [`Transport::WebSocket`] for a plain client, else the telephony provider that was detected.
@@ -265,6 +305,17 @@ pub struct WebSocketArguments {
     /// See [`RunnerArguments::line_rate_hz`].
     pub line_rate_hz: Option<u32>,
     media: Option<media::Seat>,
+}
+
+impl fmt::Debug for WebSocketArguments {
+    /// Without the data of the call.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketArguments")
+            .field("websocket", &self.websocket)
+            .field("transport_type", &self.transport_type)
+            .field("line_rate_hz", &self.line_rate_hz)
+            .finish_non_exhaustive()
+    }
 }
 
 impl WebSocketArguments {
@@ -286,6 +337,7 @@ impl WebSocketArguments {
 }
 
 /// What a session in a hosted video room has.
+#[non_exhaustive]
 pub struct VideoroomArguments {
     /// As the provider gave it.
     pub room_url: String,
@@ -296,7 +348,15 @@ pub struct VideoroomArguments {
     pub sip_uri: Option<String>,
 }
 
+impl fmt::Debug for VideoroomArguments {
+    /// Who knows the address of a room may come in, so it is no part of this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VideoroomArguments").finish_non_exhaustive()
+    }
+}
+
 /// What a session in a media room has.
+#[non_exhaustive]
 pub struct MediaroomArguments {
     pub room_name: String,
     /// The server's `ws` or `wss` URL.
@@ -304,6 +364,16 @@ pub struct MediaroomArguments {
     /// The access token with which the bot joins.
     pub token: Secret,
     media: Option<media::Seat>,
+}
+
+impl fmt::Debug for MediaroomArguments {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MediaroomArguments")
+            .field("room_name", &self.room_name)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
 }
 
 impl MediaroomArguments {
@@ -339,6 +409,7 @@ impl WebSocketConnection {
 /// A field that the session's kind has not. A missing field is a bot on the wrong transport, so it is an error and not an
 /// absence.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MissingField {
     pub kind: &'static str,
     pub field: &'static str,

@@ -214,7 +214,8 @@ impl Tls {
 
 /// Keeps the certificate fresh. It listens for SIGHUP in any case, since that would end the process otherwise.
 pub struct Keeper {
-    hangups: Signal,
+    /// SIGHUP, where it is this server's.
+    hangups: Option<Signal>,
 }
 
 impl Keeper {
@@ -223,8 +224,13 @@ impl Keeper {
     /// # Errors
     /// The operating system's.
     pub fn listen() -> io::Result<Keeper> {
-        let hangups = signal(SignalKind::hangup())?;
+        let hangups = Some(signal(SignalKind::hangup())?);
         Ok(Keeper { hangups })
+    }
+
+    /// Leaves the signals of the process alone; files are not read again.
+    pub fn without_signals() -> Keeper {
+        Keeper { hangups: None }
     }
 
     /// Reads files again at every SIGHUP, and looks now and then whether the made certificate still fits, until the end.
@@ -235,7 +241,12 @@ impl Keeper {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
-                received = self.hangups.recv() => {
+                received = async {
+                    match &mut self.hangups {
+                        Some(hangups) => hangups.recv().await,
+                        None => std::future::pending().await,
+                    }
+                } => {
                     match (received, &tls) {
                         (None, _) => return,
                         (Some(()), Some(tls)) => tls.reload().await,

@@ -15,6 +15,7 @@ mod messaging;
 mod note;
 #[cfg(feature = "webrtc")]
 mod offer;
+pub mod own;
 mod read;
 mod refusal;
 #[cfg(feature = "mediaroom")]
@@ -95,11 +96,13 @@ pub struct App {
     pub(super) times: Times,
     /// What takes TLS; nothing when TLS is off.
     tls: Option<Arc<Tls>>,
+    /// Those of a developer's own.
+    routes: own::Routes,
 }
 
 impl App {
     /// Makes it for the runner of these sessions.
-    pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<Tls>>) -> Self {
+    pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<Tls>>, routes: own::Routes) -> Self {
         let config = sessions.config().clone();
         App {
             access: Access::new(&config, random()),
@@ -113,6 +116,7 @@ impl App {
             times: Times::default(),
             proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
             tls,
+            routes,
             sessions,
             webrtc,
             config,
@@ -204,7 +208,7 @@ async fn answer(app: &App, request: Request<Incoming>, peer: Peer, becomes: &Bec
                 is_call = matches!(&route, Route::Whip(request) if request.is_call());
                 dispatch(app, route, &head, body, peer, becomes).await
             }
-            Err(refusal) => Err(Refusal::Route(refusal)),
+            Err(refusal) => own::answer(app, refusal, &head, body, peer).await,
         },
         Err(refusal) => Err(refusal),
     };

@@ -81,7 +81,10 @@ pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>, start: Sta
         _lease: start.lease,
         permit,
     };
-    let task = logging::in_session(id.clone(), logging::of_caller(caller, run(life)));
+    let task = logging::in_session(
+        id.clone(),
+        logging::of_caller(caller, crate::io::webrtc::seeding(run(life))),
+    );
     tasks::spawn(watch.over(id, Task::Media, task));
 }
 

@@ -36,6 +36,7 @@ pub mod procfs;
 #[cfg(feature = "_rest")]
 pub mod rest;
 pub mod room;
+pub mod serving;
 pub mod sessions;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod socket;
@@ -51,16 +52,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bot::{Bot, Shutdown};
+use crate::bot::Bot;
 use crate::config::{Config, Listening};
-use crate::io::http::App;
+use crate::io::http::own::Routes;
 use crate::io::server::BindError;
 use crate::io::services::{Lost, Services};
-use crate::io::sessions::Sessions;
+use crate::io::serving::Serving;
 use crate::io::signal::Signals;
-use crate::io::tasks::Live;
 use crate::io::tls::{Keeper, Tls, TlsError};
-use crate::io::webrtc::WebRtc;
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::videoroom::Failure;
 
@@ -136,36 +135,23 @@ pub async fn run_with(
     announce: impl FnOnce(&Listening),
     services: Services,
 ) -> Result<(), RunError> {
-    let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let keeper = Keeper::listen().map_err(RunError::Signals)?;
     let tls = Tls::open(&config.tls_settings()).map_err(RunError::Tls)?;
-    let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
-    let (stop, shutdown) = Shutdown::channel();
-    let live = Live::new(config.sessions_max);
-    let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
-    let webrtc = WebRtc::start(&sessions, listeners.addresses(), listeners.port(), &services)?;
+    let drain = config.drain;
+    let serving = Serving::start(config, bot, tls.clone(), Routes::default(), &services).await?;
+    let (live, sessions) = (serving.live.clone(), serving.sessions.clone());
     let tidy = services.spawn("the tidying of memory", memory::tidy(live.clone()));
-    let listening = Listening {
-        port: listeners.port(),
-        rtc_port: webrtc.as_ref().map_or(0, WebRtc::port_number),
-        addresses: addresses::local_addresses(&config),
-    };
     let watch = sessions.watch().start(Some(live.clone()), &services);
     watch.map_err(RunError::Watch)?;
-    let drain = config.drain;
-    let app = App::new(sessions.clone(), webrtc.clone(), tls.clone());
-    let mut server = services.spawn(
-        "the HTTP server",
-        server::serve(listeners, Arc::new(app), shutdown.clone()),
+    services.spawn(
+        "the keeper of the certificate",
+        keeper.run(tls, sessions.shutdown().clone()),
     );
-    services.spawn("the keeper of the certificate", keeper.run(tls, shutdown));
-    announce(&listening);
+    announce(&serving.listening);
     sessions.watch().ready();
     // The first caller must not wait for what is made once per process; the server runs in tasks of its own meanwhile.
-    if let Some(webrtc) = &webrtc {
-        webrtc.warm_up();
-    }
+    serving.warm_up();
 
     let lost = tokio::select! {
         name = signals.next() => {
@@ -184,28 +170,7 @@ pub async fn run_with(
     let supervisor_told = sessions
         .watch()
         .stopping(drain + SHUTDOWN_GRACE + RELAY_END + RUNTIME_END);
-    if !drain.is_zero() {
-        let over = drain::drain(drain, &live, sessions.hang_ups(), signals.next()).await;
-        log::info!("{over}: ending, {} sessions live", live.count());
-    }
-    stop.set();
-    let ended = async {
-        sessions.empty().await;
-        // An error here is a panic that the server has logged.
-        let _ = (&mut server).await;
-        supervisor_told.await;
-    };
-    let outcome = tokio::select! {
-        () = ended => Ok(()),
-        () = tokio::time::sleep(SHUTDOWN_GRACE) => {
-            log::warn!("{} sessions did not end in time", live.count());
-            Ok(())
-        }
-        _ = signals.next() => Err(RunError::Forced),
-    };
-    if let Some(webrtc) = webrtc {
-        webrtc.end().await;
-    }
+    let outcome = serving.end(drain, Some(&mut signals), supervisor_told).await;
     tidy.abort();
     outcome.and(lost.map_or(Ok(()), |lost| Err(RunError::Service(lost))))
 }

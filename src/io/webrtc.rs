@@ -43,7 +43,7 @@ use crate::proto::whip::resource::Resource;
 use crate::proto::whip::{Asked, Done, Opening, Refusal};
 
 pub use call::{Answered, Hook, Progress, Running};
-pub use opened::seed_thread;
+pub use opened::{seed_thread, seeding};
 
 /// A message to the task of a session.
 pub enum Request {
@@ -360,6 +360,7 @@ impl WebRtc {
             return Err(OfferRefusal::Stopping);
         }
         let now = tasks::now();
+        seed_thread();
         let (mut session, sdp) = self
             .with_setup(requester.reached, |setup| Session::accept(&offer, setup, now))
             .map_err(refusal)?;
@@ -406,7 +407,7 @@ impl WebRtc {
             permit,
             _lease: start.lease,
         };
-        let task = logging::of_caller(start.caller, media::run(life));
+        let task = logging::of_caller(start.caller, seeding(media::run(life)));
         let task = logging::in_session(start.session_id.clone(), task);
         tasks::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
         Ok(Answer { sdp, pc_id })

@@ -47,7 +47,7 @@ impl Tls {
 }
 
 /// Listens for SIGHUP, since that would end the process otherwise.
-pub struct Keeper(Signal);
+pub struct Keeper(Option<Signal>);
 
 impl Keeper {
     /// Starts to listen.
@@ -55,15 +55,23 @@ impl Keeper {
     /// # Errors
     /// The operating system's.
     pub fn listen() -> io::Result<Keeper> {
-        signal(SignalKind::hangup()).map(Keeper)
+        Ok(Keeper(Some(signal(SignalKind::hangup())?)))
+    }
+
+    /// Leaves the signals of the process alone.
+    pub fn without_signals() -> Keeper {
+        Keeper(None)
     }
 
     /// Answers every SIGHUP, until the end.
-    pub async fn run(mut self, _tls: Option<Arc<Tls>>, mut shutdown: Shutdown) {
+    pub async fn run(self, _tls: Option<Arc<Tls>>, mut shutdown: Shutdown) {
+        let Some(mut hangups) = self.0 else {
+            return shutdown.wait().await;
+        };
         loop {
             tokio::select! {
                 () = shutdown.wait() => return,
-                received = self.0.recv() => {
+                received = hangups.recv() => {
                     if received.is_none() {
                         return;
                     }

@@ -117,7 +117,7 @@ impl Runner {
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), Shutdown::default());
         let services = Services::default();
         let webrtc = WebRtc::start(&sessions, listeners.addresses(), 0, &services).expect("a free port");
-        let mut app = App::new(sessions.clone(), webrtc, tls.clone());
+        let mut app = App::new(sessions.clone(), webrtc, tls.clone(), own::Routes::default());
         app.times = times;
         let served = tokio::spawn(serve(listeners, Arc::new(app), shutdown));
         Runner {

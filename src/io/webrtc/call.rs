@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Registered, Request, WebRtc, new_pc_id, random, secret};
+use super::{Registered, Request, WebRtc, new_pc_id, random, secret, seed_thread, seeding};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::Host;
 use crate::io::addresses::local_address_towards;
@@ -115,6 +115,7 @@ impl WebRtc {
             .map_err(|error| OfferError::NoCandidate(format!("no UDP port could be bound: {error}")))?;
         let local = local_addresses(offer, config.host, &port)?;
         let now = tasks::now();
+        seed_thread();
         let (mut session, sdp) = Session::accept_call(
             offer,
             &Setup {
@@ -176,7 +177,7 @@ impl WebRtc {
             permit,
             _lease: Some(Box::new((answered.port, start.lease))),
         };
-        let task = logging::of_caller(start.caller, media::run(life));
+        let task = logging::of_caller(start.caller, seeding(media::run(life)));
         let task = logging::in_session(start.session_id.clone(), task);
         tasks::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
         Running {

@@ -1,5 +1,7 @@
 //! The start and the end of what carries WebRTC: its UDP port, and what the STUN and TURN servers are asked.
 
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,11 +16,27 @@ use crate::proto::audio::opus::EncoderSettings;
 use crate::proto::connection::Common;
 use crate::proto::crypto;
 
+thread_local! {
+    static IS_SEEDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Starts this thread's generator of small random numbers, the transactions of STUN among them,
 /// from a source that cannot be guessed: by itself it begins with the time. An answer to a check
-/// tells where a caller is because no one else can know the transaction.
+/// tells where a caller is because no one else can know the transaction. Once per thread.
 pub fn seed_thread() {
-    fastrand::seed(random());
+    if !IS_SEEDED.replace(true) {
+        fastrand::seed(random());
+    }
+}
+
+/// Makes the task of a session one that seeds every thread that it runs on: those of an embedder's
+/// runtime, too.
+pub fn seeding<F: Future>(task: F) -> impl Future<Output = F::Output> {
+    let mut task = Box::pin(task);
+    poll_fn(move |cx| {
+        seed_thread();
+        task.as_mut().poll(cx)
+    })
 }
 
 impl WebRtc {

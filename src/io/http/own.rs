@@ -1,0 +1,84 @@
+//! Routes of one's own beside ours: what a developer's program answers on the runner's port.
+//!
+//! In: paths with their handlers, and requests whose path is none of ours. Out: the handler's answer, with the length of its
+//! body. Who may ask is judged as for every request (names of the server, the list of origins), but for the key, which is the
+//! handler's to ask for. A body is collected within the runner's caps before the handler is called.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Request, Response};
+
+use super::floor::{Peer, Reply, whole};
+use super::read::{Takes, read};
+use super::{App, Refusal};
+use crate::proto::route;
+
+type Answer = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
+type Handler = Arc<dyn Fn(Request<Bytes>) -> Answer + Send + Sync>;
+
+/// Routes by their paths.
+#[derive(Clone, Default)]
+pub struct Routes(Vec<(String, Handler)>);
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(path, _)| path)).finish()
+    }
+}
+
+impl Routes {
+    /// Adds a route, for every method.
+    pub fn add<F, Fut>(&mut self, path: String, handler: F)
+    where
+        F: Fn(Request<Bytes>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Response<Bytes>> + Send + 'static,
+    {
+        self.0.push((path, Arc::new(move |request| Box::pin(handler(request)))));
+    }
+
+    /// Finds a path that cannot be served: one that is ours, that comes twice, or that is no path.
+    pub fn unfit(&self) -> Option<&str> {
+        let is_free = |path: &str| route::route("GET", path) == Err(route::Refusal::NotFound);
+        let unfit = |(nth, (path, _)): &(usize, &(String, Handler))| {
+            let is_path = path.starts_with('/')
+                && path
+                    .bytes()
+                    .all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+            !is_path || !is_free(path) || self.0[..*nth].iter().any(|(known, _)| known == path)
+        };
+        let mut routes = self.0.iter().enumerate();
+        routes.find(unfit).map(|(_, (path, _))| path.as_str())
+    }
+
+    fn find(&self, path: &str) -> Option<&Handler> {
+        let mut routes = self.0.iter();
+        routes.find(|(known, _)| known == path).map(|(_, handler)| handler)
+    }
+}
+
+/// Answers a request whose path is none of ours.
+pub(super) async fn answer(
+    app: &App,
+    refusal: route::Refusal,
+    head: &Parts,
+    body: Incoming,
+    peer: Peer,
+) -> Result<Reply, Refusal> {
+    let Some(handler) = app.routes.find(head.uri.path()) else {
+        return Err(Refusal::Route(refusal));
+    };
+    let body = read(app.times, &head.headers, Takes::Anything, body).await?;
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = head.uri.clone();
+    *request.version_mut() = head.version;
+    *request.headers_mut() = head.headers.clone();
+    request.extensions_mut().insert(peer.source);
+    let (head, body) = handler(request).await.into_parts();
+    Ok(Response::from_parts(head, whole(body)))
+}

@@ -1,0 +1,613 @@
+//! A caller that a test plays, so that a bot has unit tests without a network.
+//!
+//! A [`Caller`] is made by what it calls with: [`Caller::browser`], [`Caller::device`], [`Caller::client`], [`Caller::phone`],
+//! [`Caller::media_room`]; [`Caller::call`] starts the bot. The [`Call`] then speaks, sends texts and keys, hears and leaves, or breaks off.
+//! Time passes in the call as the test lets it: 20 ms with every frame that is spoken or heard. No clock is looked at, but that
+//! a caller waits 5 s at most for something that the bot does not do, by tokio's clock, which a test may hold.
+//! [`Caller::arguments`] makes the arguments of any kind of session for a test that runs the bot itself.
+//!
+//! ```
+//! use edge_runner::rtvi::{Rtvi, RtviEvent};
+//! use edge_runner::testing::Caller;
+//! use edge_runner::{Audio, BotError, RunnerArguments};
+//!
+//! async fn echo(mut args: RunnerArguments) -> Result<(), BotError> {
+//!     let mut talk = Rtvi::open(&mut args, Audio::at(16_000))?;
+//!     while let Some(event) = talk.recv().await {
+//!         match event {
+//!             RtviEvent::Ready => talk.show("Hello!"),
+//!             RtviEvent::Audio(frame) => talk.send_audio(&frame).await?,
+//!             _ => {}
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let mut call = Caller::browser().call(echo);
+//! call.join();
+//! call.send_rtvi("client-ready", "1", serde_json::json!({"version": "2.1.0"}));
+//! assert_eq!(call.next_rtvi().await.unwrap()["type"], "bot-ready");
+//! assert_eq!(call.next_rtvi().await.unwrap()["data"]["text"], "Hello!");
+//!
+//! call.speak(&[1_000; 3_200], 16_000).await;
+//! let (heard, rate_hz) = call.hear(std::time::Duration::from_millis(200)).await;
+//! assert_eq!((heard, rate_hz), (vec![1_000; 3_200], 16_000));
+//!
+//! call.leave();
+//! call.ended().await.expect("the bot ends in good order");
+//! # });
+//! ```
+
+#![allow(clippy::disallowed_methods, reason = "the bot under test runs in a task")]
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::bot::media::{Link, Seat, pair};
+use crate::bot::{
+    BotError, Event, Kind, LeaveReason, MediaroomArguments, RunnerArguments, Shutdown, ShutdownTrigger,
+    VideoroomArguments, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection,
+};
+use crate::config::{Config, Secret, Transport};
+use crate::limits::AUDIO_IN_FRAMES_MAX;
+use crate::proto::audio::resample::Resampler;
+
+/// How long a caller waits for something that the bot does not do.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that passes with one frame.
+const FRAME: Duration = Duration::from_millis(20);
+/// The rate of a telephone's line, in Hz.
+const LINE_RATE_HZ: u32 = 8_000;
+
+/// Somebody who is about to call a bot.
+#[derive(Debug)]
+#[must_use = "a caller does nothing before it calls"]
+pub struct Caller {
+    kind: CallerKind,
+    session_id: String,
+    body: Value,
+    call_data: Option<Value>,
+    config: Config,
+}
+
+/// What a caller comes by.
+#[derive(Clone, Debug)]
+enum CallerKind {
+    WebRtc { embedded: bool, messages: bool },
+    Socket(Transport),
+    VideoRoom(String),
+    MediaRoom(String),
+    Base,
+}
+
+impl Caller {
+    fn new(kind: CallerKind) -> Self {
+        Caller {
+            kind,
+            session_id: "test".to_owned(),
+            body: json!({}),
+            call_data: None,
+            config: Config::default(),
+        }
+    }
+
+    /// A browser over WebRTC, which has a data channel.
+    pub fn browser() -> Self {
+        Caller::new(CallerKind::WebRtc {
+            embedded: false,
+            messages: true,
+        })
+    }
+
+    /// A microcontroller over WebRTC.
+    pub fn device() -> Self {
+        Caller::new(CallerKind::WebRtc {
+            embedded: true,
+            messages: true,
+        })
+    }
+
+    /// A caller over WebRTC that can send and read no messages.
+    pub fn without_messages() -> Self {
+        Caller::new(CallerKind::WebRtc {
+            embedded: false,
+            messages: false,
+        })
+    }
+
+    /// A plain client on a WebSocket.
+    pub fn client() -> Self {
+        Caller::new(CallerKind::Socket(Transport::WebSocket))
+    }
+
+    /// A telephone, whose call this provider brings: from `+15550001111` to `+15550002222` unless [`Caller::call_data`] says
+    /// otherwise.
+    pub fn phone(provider: Transport) -> Self {
+        Caller {
+            call_data: Some(json!({
+                "stream_id": "stream",
+                "call_id": "call",
+                "from": "+15550001111",
+                "to": "+15550002222",
+                "body": {},
+            })),
+            ..Caller::new(CallerKind::Socket(provider))
+        }
+    }
+
+    /// Somebody in a room of a media-room server.
+    pub fn media_room(room_name: impl Into<String>) -> Self {
+        Caller::new(CallerKind::MediaRoom(room_name.into()))
+    }
+
+    /// A hosted video room, which a bot enters by itself: there are arguments and no media.
+    pub fn video_room(room_url: impl Into<String>) -> Self {
+        Caller::new(CallerKind::VideoRoom(room_url.into()))
+    }
+
+    /// No transport of the runner's: there are arguments and no media.
+    pub fn bare() -> Self {
+        Caller::new(CallerKind::Base)
+    }
+
+    /// Sets what the bot gets as its `body`; without it, `{}`.
+    pub fn body(self, body: Value) -> Self {
+        Caller { body, ..self }
+    }
+
+    /// Sets what the bot gets as its call data. See [`RunnerArguments::call_data`].
+    pub fn call_data(self, call_data: Value) -> Self {
+        Caller {
+            call_data: Some(call_data),
+            ..self
+        }
+    }
+
+    /// Sets the name of the session; without it, `test`.
+    pub fn session_id(self, session_id: impl Into<String>) -> Self {
+        Caller {
+            session_id: session_id.into(),
+            ..self
+        }
+    }
+
+    /// Sets the configuration that the bot finds in its arguments.
+    pub fn config(self, config: Config) -> Self {
+        Caller { config, ..self }
+    }
+
+    /// Calls: starts the bot in a task of its own.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with timers.
+    pub fn call<F, Fut>(self, bot: F) -> Call
+    where
+        F: FnOnce(RunnerArguments) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), BotError>> + Send + 'static,
+    {
+        let (mut call, args) = self.arguments();
+        // The call itself is inside the task: a bot may panic before its first await.
+        call.bot = Some(tokio::spawn(async move { bot(args).await }));
+        call
+    }
+
+    /// Makes the caller's side and the arguments of a bot that the test runs itself.
+    pub fn arguments(self) -> (Call, RunnerArguments) {
+        let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+        let kind = self.kind.arguments(self.call_data, seat);
+        let mut args = RunnerArguments::new(self.session_id.into(), self.body, Arc::new(self.config), kind);
+        let (stop, shutdown) = Shutdown::channel();
+        args.shutdown = shutdown;
+        let call = Call {
+            link,
+            stop,
+            bot: None,
+            is_over: false,
+            is_speaking: false,
+            voice: None,
+            spoken: VecDeque::new(),
+            heard: Vec::new(),
+        };
+        (call, args)
+    }
+}
+
+impl CallerKind {
+    fn arguments(self, call_data: Option<Value>, seat: Seat) -> Kind {
+        match self {
+            CallerKind::WebRtc { embedded, messages } => {
+                let connection = WebRtcConnection::new("test".to_owned(), embedded, messages);
+                Kind::WebRtc(WebRtcArguments::new(connection, seat).with_call_data(call_data))
+            }
+            CallerKind::Socket(transport) => {
+                let is_call = transport != Transport::WebSocket;
+                let socket = WebSocketConnection::new(if is_call { "/ws" } else { "/ws-client" });
+                let line_rate_hz = is_call.then_some(LINE_RATE_HZ);
+                Kind::WebSocket(WebSocketArguments::new(
+                    socket,
+                    transport,
+                    call_data,
+                    line_rate_hz,
+                    seat,
+                ))
+            }
+            CallerKind::VideoRoom(room_url) => Kind::Videoroom(VideoroomArguments {
+                room_url,
+                token: Some(Secret::new("token")),
+                sip_uri: None,
+            }),
+            CallerKind::MediaRoom(room_name) => {
+                let url = "wss://media.example.net".to_owned();
+                Kind::Mediaroom(MediaroomArguments::new(room_name, url, Secret::new("token"), seat))
+            }
+            CallerKind::Base => Kind::Base,
+        }
+    }
+}
+
+/// A call to a bot, from the caller's side. Dropped, it breaks off, and a bot of [`Caller::call`] is aborted.
+pub struct Call {
+    pub(crate) link: Link,
+    pub(crate) stop: ShutdownTrigger,
+    bot: Option<JoinHandle<Result<(), BotError>>>,
+    /// The bot was told that the session is over.
+    is_over: bool,
+    /// The bot was told that its speech leaves.
+    is_speaking: bool,
+    /// Brings what the caller says to the rate that the bot hears at; with both rates in Hz.
+    voice: Option<(u32, u32, Resampler)>,
+    /// What the caller said that makes no whole frame yet, at the bot's rate.
+    spoken: VecDeque<i16>,
+    /// What the caller heard while it spoke.
+    heard: Vec<i16>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("is_over", &self.is_over)
+            .field("has_bot", &self.bot.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Call {
+    /// The caller is connected: [`Event::Joined`].
+    pub fn join(&self) {
+        self.happens(Event::Joined);
+    }
+
+    /// Lets anything else happen to the bot. Audio is better spoken.
+    pub fn happens(&self, event: Event) {
+        self.link.push(event);
+    }
+
+    /// Sends a text as it is.
+    pub fn send_message(&self, text: impl Into<String>) {
+        self.happens(Event::Message(text.into()));
+    }
+
+    /// Sends a message of RTVI.
+    pub fn send_rtvi(&self, kind: &str, id: &str, data: Value) {
+        let message = json!({"label": "rtvi-ai", "type": kind, "id": id, "data": data});
+        self.send_message(message.to_string());
+    }
+
+    /// Presses keys of the telephone, one after the other: `0`-`9`, `*`, `#`, `A`-`D`.
+    pub fn press(&self, keys: &str) {
+        for key in keys.chars() {
+            self.happens(Event::Dtmf(key));
+        }
+    }
+
+    /// Speaks: `i16` mono PCM at a rate in Hz, 8 000 to 48 000, in frames of 20 ms. As much of the bot's own speech is heard
+    /// meanwhile, and is kept for [`Call::hear`].
+    ///
+    /// It returns `false` when the bot does not open its media, or does not read what it hears.
+    pub async fn speak(&mut self, pcm: &[i16], rate_hz: u32) -> bool {
+        let Some(bot_hz) = self.opened().await.map(|audio| audio.in_rate_hz) else {
+            return false;
+        };
+        if self
+            .voice
+            .as_ref()
+            .is_none_or(|(from, to, _)| (*from, *to) != (rate_hz, bot_hz))
+        {
+            self.voice = Some((rate_hz, bot_hz, Resampler::new(rate_hz, bot_hz)));
+        }
+        match &mut self.voice {
+            Some((from, to, resampler)) if from != to => {
+                let mut resampled = Vec::new();
+                resampler.process(pcm, &mut resampled);
+                self.spoken.extend(resampled);
+            }
+            _ => self.spoken.extend(pcm),
+        }
+        let samples = samples_of(FRAME, bot_hz);
+        while self.spoken.len() >= samples {
+            let frame: Vec<i16> = self.spoken.drain(..samples).collect();
+            self.link.push_audio(&frame, bot_hz);
+            if timeout(PATIENCE, self.read()).await.is_err() {
+                return false;
+            }
+            let heard = self.take(FRAME);
+            self.heard.extend(heard);
+        }
+        true
+    }
+
+    /// Speaks a WAV file: PCM of 16 bits, mono, or stereo of which the left channel is spoken.
+    ///
+    /// # Errors
+    /// [`BadWav`] when it is something else. What [`Call::speak`] returns `false` for is no error here.
+    pub async fn speak_wav(&mut self, file: &[u8]) -> Result<bool, BadWav> {
+        let (pcm, rate_hz) = read_wav(file).ok_or(BadWav)?;
+        Ok(self.speak(&pcm, rate_hz).await)
+    }
+
+    /// Says nothing for a while, in frames of silence, as most callers do.
+    pub async fn be_silent(&mut self, duration: Duration) -> bool {
+        let rate_hz = self.opened().await.map_or(LINE_RATE_HZ, |audio| audio.in_rate_hz);
+        self.speak(&vec![0; samples_of(duration, rate_hz)], rate_hz).await
+    }
+
+    /// Hears this much of the bot's speech, and returns it with its rate in Hz. It is less when the bot ends, or says nothing
+    /// for 5 s.
+    pub async fn hear(&mut self, duration: Duration) -> (Vec<i16>, u32) {
+        let Some(rate_hz) = self.opened().await.map(|audio| audio.out_rate_hz) else {
+            return (Vec::new(), 0);
+        };
+        let wanted = samples_of(duration, rate_hz);
+        let hearing = async {
+            while self.heard.len() < wanted {
+                let heard = self.take(FRAME);
+                if heard.is_empty() {
+                    if self.has_ended() {
+                        return;
+                    }
+                    self.wait().await;
+                }
+                self.heard.extend(heard);
+            }
+        };
+        let _ = timeout(PATIENCE, hearing).await;
+        let rest = self.heard.split_off(wanted.min(self.heard.len()));
+        (std::mem::replace(&mut self.heard, rest), rate_hz)
+    }
+
+    /// Waits for the next text that the bot sends; `None` when the bot ends, or sends none for 5 s.
+    pub async fn next_message(&mut self) -> Option<String> {
+        let waiting = async {
+            loop {
+                if let Some(text) = self.link.take_message() {
+                    return Some(text);
+                }
+                if self.has_ended() {
+                    return self.link.take_message();
+                }
+                self.wait().await;
+            }
+        };
+        timeout(PATIENCE, waiting).await.unwrap_or(None)
+    }
+
+    /// Waits for the next message of RTVI that the bot sends, as [`Call::next_message`] does; other texts are left out.
+    pub async fn next_rtvi(&mut self) -> Option<Value> {
+        loop {
+            let text = self.next_message().await?;
+            let message: Option<Value> = serde_json::from_str(&text).ok();
+            if let Some(message) = message.filter(|message| message["label"] == "rtvi-ai") {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Leaves in good order.
+    pub fn leave(&mut self) {
+        self.end(LeaveReason::Left);
+    }
+
+    /// Vanishes without a word, as a caller whose network is gone.
+    pub fn vanish(&mut self) {
+        self.end(LeaveReason::Vanished);
+    }
+
+    /// The transport breaks.
+    pub fn fail(&mut self) {
+        self.end(LeaveReason::Failed);
+    }
+
+    /// The session is over for this reason.
+    pub fn end(&mut self, reason: LeaveReason) {
+        self.is_over = true;
+        self.happens(Event::Left(reason));
+    }
+
+    /// The runner stops: the bot is told by its `shutdown`, and by the end of the session.
+    pub fn stop_runner(&mut self) {
+        self.stop.set();
+        self.end(LeaveReason::Shutdown);
+    }
+
+    /// Waits until a bot of [`Caller::call`] has ended, and returns how. What it still says is dropped.
+    ///
+    /// # Errors
+    /// The bot's own error; and one that says so when it panicked, or did not end within 5 s.
+    pub async fn ended(mut self) -> Result<(), BotError> {
+        let Some(mut bot) = self.bot.take() else {
+            return Err("the test runs the bot itself".into());
+        };
+        let listening = async {
+            loop {
+                if self.take(FRAME).is_empty() {
+                    self.link.notified().await;
+                }
+            }
+        };
+        let ended = async {
+            tokio::select! {
+                ended = &mut bot => ended,
+                () = listening => unreachable!("it listens for ever"),
+            }
+        };
+        match timeout(PATIENCE, ended).await {
+            Ok(Ok(ended)) => ended,
+            Ok(Err(error)) => Err(Box::new(error)),
+            Err(_) => {
+                bot.abort();
+                Err("the bot did not end within 5 s".into())
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.bot.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Waits until the bot has opened its media, and returns the rates.
+    async fn opened(&mut self) -> Option<crate::bot::Audio> {
+        let opening = async {
+            loop {
+                if let Some(audio) = self.link.audio() {
+                    return Some(audio);
+                }
+                if self.has_ended() {
+                    return None;
+                }
+                self.wait().await;
+            }
+        };
+        timeout(PATIENCE, opening).await.unwrap_or(None)
+    }
+
+    /// Waits until the bot did something, or ended.
+    async fn wait(&mut self) {
+        match &mut self.bot {
+            Some(bot) if !bot.is_finished() => tokio::select! {
+                () = self.link.notified() => {}
+                // What is left in its queues is taken by the caller of this.
+                () = finished(bot) => {}
+            },
+            _ => self.link.notified().await,
+        }
+    }
+
+    /// Waits until the bot has taken most of what it heard.
+    async fn read(&self) {
+        while self.link.waiting().frames > AUDIO_IN_FRAMES_MAX / 2 && !self.has_ended() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // The bot gets a turn on the thread that it may share with the test.
+        tokio::task::yield_now().await;
+    }
+
+    /// Hears what the bot says within this time, as the transport would carry it, with the marks behind it.
+    fn take(&mut self, duration: Duration) -> Vec<i16> {
+        let rate_hz = self.link.audio().unwrap_or_default().out_rate_hz;
+        if self.link.take_interruption() {
+            self.tell_speaking(false);
+        }
+        for name in self.link.take_unplayed() {
+            self.happens(Event::Mark { name, played: false });
+        }
+        let (mut heard, samples) = (Vec::new(), samples_of(duration, rate_hz));
+        while heard.len() < samples {
+            let missing = samples - heard.len();
+            let taken = self.link.take_audio(&mut heard, missing);
+            if taken > 0 {
+                self.tell_speaking(true);
+            }
+            let mark = self.link.take_mark();
+            if taken == 0 && mark.is_none() {
+                break;
+            }
+            if let Some(name) = mark {
+                self.happens(Event::Mark { name, played: true });
+            }
+        }
+        if heard.is_empty() {
+            self.tell_speaking(false);
+        }
+        heard
+    }
+
+    fn tell_speaking(&mut self, is_speaking: bool) {
+        if std::mem::replace(&mut self.is_speaking, is_speaking) != is_speaking {
+            self.happens(match is_speaking {
+                true => Event::SpeechStarted,
+                false => Event::SpeechStopped,
+            });
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(bot) = &self.bot {
+            bot.abort();
+        }
+    }
+}
+
+/// Waits until a task has finished, and leaves its result where it is.
+async fn finished<T>(task: &JoinHandle<T>) {
+    while !task.is_finished() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn samples_of(duration: Duration, rate_hz: u32) -> usize {
+    (duration.as_millis() * u128::from(rate_hz) / 1_000) as usize
+}
+
+/// A file that is no WAV of PCM with 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BadWav;
+
+impl fmt::Display for BadWav {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("this is no WAV file of PCM with 16 bits, mono or stereo")
+    }
+}
+
+impl std::error::Error for BadWav {}
+
+/// Reads the first channel of a WAV file, and its rate in Hz.
+fn read_wav(file: &[u8]) -> Option<(Vec<i16>, u32)> {
+    let mut rest = file.strip_prefix(b"RIFF")?.get(4..)?.strip_prefix(b"WAVE")?;
+    let mut format = None;
+    loop {
+        let (head, after) = rest.split_at_checked(8)?;
+        let bytes = u32::from_le_bytes(head[4..].try_into().ok()?) as usize;
+        // A file that was written to a pipe has no length, or too large a one.
+        let (chunk, after) = after.split_at(bytes.min(after.len()));
+        match &head[..4] {
+            b"fmt " => {
+                let field = |at: usize| Some(u16::from_le_bytes(chunk.get(at..at + 2)?.try_into().ok()?));
+                let rate_hz = u32::from_le_bytes(chunk.get(4..8)?.try_into().ok()?);
+                // 1 is PCM; 0xFFFE says in an extension what it is, which for 16 bits is PCM.
+                let is_pcm = matches!(field(0)?, 1 | 0xfffe) && field(14)? == 16;
+                let channels = usize::from(field(2)?);
+                let fits = is_pcm && matches!(channels, 1 | 2) && (8_000..=48_000).contains(&rate_hz);
+                format = Some((fits.then_some(channels)?, rate_hz));
+            }
+            b"data" => {
+                let (channels, rate_hz) = format?;
+                let frames = chunk.chunks_exact(2 * channels);
+                let pcm = frames.map(|frame| i16::from_le_bytes([frame[0], frame[1]]));
+                return Some((pcm.collect(), rate_hz));
+            }
+            _ => {}
+        }
+        // Chunks begin at even places.
+        rest = after.get(bytes % 2..)?;
+    }
+}
