@@ -1,0 +1,224 @@
+//! Runners inside a program: several of them at a time, with routes of the program's own, by the public API alone.
+#![allow(clippy::disallowed_types, reason = "a client has a socket")]
+
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use edge_runner::Runner;
+use edge_runner::config::{Config, Transport};
+use edge_runner::http::{Method, Request, Response, StatusCode, header};
+use edge_runner::runner::Serving;
+use embedding::bot;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+const GUARD: Duration = Duration::from_secs(20);
+
+/// Starts a runner that serves until what is returned beside it is dropped.
+async fn serve(runner: Runner) -> (Serving, oneshot::Sender<()>) {
+    let (stop, stopped) = oneshot::channel();
+    let serving = runner.serve(bot, async { drop(stopped.await) }).await;
+    (serving.expect("free ports"), stop)
+}
+
+/// Sends one request, and returns status and body.
+async fn ask(at: &Serving, head: &str, body: &str) -> (u16, String) {
+    let address: SocketAddr = at.addresses()[0];
+    let mut stream = TcpStream::connect(address).await.expect("the runner listens");
+    let length = body.len();
+    let request = format!("{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).await.expect("the runner reads");
+    let mut answer = String::new();
+    let reading = stream.read_to_string(&mut answer);
+    tokio::time::timeout(GUARD, reading)
+        .await
+        .expect("in time")
+        .expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
+/// Connects a plain client, whose session lives as long as its stream.
+async fn call(at: &Serving, more: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(at.addresses()[0]).await.expect("the runner listens");
+    let request = format!(
+        "GET /ws-client HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.expect("the runner reads");
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.expect("an answer");
+    assert_eq!(&status, b"HTTP/1.1 101");
+    stream
+}
+
+/// Two runners in one process have each their own port, key, sessions, registrations and metrics, and end one by one.
+#[tokio::test]
+async fn two_runners_share_nothing() -> Result<(), Box<dyn Error>> {
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let (first, stop_first) = serve(Runner::builder().port(0).api_key("a key").sessions_max(3).build()).await;
+    let (second, stop_second) = serve(Runner::builder().port(0).build()).await;
+    assert_ne!(first.addresses()[0].port(), second.addresses()[0].port());
+    assert_ne!(first.rtc_port(), second.rtc_port());
+
+    let start = json!({"transport": "webrtc"}).to_string();
+    assert_eq!(ask(&first, "POST /start HTTP/1.1", &start).await.0, 401);
+    let (status, reply) = ask(&first, "POST /start HTTP/1.1\r\nAuthorization: Bearer a key", &start).await;
+    assert_eq!(status, 200);
+    let id = serde_json::from_str::<Value>(&reply)?["sessionId"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let offer = format!("POST /sessions/{id}/api/offer HTTP/1.1");
+    assert_eq!(
+        ask(&first, &offer, r#"{"sdp": "none"}"#).await.0,
+        400,
+        "it is known, and is no offer"
+    );
+    assert_eq!(
+        ask(&second, &offer, r#"{"sdp": "none"}"#).await.0,
+        404,
+        "it is not known"
+    );
+
+    let client = call(&first, "").await;
+    assert_eq!((first.sessions(), second.sessions()), (1, 0));
+    let live = "sessions_live";
+    let counted = |serving: &Serving| {
+        serving
+            .metrics()
+            .lines()
+            .any(|line| line.contains(live) && line.ends_with(" 1"))
+    };
+    assert!(first.metrics().contains("# TYPE"), "{}", first.metrics());
+    let (_, told) = ask(&first, "GET /metrics HTTP/1.1", "").await;
+    assert!(told.contains("# TYPE"));
+    assert_eq!(counted(&second), false);
+
+    drop(stop_first);
+    tokio::time::timeout(GUARD, first.ended()).await??;
+    drop(client);
+    assert_eq!(ask(&second, "GET /status HTTP/1.1", "").await.0, 200, "it serves on");
+    drop(stop_second);
+    tokio::time::timeout(GUARD, second.ended()).await??;
+    assert_eq!(std::env::vars_os().collect::<Vec<_>>(), environment);
+    Ok(())
+}
+
+/// A route of one's own gets the whole request, beside the runner's own routes, under the same names and origins.
+#[tokio::test]
+async fn routes_of_ones_own_stand_beside_the_runners() {
+    let shout = async |request: Request| {
+        let is_local = request.extensions().get::<IpAddr>().is_some_and(IpAddr::is_loopback);
+        if request.method() != Method::POST || !is_local {
+            let mut refused = Response::new("only by POST".into());
+            *refused.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+            return refused;
+        }
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let text = String::from_utf8_lossy(request.body()).to_uppercase();
+        let mut answer = Response::new(format!("{text}{query}").into());
+        let kind = header::HeaderValue::from_static("text/plain");
+        answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+        answer
+    };
+    let listed = |config: &mut Config| config.allowed_origins = vec!["https://a.example".into()];
+    let runner = Runner::builder()
+        .port(0)
+        .configure(listed)
+        .route("/shout", shout)
+        .build();
+    let (serving, _stop) = serve(runner).await;
+    let origin = "Origin: https://a.example";
+    let own = ask(&serving, &format!("POST /shout?!! HTTP/1.1\r\n{origin}"), "hello").await;
+    assert_eq!(own, (200, "HELLO!!".to_owned()));
+    let refused = ask(&serving, &format!("GET /shout HTTP/1.1\r\n{origin}"), "").await;
+    assert_eq!(refused, (405, "only by POST".to_owned()));
+    assert_eq!(
+        ask(&serving, "POST /shout HTTP/1.1", "hello").await.0,
+        403,
+        "it names no origin"
+    );
+    assert_eq!(
+        ask(&serving, &format!("POST /shouts HTTP/1.1\r\n{origin}"), "").await.0,
+        404
+    );
+    assert_eq!(
+        ask(&serving, &format!("GET /status HTTP/1.1\r\n{origin}"), "").await.0,
+        200
+    );
+    let long = "x".repeat(300 * 1024);
+    assert_eq!(
+        ask(&serving, &format!("POST /shout HTTP/1.1\r\n{origin}"), &long)
+            .await
+            .0,
+        413
+    );
+}
+
+/// What cannot be served is said before anything listens.
+#[tokio::test]
+async fn what_cannot_be_served_is_refused() {
+    let (taken, _stop) = serve(Runner::builder().port(0).build()).await;
+    let port = taken.addresses()[0].port();
+    let answer = async |_: Request| Response::default();
+    let twice = Runner::builder().port(0).route("/x", answer).route("/x", answer);
+    let room = |config: &mut Config| config.direct = true;
+    for (runner, word) in [
+        (Runner::builder().port(port), "in use"),
+        (Runner::builder().port(0).route("/start", answer), "/start"),
+        (Runner::builder().port(0).route("/client/mine", answer), "/client/mine"),
+        (Runner::builder().port(0).route("none", answer), "none"),
+        (twice, "/x"),
+        (Runner::builder().port(0).configure(room), "direct"),
+    ] {
+        let refused = runner.build().serve(bot, std::future::pending()).await;
+        let why = refused.expect_err("it cannot be served").to_string();
+        assert!(why.contains(word), "{why}");
+    }
+}
+
+/// Live sessions go on for the time of the drain, and no new one begins.
+#[tokio::test]
+async fn an_embedded_runner_drains() {
+    let runner = Runner::builder().port(0).drain(Duration::from_secs(60)).build();
+    let (serving, stop) = serve(runner).await;
+    let client = call(&serving, "").await;
+    drop(stop);
+    let draining = async {
+        while !ask(&serving, "GET /status HTTP/1.1", "").await.1.contains("draining") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(GUARD, draining).await.expect("it drains");
+    assert_eq!(ask(&serving, "POST /start HTTP/1.1", "{}").await.0, 503);
+    assert_eq!(serving.sessions(), 1);
+    drop(client);
+    tokio::time::timeout(GUARD, serving.ended())
+        .await
+        .expect("in time")
+        .expect("in good order");
+}
+
+/// The configuration is a value: each step of the builder, and what is left as it is.
+#[tokio::test]
+async fn a_runner_is_made_of_a_configuration() {
+    let mut config = Config::default();
+    config.port = 0;
+    config.rtc_port = Some(0);
+    config.transport = Some(Transport::WebSocket);
+    config.api_key = Some(edge_runner::config::Secret::new("a secret"));
+    let runner = Runner::new(config);
+    assert!(!format!("{runner:?}").contains("a secret"));
+    let (serving, _stop) = serve(runner).await;
+    assert!(format!("{serving:?}").contains("addresses"));
+    let (_, status) = ask(&serving, "GET /status HTTP/1.1", "").await;
+    assert!(
+        status.contains("websocket") && !status.contains("telephony"),
+        "{status}"
+    );
+}
