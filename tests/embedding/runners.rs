@@ -87,17 +87,9 @@ async fn two_runners_share_nothing() -> Result<(), Box<dyn Error>> {
 
     let client = call(&first, "").await;
     assert_eq!((first.sessions(), second.sessions()), (1, 0));
-    let live = "sessions_live";
-    let counted = |serving: &Serving| {
-        serving
-            .metrics()
-            .lines()
-            .any(|line| line.contains(live) && line.ends_with(" 1"))
-    };
-    assert!(first.metrics().contains("# TYPE"), "{}", first.metrics());
-    let (_, told) = ask(&first, "GET /metrics HTTP/1.1", "").await;
-    assert!(told.contains("# TYPE"));
-    assert_eq!(counted(&second), false);
+    let live = |text: &str| text.contains("edge_runner_sessions{transport=\"websocket\"} 1");
+    assert_eq!((live(&first.metrics()), live(&second.metrics())), (true, false));
+    assert!(live(&ask(&first, "GET /metrics HTTP/1.1", "").await.1));
 
     drop(stop_first);
     tokio::time::timeout(GUARD, first.ended()).await??;
