@@ -2,7 +2,6 @@
 //!
 //! In: the name of a registered session. Out: a [`Lease`] on it, and the [`Start`] of the session that uses it. A lease that no
 //! session came of goes back to the table when it is dropped.
-#![allow(clippy::disallowed_methods, reason = "this module is the shell: it stamps the time")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -2,7 +2,6 @@
 //!
 //! In: the bodies of those requests. Out: answers in JSON. What a body means is in `proto::offer`; `io::webrtc` makes the
 //! connection and its session.
-#![allow(clippy::disallowed_methods, reason = "this module is the shell: it stamps the time")]
 
 use std::time::Instant;
 
