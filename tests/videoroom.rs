@@ -1008,9 +1008,9 @@ fn a_call_has_to_be_signed_where_there_is_a_key() {
 /// R-093: what a bot calls once its room can be dialled; the provider's refusal is told without number and key.
 #[test]
 fn a_bot_connects_the_call_that_is_held_for_it() {
-    use edge_runner::bot::{Kind, RunnerArguments, VideoroomArguments};
     use edge_runner::config::{Config, Secret};
     use edge_runner::dialin::Call;
+    use edge_runner::testing::Caller;
     let provider = Rest::start(&[
         (200, ""),
         (400, r#"{"error":"invalid-request-error","info":"not ready"}"#),
@@ -1018,21 +1018,17 @@ fn a_bot_connects_the_call_that_is_held_for_it() {
     let mut config = Config::default();
     config.videoroom.key = Some(Secret::new(KEY));
     config.videoroom.url = format!("{}/v1", provider.url());
-    let config = std::sync::Arc::new(config);
     // Whoever wrote the body, nobody is asked but the provider of the configuration.
     let body = json!({"dialin_settings": {"call_id": "c1", "call_domain": "d1", "To": TO, "From": FROM},
         "videoroom_api_key": "of-a-stranger", "videoroom_api_url": "http://127.0.0.1:1"});
-    let args = |body: &Value, kind| RunnerArguments::new("id".into(), body.clone(), config.clone(), kind);
-    let room = || {
-        Kind::Videoroom(VideoroomArguments {
-            room_url: "https://example.net/r".into(),
-            token: None,
-            sip_uri: None,
-        })
+    let held_for = |caller: Caller, body: &Value| {
+        let (_, args) = caller.body(body.clone()).config(config.clone()).arguments();
+        Call::of(&args)
     };
-    assert!(Call::of(&args(&json!({}), room())).is_none());
-    assert!(Call::of(&args(&body, Kind::Base)).is_none());
-    let call = Call::of(&args(&body, room())).expect("a call is held");
+    let room = || Caller::video_room("https://example.net/r");
+    assert!(held_for(room(), &json!({})).is_none());
+    assert!(held_for(Caller::bare(), &body).is_none());
+    let call = held_for(room(), &body).expect("a call is held");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (first, second) = runtime.expect("a runtime").block_on(async {
         let uri = "bot-telephony-1a2b3c4d@sip.example.net";
