@@ -11,7 +11,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::Host;
-use crate::few;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ICE_UFRAG_BYTES_MAX, LOCAL_ADDRESSES_MAX, PRIVILEGED_PORTS_END, TCP_ADDRESSES_MAX,
 };
@@ -335,8 +334,7 @@ fn usable(interfaces: &[Interface], family: impl Fn(IpAddr) -> bool) -> Vec<IpAd
         chosen = possible;
     }
     // Among equals, the order in which the system lists them stays.
-    let key = |(name, address): &(&str, IpAddr)| (address.is_ipv6(), is_tunnel(name));
-    few::sort_by(&mut chosen, |one, other| key(one) < key(other));
+    chosen.sort_by_key(|(name, address)| (address.is_ipv6(), is_tunnel(name)));
     chosen.into_iter().map(|(_, address)| address).collect()
 }
 
@@ -347,7 +345,7 @@ fn loopback(interfaces: &[Interface], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
         .filter(IpAddr::is_loopback)
         .chain(always.map(IpAddr::V4))
         .collect();
-    few::sort(&mut found);
+    found.sort_unstable();
     found.dedup();
     found
 }

@@ -50,7 +50,6 @@ pub mod connections;
 pub mod crypto;
 pub mod doctor;
 pub mod event;
-pub mod few;
 pub mod form;
 pub mod forwarded;
 #[cfg(feature = "_websocket")]

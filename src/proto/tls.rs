@@ -14,7 +14,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use self::known::Certificate;
-use crate::few;
 pub use crate::limits::RELEASED_S;
 use crate::limits::{AUTHORITY_VALID, CERTIFICATE_BACKDATED, CERTIFICATE_NAMES_MAX, CERTIFICATE_VALID};
 
@@ -58,7 +57,7 @@ pub fn wanted(host_names: &[String], addresses: &[IpAddr]) -> Vec<Name> {
     }
     let usable = addresses.iter().filter(|address| is_for_browsers(**address));
     names.extend(usable.copied().map(Name::Address));
-    few::sort(&mut names);
+    names.sort_unstable();
     names.dedup();
     names.truncate(CERTIFICATE_NAMES_MAX);
     names
@@ -225,7 +224,7 @@ pub fn next_names(wanted: &[Name], last: Option<&Certificate>, subtrees: &[Subtr
     let mut names = wanted.to_vec();
     if let Some(last) = last {
         names.extend(last.names.iter().filter(|name| permits(subtrees, name)).cloned());
-        few::sort(&mut names);
+        names.sort_unstable();
         names.dedup();
     }
     if names.len() > CERTIFICATE_NAMES_MAX {

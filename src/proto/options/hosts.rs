@@ -8,7 +8,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Misuse, Surroundings};
 use crate::config::Host;
-use crate::few;
 
 /// Longest name that DNS knows, in bytes.
 const NAME_BYTES_MAX: usize = 253;
@@ -151,7 +150,7 @@ pub fn host_names(allowed: &[String], around: &Surroundings<'_>) -> Result<Vec<S
     }
     let own = around.names.iter().filter(|name| is_host(name));
     names.extend(own.map(|name| name.trim_end_matches('.').to_ascii_lowercase()));
-    few::sort(&mut names);
+    names.sort_unstable();
     names.dedup();
     Ok(names)
 }

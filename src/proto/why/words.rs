@@ -7,7 +7,6 @@ use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
 use super::{Cause, Tried};
-use crate::few;
 
 /// Addresses of this end that a sentence names.
 const LOCALS_MAX: usize = 3;
@@ -88,7 +87,7 @@ impl Tried {
         } else {
             let towards = self.pairs.iter().filter(|pair| pair.sent > 0);
             let mut remotes: Vec<_> = towards.map(|pair| pair.remote).collect();
-            few::sort(&mut remotes);
+            remotes.sort_unstable();
             remotes.dedup();
             let locals = self.locals();
             let more = if locals.len() > LOCALS_MAX { " and others" } else { "" };
