@@ -10,6 +10,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::address_scope::AddressScope;
 use crate::config::Config;
 
 /// Longest name that DNS knows, in bytes.
@@ -59,7 +60,7 @@ impl Hosts {
     /// that no router of the Internet knows.
     pub fn is_near(&self, authority: &[u8]) -> bool {
         match named(authority) {
-            Some(Named::Address(address)) => is_private(address),
+            Some(Named::Address(address)) => AddressScope::of(address) != AddressScope::Public,
             Some(Named::Name(name)) => self.has_name(name),
             None => false,
         }
@@ -151,18 +152,6 @@ fn v6(text: &[u8]) -> Option<Ipv6Addr> {
         return None;
     }
     std::str::from_utf8(address).ok()?.parse().ok()
-}
-
-/// Tells whether an address belongs to this machine or to a network of its owner, carriers' private networks among them, which
-/// VPNs use.
-fn is_private(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            let [first, second, ..] = v4.octets();
-            v4.is_loopback() || v4.is_private() || v4.is_link_local() || first == 100 && (64..128).contains(&second)
-        }
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
-    }
 }
 
 #[cfg(test)]

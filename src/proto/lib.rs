@@ -31,6 +31,7 @@
 
 pub mod abilities;
 pub mod access;
+pub mod address_scope;
 pub mod admission;
 pub mod aliases;
 #[cfg(test)]

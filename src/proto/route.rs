@@ -232,12 +232,6 @@ impl<'q> Query<'q> {
     }
 }
 
-/// Returns the token of an `Authorization: Bearer` header.
-pub fn bearer(authorization: &str) -> Option<String> {
-    let (scheme, token) = authorization.trim().split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
-}
-
 fn read<'p>(method: &str, route: Route<'p>) -> Result<Route<'p>, Refusal> {
     match method {
         "GET" | "HEAD" => Ok(route),

@@ -17,9 +17,9 @@ use super::note::caller;
 use super::{App, Refusal};
 use crate::io::socket::{Endpoint, Entry, upgrade};
 use crate::proto::admission::{Kind, Requester};
-use crate::proto::route;
 use crate::proto::telephony::proof::Proof;
 use crate::proto::token::{self, Family, Issuer};
+use crate::proto::{key, route};
 
 /// Answers an upgrade, and says what the connection becomes.
 pub(super) fn socket(
@@ -41,13 +41,11 @@ pub(super) fn socket(
         _ => None,
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());
-    let bearer = head
-        .headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let token = in_path
-        .or_else(|| bearer.and_then(route::bearer))
-        .or_else(|| query.value("token"));
+    let bearer = || {
+        let authorization = head.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+        String::from_utf8(key::bearer(authorization.as_bytes())?.to_vec()).ok()
+    };
+    let token = in_path.or_else(bearer).or_else(|| query.value("token"));
     // What may be refused is looked at first, a place is taken then, and nothing is used up before
     // there is one. Until then the tokens stay locked, so that two requests with one token do not
     // both find it good.

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Finding;
+use crate::address_scope::AddressScope;
 use crate::candidate::Interface;
 use crate::config::Config;
 
@@ -106,11 +107,7 @@ pub fn ipv6(interfaces: &[Interface], routes: &str) -> Finding {
 }
 
 fn is_global(address: Ipv6Addr) -> bool {
-    !address.is_loopback()
-        && !address.is_unspecified()
-        && !address.is_multicast()
-        && !address.is_unicast_link_local()
-        && !address.is_unique_local()
+    AddressScope::of(address.into()) == AddressScope::Public && !address.is_unspecified() && !address.is_multicast()
 }
 
 /// Finds a default route that leads out: destination and prefix of zero, a flag for "up", no loopback.

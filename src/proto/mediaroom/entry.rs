@@ -70,7 +70,7 @@ impl<'c> Access<'c> {
             token::mint(&grant, now_s)
         };
         Entry {
-            url: socket_url(self.url),
+            url: super::socket_base(self.url),
             bot_token: token(token::agent_identity(session_id), true),
             user_token: token(token::user_identity(session_id), false),
             room_name,
@@ -98,15 +98,6 @@ impl Entry {
             "sessionId": session_id,
         });
         reply.to_string().into_bytes()
-    }
-}
-
-/// Clients open a socket; the schemes of HTTP stand for those of sockets.
-fn socket_url(url: &str) -> String {
-    match url.split_once("://") {
-        Some(("http", rest)) => format!("ws://{rest}"),
-        Some(("https", rest)) => format!("wss://{rest}"),
-        _ => url.to_owned(),
     }
 }
 

@@ -38,11 +38,19 @@ pub fn missing(config: &Mediaroom) -> Vec<&'static str> {
 
 /// Returns the URL of a server over HTTP, without a slash at its end. The schemes of sockets and of HTTP stand for each other.
 pub fn http_base(url: &str) -> String {
-    let base = url.trim_end_matches('/');
-    match base.split_once("://") {
-        Some(("ws", rest)) => format!("http://{rest}"),
-        Some(("wss", rest)) => format!("https://{rest}"),
-        _ => base.to_owned(),
+    with_scheme(url.trim_end_matches('/'), "ws", "http")
+}
+
+/// Returns the URL that clients open a socket to.
+fn socket_base(url: &str) -> String {
+    with_scheme(url, "http", "ws")
+}
+
+/// Puts another scheme in place of one, and its secure form in place of the secure one.
+fn with_scheme(url: &str, from: &str, to: &str) -> String {
+    match url.strip_prefix(from) {
+        Some(rest) if rest.starts_with("://") || rest.starts_with("s://") => format!("{to}{rest}"),
+        _ => url.to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Map, Value, json};
 
 use super::path::Via;
+use crate::address_scope::AddressScope;
 use crate::config::IceServer;
 use crate::form;
 use crate::limits::USER_AGENT_CHARS_MAX;
@@ -94,10 +95,7 @@ fn distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -> u8 {
 }
 
 fn is_public(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => !(v4.is_private() || v4.is_loopback() || v4.is_link_local()),
-        IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local()),
-    }
+    matches!(AddressScope::of(address), AddressScope::Public | AddressScope::Shared)
 }
 
 fn is_udp(candidate: &str) -> bool {

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
 use super::{Cause, Tried};
+use crate::address_scope::AddressScope;
 
 /// Addresses of this end that a sentence names.
 const LOCALS_MAX: usize = 3;
@@ -59,9 +60,9 @@ impl Tried {
             return f.write_str("the client named no candidate");
         }
         write!(f, "{} of the client", plural(total, "candidate"))?;
-        let mut groups: Vec<(&str, Network, u32)> = Vec::new();
+        let mut groups: Vec<(&str, &str, u32)> = Vec::new();
         for (kind, address) in &self.known {
-            let network = Network::of(address.ip());
+            let network = network(address.ip());
             match groups
                 .iter_mut()
                 .find(|group| group.0 == kind.name() && group.1 == network)
@@ -72,7 +73,7 @@ impl Tried {
         }
         let known = groups
             .iter()
-            .map(|(kind, network, count)| format!("{count} {kind} {}", network.name()));
+            .map(|(kind, network, count)| format!("{count} {kind} {}", network));
         let hidden = (self.hidden > 0).then(|| format!("{} ignored", plural(self.hidden, "mDNS name")));
         let unusable = (self.unusable > 0).then(|| format!("{} unusable", self.unusable));
         let parts: Vec<String> = known.chain(hidden).chain(unusable).collect();
@@ -181,41 +182,13 @@ impl Tried {
     }
 }
 
-/// The network that an address belongs to; more of a peer's address is not for everybody's eyes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Network {
-    Loopback,
-    LinkLocal,
-    Private,
-    Public,
-}
-
-impl Network {
-    fn of(address: IpAddr) -> Self {
-        let (loopback, link_local, private) = match address {
-            // 100.64/10 is what providers give to many customers at once, RFC 6598.
-            IpAddr::V4(v4) => (
-                v4.is_loopback(),
-                v4.is_link_local(),
-                v4.is_private() || matches!(v4.octets(), [100, 64..128, ..]),
-            ),
-            IpAddr::V6(v6) => (v6.is_loopback(), v6.is_unicast_link_local(), v6.is_unique_local()),
-        };
-        match (loopback, link_local, private) {
-            (true, ..) => Network::Loopback,
-            (_, true, _) => Network::LinkLocal,
-            (.., true) => Network::Private,
-            _ => Network::Public,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Network::Loopback => "on loopback",
-            Network::LinkLocal => "on a link without addresses",
-            Network::Private => "on a private network",
-            Network::Public => "on a public network",
-        }
+/// Names the network that an address belongs to; more of a peer's address is not for everybody's eyes.
+fn network(address: IpAddr) -> &'static str {
+    match AddressScope::of(address) {
+        AddressScope::Loopback => "on loopback",
+        AddressScope::LinkLocal => "on a link without addresses",
+        AddressScope::Private | AddressScope::Shared => "on a private network",
+        AddressScope::Public => "on a public network",
     }
 }
 
