@@ -8,9 +8,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use edge_runner_http::common::lock;
 use tokio::sync::Notify;
 
 use crate::limits::{
@@ -733,11 +734,6 @@ fn is_message(event: &Event) -> bool {
 
 fn is_no_audio(event: &Event) -> bool {
     !matches!(event, Event::Audio(_))
-}
-
-/// Locks; a panic of a bot while it held the lock leaves queues that are still whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

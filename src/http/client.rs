@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ use edge_runner_proto::limits::{
     REST_ADDRESSES_MAX, REST_BODY_BYTES_MAX, REST_CONNECT, REST_HEAD_BYTES_MAX, REST_TIMEOUT,
 };
 use edge_runner_proto::rest::{Method, Request};
+
+use crate::common::lock;
 
 const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSION"));
 
@@ -198,13 +200,13 @@ pub async fn upload(url: &str, upload: Upload, within: Within) -> Result<Answer,
         exchange(stream, message, &target.host, within.body_bytes_max).await
     });
     loop {
-        let deadline = *moved.lock().unwrap_or_else(PoisonError::into_inner) + within.timeout;
+        let deadline = *lock(&moved) + within.timeout;
         tokio::select! {
             biased;
             outcome = &mut whole => return outcome,
             () = sleep_until(deadline) => {}
         }
-        if Instant::now() >= *moved.lock().unwrap_or_else(PoisonError::into_inner) + within.timeout {
+        if Instant::now() >= *lock(&moved) + within.timeout {
             return Err(RestError::Timeout {
                 host: target.host.clone(),
                 within: within.timeout,
@@ -241,7 +243,7 @@ impl Outgoing {
             Source::Whole(bytes) => std::mem::take(bytes),
             Source::Pieces { next, moved } => {
                 let piece = next()?;
-                *moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                *lock(&moved) = Instant::now();
                 piece
             }
         };

@@ -120,7 +120,7 @@ impl Default for Times {
     }
 }
 
-/// Takes a lock. Whoever panicked while holding it left the value whole: no change to it is made in two steps.
+/// Locks a mutex. A holder that panicked left the value whole: no change under these locks takes two steps.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

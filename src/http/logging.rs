@@ -11,7 +11,7 @@ use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use log::{Level, LevelFilter, Record};
@@ -19,6 +19,8 @@ use log::{Level, LevelFilter, Record};
 use edge_runner_proto::SessionId;
 use edge_runner_proto::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LOG_MESSAGE_CHARS_MAX};
 use edge_runner_proto::lines::Lines;
+
+use crate::common::lock;
 
 /// How many characters of a session id stand in a line: enough to tell sessions apart, few enough to read over.
 const ID_CHARS: usize = 8;
@@ -51,7 +53,7 @@ impl Caller {
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lines)
     }
 }
 

@@ -14,13 +14,14 @@ use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
+use crate::common::lock;
 use crate::logging;
 use crate::notify::Supervisor;
 use crate::services::Services;
@@ -167,7 +168,7 @@ impl Watch {
 impl Board {
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
         // The map is whole after every single statement.
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tasks)
     }
 }
 

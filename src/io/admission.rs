@@ -4,9 +4,10 @@
 //! dropped. Where places are short, a newcomer takes that of a pending entry at once, and what was
 //! evicted ends beside the sessions. Who is evicted, and when, says `proto::admission`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use edge_runner_http::common::lock;
 use tokio::sync::Notify;
 
 use crate::io::tasks::{self, Live, Place};
@@ -225,12 +226,6 @@ fn permit(ledger: &Shared, ticket: Ticket, requester: Requester, evicted: Arc<No
         evicted,
         is_settled: false,
     }
-}
-
-/// Takes a lock. What panicked while it held it left the value whole: no change to it is made in
-/// two steps.
-fn lock(ledger: &Mutex<Ledger<Held>>) -> MutexGuard<'_, Ledger<Held>> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

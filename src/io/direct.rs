@@ -6,6 +6,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use edge_runner_http::common::random;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -61,10 +62,8 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let Prepared { room, token, .. } = prepared;
     announce(&room.url);
     sessions.watch().ready();
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).expect("the system has random numbers once it is up");
     let start = Start {
-        session_id: table::session_id(random),
+        session_id: table::session_id(random()),
         body: json!({}),
         // Nobody called; the lines are the runner's own.
         caller: Caller::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),

@@ -9,9 +9,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::BytesMut;
+use edge_runner_http::common::lock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -43,7 +44,7 @@ impl Places {
 
     fn connections(&self) -> MutexGuard<'_, Connections<oneshot::Sender<()>>> {
         // The list is whole after every single statement.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
+use edge_runner_http::common::random;
 use futures_util::{Sink as _, Stream as _};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
@@ -308,7 +309,7 @@ fn handle_traffic(life: &mut Life, traffic: Traffic) {
                 is_flushed: true,
             };
             let local = local(life);
-            life.session.handle_open(local, random(), now);
+            life.session.handle_open(local, u64::from_be_bytes(random()), now);
         }
         Traffic::Dialled(Err(failure)) => {
             life.wire = Wire::None;
@@ -556,8 +557,4 @@ fn pull_speech(life: &mut Life) {
         let Some(name) = link.take_mark() else { break };
         link.push(bot::Event::Mark { name, played: true });
     }
-}
-
-fn random() -> u64 {
-    getrandom::u64().expect("the operating system has random numbers once it has booted")
 }

@@ -7,9 +7,10 @@
 use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use edge_runner_http::common::lock;
 use log::Level;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -45,7 +46,7 @@ struct Known {
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, Known> {
         // Both parts are whole after every statement.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -14,10 +14,11 @@ use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use edge_runner_http::common::lock;
 use log::Level;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::SockRef;
@@ -309,7 +310,7 @@ impl Port {
 
     fn routes(&self) -> MutexGuard<'_, Routes<Sender>> {
         // The maps are whole after every single statement, so a panic elsewhere leaves nothing to repair.
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.routes)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::time::SystemTime;
 
+use edge_runner_http::common::random;
 use tokio::time::{sleep, timeout};
 
 use crate::bot::{Kind, VideoroomArguments};
@@ -44,9 +45,7 @@ impl Prepared {
 /// # Errors
 /// [`Failure`], in words for clients.
 pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>) -> Result<Prepared, Failure> {
-    let mut random = [0; 4];
-    getrandom::fill(&mut random).expect("the system has random numbers once it is up");
-    let plan = videoroom::plan(config, asked, unix_time_s(), random)?;
+    let plan = videoroom::plan(config, asked, unix_time_s(), random())?;
     for dropped in &plan.dropped {
         log::warn!("{dropped}");
     }

@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
+use edge_runner_http::common::{lock, random};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
@@ -438,7 +439,7 @@ impl WebRtc {
                 reached.filter(|address| inner.sockets.port.serves(*address)),
                 &local,
             ),
-            seed: random(),
+            seed: u64::from_be_bytes(random()),
             secret: secret(),
         })
     }
@@ -454,7 +455,7 @@ impl WebRtc {
 
 impl Inner {
     fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.connections)
     }
 }
 
@@ -526,18 +527,12 @@ pub(crate) fn refusal(error: OfferError) -> OfferRefusal {
 
 /// Makes the name of a new connection: 128 random bits, so that nobody guesses another's.
 fn new_pc_id() -> String {
-    format!("{:016x}{:016x}", random(), random())
+    format!("{:032x}", u128::from_be_bytes(random()))
 }
 
 /// Makes what no other secret can be guessed from.
 pub(crate) fn secret() -> IceSecret {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).expect("the operating system has random numbers once it has booted");
-    IceSecret(secret)
-}
-
-fn random() -> u64 {
-    getrandom::u64().expect("the operating system has random numbers once it has booted")
+    IceSecret(random())
 }
 
 #[cfg(test)]

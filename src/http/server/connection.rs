@@ -10,7 +10,7 @@ use std::future::{Future as _, pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::Request;
@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use crate::common::{Becomes, Peer, Times};
+use crate::common::{Becomes, Peer, Times, lock};
 use crate::server::inspect::{Inspected, Verdict};
 use crate::server::{ConnState, Phase, Service};
 use crate::shutdown::Shutdown;
@@ -143,7 +143,7 @@ pub(super) async fn serve<S: Service>(
     }
     let parts = connection.into_parts();
     let stream = parts.io.stream.into_inner().into_inner();
-    let becomes = becomes.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let becomes = lock(&becomes).take();
     match becomes {
         Some(upgrade) => upgrade(stream, parts.read_buf),
         None if !stopping => linger(stream, times).await,

@@ -8,7 +8,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::pair::Pair;
+use crate::common;
 use crate::store::{Found, Lock, Store};
 use edge_runner_proto::config::TlsSettings;
 use edge_runner_proto::tls::known::Certificate;
@@ -103,7 +104,7 @@ impl Auto {
 
     /// Tells why another certificate is due, if one is.
     pub fn due(&self, addresses: &[IpAddr], clock_s: u64) -> Option<Due> {
-        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        let serving = common::lock(&self.serving);
         tls::due(&serving, &self.wanted(addresses), clock_s)
     }
 
@@ -118,7 +119,7 @@ impl Auto {
                 .inspect_err(|error| debug!("waiting for another runner: {error}"))
                 .ok()
         });
-        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let serving = common::lock(&self.serving).clone();
         self.find_or_make(addresses, clock_s, Some(&serving), lock)
     }
 
@@ -127,7 +128,7 @@ impl Auto {
         let (mut names, left_out): (Vec<_>, Vec<_>) = tls::wanted(&self.host_names, addresses)
             .into_iter()
             .partition(|name| self.authority.permits(name));
-        let mut told = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = common::lock(&self.left_out);
         if *told != left_out {
             // Addresses that providers give out change by themselves, and few people type them.
             let asked_for = left_out.iter().any(|name| matches!(name, Name::Dns(_)));
@@ -174,7 +175,7 @@ impl Auto {
             }
         };
         drop(lock);
-        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = pair.certificate;
+        *common::lock(&self.serving) = pair.certificate;
         Ok(pair.key)
     }
 

@@ -11,8 +11,9 @@ mod relay;
 mod stun;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use edge_runner_http::common::lock;
 use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -176,7 +177,7 @@ impl Gatherer {
 
     fn list(&self) -> MutexGuard<'_, Vec<ServerStatus>> {
         // Every entry is whole after every single statement, so a panic elsewhere leaves nothing to repair.
-        self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.list)
     }
 }
 

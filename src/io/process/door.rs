@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use edge_runner_http::common::random;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -53,13 +54,11 @@ impl Door {
         socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
         let listener = socket.listen(PROCESS_HANDSHAKES_MAX as u32)?;
         let address = listener.local_addr()?;
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).expect("the system has random numbers once it is up");
         Ok(Door {
             listener,
             address,
             secret: Arc::new(Secret {
-                path: format!("/{:032x}", u128::from_be_bytes(random)),
+                path: format!("/{:032x}", u128::from_be_bytes(random())),
                 taken: AtomicBool::new(false),
             }),
         })

@@ -8,10 +8,11 @@
 use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use edge_runner_http::common::lock;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep, timeout};
@@ -392,7 +393,7 @@ impl Default for Speech {
 
 impl Speech {
     fn ahead(&self) -> MutexGuard<'_, Ahead> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ahead)
     }
 
     /// Hands speech over as fast as the session takes it, until the session is over.

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use edge_runner_http::common::random;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -32,7 +33,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Folder {
-        let name = format!("edge-runner-{:016x}", getrandom::u64().expect("random numbers"));
+        let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random()));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).expect("a folder");
         Folder(path)

@@ -125,7 +125,7 @@ impl WebRtc {
                 gathered: &Gathered::default(),
                 embedded: None,
                 device: None,
-                seed: random(),
+                seed: u64::from_be_bytes(random()),
                 secret: secret(),
             },
             now,

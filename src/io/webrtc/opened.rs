@@ -25,7 +25,7 @@ thread_local! {
 /// tells where a caller is because no one else can know the transaction. Once per thread.
 pub fn seed_thread() {
     if !IS_SEEDED.replace(true) {
-        fastrand::seed(random());
+        fastrand::seed(u64::from_be_bytes(random()));
     }
 }
 
