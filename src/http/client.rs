@@ -7,7 +7,6 @@
 //! nobody has none in memory.
 //! Refuses: other schemes, servers whose certificate does not hold, answers that are too long. Source: RFC 9112.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -46,46 +45,51 @@ pub struct Answer {
 }
 
 /// Why there is no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RestError {
     /// The request cannot be sent at all: what of it is wrong.
+    #[error("the request cannot be sent: {0}")]
     Request(&'static str),
     /// The system trusts nobody.
-    NoCertificates {
-        why: String,
-    },
-    Resolve {
-        host: String,
-        source: io::Error,
-    },
-    Connect {
-        host: String,
-        source: io::Error,
-    },
+    #[error(
+        "no certificates to trust were found on this system{why}; install the package `ca-certificates`, or name a \
+         file of them in SSL_CERT_FILE"
+    )]
+    NoCertificates { why: String },
+    #[error("looking up {host}: {source}")]
+    Resolve { host: String, source: io::Error },
+    #[error("connecting to {host}: {source}")]
+    Connect { host: String, source: io::Error },
     /// The server's certificate does not hold.
+    #[error("the certificate of {host} does not hold: {why}{}", hint(.why))]
     Certificate {
         host: String,
-        source: rustls::CertificateError,
+        why: rustls::CertificateError,
     },
-    Tls {
-        host: String,
-        source: io::Error,
-    },
+    #[error("TLS with {host}: {source}")]
+    Tls { host: String, source: io::Error },
     /// Closed early, or not HTTP.
-    Exchange {
-        host: String,
-        source: hyper::Error,
-    },
-    TooLong {
-        host: String,
-        bytes_max: usize,
-    },
-    Timeout {
-        host: String,
-        within: Duration,
-    },
+    #[error("{host} gave no proper answer: {source}")]
+    Exchange { host: String, source: hyper::Error },
+    #[error("the answer of {host} is longer than {bytes_max} bytes")]
+    TooLong { host: String, bytes_max: usize },
+    #[error("{host} did not answer within {} s", .within.as_secs())]
+    Timeout { host: String, within: Duration },
     /// What was to be sent could not be read.
-    Body(io::Error),
+    #[error("reading what is to be sent: {0}")]
+    Body(#[source] io::Error),
+}
+
+/// Returns what a person can do about a certificate.
+fn hint(error: &rustls::CertificateError) -> &'static str {
+    use rustls::CertificateError as C;
+    match error {
+        C::UnknownIssuer => "; SSL_CERT_FILE may name a file of certificates to trust instead",
+        C::Expired | C::ExpiredContext { .. } | C::NotValidYet | C::NotValidYetContext { .. } => {
+            "; is the clock of this machine right?"
+        }
+        _ => "",
+    }
 }
 
 impl RestError {
@@ -100,43 +104,6 @@ impl RestError {
         )
     }
 }
-
-impl fmt::Display for RestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RestError::Request(what) => write!(f, "the request cannot be sent: {what}"),
-            RestError::NoCertificates { why } => write!(
-                f,
-                "no certificates to trust were found on this system{why}; install the package `ca-certificates`, or name a \
-                 file of them in SSL_CERT_FILE"
-            ),
-            RestError::Resolve { host, source } => write!(f, "looking up {host}: {source}"),
-            RestError::Connect { host, source } => write!(f, "connecting to {host}: {source}"),
-            RestError::Certificate { host, source } => {
-                use rustls::CertificateError as C;
-                let hint = match source {
-                    C::UnknownIssuer => "; SSL_CERT_FILE may name a file of certificates to trust instead",
-                    C::Expired | C::ExpiredContext { .. } | C::NotValidYet | C::NotValidYetContext { .. } => {
-                        "; is the clock of this machine right?"
-                    }
-                    _ => "",
-                };
-                write!(f, "the certificate of {host} does not hold: {source}{hint}")
-            }
-            RestError::Tls { host, source } => write!(f, "TLS with {host}: {source}"),
-            RestError::Exchange { host, source } => write!(f, "{host} gave no proper answer: {source}"),
-            RestError::TooLong { host, bytes_max } => {
-                write!(f, "the answer of {host} is longer than {bytes_max} bytes")
-            }
-            RestError::Timeout { host, within } => {
-                write!(f, "{host} did not answer within {} s", within.as_secs())
-            }
-            RestError::Body(source) => write!(f, "reading what is to be sent: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for RestError {}
 
 /// How long an answer may take, and how long it may be.
 #[derive(Clone, Copy, Debug)]
@@ -435,10 +402,7 @@ pub async fn secure(
     connector.connect(name, stream).await.map_err(|source| {
         let host = host.to_owned();
         match source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(rustls::Error::InvalidCertificate(why)) => RestError::Certificate {
-                host,
-                source: why.clone(),
-            },
+            Some(rustls::Error::InvalidCertificate(why)) => RestError::Certificate { host, why: why.clone() },
             _ => RestError::Tls { host, source },
         }
     })

@@ -187,13 +187,15 @@ pub struct Caps {
 }
 
 /// Why a body was not collected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
+    #[error("compressed bodies are not taken here")]
     Compressed,
-    /// Past `bytes_max`.
-    TooLarge,
-    TooSlow,
-    /// It ended early, or is badly framed.
+    #[error("the body is larger than {bytes_max} bytes")]
+    TooLarge { bytes_max: usize },
+    #[error("the body took longer than {} s", .within.as_secs())]
+    TooSlow { within: Duration },
+    #[error("the body ended early or is badly framed")]
     Broken,
 }
 
@@ -209,17 +211,20 @@ pub async fn collect(caps: Caps, headers: &HeaderMap, body: Incoming) -> Result<
     {
         return Err(ReadError::Compressed);
     }
+    let too_large = ReadError::TooLarge {
+        bytes_max: caps.bytes_max,
+    };
     let declared = body.size_hint().exact().unwrap_or(0);
     if declared > limits::HTTP_DISCARD_BYTES_MAX as u64 {
-        return Err(ReadError::TooLarge);
+        return Err(too_large);
     }
     // A client that waits for leave to send is told before it does.
     if declared > caps.bytes_max as u64 && headers.contains_key(header::EXPECT) {
-        return Err(ReadError::TooLarge);
+        return Err(too_large);
     }
     match tokio::time::timeout(caps.within, join(caps.bytes_max, body, declared as usize)).await {
         Ok(result) => result,
-        Err(_) => Err(ReadError::TooSlow),
+        Err(_) => Err(ReadError::TooSlow { within: caps.within }),
     }
 }
 
@@ -246,7 +251,7 @@ async fn join(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<B
         }
     }
     if read_bytes > bytes_max {
-        Err(ReadError::TooLarge)
+        Err(ReadError::TooLarge { bytes_max })
     } else {
         Ok(whole.freeze())
     }

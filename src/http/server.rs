@@ -10,7 +10,6 @@ mod connection;
 mod inspect;
 mod permits;
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -59,45 +58,31 @@ impl Listeners {
 }
 
 /// An address that cannot be listened on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {}", advice(*address, source))]
 pub struct BindError {
     pub address: SocketAddr,
     pub source: io::Error,
 }
 
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BindError { address, source } = self;
-        write!(f, "cannot listen on {address}: ")?;
-        match source.kind() {
-            io::ErrorKind::AddrInUse => write!(
-                f,
-                "port {} is in use by another program; end that one, choose another port with --port N, or let --port 0 \
-                 find a free one",
-                address.port()
-            ),
-            io::ErrorKind::PermissionDenied => {
-                write!(
-                    f,
-                    "the system reserves port {}; choose one above 1023 with --port N",
-                    address.port()
-                )
-            }
-            io::ErrorKind::AddrNotAvailable => {
-                write!(
-                    f,
-                    "no interface of this machine has the address {}; see --host",
-                    address.ip()
-                )
-            }
-            _ => source.fmt(f),
+/// Returns what is wrong, and what a person can do about it.
+fn advice(address: SocketAddr, error: &io::Error) -> String {
+    let port = address.port();
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "port {port} is in use by another program; end that one, choose another port with --port N, or let --port 0 \
+             find a free one"
+        ),
+        io::ErrorKind::PermissionDenied => {
+            format!("the system reserves port {port}; choose one above 1023 with --port N")
         }
-    }
-}
-
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
+        io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "no interface of this machine has the address {}; see --host",
+                address.ip()
+            )
+        }
+        _ => error.to_string(),
     }
 }
 

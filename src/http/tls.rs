@@ -30,7 +30,7 @@ use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, Resolves
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, AlertDescription, ServerConfig};
 
-use self::auto::Auto;
+use self::auto::{Auto, BoxError};
 use self::pair::{Pair, Wrong};
 use crate::notify;
 use crate::shutdown::Shutdown;
@@ -40,31 +40,17 @@ use edge_runner_proto::config::{self, TlsSettings};
 use edge_runner_proto::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
 
 /// Why there is no HTTPS.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    Read {
-        path: PathBuf,
-        source: io::Error,
-    },
+    #[error("--tls: reading {}: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
     /// What is in a file does not do.
-    File {
-        path: PathBuf,
-        wrong: Wrong,
-    },
-    Make(String),
+    #[error("--tls: {}: {source}", .path.display())]
+    File { path: PathBuf, source: Wrong },
+    #[error("--tls: making a certificate: {0}")]
+    Make(#[source] BoxError),
 }
 
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlsError::Read { path, source } => write!(f, "--tls: reading {}: {source}", path.display()),
-            TlsError::File { path, wrong } => write!(f, "--tls: {}: {wrong}", path.display()),
-            TlsError::Make(why) => write!(f, "--tls: making a certificate: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 /// TLS for the server's connections.
 pub struct Tls {
@@ -287,15 +273,15 @@ impl ResolvesServerCert for Current {
 }
 
 fn server_config(provider: Arc<CryptoProvider>, current: Arc<Current>) -> Result<ServerConfig, TlsError> {
-    let in_words = |error: rustls::Error| TlsError::Make(error.to_string());
+    let make = |error: rustls::Error| TlsError::Make(error.into());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(in_words)?
+        .map_err(make)?
         .with_no_client_auth()
         .with_cert_resolver(current);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // Clients keep the state of their sessions themselves, sealed.
-    config.ticketer = ring::Ticketer::new().map_err(in_words)?;
+    config.ticketer = ring::Ticketer::new().map_err(make)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 1;
     Ok(config)
@@ -308,9 +294,9 @@ fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Resu
             source,
         })
     };
-    let pair = Pair::read(&read(certificate)?, &read(key)?, provider).map_err(|wrong| TlsError::File {
-        path: if wrong.is_of_key() { key } else { certificate }.to_owned(),
-        wrong,
+    let pair = Pair::read(&read(certificate)?, &read(key)?, provider).map_err(|source| TlsError::File {
+        path: if source.is_of_key() { key } else { certificate }.to_owned(),
+        source,
     })?;
     Ok(pair)
 }

@@ -368,10 +368,9 @@ impl Asked<'_> {
         // What is left is ours to do: the client holds nothing back any more.
         self.doing.set(Phase::Answer);
         read.map_err(|error| match error {
-            ReadError::Compressed => Fault::bad_request("compressed bodies are not taken here"),
-            ReadError::TooLarge => Fault::too_large(),
-            ReadError::TooSlow => Fault::too_slow(format!("the body took longer than {} s", caps.within.as_secs())),
-            ReadError::Broken => Fault::bad_request("the body ended early or is badly framed"),
+            ReadError::TooLarge { .. } => Fault::too_large(),
+            ReadError::TooSlow { .. } => Fault::too_slow(error.to_string()),
+            ReadError::Compressed | ReadError::Broken => Fault::bad_request(error.to_string()),
         })
     }
 }

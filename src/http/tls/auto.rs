@@ -36,6 +36,9 @@ pub const AUTHORITY: &str = "authority.pem";
 /// The file with the certificate that it signed for the server.
 pub const SERVER: &str = "server.pem";
 
+/// Why there is no certificate: what an encoder, the system or a file says.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// An authority with its key.
 pub struct Authority {
     pub certificate: Certificate,
@@ -62,13 +65,13 @@ impl Auto {
     /// Loads what is kept, and makes what is missing. Blocks.
     ///
     /// # Errors
-    /// In words, when not even a certificate for this run can be made.
+    /// When not even a certificate for this run can be made.
     pub fn open(
         settings: &TlsSettings,
         provider: Arc<CryptoProvider>,
         addresses: &[IpAddr],
         clock_s: u64,
-    ) -> Result<(Auto, Arc<CertifiedKey>), String> {
+    ) -> Result<(Auto, Arc<CertifiedKey>), BoxError> {
         let names = tls::wanted(&settings.host_names, addresses);
         let (store, lock) = match folder(settings) {
             Ok((store, lock)) => (Some(store), Some(lock)),
@@ -111,8 +114,8 @@ impl Auto {
     /// Finds or makes the next certificate. Blocks.
     ///
     /// # Errors
-    /// In words; the one that is served stays good.
-    pub fn renew(&self, addresses: &[IpAddr], clock_s: u64) -> Result<Arc<CertifiedKey>, String> {
+    /// Why there is none; the one that is served stays good.
+    pub fn renew(&self, addresses: &[IpAddr], clock_s: u64) -> Result<Arc<CertifiedKey>, BoxError> {
         let lock = self.store.as_ref().and_then(|store| {
             let locked = store.lock();
             locked
@@ -154,7 +157,7 @@ impl Auto {
         clock_s: u64,
         last: Option<&Certificate>,
         lock: Option<Lock>,
-    ) -> Result<Arc<CertifiedKey>, String> {
+    ) -> Result<Arc<CertifiedKey>, BoxError> {
         let wanted = self.wanted(addresses);
         let kept = self.store.as_ref().and_then(|store| self.find(store));
         let why = kept.as_ref().map(|pair| tls::due(&pair.certificate, &wanted, clock_s));
@@ -187,7 +190,7 @@ impl Auto {
                 Ok(pair) => return Some(pair),
                 Err(why) => why,
             },
-            Err(error) => error.to_string(),
+            Err(error) => error.into(),
         };
         warn!(
             "{} is not used, and another one is made: {damage}",
@@ -196,8 +199,8 @@ impl Auto {
         None
     }
 
-    fn make(&self, wanted: &[Name], last: Option<&Certificate>, clock_s: u64) -> Result<Pair, String> {
-        let key = KeyPair::generate().map_err(in_words)?;
+    fn make(&self, wanted: &[Name], last: Option<&Certificate>, clock_s: u64) -> Result<Pair, BoxError> {
+        let key = KeyPair::generate()?;
         let names = tls::next_names(wanted, last, self.authority.permitted());
         let validity = Validity::of_certificate(tls::believed(clock_s, last));
         let der = self.authority.sign(&names, validity, &key)?;
@@ -207,7 +210,7 @@ impl Auto {
         {
             cannot_keep(&error);
         }
-        Pair::read(text.as_bytes(), text.as_bytes(), &self.provider).map_err(in_words)
+        Ok(Pair::read(text.as_bytes(), text.as_bytes(), &self.provider)?)
     }
 }
 
@@ -264,13 +267,13 @@ impl Authority {
     }
 
     /// Reads an authority and its key out of PEM, and tries whether what it signs is trusted by who trusts it.
-    fn read(text: &[u8], provider: &CryptoProvider) -> Result<Authority, String> {
-        let pair = Pair::read(text, text, provider).map_err(in_words)?;
+    fn read(text: &[u8], provider: &CryptoProvider) -> Result<Authority, BoxError> {
+        let pair = Pair::read(text, text, provider)?;
         let der = pair.key.cert.first().ok_or("there is no certificate in it")?.clone();
-        let key = PrivatePkcs8KeyDer::from_pem_slice(text).map_err(in_words)?;
-        let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256).map_err(in_words)?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(text)?;
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256)?;
         let mut roots = RootCertStore::empty();
-        roots.add(der.clone()).map_err(in_words)?;
+        roots.add(der.clone())?;
         let authority = Authority {
             pem: pem("CERTIFICATE", &der).into(),
             certificate: pair.certificate,
@@ -281,7 +284,7 @@ impl Authority {
         let names = [Name::Dns("localhost".into())];
         let validity = authority.certificate.validity;
         let trial = CertificateDer::from(authority.sign(&names, validity, &authority.key)?);
-        let said = Certificate::read(&trial).map_err(in_words)?;
+        let said = Certificate::read(&trial)?;
         if !authority.certificate.is_authority || !authority.vouches_for(&trial, &said, provider) {
             return Err("it is no authority of this program's making".into());
         }
@@ -295,15 +298,15 @@ impl Authority {
         provider: &CryptoProvider,
         store: Option<&Store>,
         clock_s: u64,
-    ) -> Result<Authority, String> {
+    ) -> Result<Authority, BoxError> {
         let host = host_names
             .iter()
             .find(|name| !name.contains(['.', ':']) && *name != "localhost");
-        let mark = getrandom::u32().map_err(in_words)? as u16;
+        let mark = u16::from_be_bytes(common::random());
         let name = issue::authority_name(host.map_or("this machine", String::as_str), mark);
         let validity = Validity::of_authority(tls::believed(clock_s, None));
-        let key = KeyPair::generate().map_err(in_words)?;
-        let der = issue::authority(&name, &tls::permitted(names), validity, &key).map_err(in_words)?;
+        let key = KeyPair::generate()?;
+        let der = issue::authority(&name, &tls::permitted(names), validity, &key)?;
         let text = format!("{}{}", pem("CERTIFICATE", &der), key.serialize_pem());
         let authority = Authority::read(text.as_bytes(), provider)?;
         info!("made a certificate authority for this machine: {name}");
@@ -325,11 +328,11 @@ impl Authority {
     }
 
     /// Reads a kept certificate, if it is whole, secret, and of this authority.
-    fn accept(&self, found: &Found, provider: &CryptoProvider) -> Result<Pair, String> {
+    fn accept(&self, found: &Found, provider: &CryptoProvider) -> Result<Pair, BoxError> {
         if let Some(mode) = found.open_to_others {
-            return Err(format!("its mode is {mode:o}, so others may know its key"));
+            return Err(format!("its mode is {mode:o}, so others may know its key").into());
         }
-        let pair = Pair::read(&found.text, &found.text, provider).map_err(in_words)?;
+        let pair = Pair::read(&found.text, &found.text, provider)?;
         let first = pair.key.cert.first();
         let vouched = first.is_some_and(|first| self.vouches_for(first, &pair.certificate, provider));
         vouched.then_some(pair).ok_or("it is not of this authority".into())
@@ -343,8 +346,9 @@ impl Authority {
         tls::permits(self.permitted(), name)
     }
 
-    fn sign(&self, names: &[Name], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, String> {
-        issue::certificate(names, validity, key, &self.certificate.subject, &self.key).map_err(in_words)
+    fn sign(&self, names: &[Name], validity: Validity, key: &KeyPair) -> Result<Vec<u8>, BoxError> {
+        let der = issue::certificate(names, validity, key, &self.certificate.subject, &self.key)?;
+        Ok(der)
     }
 
     /// Tells whether a client that trusts this authority trusts a certificate, at the beginning of its time.
@@ -388,8 +392,4 @@ fn pem(label: &str, der: &[u8]) -> String {
 fn list(names: &[Name]) -> String {
     let names: Vec<String> = names.iter().map(Name::to_string).collect();
     names.join(", ")
-}
-
-fn in_words(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

@@ -3,7 +3,6 @@
 //! In: the bytes of one file with both, or of two. Out: a [`Pair`], or a [`Wrong`] that says what is the matter. Whether
 //! anybody trusts the certificate is not asked here.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::CryptoProvider;
@@ -23,18 +22,27 @@ pub struct Pair {
 }
 
 /// What is wrong with a certificate or its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// There is no certificate in PEM form.
+    #[error("there is no certificate in it, in PEM form (-----BEGIN CERTIFICATE-----)")]
     NoCertificate,
     /// The first one is none.
+    #[error("its first certificate cannot be read")]
     BadCertificate,
     /// There is no key in PEM form.
+    #[error("there is no private key in it, in PEM form (-----BEGIN PRIVATE KEY-----)")]
     NoKey,
     /// A key that only a password opens.
+    #[error(
+        "its private key is encrypted, and nobody is there to type the password; `openssl pkey -in FILE -out NEW` \
+         takes it off"
+    )]
     Encrypted,
+    #[error("its private key cannot be used: {0}")]
     BadKey(String),
     /// The key is that of another certificate.
+    #[error("its private key is that of another certificate")]
     Mismatch,
 }
 
@@ -47,24 +55,6 @@ impl Wrong {
         )
     }
 }
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wrong::NoCertificate => f.write_str("there is no certificate in it, in PEM form (-----BEGIN CERTIFICATE-----)"),
-            Wrong::BadCertificate => f.write_str("its first certificate cannot be read"),
-            Wrong::NoKey => f.write_str("there is no private key in it, in PEM form (-----BEGIN PRIVATE KEY-----)"),
-            Wrong::Encrypted => f.write_str(
-                "its private key is encrypted, and nobody is there to type the password; `openssl pkey -in FILE -out NEW` \
-                 takes it off",
-            ),
-            Wrong::BadKey(why) => write!(f, "its private key cannot be used: {why}"),
-            Wrong::Mismatch => f.write_str("its private key is that of another certificate"),
-        }
-    }
-}
-
-impl std::error::Error for Wrong {}
 
 impl Pair {
     /// Reads certificates and a key out of PEM, which may be the same text twice.

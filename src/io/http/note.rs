@@ -41,13 +41,13 @@ pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, takes_offe
             caller.charge(|| warn!("{status} {method} {path}: {invalid}; body: {body}"));
         }
         _ if takes_offer => {
-            let detail = refusal.detail();
+            let detail = refusal.to_string();
             let detail = without_key(app, &detail);
             caller.charge(|| log!(level(refusal), "{status} {method} {path}: {detail}"));
         }
         _ => {}
     }
-    debug!("{peer} {method} {path}: {status} {}", refusal.detail());
+    debug!("{peer} {method} {path}: {status} {refusal}");
 }
 
 /// Returns the level at which a refused offer is told. A caller whose bot has hung up asks for a

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::Refusal;
-use super::floor::{Caps, ReadError, Times, collect};
+use super::floor::{Caps, Times, collect};
 use crate::limits;
 
 /// What an endpoint takes.
@@ -38,12 +38,7 @@ pub(super) async fn read(times: Times, headers: &HeaderMap, takes: Takes, body: 
         bytes_max: limits::HTTP_BODY_BYTES_MAX,
         within: times.body,
     };
-    let body = collect(caps, headers, body).await.map_err(|error| match error {
-        ReadError::Compressed => Refusal::Compressed,
-        ReadError::TooLarge => Refusal::TooLarge,
-        ReadError::TooSlow => Refusal::TooSlow,
-        ReadError::Broken => Refusal::Broken,
-    })?;
+    let body = collect(caps, headers, body).await?;
     if takes == Takes::Offer && is_form(headers) && !body.trim_ascii_start().starts_with(b"{") {
         return Err(Refusal::Form);
     }

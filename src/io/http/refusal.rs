@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use serde_json::json;
 
-use super::floor::{Reply, json_reply};
+use super::floor::{ReadError, Reply, json_reply};
 use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
 use crate::limits;
@@ -22,61 +22,88 @@ use crate::proto::whip::call;
 use crate::proto::{messaging, metrics, route, start, table, token, whip};
 
 /// Every way in which a request is refused.
+#[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// Before its endpoint saw it.
+    #[error("{0}")]
     Denied(access::Denied),
     /// Without the key of `--api-key`.
+    #[error("a key is needed: `Authorization: Bearer KEY`, as --api-key has it")]
     NoKey,
+    #[error("{0}")]
     Route(route::Refusal),
     /// What this build lacks.
+    #[error("what is asked for here {0}")]
     Absent(Absent),
     /// There is no authority of this runner's making.
+    #[error("there is no certificate to trust here: the runner makes one with `--tls auto`")]
     NoAuthority,
+    #[error("forms are not taken here; send JSON")]
     Form,
-    Compressed,
-    TooLarge,
+    #[error(transparent)]
+    Body(#[from] ReadError),
     /// The bot is a program, and its arguments would not hold the `body`.
+    #[error(
+        "the bot is a program, which takes a `body` of {} bytes of JSON",
+        limits::PROCESS_BODY_BYTES_MAX
+    )]
     TooMuchForProgram,
-    TooSlow,
-    Broken,
-    Invalid {
-        invalid: Invalid,
-        body: Bytes,
-    },
+    #[error("{invalid}")]
+    Invalid { invalid: Invalid, body: Bytes },
+    #[error("{0}")]
     Start(start::Refusal),
+    #[error("{0}")]
     Full(table::Full),
+    #[error("{0}")]
     Unknown(table::Unknown),
+    #[error("{0}")]
     Offer(OfferRefusal),
     /// An offer by one POST, or what is asked of the session that came of one.
+    #[error("{0}")]
     Whip(whip::Refusal),
     /// A WebSocket's path, asked for without an upgrade.
+    #[error("this is a WebSocket: ask for an upgrade, version 13")]
     NoUpgrade,
     /// A WebSocket without the token that it needs.
+    #[error("a token is needed: /start gives one, for the path, `?token=` or a bearer header")]
     NoToken,
+    #[error("{0}")]
     Token(token::Refusal),
     /// `/metrics`, asked for by somebody whom it is not for.
+    #[error("{0}")]
     Metrics(metrics::Denied),
     /// A webhook that is not its provider's.
+    #[error("invalid signature")]
     Signature(signature::Wrong),
     /// The runner was not told of a media-room server.
+    #[error("{0}")]
     Mediaroom(entry::Missing),
     /// The same of a number that leads to a video room.
+    #[error("invalid signature")]
     Caller(dialin::Wrong),
     /// A dialled number's webhook that is no call.
+    #[error("{0}")]
     DialIn(dialin::Refusal),
     /// A webhook of the messaging app that is not its provider's.
+    #[error("invalid signature")]
     Messaging(messaging::signature::Wrong),
     /// A check of its address without the right word.
+    #[error("{0}")]
     NotVerified(messaging::signature::NotVerified),
     /// A webhook of it that is about something else.
+    #[error("{0}")]
     Webhook(messaging::webhook::Refusal),
     /// A call that has a bot already.
+    #[error("this call has a bot already")]
     SameCall,
     /// There is no video room, or no token for it.
+    #[error("{0}")]
     Videoroom(videoroom::Failure),
     /// The same for a call.
+    #[error("Failed to create room: {0}")]
     CallRoom(videoroom::Failure),
     /// A video room, from a runner of another transport alone.
+    #[error("no video rooms here: this runner serves {} alone", .0.name())]
     OtherTransport(Transport),
 }
 
@@ -103,11 +130,11 @@ impl Refusal {
             },
             Refusal::NoKey | Refusal::Messaging(_) => StatusCode::UNAUTHORIZED,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
-            Refusal::Broken => StatusCode::BAD_REQUEST,
+            Refusal::Body(ReadError::Broken) => StatusCode::BAD_REQUEST,
             Refusal::SameCall => StatusCode::CONFLICT,
-            Refusal::Form | Refusal::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refusal::TooLarge | Refusal::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Refusal::Form | Refusal::Body(ReadError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Refusal::Body(ReadError::TooLarge { .. }) | Refusal::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::Body(ReadError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
             Refusal::Invalid { .. } | Refusal::Start(start::Refusal::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Start(_) => StatusCode::BAD_REQUEST,
             Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -128,56 +155,11 @@ impl Refusal {
         }
     }
 
-    /// Returns what was wrong, in words that a caller can act on.
-    pub(super) fn detail(&self) -> String {
-        match self {
-            Refusal::Denied(denied) => denied.to_string(),
-            Refusal::NoKey => "a key is needed: `Authorization: Bearer KEY`, as --api-key has it".to_owned(),
-            Refusal::Route(refusal) => refusal.to_string(),
-            Refusal::Absent(absent) => format!("what is asked for here {absent}"),
-            Refusal::NoAuthority => {
-                "there is no certificate to trust here: the runner makes one with `--tls auto`".to_owned()
-            }
-            Refusal::Form => "forms are not taken here; send JSON".to_owned(),
-            Refusal::Compressed => "compressed bodies are not taken here".to_owned(),
-            Refusal::TooLarge => format!("the body is larger than {} bytes", limits::HTTP_BODY_BYTES_MAX),
-            Refusal::TooMuchForProgram => {
-                format!(
-                    "the bot is a program, which takes a `body` of {} bytes of JSON",
-                    limits::PROCESS_BODY_BYTES_MAX
-                )
-            }
-            Refusal::TooSlow => format!("the body took longer than {} s", limits::HTTP_BODY.as_secs()),
-            Refusal::Broken => "the body ended early or is badly framed".to_owned(),
-            Refusal::Invalid { invalid, .. } => invalid.to_string(),
-            Refusal::Start(refusal) => refusal.to_string(),
-            Refusal::Full(refusal) => refusal.to_string(),
-            Refusal::Unknown(refusal) => refusal.to_string(),
-            Refusal::Whip(refusal) => refusal.to_string(),
-            Refusal::Offer(refusal) => refusal.to_string(),
-            Refusal::NoUpgrade => "this is a WebSocket: ask for an upgrade, version 13".to_owned(),
-            Refusal::NoToken => {
-                "a token is needed: /start gives one, for the path, `?token=` or a bearer header".to_owned()
-            }
-            Refusal::Token(refusal) => refusal.to_string(),
-            Refusal::Metrics(denied) => denied.to_string(),
-            Refusal::Mediaroom(missing) => missing.to_string(),
-            Refusal::Signature(_) | Refusal::Caller(_) | Refusal::Messaging(_) => "invalid signature".to_owned(),
-            Refusal::NotVerified(refusal) => refusal.to_string(),
-            Refusal::Webhook(refusal) => refusal.to_string(),
-            Refusal::DialIn(refusal) => refusal.to_string(),
-            Refusal::SameCall => "this call has a bot already".to_owned(),
-            Refusal::Videoroom(failure) => failure.to_string(),
-            Refusal::CallRoom(failure) => format!("Failed to create room: {failure}"),
-            Refusal::OtherTransport(only) => format!("no video rooms here: this runner serves {} alone", only.name()),
-        }
-    }
-
     /// Returns the answer; `is_call` to a client that looks for its error where the calls endpoint has it.
     pub(super) fn reply(&self, is_call: bool) -> Reply {
         let detail = match self {
             Refusal::Invalid { invalid, .. } => invalid.detail(),
-            other => json!(other.detail()),
+            other => json!(other.to_string()),
         };
         let body = match is_call {
             true => call::error(&detail),
@@ -255,7 +237,7 @@ mod tests {
             ),
         ] {
             let refusal = Refusal::Offer(refusal);
-            assert!(refusal.detail().contains(word), "{}", refusal.detail());
+            assert!(refusal.to_string().contains(word), "{refusal}");
             let reply = refusal.reply(false);
             assert_eq!(reply.status().as_u16(), status, "{word}");
             let found = reply.headers().get(header::RETRY_AFTER);
