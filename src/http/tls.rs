@@ -51,7 +51,6 @@ pub enum TlsError {
     Make(#[source] BoxError),
 }
 
-
 /// TLS for the server's connections.
 pub struct Tls {
     config: Arc<ServerConfig>,
