@@ -6,7 +6,7 @@
 //!
 //! The other end is a browser, a microcontroller, the server of a call, or a media-room server (SFU); a [`Config`] says in
 //! what they differ. `client` and `sfu` negotiate; `paths` knows where the other end is, `sources` whose audio comes,
-//! `sender` what audio leaves, `channels` the messages. Nobody's address is believed before it has answered a check of this
+//! `sender` what audio leaves, `channels` the messages; `receive` judges what comes, `events` reads what str0m tells. Nobody's address is believed before it has answered a check of this
 //! end alone ([`Output::Proven`]). Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
 
 mod channels;
@@ -16,12 +16,14 @@ mod config;
 mod consent;
 mod credentials;
 mod early;
+mod events;
 mod keys;
 mod last_flight;
 mod last_record;
 mod output;
 mod packet;
 mod paths;
+mod receive;
 mod remote;
 mod sender;
 pub(crate) mod sfu;
@@ -29,14 +31,12 @@ mod sources;
 mod unheard;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use str0m::error::IceError;
-use str0m::media::{MediaKind, Mid, Pt};
-use str0m::net::Receive;
-use str0m::rtp::RtpPacket;
-use str0m::{Candidate, Event, IceConnectionState, Input, Rtc, RtcError};
+use str0m::media::Pt;
+use str0m::{Candidate, Input, Rtc};
 
 pub use self::channels::Channel;
 use self::channels::Channels;
@@ -51,7 +51,6 @@ use self::keys::Keys;
 use self::last_flight::LastFlight;
 use self::last_record::LastRecord;
 pub use self::output::{AudioPacket, OfferError, Output, Proven};
-use self::packet::rtp_header;
 pub use self::packet::{Over, Packet, Sender, Transmit};
 use self::paths::Paths;
 use self::remote::Remote;
@@ -63,7 +62,6 @@ use self::sources::{AudioSources, Talkers};
 use self::unheard::Unheard;
 use crate::audio::codec::Codec;
 use crate::crypto;
-use crate::packet_kind::PacketKind;
 use crate::why::Tried;
 
 /// One peer connection.
@@ -168,87 +166,6 @@ impl PeerConnection {
         }
     }
 
-    /// Takes a packet. One that is not this connection's, or not readable, has no effect.
-    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) -> Sender {
-        let &Packet {
-            over,
-            source,
-            destination,
-            contents,
-        } = packet;
-        let Ok(receive) = Receive::new(over.into(), source, destination, contents) else {
-            self.tried.handle_unreadable(contents);
-            return Sender::Stranger;
-        };
-        self.now = now;
-        let kind = PacketKind::of(contents);
-        if self.paths.is_answer(kind, packet) {
-            return match self.paths.handle_answer(packet) {
-                true => Sender::Peer,
-                false => Sender::Stranger,
-            };
-        }
-        let input = Input::Receive(now, receive);
-        let accepted = self.rtc.accepts(&input);
-        self.tried.handle_incoming(source, destination, kind, accepted);
-        if !accepted {
-            if self.paths.has_checked_from(source) && !self.rtc.is_connected() {
-                self.early.keep(kind, packet);
-            }
-            return Sender::Stranger;
-        }
-        let signed = kind.is_stun() && self.is_signed(packet);
-        if signed {
-            self.paths.handle_signed(kind, packet);
-        }
-        if !self.paths.admits(kind, packet) {
-            return Sender::Stranger;
-        }
-        self.record.handle_incoming(kind);
-        if !self.tried.is_secured() {
-            self.last_flight.handle_incoming(kind, contents);
-        }
-        let header = rtp_header(kind, contents);
-        if let Some((source, payload_type)) = header {
-            let is_negotiated = self.is_negotiated(payload_type.into());
-            if !self.sources.admit(&mut self.rtc, source, is_negotiated) {
-                return Sender::Stranger;
-            }
-        }
-        self.heard_at = now;
-        if let Err(error) = self.rtc.handle_input(input) {
-            log::debug!("datagram refused: {error}");
-        }
-        if let Some((_, payload_type)) = header.filter(|_| self.rtc.is_connected()) {
-            self.unheard.handle_packet(payload_type, now);
-        }
-        self.note_refusal();
-        if signed { Sender::Peer } else { Sender::Unproven }
-    }
-
-    /// Tells whether the peer has signed a STUN message. Asked in the name of an unused address,
-    /// str0m looks at the signature; it takes whatever says to come from the address that it sends
-    /// to.
-    fn is_signed(&self, packet: &Packet<'_>) -> bool {
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let receive = Receive::new(packet.over.into(), nobody, packet.destination, packet.contents);
-        receive.is_ok_and(|receive| self.rtc.accepts(&Input::Receive(self.now, receive)))
-    }
-
-    /// Tells whether packets of this payload type are audio or keys of the call.
-    fn is_negotiated(&self, payload_type: Pt) -> bool {
-        let keys = self.keys.as_ref().map(|(keys, _)| *keys);
-        [self.sender.payload_type(), keys].contains(&Some(payload_type))
-    }
-
-    /// Keeps the reason that DTLS refused the last datagram for, if it did.
-    fn note_refusal(&mut self) {
-        if let Some(refusal) = crypto::take_refusal() {
-            log::debug!("the handshake failed: {refusal}");
-            self.tried.handle_refusal(refusal);
-        }
-    }
-
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         if self.config.talkers == Talkers::One {
@@ -316,109 +233,6 @@ impl PeerConnection {
                 }
             }
         }
-    }
-
-    fn transmit(&mut self, transmit: str0m::net::Transmit) -> Transmit {
-        let mut transmit = Transmit::new(transmit, self.config.is_bare);
-        self.tried
-            .handle_outgoing(transmit.source, transmit.destination, transmit.kind());
-        self.paths.handle_outgoing(&mut transmit);
-        self.record.handle_outgoing(&mut transmit, self.now);
-        if self.config.is_device && !self.tried.is_secured() {
-            self.last_flight.handle_outgoing(&mut transmit);
-        }
-        transmit
-    }
-
-    fn handle_error(&mut self, error: RtcError) -> Option<Output> {
-        match error {
-            // The peer said goodbye before SCTP was up, and str0m lost the event over its own farewell.
-            RtcError::Sctp(error) => {
-                log::debug!("closing: {error}");
-                self.rtc.disconnect();
-                self.over(Output::Left)
-            }
-            error => {
-                log::debug!("connection: {error}");
-                if let RtcError::RemoteSdp(_) = error {
-                    self.tried.handle_refusal(crypto::Refusal::Fingerprint);
-                }
-                if self.rtc.is_alive() {
-                    return None;
-                }
-                self.over(Output::Failed)
-            }
-        }
-    }
-
-    fn event(&mut self, event: Event) -> Option<Output> {
-        match event {
-            Event::IceConnectionStateChange(IceConnectionState::Connected | IceConnectionState::Completed) => {
-                self.tried.handle_ice_up();
-                None
-            }
-            Event::Connected => {
-                self.tried.handle_secured();
-                self.early.clear();
-                self.is_connected = true;
-                self.heard_at = self.now;
-                Some(Output::Connected)
-            }
-            Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
-                self.handle_media(added.mid);
-                None
-            }
-            Event::RtpPacket(packet) => self.audio(packet),
-            Event::ChannelOpen(id, label) => {
-                let is_open = self.channels.handle_open(&mut self.rtc, id, &label);
-                is_open.then_some(Output::ChannelOpen)
-            }
-            Event::ChannelData(data) => self.channels.read(data),
-            Event::ChannelClose(id) => match self.channels.handle_close(id) {
-                true => self.over(Output::Left),
-                false => None,
-            },
-            Event::Closed => {
-                if !self.config.answers_goodbye {
-                    self.rtc.disconnect();
-                }
-                self.over(Output::Left)
-            }
-            _ => None,
-        }
-    }
-
-    /// A section of audio was negotiated.
-    fn handle_media(&mut self, mid: Mid) {
-        let media = self.rtc.media(mid);
-        let payload_type = media.and_then(|media| media.remote_pts().first().copied());
-        if payload_type.is_some() && self.sources.handle_media(&mut self.rtc, mid) {
-            self.sender.bind(mid, payload_type);
-        }
-    }
-
-    /// Takes a packet whose tag was good.
-    fn audio(&mut self, packet: RtpPacket) -> Option<Output> {
-        let (source, payload_type) = (packet.header.ssrc, packet.header.payload_type);
-        self.sources.confirm(source);
-        if let Some((_, keys)) = self.keys.as_mut().filter(|(keys, _)| *keys == payload_type) {
-            let key = keys.handle_packet(packet.header.timestamp, &packet.payload);
-            return key.map(Output::Key);
-        }
-        if self.config.talkers == Talkers::One && self.sender.payload_type() != Some(payload_type) {
-            return None;
-        }
-        let section = self.sources.section(&mut self.rtc, source)?;
-        let track = section.track.clone();
-        self.unheard.handle_used();
-        Some(Output::Audio {
-            track,
-            packet: AudioPacket {
-                sequence: *packet.seq_no,
-                timestamp: packet.time.numer(),
-                payload: packet.payload,
-            },
-        })
     }
 
     /// Queues one payload of 20 ms, at so many ticks of the codec's clock after the start; it leaves with the next

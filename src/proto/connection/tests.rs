@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use str0m::change::SdpAnswer;
-use str0m::media::Direction;
-
-use str0m::Candidate;
-use str0m::net::Protocol;
+use str0m::media::{Direction, MediaKind};
+use str0m::net::{Protocol, Receive};
 
 use super::*;
+use crate::crypto;
 use crate::limits::{DTLS_RETRANSMIT, EARLY_RECORDS_MAX};
+use crate::packet_kind::PacketKind;
 
 struct Client(Rtc);
 
