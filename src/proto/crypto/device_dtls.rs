@@ -7,11 +7,10 @@
 use std::time::Instant;
 
 use str0m::crypto::CryptoError;
-use str0m::crypto::dtls::{
-    DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion, ProtocolVersion,
-};
+use str0m::crypto::dtls::{DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion};
 
 use super::dtls::Backend;
+use super::forward::{forward_state, opaque_debug};
 use crate::sctp::{Setup, Verdict};
 
 #[derive(Debug)]
@@ -105,29 +104,7 @@ impl DtlsInstance for Endpoint {
         self.dtls.handle_packet(packet)
     }
 
-    fn is_active(&self) -> bool {
-        self.dtls.is_active()
-    }
-
-    fn protocol_version(&self) -> Option<ProtocolVersion> {
-        self.dtls.protocol_version()
-    }
-
-    fn is_closing(&self) -> bool {
-        self.dtls.is_closing()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.dtls.is_closed()
-    }
-
-    fn close(&mut self) -> Result<(), DtlsImplError> {
-        self.dtls.close()
-    }
+    forward_state!();
 }
 
-impl std::fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Endpoint")
-    }
-}
+opaque_debug!(Endpoint);

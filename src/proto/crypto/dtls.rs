@@ -22,15 +22,14 @@ use std::time::Instant;
 use dimpl::crypto::Dtls12CipherSuite;
 use dimpl::{CertificateError, Config, Dtls, NamedGroup};
 use str0m::crypto::CryptoError;
-use str0m::crypto::dtls::{
-    DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion, ProtocolVersion,
-};
+use str0m::crypto::dtls::{DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion};
 
 use self::hello::Hello;
 use self::records::{RECORD_HEADER_BYTES, is_handshake_in_clear, messages, records};
 use self::refusal::keep;
 pub use self::refusal::{Refusal, take_refusal};
 use super::certificate::certificate;
+use super::forward::{forward_state, opaque_debug};
 use crate::limits::DTLS_RETRANSMIT;
 
 const SUITES: [Dtls12CipherSuite; 3] = [
@@ -243,38 +242,16 @@ impl DtlsInstance for Endpoint {
         self.dtls.send_application_data(data)
     }
 
-    fn is_active(&self) -> bool {
-        self.dtls.is_active()
-    }
-
-    fn protocol_version(&self) -> Option<ProtocolVersion> {
-        self.dtls.protocol_version()
-    }
-
-    fn is_closing(&self) -> bool {
-        self.dtls.is_closing()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.dtls.is_closed()
-    }
-
-    fn close(&mut self) -> Result<(), DtlsImplError> {
-        self.dtls.close()
-    }
+    forward_state!();
 }
+
+opaque_debug!(Endpoint);
 
 /// Copies into the beginning of `buf`, which is long enough.
 fn copy<'a>(bytes: &[u8], buf: &'a mut [u8]) -> &'a [u8] {
     let buf = &mut buf[..bytes.len()];
     buf.copy_from_slice(bytes);
     buf
-}
-
-impl std::fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Endpoint")
-    }
 }
 
 #[cfg(test)]

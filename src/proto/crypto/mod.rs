@@ -11,6 +11,7 @@
 mod certificate;
 mod device_dtls;
 mod dtls;
+mod forward;
 mod hash;
 mod header_extension;
 mod srtp;
