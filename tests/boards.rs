@@ -84,8 +84,7 @@ fn every_profile_says_what_it_is_for() {
 /// left empty is no key.
 #[test]
 fn the_key_of_a_board_is_made_once_and_shown_in_a_url() {
-    // SAFETY: it only asks.
-    if unsafe { libc::geteuid() } != 0 {
+    if !rustix::process::geteuid().is_root() {
         return;
     }
     let etc = folder();

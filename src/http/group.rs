@@ -5,9 +5,11 @@
 
 use std::fs;
 
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
+
 /// A process group, by the number of its leader.
 pub struct Group {
-    id: libc::pid_t,
+    id: Pid,
     /// The leader was not reaped yet, so that its number is nobody else's.
     is_led: bool,
     is_gone: bool,
@@ -16,8 +18,9 @@ pub struct Group {
 impl Group {
     /// Takes charge of a group by its leader, a child of this process that nobody has waited for.
     pub fn led_by(child: u32) -> Group {
+        let id = i32::try_from(child).ok().and_then(Pid::from_raw);
         Group {
-            id: child as libc::pid_t,
+            id: id.expect("the system numbers processes from 1 to 2^22"),
             is_led: true,
             is_gone: false,
         }
@@ -25,7 +28,7 @@ impl Group {
 
     /// Returns the number of its leader, which is its own.
     pub fn id(&self) -> i32 {
-        self.id
+        self.id.as_raw_pid()
     }
 
     /// Takes note that somebody has waited for the leader.
@@ -34,11 +37,10 @@ impl Group {
     }
 
     /// Sends a signal to all of the group.
-    pub fn signal(&mut self, signal: libc::c_int) {
+    pub fn signal(&mut self, signal: Signal) {
         // Without a leader the number lives as long as any member does, and not longer.
         if self.is_led || !self.is_gone() {
-            // SAFETY: two numbers, no memory.
-            unsafe { libc::kill(-self.id, signal) };
+            let _ = kill_process_group(self.id, signal);
         }
     }
 
@@ -48,17 +50,15 @@ impl Group {
             return self.is_gone;
         }
         // Where the runner is the first process of a container, orphans become its children: nobody else reaps them.
-        // SAFETY: a null pointer says that the status is not wanted.
-        while unsafe { libc::waitpid(-self.id, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
-        // SAFETY: two numbers, no memory. Signal 0 only asks.
-        self.is_gone = unsafe { libc::kill(-self.id, 0) } != 0 || !runs(self.id);
+        while let Ok(Some(_)) = waitpgid(self.id, WaitOptions::NOHANG) {}
+        self.is_gone = test_kill_process_group(self.id).is_err() || !runs(self.id.as_raw_pid());
         self.is_gone
     }
 }
 
 /// Tells whether a member of a group runs. A zombie does not, and whoever has to reap it may take its time, or never do it: the
 /// first process of a container often does not.
-fn runs(group: libc::pid_t) -> bool {
+fn runs(group: i32) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else {
         return true;
     };
@@ -73,11 +73,11 @@ fn runs(group: libc::pid_t) -> bool {
             let (state, group) = (fields.next()?, fields.nth(1)?);
             (!matches!(state, "Z" | "X")).then(|| group.parse().ok())?
         })
-        .any(|of: libc::pid_t| of == group)
+        .any(|of: i32| of == group)
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(libc::SIGKILL);
+        self.signal(Signal::KILL);
     }
 }

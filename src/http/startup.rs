@@ -30,8 +30,7 @@ impl Failure {
 /// this process by way of `/proc` or as a debugger. They themselves are as usual: what becomes
 /// another program begins anew.
 pub fn keep_to_itself() {
-    // SAFETY: it changes a flag of this process.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
 /// Starts the runtime; without a number of workers there is one for each core. `on_thread_start` is called on this thread and

@@ -12,7 +12,7 @@ pub mod output;
 pub mod program;
 pub mod talk;
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -88,9 +88,7 @@ pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), String> 
 }
 
 fn is_executable(path: &OsStr) -> bool {
-    let path = CString::new(path.as_bytes());
-    // SAFETY: the path is a C string that outlives the call.
-    path.is_ok_and(|path| unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0)
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 /// How a program failed its session.

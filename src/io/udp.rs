@@ -12,7 +12,6 @@
 use std::io;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
@@ -21,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use edge_runner_http::common::lock;
 use log::Level;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -387,19 +387,8 @@ async fn pause(pause: Option<Pause>, error: &io::Error) {
 /// Lets the kernel hold more for the reader, as far as this process may ask for it: with the kernel's own choice a flood fills
 /// the socket in a few milliseconds, and the packets of live calls are lost among the rest.
 fn widen(socket: &std::net::UdpSocket) {
-    let bytes = DATAGRAM_SOCKET_BYTES as libc::c_int;
-    // SAFETY: the option takes an integer, which outlives the call, and its size. The descriptor is the socket's.
-    let forced = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUFFORCE,
-            (&raw const bytes).cast(),
-            size_of_val(&bytes) as libc::socklen_t,
-        )
-    };
     // Only administrators may go past the system's limit; everybody may go up to it.
-    if forced != 0
+    if set_socket_recv_buffer_size_force(socket, DATAGRAM_SOCKET_BYTES).is_err()
         && let Err(error) = SockRef::from(socket).set_recv_buffer_size(DATAGRAM_SOCKET_BYTES)
     {
         log::debug!("the size of the receive buffer: {error}");

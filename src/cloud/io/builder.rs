@@ -17,6 +17,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
@@ -265,14 +266,14 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
                 "the service stops"
             };
             heard.own(format!("{why}: the command is told to end")).await;
-            group.signal(libc::SIGTERM);
+            group.signal(Signal::TERM);
             let _ = timeout(job.limits.grace, gone(&mut child, &mut group)).await;
         }
     }
     if !matches!(first, First::Stopped) {
         std::mem::replace(&mut job.over, Box::new(|| ()))();
     }
-    group.signal(libc::SIGKILL);
+    group.signal(Signal::KILL);
     if timeout(BUILD_KILL_REST, gone(&mut child, &mut group)).await.is_err() {
         log::warn!("process group {} does not end on SIGKILL", group.id());
     }
@@ -318,7 +319,10 @@ async fn is_stopped(end: &End, stop: &mut Shutdown) -> bool {
     let (End::Code(number) | End::Signal(number)) = *end;
     // Shells tell so of a signal that ended what they ran.
     let signal = if let End::Code(_) = end { number - 128 } else { number };
-    if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP) {
+    if [Signal::TERM, Signal::INT, Signal::HUP]
+        .iter()
+        .any(|stops| stops.as_raw() == signal)
+    {
         let _ = timeout(BUILD_STOP_WITHIN, stop.wait()).await;
     }
     stop.is_set()

@@ -10,6 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 
+use rustix::process::Signal;
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -109,12 +110,12 @@ impl Program {
 
     /// Asks the group to end.
     pub fn terminate(&mut self) {
-        self.group.signal(libc::SIGTERM);
+        self.group.signal(Signal::TERM);
     }
 
     /// Ends the group by force.
     pub fn kill(&mut self) {
-        self.group.signal(libc::SIGKILL);
+        self.group.signal(Signal::KILL);
     }
 
     /// Waits until the last words are in the log; not for long, since a process that left the group may hold the pipes.
@@ -125,5 +126,5 @@ impl Program {
 
 /// Tells whether a program ended as SIGTERM ends programs: by the signal, with 0, or as shells report the signal.
 pub fn is_of_sigterm(status: ExitStatus) -> bool {
-    status.signal() == Some(libc::SIGTERM) || matches!(status.code(), Some(0 | 143))
+    status.signal() == Some(Signal::TERM.as_raw()) || matches!(status.code(), Some(0 | 143))
 }
