@@ -79,8 +79,6 @@ pub const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 // ---- builder, unpacking, logs
 
-/// Bytes of a gzip member's header: real ones have a name; a longer one hides something.
-pub const GZIP_HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of one extension header of a tar archive, which is kept whole: a name and some times.
 pub const TAR_EXTENSION_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes that are unpacked at once, before the tree says what becomes of them.

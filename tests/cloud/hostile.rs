@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use edge_runner_cloud::proto::gzip::write::Writer;
 use serde_json::Value;
 
-use crate::support::cloud::{DataDir, TestCloud};
+use crate::support::cloud::{DataDir, TestCloud, gzip};
 
 /// Writes one entry of a tar archive, as no packer of good will would.
 fn put(archive: &mut Vec<u8>, name: &[u8], flag: u8, target: &[u8], data: &[u8]) {
@@ -26,14 +25,6 @@ fn header(archive: &mut Vec<u8>, name: &[u8], flag: u8, target: &[u8], size: u64
     let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     archive.extend(block);
-}
-
-fn gzip(plain: &[u8]) -> Vec<u8> {
-    let mut packed = Vec::new();
-    let mut writer = Writer::new();
-    writer.push(plain, &mut packed);
-    writer.finish(&mut packed);
-    packed
 }
 
 /// An archive of a build file and these entries: name, kind, target.

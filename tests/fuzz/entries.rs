@@ -22,6 +22,7 @@ pub mod whip;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ use edge_runner_cloud::proto::fault::Fault;
 use edge_runner_cloud::proto::grant::{self, Terms};
 use edge_runner_cloud::proto::policy::{Policy, Unmet};
 use edge_runner_cloud::proto::sign::{Pair, STORE, Signing};
-use edge_runner_cloud::proto::unpack::{self, Bounds, Make, Step, Sum, Unpacker};
+use edge_runner_cloud::proto::unpack::{self, Bounds, Failure, Make, Sum, Unpacker};
 use edge_runner_cloud::proto::verify::Form;
 use edge_runner_proto::candidate::{RemotePolicy, parse_remote};
 use edge_runner_proto::crypto;
@@ -603,25 +604,44 @@ const BOUNDS: Bounds = Bounds {
 
 /// What an archive asks for, and whether it is taken, when it comes in pieces of so many bytes.
 fn asked(packed: &[u8], size: usize) -> (Vec<Make>, Result<Sum, unpack::Refusal>) {
-    let (mut unpacker, mut makes, mut owed) = (Unpacker::new(BOUNDS), Vec::new(), 0);
-    for mut piece in packed.chunks(size) {
+    let mut makes = Vec::new();
+    let ended = ask(Pieces(packed, size), &mut makes);
+    let sum = ended.map_err(|failure| match failure {
+        Failure::Refused(refusal) => refusal,
+        Failure::Read(error) => panic!("memory does not fail: {error}"),
+    });
+    (makes, sum)
+}
+
+fn ask(pieces: Pieces, makes: &mut Vec<Make>) -> Result<Sum, Failure> {
+    let mut unpacker = Unpacker::new(pieces, BOUNDS)?;
+    let mut data = [0; 1000];
+    while let Some(make) = unpacker.next_make()? {
+        let mut owed = 0;
+        if let Make::File { size, mode, .. } = make {
+            assert_eq!(mode & !0o777, 0);
+            owed = size;
+        }
+        makes.push(make);
         loop {
-            match unpacker.next(&mut piece) {
-                Err(refusal) => return (makes, Err(refusal)),
-                Ok(Step::More) => break,
-                Ok(Step::Data(data)) => owed -= data.len() as u64,
-                Ok(Step::Make(make)) => {
-                    assert_eq!(owed, 0);
-                    if let Make::File { size, mode, .. } = make {
-                        assert_eq!(mode & !0o777, 0);
-                        owed = size;
-                    }
-                    makes.push(make);
-                }
+            match unpacker.read(&mut data)? {
+                0 => break,
+                count => owed -= count as u64,
             }
         }
+        assert_eq!(owed, 0);
     }
-    (makes, unpacker.finish("f"))
+    unpacker.finish("f")
+}
+
+/// Gives at most so many bytes per read.
+struct Pieces<'a>(&'a [u8], usize);
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let room = into.len().min(self.1);
+        self.0.read(&mut into[..room])
+    }
 }
 
 fn path_of(make: &Make) -> &Path {

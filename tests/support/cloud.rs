@@ -3,11 +3,12 @@
 //! In: options, and the builder command. Out: replies. Its key is made for the test and known here alone. An upload and a build
 //! are each one call ([`TestCloud::upload`], [`TestCloud::build`]); [`archive`] makes what is uploaded.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use edge_runner_cloud::proto::{gzip, tar};
+use edge_runner_cloud::proto::tar;
 use serde_json::{Value, json};
 
 use super::http::{self, Reply};
@@ -195,11 +196,14 @@ pub fn archive(files: &[(&str, &str)]) -> Vec<u8> {
         plain.resize(plain.len().next_multiple_of(512), 0);
     }
     plain.resize((plain.len() + 1024).next_multiple_of(10_240), 0);
-    let mut packed = Vec::new();
-    let mut writer = gzip::write::Writer::new();
-    writer.push(&plain, &mut packed);
-    writer.finish(&mut packed);
-    packed
+    gzip(&plain)
+}
+
+/// One gzip member.
+pub fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packer.write_all(plain).expect("memory");
+    packer.finish().expect("memory")
 }
 
 /// The header and the body of an upload, the fields in the order of the grant.

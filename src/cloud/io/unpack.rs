@@ -14,8 +14,8 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::folder::{Folder, name};
-use crate::limits::UNPACK_READ_BYTES;
-use crate::proto::unpack::{Bounds, Make, Refusal, Step, Sum, Unpacker, shown};
+use crate::limits::UNPACK_BUFFER_BYTES;
+use crate::proto::unpack::{Bounds, Failure, Make, Refusal, Sum, Unpacker, shown};
 
 /// Why an archive was not unpacked.
 #[derive(Debug)]
@@ -45,6 +45,15 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Fault {
+        match failure {
+            Failure::Refused(refusal) => Fault::Refused(refusal),
+            Failure::Read(source) => Fault::Read(source),
+        }
+    }
+}
+
 /// Unpacks `archive` into the folder `context`, in which `build_file` has to be then. Between two reads `stopped` is asked.
 ///
 /// # Errors
@@ -56,52 +65,40 @@ pub fn unpack(
     build_file: &str,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Sum, Fault> {
-    let mut unpacker = Unpacker::new(bounds);
     let mut maker = Maker::new(context).map_err(|source| Fault::Make {
         name: ".".to_owned(),
         source,
     })?;
-    let mut buffer = vec![0; UNPACK_READ_BYTES];
-    loop {
-        if stopped() {
-            return Err(Fault::Stopped);
+    let archive = Stoppable { archive, stopped };
+    let unpacked = maker.make_all(archive, bounds, build_file, stopped);
+    // Whatever else it is then.
+    unpacked.map_err(|fault| if stopped() { Fault::Stopped } else { fault })
+}
+
+/// An archive that ends with an error when nobody wants it any more. Within one read a member of a few bytes comes after the other.
+struct Stoppable<'a> {
+    archive: &'a mut dyn Read,
+    stopped: &'a dyn Fn() -> bool,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if (self.stopped)() {
+            return Err(io::Error::other("it is stopped"));
         }
-        let count = match archive.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Fault::Read(error)),
-        };
-        let mut input = &buffer[..count];
-        loop {
-            match unpacker.next(&mut input).map_err(Fault::Refused)? {
-                Step::More => break,
-                Step::Make(make) => maker.make(make)?,
-                Step::Data(data) => {
-                    maker.write(data)?;
-                    // A megabyte of zeros comes out of a kilobyte.
-                    if stopped() {
-                        return Err(Fault::Stopped);
-                    }
-                }
-            }
-        }
+        self.archive.read(into)
     }
-    unpacker.finish(build_file).map_err(Fault::Refused)
 }
 
 struct Maker {
     root: Folder,
     /// The folder of the last entry, in which the next one mostly is, and its name.
     last: Option<(Vec<u8>, Folder)>,
-    file: Option<Open>,
 }
 
 /// A file that is being written.
 struct Open {
     file: File,
-    name: Vec<u8>,
-    left: u64,
     mode: u32,
     mtime_s: u64,
 }
@@ -111,55 +108,71 @@ impl Maker {
         Ok(Maker {
             root: Folder::open(context)?,
             last: None,
-            file: None,
         })
     }
 
-    fn make(&mut self, make: Make) -> Result<(), Fault> {
-        let (Make::Dir { path, .. }
-        | Make::File { path, .. }
-        | Make::Symlink { path, .. }
-        | Make::HardLink { path, .. }) = &make;
-        let shown = shown(path);
-        self.perform(make).map_err(|source| Fault::Make { name: shown, source })
+    fn make_all(
+        &mut self,
+        archive: impl Read,
+        bounds: Bounds,
+        build_file: &str,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<Sum, Fault> {
+        let mut unpacker = Unpacker::new(archive, bounds)?;
+        let mut buffer = vec![0; UNPACK_BUFFER_BYTES];
+        while let Some(make) = unpacker.next_make()? {
+            let (Make::Dir { path, .. }
+            | Make::File { path, .. }
+            | Make::Symlink { path, .. }
+            | Make::HardLink { path, .. }) = &make;
+            let name = shown(path);
+            let failed = |source| Fault::Make {
+                name: name.clone(),
+                source,
+            };
+            let Some(mut open) = self.make(make).map_err(failed)? else {
+                continue;
+            };
+            loop {
+                match unpacker.read(&mut buffer)? {
+                    0 => break,
+                    // A megabyte of zeros comes out of a kilobyte.
+                    _ if stopped() => return Err(Fault::Stopped),
+                    count => open.file.write_all(&buffer[..count]).map_err(failed)?,
+                }
+            }
+            open.finish().map_err(failed)?;
+        }
+        Ok(unpacker.finish(build_file)?)
     }
 
-    fn perform(&mut self, make: Make) -> io::Result<()> {
+    /// Makes it; a file is to be written then.
+    fn make(&mut self, make: Make) -> io::Result<Option<Open>> {
         match make {
             Make::Dir { path, mode, exists } => {
                 let (folder, name) = self.parent(&path)?;
                 if !exists {
                     folder.make(&name)?;
                 }
-                folder.folder(&name)?.set_mode(mode)
+                folder.folder(&name)?.set_mode(mode)?;
             }
             Make::File {
                 path,
                 mode,
                 mtime_s,
-                size,
                 exists,
+                ..
             } => {
                 let (folder, name) = self.parent(&path)?;
                 if exists {
                     folder.unlink(&name)?;
                 }
-                let open = Open {
-                    file: folder.create(&name)?,
-                    name: path,
-                    left: size,
-                    mode,
-                    mtime_s,
-                };
-                if size == 0 {
-                    return open.finish();
-                }
-                self.file = Some(open);
-                Ok(())
+                let file = folder.create(&name)?;
+                return Ok(Some(Open { file, mode, mtime_s }));
             }
             Make::Symlink { path, target } => {
                 let (folder, own) = self.parent(&path)?;
-                folder.symlink(&own, &name(&target)?)
+                folder.symlink(&own, &name(&target)?)?;
             }
             Make::HardLink { path, target, exists } => {
                 let (from, target) = self.parent(&target)?;
@@ -169,23 +182,10 @@ impl Maker {
                 if exists {
                     folder.unlink(&name)?;
                 }
-                folder.link(&name, &from, &target)
+                folder.link(&name, &from, &target)?;
             }
         }
-    }
-
-    fn write(&mut self, data: &[u8]) -> Result<(), Fault> {
-        // The tree sends data to a file that it has asked for.
-        let Some(open) = &mut self.file else {
-            return Ok(());
-        };
-        let mut written = open.file.write_all(data);
-        open.left = open.left.saturating_sub(data.len() as u64);
-        let shown = shown(&open.name);
-        if written.is_ok() && open.left == 0 {
-            written = self.file.take().map_or(Ok(()), Open::finish);
-        }
-        written.map_err(|source| Fault::Make { name: shown, source })
+        Ok(None)
     }
 
     /// Opens the folder that an entry is in, and returns it with the entry's own name.

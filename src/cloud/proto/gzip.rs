@@ -1,4 +1,302 @@
-//! The gzip format: members, checksums.
+//! The gzip format: members one after the other, read as one.
+//!
+//! In: compressed bytes, from any reader. Out: what they hold. An archive may have several members; zeros may follow the last one,
+//! as tapes and disks pad. Each member's CRC-32 and length are checked by `flate2`, which also caps the fields of a header.
+//! Refuses: what is no gzip, a broken header, broken data, an end in the middle, anything else after the last member.
+//! Source: RFC 1952, RFC 1951.
 
-pub mod read;
-pub mod write;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::GzDecoder;
+
+use crate::limits::UNPACK_READ_BYTES;
+
+/// Why bytes are no gzip archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damaged {
+    /// They do not begin like one.
+    NoGzip,
+    /// The method of compression, or a flag, is none that is known; or the header is too long, or its checksum wrong.
+    Header,
+    /// The compressed data are broken.
+    Data,
+    /// They unpack to something else than was packed.
+    Checksum,
+    /// Something else follows the last member.
+    Tail,
+    /// They end too early.
+    Truncated,
+}
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Damaged::NoGzip => "it is no gzip",
+            Damaged::Header => "its gzip header asks for what is not known",
+            Damaged::Data => "its compressed data are broken",
+            Damaged::Checksum => "its checksum is wrong",
+            Damaged::Tail => "something that is no gzip follows its end",
+            Damaged::Truncated => "it ends too early",
+        })
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+impl From<Damaged> for io::Error {
+    fn from(damaged: Damaged) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, damaged)
+    }
+}
+
+/// What each member begins with.
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+type Member<R> = GzDecoder<BufReader<R>>;
+
+/// Reads one archive. An error is the source's own, or holds a [`Damaged`].
+pub struct Reader<R> {
+    /// The member that is being read, which has the source; none after the last one.
+    member: Option<Member<R>>,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header of the first member.
+    ///
+    /// # Errors
+    /// The source's; [`Damaged`].
+    pub fn new(source: R) -> io::Result<Reader<R>> {
+        let source = BufReader::with_capacity(UNPACK_READ_BYTES, source);
+        let member = Some(member(source, Damaged::NoGzip)?);
+        Ok(Reader { member })
+    }
+}
+
+impl<R: Read> Read for Reader<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        while let Some(member) = &mut self.member {
+            match member.read(into) {
+                Ok(0) => {
+                    self.member = self
+                        .member
+                        .take()
+                        .map_or(Ok(None), |member| next(member.into_inner()))?
+                }
+                Ok(count) => return Ok(count),
+                Err(error) => return Err(told(error)),
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Reads the header of a member, or tells what is there `instead`.
+fn member<R: Read>(mut source: BufReader<R>, instead: Damaged) -> io::Result<Member<R>> {
+    let begins = source.fill_buf()?.iter().zip(MAGIC).all(|(&byte, magic)| byte == magic);
+    if !begins {
+        return Err(instead.into());
+    }
+    let mut member = GzDecoder::new(source);
+    match member.header() {
+        Some(_) => Ok(member),
+        // What was wrong with the header is told by the first read.
+        None => Err(match member.read(&mut [0]) {
+            Err(error) if error.kind() != io::ErrorKind::InvalidInput || error.raw_os_error().is_some() => told(error),
+            _ => Damaged::Header.into(),
+        }),
+    }
+}
+
+/// Goes on after a member: with another one, with zeros, or with nothing.
+fn next<R: Read>(mut source: BufReader<R>) -> io::Result<Option<Member<R>>> {
+    match source.fill_buf()?.first() {
+        None => return Ok(None),
+        Some(0) => {}
+        Some(_) => return member(source, Damaged::Tail).map(Some),
+    }
+    loop {
+        let padding = source.fill_buf()?;
+        if padding.is_empty() {
+            return Ok(None);
+        }
+        if padding.iter().any(|&byte| byte != 0) {
+            return Err(Damaged::Tail.into());
+        }
+        let length = padding.len();
+        source.consume(length);
+    }
+}
+
+/// Tells what an error of `flate2` says of the data. One of the source stays as it is.
+fn told(error: io::Error) -> io::Error {
+    match error.kind() {
+        _ if error.raw_os_error().is_some() => error,
+        io::ErrorKind::UnexpectedEof => Damaged::Truncated.into(),
+        // The one thing that it says of a checksum or a length.
+        io::ErrorKind::InvalidInput if error.to_string().contains("checksum") => Damaged::Checksum.into(),
+        io::ErrorKind::InvalidInput => Damaged::Data.into(),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+    use crate::proto::pieces::Pieces;
+
+    fn member(data: &[u8]) -> Vec<u8> {
+        let mut packer = GzEncoder::new(Vec::new(), Compression::default());
+        packer.write_all(data).expect("memory");
+        packer.finish().expect("memory")
+    }
+
+    /// A member with another header.
+    fn with_header(header: &[u8], data: &[u8]) -> Vec<u8> {
+        [header, &member(data)[10..]].concat()
+    }
+
+    /// Reads all of it in pieces of `step` bytes through a buffer of `room` bytes.
+    fn read(packed: &[u8], step: usize, room: usize) -> Result<Vec<u8>, Damaged> {
+        let (mut data, mut out) = (Vec::new(), vec![0; room]);
+        let mut all = || {
+            let mut reader = Reader::new(Pieces(packed, step))?;
+            loop {
+                match reader.read(&mut out)? {
+                    0 => return Ok(()),
+                    count => data.extend_from_slice(&out[..count]),
+                }
+            }
+        };
+        let all: io::Result<()> = all();
+        all.map_err(|error| error.downcast().expect("memory does not fail"))?;
+        Ok(data)
+    }
+
+    fn noise(length: usize) -> Vec<u8> {
+        let mut state = 7_u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Some of it repeats, so that it is packed.
+            if state & 0x300 == 0 { (state >> 24) as u8 } else { b'x' }
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
+    /// However the bytes come and however little room there is, the same comes out.
+    #[test]
+    fn what_was_packed_comes_out() {
+        for data in [Vec::new(), b"x".to_vec(), noise(100_000), vec![0; 300_000]] {
+            let packed = member(&data);
+            for (step, room) in [
+                (usize::MAX >> 1, 1 << 20),
+                (1, 512),
+                (7, 3),
+                (4096, 1),
+                (512, 32 * 1024),
+            ] {
+                assert_eq!(read(&packed, step, room).as_ref(), Ok(&data), "{step} {room}");
+            }
+        }
+    }
+
+    /// I-17: gzip may have several members; an empty one, one without optional fields, and one with all of them.
+    #[test]
+    fn several_members_are_one_archive() {
+        let mut header = vec![0x1f, 0x8b, 8, 0b1_1111, 1, 2, 3, 4, 2, 3];
+        header.extend([3, 0, b'a', 0, 0x1f]);
+        header.extend(b"context.tar\0of a build\0");
+        let mut sum = flate2::Crc::new();
+        sum.update(&header);
+        header.extend(&sum.sum().to_le_bytes()[..2]);
+        let mut packed = member(b"one ");
+        packed.extend(member(b""));
+        packed.extend(with_header(&header, b"two "));
+        packed.extend(with_header(&[0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 3, 0, 0], b"three"));
+        for padding in [0, 1, 511, 100_000] {
+            packed.resize(packed.len() + padding, 0);
+            for step in [1, 5, packed.len()] {
+                assert_eq!(read(&packed, step, 1024).as_deref(), Ok(&b"one two three"[..]));
+            }
+        }
+    }
+
+    /// I-17: a damaged archive is refused, wherever it is cut or changed.
+    #[test]
+    fn damage_is_seen() {
+        let data = noise(5_000);
+        let whole = member(&data);
+        for end in 0..whole.len() {
+            assert_eq!(read(&whole[..end], 64, 1024), Err(Damaged::Truncated), "cut at {end}");
+        }
+        let mut refused = 0;
+        for at in 10..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x10;
+            // Deflate has bits that mean nothing; a change of those is none.
+            match read(&changed, 64, 1024) {
+                Ok(read) => assert!(read == data, "changed at {at}"),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > (whole.len() - 10) * 9 / 10, "{refused}");
+        let change = |at: usize, to: u8| {
+            let mut changed = whole.clone();
+            changed[at] = to;
+            read(&changed, 64, 1024)
+        };
+        assert_eq!(change(0, b'B'), Err(Damaged::NoGzip));
+        assert_eq!(change(1, b'Z'), Err(Damaged::NoGzip));
+        assert_eq!(change(2, 7), Err(Damaged::Header));
+        assert_eq!(change(3, 0x20), Err(Damaged::Header));
+        let end = whole.len();
+        assert_eq!(change(end - 8, !whole[end - 8]), Err(Damaged::Checksum));
+        assert_eq!(change(end - 1, 1), Err(Damaged::Checksum));
+        let followed = |by: &[u8]| read(&[&whole, by].concat(), 64, 1024);
+        assert_eq!(followed(b"x"), Err(Damaged::Tail));
+        assert_eq!(followed(&[0x1f]), Err(Damaged::Truncated));
+        assert_eq!(followed(&[0x1f, 0]), Err(Damaged::Tail));
+        assert_eq!(followed(&[0, 0, 1]), Err(Damaged::Tail));
+        assert_eq!(read(b"", 1, 1), Err(Damaged::Truncated));
+    }
+
+    /// Names without end are no reason to read on.
+    #[test]
+    fn headers_have_an_end() {
+        let named = |length: usize| {
+            let header = [&[0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3][..], &vec![b'n'; length], &[0]].concat();
+            read(&with_header(&header, b"data"), 1000, 100)
+        };
+        assert_eq!(named(65_535).as_deref(), Ok(&b"data"[..]));
+        assert_eq!(named(65_536), Err(Damaged::Header));
+    }
+
+    /// What the source says is passed on, and is no damage.
+    #[test]
+    fn errors_of_the_source_stay_what_they_are() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::from_raw_os_error(22))
+            }
+        }
+        let packed = member(&noise(5_000));
+        for length in [0, 5, 100] {
+            let source = packed[..length].chain(Broken);
+            let read = Reader::new(source).and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
+            assert_eq!(
+                read.expect_err("it is broken").raw_os_error(),
+                Some(22),
+                "after {length}"
+            );
+        }
+    }
+}

@@ -13,6 +13,8 @@ pub mod gzip;
 pub mod keys;
 pub mod outcome;
 pub mod pack;
+#[cfg(test)]
+mod pieces;
 pub mod policy;
 pub mod progress;
 pub mod queue;

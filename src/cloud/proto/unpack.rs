@@ -1,7 +1,7 @@
 //! Build contexts as they are unpacked: what may be made of an archive, and in what order.
 //!
-//! In: a gzipped tar archive in pieces of any size, the bounds of the operator, and the build file that must be there. Out: one
-//! [`Step`] after the other, to be done as it stands: names are relative, without `.` and `..`, and each folder is made before
+//! In: a gzipped tar archive from any reader, the bounds of the operator, and the build file that must be there. Out: one
+//! [`Make`] after the other, to be done as it stands: names are relative, without `.` and `..`, and each folder is made before
 //! what is in it. Nothing asked for leaves the tree or goes through a link, so the order of the archive does not matter.
 //!
 //! Refuses, and names the entry: absolute names, `..` components, links that lead out (looked at step by step, when they come and
@@ -11,9 +11,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::io::{self, BufReader, Read};
 
-use super::gzip::read as gzip;
-use super::tar::read::{self as tar, Entry, Event, Kind};
+use super::gzip;
+use super::tar::read::{self as tar, Entry, Kind};
 use crate::limits::{
     UNPACK_BUFFER_BYTES, UNPACK_COMPONENT_BYTES_MAX, UNPACK_DEPTH_MAX, UNPACK_LINK_HOPS_MAX, UNPACK_LINK_STEPS_MAX,
     UNPACK_NAMES_BYTES_MAX, UNPACK_PATH_BYTES_MAX, UNPACK_SHOWN_CHARS_MAX,
@@ -26,16 +27,6 @@ pub struct Bounds {
     pub bytes_max: u64,
     /// Entries, and folders that only names tell of.
     pub entries_max: u64,
-}
-
-/// What to do next.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Step<'a> {
-    /// All of the input is used up.
-    More,
-    Make(Make),
-    /// Bytes of the last file, never empty.
-    Data(&'a [u8]),
 }
 
 /// One thing to make. Names are relative to the context.
@@ -235,100 +226,95 @@ pub fn shown(name: &[u8]) -> String {
     text
 }
 
-/// Unpacks one archive.
-pub struct Unpacker {
-    gzip: gzip::Reader,
-    tar: tar::Reader,
+/// Why there is nothing more to make.
+#[derive(Debug)]
+pub enum Failure {
+    Refused(Refusal),
+    /// The archive cannot be read.
+    Read(io::Error),
+}
+
+/// Unpacks one archive. As a reader it gives the bytes of the last file.
+pub struct Unpacker<R: Read> {
+    tar: tar::Reader<Bounded<BufReader<gzip::Reader<R>>>>,
     tree: Tree,
-    bounds: Bounds,
-    /// What was unpacked last, and which of it the tree has not seen.
-    buffer: Box<[u8]>,
-    rest: std::ops::Range<usize>,
     due: VecDeque<Make>,
-    bytes: u64,
     /// The last entry's name, fit to be shown.
     last: String,
 }
 
-impl Unpacker {
-    pub fn new(bounds: Bounds) -> Unpacker {
-        Unpacker {
-            gzip: gzip::Reader::default(),
-            tar: tar::Reader::default(),
-            tree: Tree::new(bounds.entries_max),
-            bounds,
-            buffer: vec![0; UNPACK_BUFFER_BYTES].into(),
-            rest: 0..0,
-            due: VecDeque::new(),
+impl<R: Read> Unpacker<R> {
+    /// Begins to read an archive.
+    ///
+    /// # Errors
+    /// [`Failure`]: it does not begin as one.
+    pub fn new(archive: R, bounds: Bounds) -> Result<Unpacker<R>, Failure> {
+        let gzip = gzip::Reader::new(archive).map_err(|error| told(error, ""))?;
+        let plain = Bounded {
+            source: BufReader::with_capacity(UNPACK_BUFFER_BYTES, gzip),
             bytes: 0,
+            max: bounds.bytes_max,
+        };
+        Ok(Unpacker {
+            tar: tar::Reader::new(plain),
+            tree: Tree::new(bounds.entries_max),
+            due: VecDeque::new(),
             last: String::new(),
-        }
+        })
     }
 
-    /// Takes bytes off the front of `input` until there is something to do.
+    /// Returns what is to be made next. All bytes of a file have to be read before.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing of the archive may be used then.
-    pub fn next(&mut self, input: &mut &[u8]) -> Result<Step<'_>, Refusal> {
-        loop {
-            if let Some(make) = self.due.pop_front() {
-                return Ok(Step::Make(make));
-            }
-            if self.rest.is_empty() {
-                let made = self.gzip.read(input, &mut self.buffer).map_err(Refusal::Gzip)?;
-                if made == 0 {
-                    return Ok(Step::More);
-                }
-                self.rest = 0..made;
-                self.bytes += made as u64;
-                if self.bytes > self.bounds.bytes_max {
-                    return Err(Refusal::TooManyBytes {
-                        max: self.bounds.bytes_max,
-                    });
-                }
-            }
-            let (used, event) = self.tar.read(&self.buffer[self.rest.clone()]).map_err(|damaged| {
-                let after = self.last.clone();
-                Refusal::Tar { damaged, after }
-            })?;
-            self.rest.start += used;
-            match event {
-                Event::More => {}
-                Event::Data(length) => {
-                    let end = self.rest.start;
-                    return Ok(Step::Data(&self.buffer[end - length..end]));
-                }
-                Event::Entry(entry) => self.enter(&entry)?,
-            }
+    /// [`Failure`]; nothing of the archive may be used then.
+    pub fn next_make(&mut self) -> Result<Option<Make>, Failure> {
+        while self.due.is_empty() {
+            let next = self.tar.next_entry().map_err(|error| told(error, &self.last))?;
+            let Some(entry) = next else {
+                return Ok(None);
+            };
+            self.enter(&entry).map_err(Failure::Refused)?;
         }
+        Ok(self.due.pop_front())
     }
 
-    /// Looks at the whole: that the archive ended well, that no link leads out, and that the build file is there.
+    /// Reads bytes of the last file; 0 when there are no more.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn finish(mut self, file: &str) -> Result<Sum, Refusal> {
-        self.gzip.finish().map_err(Refusal::Gzip)?;
-        self.tar.finish().map_err(|damaged| Refusal::Tar {
-            damaged,
-            after: self.last.clone(),
-        })?;
-        self.tree.finish()?;
+    /// [`Failure`].
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Failure> {
+        if !self.due.is_empty() {
+            // Those of an entry follow the last of what it asks for.
+            return Ok(0);
+        }
+        self.tar.read(into).map_err(|error| told(error, &self.last))
+    }
+
+    /// Looks at the whole, when there is nothing more to make: that the archive ends well, that no link leads out, and that the
+    /// build file is there.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn finish(mut self, file: &str) -> Result<Sum, Failure> {
+        let plain = self.tar.source();
+        io::copy(plain, &mut io::sink()).map_err(|error| told(error, &self.last))?;
+        let bytes = plain.bytes;
+        self.tree.finish().map_err(Failure::Refused)?;
         if !self.tree.has_file(file) {
-            return Err(Refusal::NoBuildFile {
+            return Err(Failure::Refused(Refusal::NoBuildFile {
                 file: shown(file.as_bytes()),
-            });
+            }));
         }
         Ok(Sum {
             entries: self.tree.entries,
-            bytes: self.bytes,
+            bytes,
         })
     }
 
     fn enter(&mut self, entry: &Entry) -> Result<(), Refusal> {
         self.last = shown(&entry.name);
-        let max = self.bounds.bytes_max;
-        let refused = if entry.size > max.saturating_sub(self.bytes - self.rest.len() as u64) {
+        let Bounded { bytes, max, .. } = *self.tar.source();
+        let refused = if entry.size > max.saturating_sub(bytes) {
             Err(Refused::Entry(Why::Large { size: entry.size, max }))
         } else {
             self.tree.enter(entry, &mut self.due)
@@ -340,6 +326,37 @@ impl Unpacker {
             },
             Refused::All(refusal) => refusal,
         })
+    }
+}
+
+/// Tells an archive that is damaged or too large from one that cannot be read. `after` is the name of the last entry.
+fn told(error: io::Error, after: &str) -> Failure {
+    let of_tar = |damaged| Refusal::Tar {
+        damaged,
+        after: after.to_owned(),
+    };
+    let refusal = error
+        .downcast()
+        .or_else(|error| error.downcast().map(Refusal::Gzip))
+        .or_else(|error| error.downcast().map(of_tar));
+    refusal.map_or_else(Failure::Read, Failure::Refused)
+}
+
+/// Counts the bytes of an archive, and gives no more of them than are allowed.
+struct Bounded<R> {
+    source: R,
+    bytes: u64,
+    max: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(into)?;
+        self.bytes += count as u64;
+        if self.bytes > self.max {
+            return Err(io::Error::other(Refusal::TooManyBytes { max: self.max }));
+        }
+        Ok(count)
     }
 }
 

@@ -15,11 +15,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use md5::{Digest, Md5};
 
 use super::End;
 use crate::limits::{CONTEXT_BYTES_MAX, CONTEXT_FILES_MAX, IGNORE_BYTES_MAX};
-use crate::proto::gzip::write::Writer;
 use crate::proto::pack::{IGNORE_FILE, Rules, mode, order};
 use crate::proto::progress::size;
 use crate::proto::tar::write::{end, header, padding};
@@ -210,27 +211,44 @@ fn target_of(link: &Path) -> io::Result<(fs::FileType, PathBuf)> {
     Ok((fs::symlink_metadata(&target)?.file_type(), target))
 }
 
-/// An archive on its way.
+/// An archive on its way: a header without name and time, as Python's `gzip` writes it for `mtime=0`, and the best compression.
+/// What that makes is valid, and is not what zlib would make.
 struct Archive {
-    gzip: Writer,
-    file: File,
-    hash: Md5,
-    /// Compressed bytes that are to be written.
-    ready: Vec<u8>,
+    gzip: GzEncoder<Hashed>,
     /// Bytes before compression.
     tar: u64,
+}
+
+/// A file whose content has a hash.
+struct Hashed {
+    file: File,
+    hash: Md5,
     size: u64,
+}
+
+impl Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.hash.update(&bytes[..count]);
+        self.size += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 impl Archive {
     fn new() -> Result<Archive, End> {
-        Ok(Archive {
-            gzip: Writer::new(),
+        let hashed = Hashed {
             file: nameless().map_err(|error| End::Failed(format!("making a temporary file: {error}")))?,
             hash: Md5::new(),
-            ready: Vec::new(),
-            tar: 0,
             size: 0,
+        };
+        Ok(Archive {
+            gzip: GzEncoder::new(hashed, Compression::best()),
+            tar: 0,
         })
     }
 
@@ -278,38 +296,27 @@ impl Archive {
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), End> {
         self.tar += bytes.len() as u64;
-        self.gzip.push(bytes, &mut self.ready);
-        if self.ready.len() < PIECE {
-            return Ok(());
-        }
-        self.write()
-    }
-
-    fn write(&mut self) -> Result<(), End> {
-        self.hash.update(&self.ready);
-        self.size += self.ready.len() as u64;
-        self.file
-            .write_all(&self.ready)
-            .map_err(|error| End::Failed(format!("writing the archive to a temporary file: {error}")))?;
-        self.ready.clear();
-        Ok(())
+        self.gzip.write_all(bytes).map_err(unwritten)
     }
 
     fn finish(mut self, files: usize, plain: u64) -> Result<Packed, End> {
         let zeros = vec![0; end(self.tar)];
         self.push(&zeros)?;
-        std::mem::take(&mut self.gzip).finish(&mut self.ready);
-        self.write()?;
-        let mut hash = HEXLOWER.encode(&self.hash.finalize());
+        let hashed = self.gzip.finish().map_err(unwritten)?;
+        let mut hash = HEXLOWER.encode(&hashed.hash.finalize());
         hash.truncate(16);
         Ok(Packed {
-            archive: self.file,
-            size: self.size,
+            archive: hashed.file,
+            size: hashed.size,
             hash,
             files,
             plain,
         })
     }
+}
+
+fn unwritten(error: io::Error) -> End {
+    End::Failed(format!("writing the archive to a temporary file: {error}"))
 }
 
 const CHANGED: &str = "it changed while it was packed";
@@ -417,7 +424,11 @@ mod tests {
         packed.archive.read_to_end(&mut bytes).expect("a file");
         assert_eq!(bytes.len() as u64, packed.size);
         assert_eq!(HEXLOWER.encode(&Md5::digest(&bytes))[..16], packed.hash);
-        miniz_oxide::inflate::decompress_to_vec(&bytes[10..bytes.len() - 8]).expect("a whole stream")
+        assert_eq!(bytes[..10], [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 0xff]);
+        let mut plain = Vec::new();
+        let read = flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain);
+        assert_eq!(read.expect("a whole member"), plain.len());
+        plain
     }
 
     fn failed(outcome: Result<Packed, End>) -> String {

@@ -1,6 +1,6 @@
-//! Archives of the POSIX tar format, read as bytes come.
+//! Archives of the POSIX tar format, read entry by entry.
 //!
-//! In: bytes in pieces of any size. Out: entries, then the bytes of those that are files. Read are the headers of ustar, POSIX's
+//! In: bytes, from any reader. Out: entries, and the bytes of those that are files. Read are the headers of ustar, POSIX's
 //! extended ones (`path`, `linkpath`, `size`, `mtime`; of the next file or of all that follow), GNU's long names and its binary
 //! numbers. What an extended header says belongs to the next file, however many other headers stand between. Refuses: a header
 //! whose checksum is wrong, numbers that are none, extended headers that are broken or longer than
@@ -8,6 +8,7 @@
 //! Source: POSIX.1-2017 `pax`, "ustar Interchange Format"; the manual of GNU tar, "Basic Tar Format".
 
 use std::fmt;
+use std::io::{self, Read};
 
 use crate::limits::TAR_EXTENSION_BYTES_MAX;
 
@@ -42,6 +43,12 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
+impl From<Damaged> for io::Error {
+    fn from(damaged: Damaged) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, damaged)
+    }
+}
+
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -73,16 +80,6 @@ pub struct Entry {
     pub mtime_s: u64,
 }
 
-/// What the next bytes were.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Event {
-    /// All of the input is used up.
-    More,
-    Entry(Entry),
-    /// So many bytes of the last entry, the last that were taken off the input.
-    Data(usize),
-}
-
 /// What extended headers say.
 #[derive(Clone, Default)]
 struct Extension {
@@ -93,156 +90,77 @@ struct Extension {
     is_sparse: bool,
 }
 
-enum State {
-    Header,
-    /// The body of an extended header of some kind, then so many bytes of padding.
-    Extension {
-        kind: u8,
-        left: usize,
-        padding: usize,
-    },
-    /// A file, then so many bytes of padding.
-    Data {
-        left: u64,
-        padding: u16,
-    },
-    /// A block of zeros has come: what follows is not looked at.
-    End,
-}
-
-/// Reads one archive.
-pub struct Reader {
-    state: State,
-    /// A header or the body of an extended one, as far as it has come.
-    bytes: Vec<u8>,
+/// Reads one archive. As a reader of bytes it gives those of the last entry, and then no more. An error is the source's own, or
+/// holds a [`Damaged`].
+pub struct Reader<R> {
+    source: R,
+    /// Bytes of the last entry that were not read yet, and what fills up its last block.
+    left: u64,
+    padding: u64,
+    /// What holds for all entries that follow.
     all: Extension,
-    next: Extension,
-    /// GNU's long names count less than POSIX's.
-    long_name: Option<Vec<u8>>,
-    long_link: Option<Vec<u8>>,
-    /// Extended headers have come that belong to an entry.
-    is_owed: bool,
 }
 
-impl Default for Reader {
-    fn default() -> Reader {
+impl<R: Read> Reader<R> {
+    pub fn new(source: R) -> Reader<R> {
         Reader {
-            state: State::Header,
-            bytes: Vec::with_capacity(BLOCK),
+            source,
+            left: 0,
+            padding: 0,
             all: Extension::default(),
-            next: Extension::default(),
-            long_name: None,
-            long_link: None,
-            is_owed: false,
         }
     }
-}
 
-impl Reader {
-    /// Takes bytes off the front of `input` until something has come of them, and tells how many it took.
+    /// Returns where the bytes come from.
+    pub fn source(&mut self) -> &mut R {
+        &mut self.source
+    }
+
+    /// Passes over what is left of the last entry, and returns the next one; nothing at the end, which is a block of zeros, or where
+    /// one could stand. What follows that is not looked at.
     ///
     /// # Errors
-    /// [`Damaged`].
-    pub fn read(&mut self, input: &[u8]) -> Result<(usize, Event), Damaged> {
-        let mut used = 0;
-        while used < input.len() {
-            let rest = &input[used..];
-            match &mut self.state {
-                State::Header => {
-                    used += fill(&mut self.bytes, rest, BLOCK);
-                    if self.bytes.len() == BLOCK
-                        && let Some(entry) = self.header()?
-                    {
-                        return Ok((used, Event::Entry(entry)));
-                    }
-                }
-                State::Extension { kind, left, padding } => {
-                    let (kind, whole) = (*kind, *left + *padding);
-                    used += fill(&mut self.bytes, rest, whole);
-                    if self.bytes.len() == whole {
-                        self.bytes.truncate(*left);
-                        self.extension(kind)?;
-                    }
-                }
-                State::Data { left: 0, padding } => {
-                    let skipped = rest.len().min(usize::from(*padding));
-                    *padding -= skipped as u16;
-                    used += skipped;
-                    if *padding == 0 {
-                        self.state = State::Header;
-                    }
-                }
-                State::Data { left, .. } => {
-                    let length = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
-                    *left -= length as u64;
-                    return Ok((used + length, Event::Data(length)));
-                }
-                State::End => used = input.len(),
+    /// The source's; [`Damaged`].
+    pub fn next_entry(&mut self) -> io::Result<Option<Entry>> {
+        self.pass(self.left.saturating_add(self.padding))?;
+        let mut own = Extension::default();
+        // GNU's long names count less than POSIX's.
+        let (mut long_name, mut long_link) = (None, None);
+        let mut is_owed = false;
+        loop {
+            let mut block = [0; BLOCK];
+            let length = fill(&mut self.source, &mut block)?;
+            if matches!(length, 0 | BLOCK) && block == [0; BLOCK] && !is_owed {
+                return Ok(None);
             }
+            if length < BLOCK || block == [0; BLOCK] {
+                return Err(Damaged::Truncated.into());
+            }
+            check(&block)?;
+            let size = number(&block[124..136]).ok_or(Damaged::Number("size"))?;
+            match block[156] {
+                b'g' => records(&self.extension(size)?, &mut self.all)?,
+                b'x' => records(&self.extension(size)?, &mut own)?,
+                b'L' => long_name = Some(text(&self.extension(size)?)),
+                b'K' => long_link = Some(text(&self.extension(size)?)),
+                _ => {
+                    own.path = own.path.or_else(|| self.all.path.clone()).or(long_name);
+                    own.link = own.link.or_else(|| self.all.link.clone()).or(long_link);
+                    let entry = self.entry(&block, size, own)?;
+                    (self.left, self.padding) = (entry.size, padding(entry.size));
+                    return Ok(Some(entry));
+                }
+            }
+            is_owed |= block[156] != b'g';
         }
-        Ok((used, Event::More))
     }
 
-    /// Tells whether the archive may end here: after the block of zeros, or where one could stand.
-    ///
-    /// # Errors
-    /// [`Damaged::Truncated`].
-    pub fn finish(&self) -> Result<(), Damaged> {
-        let is_over = match self.state {
-            State::Header => self.bytes.is_empty() && !self.is_owed,
-            State::Data { left: 0, padding: 0 } => true,
-            State::Data { .. } | State::Extension { .. } => false,
-            State::End => !self.is_owed,
-        };
-        if is_over { Ok(()) } else { Err(Damaged::Truncated) }
-    }
-
-    /// Reads a header that is whole. The next state is set.
-    fn header(&mut self) -> Result<Option<Entry>, Damaged> {
-        let block = std::mem::replace(&mut self.bytes, Vec::with_capacity(BLOCK));
-        if block.iter().all(|&byte| byte == 0) {
-            self.state = State::End;
-            return Ok(None);
-        }
-        check(&block)?;
-        let flag = block[156];
-        let size = number(&block[124..136]).ok_or(Damaged::Number("size"))?;
-        if matches!(flag, b'x' | b'g' | b'L' | b'K') {
-            if size > TAR_EXTENSION_BYTES_MAX {
-                return Err(Damaged::Long);
-            }
-            self.is_owed |= flag != b'g';
-            self.state = State::Extension {
-                kind: flag,
-                left: size as usize,
-                padding: padding(size).into(),
-            };
-            if size == 0 {
-                self.extension(flag)?;
-            }
-            return Ok(None);
-        }
-        let entry = self.entry(&block, flag, size)?;
-        self.state = match entry.size {
-            0 => State::Header,
-            left => State::Data {
-                left,
-                padding: padding(left),
-            },
-        };
-        Ok(Some(entry))
-    }
-
-    fn entry(&mut self, block: &[u8], flag: u8, size: u64) -> Result<Entry, Damaged> {
-        let next = std::mem::take(&mut self.next);
-        let (long_name, long_link) = (self.long_name.take(), self.long_link.take());
-        self.is_owed = false;
-        let name = next.path.or_else(|| self.all.path.clone()).or(long_name);
-        let name = name.unwrap_or_else(|| ustar_name(block));
-        let target = next.link.or_else(|| self.all.link.clone()).or(long_link);
-        let target = target.unwrap_or_else(|| text(&block[157..257]));
-        let kind = match flag {
-            _ if next.is_sparse || self.all.is_sparse => Kind::Sparse,
+    /// Makes an entry of its header and what the extended ones say.
+    fn entry(&self, block: &[u8; BLOCK], size: u64, own: Extension) -> Result<Entry, Damaged> {
+        let name = own.path.unwrap_or_else(|| ustar_name(block));
+        let target = own.link.unwrap_or_else(|| text(&block[157..257]));
+        let kind = match block[156] {
+            _ if own.is_sparse || self.all.is_sparse => Kind::Sparse,
             // Before there was a kind for them, folders were files whose names end so.
             0 if name.ends_with(b"/") => Kind::Dir,
             0 | b'0' | b'7' => Kind::File,
@@ -255,8 +173,7 @@ impl Reader {
             b'S' => Kind::Sparse,
             other => Kind::Other(other),
         };
-        let size = next.size.or(self.all.size).unwrap_or(size);
-        let mtime_s = next.mtime_s.or(self.all.mtime_s);
+        let mtime_s = own.mtime_s.or(self.all.mtime_s);
         Ok(Entry {
             name,
             kind,
@@ -265,36 +182,65 @@ impl Reader {
                 _ => Vec::new(),
             },
             // Of links and folders some archives tell a size that nothing of follows.
-            size: if kind == Kind::File { size } else { 0 },
+            size: match kind {
+                Kind::File => own.size.or(self.all.size).unwrap_or(size),
+                _ => 0,
+            },
             mode: number(&block[100..108]).ok_or(Damaged::Number("mode"))? as u32,
             // A time before 1970 is no reason to refuse a file.
             mtime_s: mtime_s.or_else(|| number(&block[136..148])).unwrap_or(0),
         })
     }
 
-    /// Reads the body of an extended header that is whole.
-    fn extension(&mut self, kind: u8) -> Result<(), Damaged> {
-        let body = std::mem::replace(&mut self.bytes, Vec::with_capacity(BLOCK));
-        self.state = State::Header;
-        match kind {
-            b'L' => self.long_name = Some(text(&body)),
-            b'K' => self.long_link = Some(text(&body)),
-            b'g' => records(&body, &mut self.all)?,
-            _ => records(&body, &mut self.next)?,
+    /// Reads the body of an extended header, which is not allowed to be long.
+    fn extension(&mut self, size: u64) -> io::Result<Vec<u8>> {
+        if size > TAR_EXTENSION_BYTES_MAX {
+            return Err(Damaged::Long.into());
         }
-        Ok(())
+        let mut body = vec![0; size as usize];
+        if fill(&mut self.source, &mut body)? < body.len() {
+            return Err(Damaged::Truncated.into());
+        }
+        self.pass(padding(size))?;
+        Ok(body)
+    }
+
+    fn pass(&mut self, length: u64) -> io::Result<()> {
+        match io::copy(&mut self.source.by_ref().take(length), &mut io::sink())? == length {
+            true => Ok(()),
+            false => Err(Damaged::Truncated.into()),
+        }
     }
 }
 
-/// Appends what `bytes` lacks to be `whole`, and tells how much that was.
-fn fill(bytes: &mut Vec<u8>, input: &[u8], whole: usize) -> usize {
-    let length = input.len().min(whole - bytes.len());
-    bytes.extend_from_slice(&input[..length]);
-    length
+impl<R: Read> Read for Reader<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = usize::try_from(self.left).map_or(into.len(), |left| left.min(into.len()));
+        let count = self.source.read(&mut into[..length])?;
+        if count == 0 && length > 0 {
+            return Err(Damaged::Truncated.into());
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
 }
 
-fn padding(size: u64) -> u16 {
-    (size.wrapping_neg() % BLOCK as u64) as u16
+/// Reads until there is no more room, or no more input, and tells how much that was.
+fn fill(source: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < into.len() {
+        match source.read(&mut into[length..]) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+fn padding(size: u64) -> u64 {
+    size.wrapping_neg() % BLOCK as u64
 }
 
 /// Compares a header with its checksum: the sum of its bytes, those of the checksum taken as spaces. Some old programs took bytes

@@ -1,6 +1,9 @@
 //! Entries by their names alone: which may be made, and which are refused.
 
+use std::io::Write as _;
+
 use super::*;
+use crate::proto::pieces::Pieces;
 
 const BOUNDS: Bounds = Bounds {
     bytes_max: 1 << 20,
@@ -83,37 +86,33 @@ fn put(archive: &mut Vec<u8>, name: &[u8], flag: u8, target: &[u8], data: &[u8],
 }
 
 fn gzip(data: &[u8]) -> Vec<u8> {
-    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
-    packed.extend(miniz_oxide::deflate::compress_to_vec(data, 1));
-    packed.extend(crc32fast::hash(data).to_le_bytes());
-    packed.extend((data.len() as u32).to_le_bytes());
-    packed
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(data).expect("memory");
+    packer.finish().expect("memory")
 }
 
-/// Unpacks bytes; what is to be made, with the length of each file's data.
+/// Unpacks bytes that come in pieces; what is to be made, with the length of each file's data.
 fn unpack_bytes(packed: &[u8], step: usize, bounds: Bounds, build_file: &str) -> Result<(Vec<Make>, Sum), Refusal> {
-    let (mut unpacker, mut makes, mut owed) = (Unpacker::new(bounds), Vec::new(), 0);
-    for mut piece in packed.chunks(step) {
-        loop {
-            match unpacker.next(&mut piece)? {
-                Step::More => break assert!(piece.is_empty()),
-                Step::Data(data) => {
-                    assert!(!data.is_empty());
-                    owed -= data.len() as u64;
-                }
-                Step::Make(make) => {
-                    assert_eq!(owed, 0, "all of a file comes before the next entry");
-                    if let Make::File { size, .. } = &make {
-                        owed = *size;
-                    }
-                    makes.push(make);
+    let (mut makes, mut data) = (Vec::new(), [0; 700]);
+    let mut all = || {
+        let mut unpacker = Unpacker::new(Pieces(packed, step), bounds)?;
+        while let Some(make) = unpacker.next_make()? {
+            let mut owed = if let Make::File { size, .. } = make { size } else { 0 };
+            makes.push(make);
+            loop {
+                match unpacker.read(&mut data)? {
+                    0 => break assert_eq!(owed, 0, "all of a file comes before the next entry"),
+                    count => owed -= count as u64,
                 }
             }
         }
+        unpacker.finish(build_file)
+    };
+    match all() {
+        Ok(sum) => Ok((makes, sum)),
+        Err(Failure::Refused(refusal)) => Err(refusal),
+        Err(Failure::Read(error)) => panic!("memory does not fail: {error}"),
     }
-    let sum = unpacker.finish(build_file)?;
-    assert_eq!(owed, 0);
-    Ok((makes, sum))
 }
 
 fn unpack(items: &[Item]) -> Result<Vec<Make>, Refusal> {

@@ -1,6 +1,7 @@
 //! Archives that the tests write, block by block, and cut in every way.
 
 use super::*;
+use crate::proto::pieces::Pieces;
 
 /// Writes a header: name, kind, size, magic; the checksum is right.
 fn header(name: &[u8], flag: u8, size: &[u8], target: &[u8]) -> Vec<u8> {
@@ -41,26 +42,18 @@ fn record(key: &str, value: &str) -> Vec<u8> {
 
 /// Reads all, in pieces of `step` bytes: each entry with its data.
 fn read(archive: &[u8], step: usize) -> Result<Vec<(Entry, Vec<u8>)>, Damaged> {
-    let (mut reader, mut found) = (Reader::default(), Vec::new());
-    for mut piece in archive.chunks(step) {
-        loop {
-            let (used, event) = reader.read(piece)?;
-            match event {
-                Event::More => break assert_eq!(used, piece.len()),
-                Event::Entry(entry) => found.push((entry, Vec::new())),
-                Event::Data(length) => {
-                    assert!(length > 0 && length <= used);
-                    let (_, data) = found.last_mut().expect("data belong to an entry");
-                    data.extend_from_slice(&piece[used - length..used]);
-                }
-            }
-            piece = &piece[used..];
+    let (mut reader, mut found) = (Reader::new(Pieces(archive, step)), Vec::new());
+    let mut all = || {
+        while let Some(entry) = reader.next_entry()? {
+            let mut data = Vec::new();
+            reader.read_to_end(&mut data)?;
+            assert_eq!(entry.size, data.len() as u64);
+            found.push((entry, data));
         }
-    }
-    reader.finish()?;
-    for (entry, data) in &found {
-        assert_eq!(entry.size, data.len() as u64);
-    }
+        Ok(())
+    };
+    let all: io::Result<()> = all();
+    all.map_err(|error| error.downcast().expect("memory does not fail"))?;
     Ok(found)
 }
 
