@@ -211,23 +211,20 @@ fn what_cannot_be_removed_is_in_nobodys_way() {
         let id = cloud.build(&context("1"));
         cloud.wait_for(&id, "success");
         drop(cloud);
-        let target = std::ffi::CString::new(left.to_str().expect("UTF-8")).expect("no NUL");
-        // SAFETY: a C string that outlives the call.
-        assert_eq!(unsafe { libc::umount(target.as_ptr()) }, 0);
+        rustix::mount::unmount(&left, rustix::mount::UnmountFlags::empty()).expect("it is mounted");
     });
     own.join().expect("what is asserted holds");
 }
 
 /// Gives this thread its own mounts, and mounts a folder on another; tells whether that is allowed.
 fn bind(what: &Path, at: &Path) -> bool {
-    let [what, at] = [what, at].map(|path| std::ffi::CString::new(path.to_str().expect("UTF-8")).expect("no NUL"));
-    let (flags, none, nothing) = (libc::MS_REC | libc::MS_PRIVATE, std::ptr::null(), std::ptr::null());
-    // SAFETY: C strings that outlive the calls; null stands for what is not said.
-    unsafe {
-        libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(none, c"/".as_ptr(), none, flags, nothing) == 0
-            && libc::mount(what.as_ptr(), at.as_ptr(), none, libc::MS_BIND, nothing) == 0
-    }
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    // SAFETY: what is unshared is no table of descriptors.
+    let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
+    let apart = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    own.and_then(|()| mount_change("/", apart))
+        .and_then(|()| mount_bind(what, at))
+        .is_ok()
 }
 
 /// A database that is damaged is named, not made anew; nothing is lost of it.

@@ -21,6 +21,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
 use hyper::{Request, StatusCode};
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
@@ -493,7 +494,10 @@ async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Fau
 
 /// Opens a file that is no link, and returns its length; nothing when there is none.
 fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path);
     let file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,

@@ -3,9 +3,7 @@
 //! In: a folder, or what the system said of a write. Out: bytes that this user may still fill, or whether space was what it
 //! lacked. Blocks for as long as the system takes, which for a local disk is nothing.
 
-use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Returns the bytes that are free in the file system of a folder, without those that only root may fill.
@@ -13,16 +11,8 @@ use std::path::Path;
 /// # Errors
 /// The system's.
 pub fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let folder = CString::new(folder.as_os_str().as_bytes())?;
-    // SAFETY: it is a plain structure of numbers, for which zeros are values.
-    let mut state: libc::statvfs64 = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero, and the structure is written to for the time of the call alone.
-    if unsafe { libc::statvfs64(folder.as_ptr(), &mut state) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    #[allow(clippy::unnecessary_cast, reason = "their widths differ between systems")]
-    let (blocks, bytes) = (state.f_bavail as u64, state.f_frsize as u64);
-    Ok(blocks.saturating_mul(bytes))
+    let state = rustix::fs::statvfs(folder)?;
+    Ok(state.f_bavail.saturating_mul(state.f_frsize))
 }
 
 /// Tells whether a write failed for want of space: on the disk, in a quota, or under a limit on the size of files.
@@ -35,6 +25,8 @@ pub fn is_full(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     /// I-21: some space is free where tests may write, and a folder that is not there has none to tell of.
@@ -48,14 +40,14 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_by_its_error() {
-        for (code, full) in [
-            (libc::ENOSPC, true),
-            (libc::EDQUOT, true),
-            (libc::EFBIG, true),
-            (libc::EIO, false),
-            (libc::EROFS, false),
+        for (errno, full) in [
+            (Errno::NOSPC, true),
+            (Errno::DQUOT, true),
+            (Errno::FBIG, true),
+            (Errno::IO, false),
+            (Errno::ROFS, false),
         ] {
-            assert_eq!(is_full(&io::Error::from_raw_os_error(code)), full, "{code}");
+            assert_eq!(is_full(&errno.into()), full, "{errno}");
         }
     }
 }

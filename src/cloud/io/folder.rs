@@ -7,10 +7,13 @@
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::limits::{REMOVE_DEPTH_MAX, REMOVE_NAMES_MAX};
 
@@ -23,7 +26,7 @@ impl Folder {
     /// # Errors
     /// The system's; `ENOTDIR` for what is no folder.
     pub fn open(path: &Path) -> io::Result<Folder> {
-        open_at(libc::AT_FDCWD, &name(path.as_os_str().as_bytes())?, FOLDER, 0).map(Folder)
+        open_at(CWD, &name(path.as_os_str().as_bytes())?, FOLDER, Mode::empty()).map(Folder)
     }
 
     /// Opens a folder in this one.
@@ -31,7 +34,7 @@ impl Folder {
     /// # Errors
     /// As [`Folder::open`].
     pub fn folder(&self, name: &CStr) -> io::Result<Folder> {
-        open_at(self.0.as_raw_fd(), name, FOLDER, 0).map(Folder)
+        open_at(self.0.as_fd(), name, FOLDER, Mode::empty()).map(Folder)
     }
 
     /// Makes one more descriptor of the same folder.
@@ -47,8 +50,7 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn make(&self, name: &CStr) -> io::Result<()> {
-        // SAFETY: the name is a C string that outlives the call.
-        done(unsafe { libc::mkdirat(self.0.as_raw_fd(), name.as_ptr(), 0o700) })
+        Ok(rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?)
     }
 
     /// Makes a file in this one, for its owner alone.
@@ -56,8 +58,8 @@ impl Folder {
     /// # Errors
     /// The system's; `EEXIST` when something has the name.
     pub fn create(&self, name: &CStr) -> io::Result<File> {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        open_at(self.0.as_raw_fd(), name, flags, 0o600).map(File::from)
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        open_at(self.0.as_fd(), name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
     }
 
     /// Opens a regular file in this one. What would make the caller wait, a FIFO, does not.
@@ -65,8 +67,8 @@ impl Folder {
     /// # Errors
     /// The system's; `InvalidInput` for what is no regular file.
     pub fn file(&self, name: &CStr) -> io::Result<File> {
-        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = File::from(open_at(self.0.as_raw_fd(), name, flags, 0)?);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = File::from(open_at(self.0.as_fd(), name, flags, Mode::empty())?);
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
         }
@@ -78,8 +80,7 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn symlink(&self, name: &CStr, target: &CStr) -> io::Result<()> {
-        // SAFETY: both are C strings that outlive the call.
-        done(unsafe { libc::symlinkat(target.as_ptr(), self.0.as_raw_fd(), name.as_ptr()) })
+        Ok(rustix::fs::symlinkat(target, &self.0, name)?)
     }
 
     /// Gives a file in `from` one more name, in this folder.
@@ -87,9 +88,7 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn link(&self, name: &CStr, from: &Folder, target: &CStr) -> io::Result<()> {
-        let (from, to) = (from.0.as_raw_fd(), self.0.as_raw_fd());
-        // SAFETY: both are C strings that outlive the call.
-        done(unsafe { libc::linkat(from, target.as_ptr(), to, name.as_ptr(), 0) })
+        Ok(rustix::fs::linkat(&from.0, target, &self.0, name, AtFlags::empty())?)
     }
 
     /// Takes a file or a link out of this folder.
@@ -97,7 +96,7 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn unlink(&self, name: &CStr) -> io::Result<()> {
-        self.unlink_at(name, 0)
+        self.unlink_at(name, AtFlags::empty())
     }
 
     /// Changes its rights.
@@ -105,20 +104,18 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // SAFETY: two numbers, no memory.
-        done(unsafe { libc::fchmod(self.0.as_raw_fd(), mode) })
+        Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
-    fn unlink_at(&self, name: &CStr, flags: libc::c_int) -> io::Result<()> {
-        // SAFETY: the name is a C string that outlives the call.
-        done(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), flags) })
+    fn unlink_at(&self, name: &CStr, flags: AtFlags) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, flags)?)
     }
 
     /// Opens a folder in this one whatever its rights are, and gives its owner all of them. Only one of the mount `of` is touched,
     /// if that is given.
     fn seize(&self, name: &CStr, of: Option<Mount>) -> io::Result<Folder> {
         // A descriptor that only names it: from here on it is this folder, whatever else gets the name.
-        let named = Folder(open_at(self.0.as_raw_fd(), name, FOLDER | libc::O_PATH, 0)?);
+        let named = Folder(open_at(self.0.as_fd(), name, FOLDER | OFlags::PATH, Mode::empty())?);
         if of.is_some() && of != Some(named.mount()?) {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
@@ -126,9 +123,9 @@ impl Folder {
             ));
         }
         let path = self::name(named.path().as_bytes())?;
-        let open = || open_at(libc::AT_FDCWD, &path, libc::O_RDONLY | libc::O_DIRECTORY, 0).map(Folder);
+        let open = || open_at(CWD, &path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).map(Folder);
         let folder = match open() {
-            Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
+            Err(error) if is_of(&error, &[Errno::ACCESS]) => {
                 fs::set_permissions(named.path(), Permissions::from_mode(0o700))?;
                 open()?
             }
@@ -168,9 +165,7 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn move_to(&self, name: &CStr, to: &Folder) -> io::Result<()> {
-        let (from, to) = (self.0.as_raw_fd(), to.0.as_raw_fd());
-        // SAFETY: the name is a C string that outlives the call.
-        done(unsafe { libc::renameat(from, name.as_ptr(), to, name.as_ptr()) })
+        Ok(rustix::fs::renameat(&self.0, name, &to.0, name)?)
     }
 
     /// Waits until the names in it are on the disk.
@@ -178,8 +173,7 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub fn sync(&self) -> io::Result<()> {
-        // SAFETY: one number, no memory.
-        done(unsafe { libc::fsync(self.0.as_raw_fd()) })
+        Ok(rustix::fs::fsync(&self.0)?)
     }
 
     /// A path by which it can be read as long as it is open.
@@ -192,16 +186,10 @@ impl Folder {
         loop {
             let new = self::name(format!(".moved-{moved}").as_bytes())?;
             *moved += 1;
-            let (from, to) = (self.0.as_raw_fd(), top.0.as_raw_fd());
-            // SAFETY: both are C strings that outlive the call.
-            match done(unsafe { libc::renameat(from, name.as_ptr(), to, new.as_ptr()) }) {
+            match rustix::fs::renameat(&self.0, name, &top.0, &new) {
                 // The tree itself has something of that name.
-                Err(error)
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(libc::ENOTEMPTY | libc::EEXIST | libc::ENOTDIR)
-                    ) => {}
-                other => return other,
+                Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+                other => return Ok(other?),
             }
         }
     }
@@ -219,21 +207,14 @@ impl Folder {
 /// The device of a folder's file system, and the number of the mount that shows it.
 type Mount = (u64, Option<u64>);
 
-const FOLDER: libc::c_int = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
-fn open_at(folder: libc::c_int, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -> io::Result<OwnedFd> {
-    // SAFETY: the name is a C string that outlives the call.
-    let descriptor = unsafe { libc::openat(folder, name.as_ptr(), flags | libc::O_CLOEXEC, mode) };
-    done(descriptor)?;
-    // SAFETY: the call has just made it, and nobody else knows of it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+fn open_at(folder: BorrowedFd, name: &CStr, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, mode)?)
 }
 
-fn done(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+fn is_of(error: &io::Error, kinds: &[Errno]) -> bool {
+    Errno::from_io_error(error).is_some_and(|errno| kinds.contains(&errno))
 }
 
 /// Makes a name for the system.
@@ -287,7 +268,7 @@ fn put_away(path: &Path, with_itself: bool) -> io::Result<()> {
     tree.clear(&top, 0)?;
     drop((tree, top));
     match with_itself {
-        true => parent.unlink_at(&last, libc::AT_REMOVEDIR),
+        true => parent.unlink_at(&last, AtFlags::REMOVEDIR),
         false => Ok(()),
     }
 }
@@ -337,7 +318,7 @@ impl Tree {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{name:?}: {error}"));
         match folder.unlink(name) {
             // EPERM is what POSIX says of a folder, EISDIR what Linux says.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EISDIR | libc::EPERM)) => {
+            Err(error) if is_of(&error, &[Errno::ISDIR, Errno::PERM]) => {
                 let inner = match folder.seize(name, Some(self.of)) {
                     // It is no folder, so that it was said of something else.
                     Err(inner) if is_no_folder(&inner) => return Err(named(error)),
@@ -347,7 +328,7 @@ impl Tree {
                     return folder.move_up(name, &self.top, &mut self.moved).map_err(named);
                 }
                 self.clear(&inner, depth + 1)?;
-                folder.unlink_at(name, libc::AT_REMOVEDIR).map_err(named)
+                folder.unlink_at(name, AtFlags::REMOVEDIR).map_err(named)
             }
             other => other.map_err(named),
         }
@@ -355,7 +336,7 @@ impl Tree {
 }
 
 fn is_no_folder(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOTDIR | libc::ELOOP))
+    is_of(error, &[Errno::NOTDIR, Errno::LOOP])
 }
 
 #[cfg(test)]

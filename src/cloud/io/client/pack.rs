@@ -7,7 +7,7 @@
 //! change meanwhile, and more than 500 MiB. Source: `cloud.md` §7; the published client, version
 //! 1.4.0.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,6 +18,7 @@ use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use md5::{Digest, Md5};
+use rustix::fs::{Access, OFlags};
 
 use super::End;
 use crate::limits::{CONTEXT_BYTES_MAX, CONTEXT_FILES_MAX, IGNORE_BYTES_MAX};
@@ -258,7 +259,7 @@ impl Archive {
         // What became a pipe since it was looked at must not be waited for.
         let opened = OpenOptions::new()
             .read(true)
-            .custom_flags(libc::O_NONBLOCK)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
             .open(&whole);
         let mut file = opened.map_err(|error| of_file(path, &error))?;
         let metadata = file.metadata().map_err(|error| of_file(path, &error))?;
@@ -336,9 +337,7 @@ fn nameless() -> io::Result<File> {
 }
 
 fn is_executable(path: &Path) -> bool {
-    let path = CString::new(path.as_os_str().as_bytes());
-    // SAFETY: the path is a C string that outlives the call.
-    path.is_ok_and(|path| unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0)
+    rustix::fs::access(path, Access::EXEC_OK).is_ok()
 }
 
 fn of_file(path: &[u8], why: &dyn std::fmt::Display) -> End {
@@ -612,9 +611,8 @@ mod tests {
     fn what_is_no_file_is_not_packed_and_who_may_run_it_is_kept() {
         let folder = Folder::with(&[("Dockerfile", "x"), ("run", "x")]);
         fs::set_permissions(folder.0.join("run"), fs::Permissions::from_mode(0o711)).expect("a mode");
-        let pipe = CString::new(folder.0.join("pipe").as_os_str().as_bytes()).expect("a path");
-        // SAFETY: the path is a C string that outlives the call.
-        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        let pipe = folder.0.join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::RUSR).expect("a pipe");
         let tar = tar_of(folder.pack().expect("an archive"));
         assert_eq!((&tar[100..107], &tar[1124..1131]), (&b"0000644"[..], &b"0000755"[..]));
         assert_eq!(folder.names(), ["Dockerfile", "run"]);

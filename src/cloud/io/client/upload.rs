@@ -207,11 +207,7 @@ impl Drop for Shown {
 
 /// Columns of the terminal at stderr.
 fn columns() -> usize {
-    // SAFETY: a winsize is four numbers, for which zeros are values; the call fills in the one that it is given.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        (libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) == 0).then_some(size)
-    };
+    let size = rustix::termios::tcgetwinsize(io::stderr());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { COLUMNS } else { columns }
 }

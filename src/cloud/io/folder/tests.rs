@@ -3,6 +3,9 @@
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::PathBuf;
 
+use rustix::mount::MountPropagationFlags;
+use rustix::thread::UnshareFlags;
+
 use super::*;
 use crate::io::scratch::Scratch;
 
@@ -40,9 +43,8 @@ fn links_are_not_followed() {
 #[test]
 fn only_regular_files_are_read() {
     let scratch = Scratch::make();
-    let fifo = cstr(scratch.path().join("fifo").to_str().expect("UTF-8"));
-    // SAFETY: the path is a C string that outlives the call.
-    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    let fifo = scratch.path().join("fifo");
+    rustix::fs::mkfifoat(CWD, fifo, Mode::RUSR).expect("a FIFO");
     let folder = Folder::open(scratch.path()).expect("it is there");
     assert!(folder.file(&cstr("fifo")).is_err());
     assert!(folder.file(&cstr(".")).is_err());
@@ -101,26 +103,19 @@ fn trees_of_all_kinds_are_removed() {
 /// Works in a thread whose mounts are its own, and gone with it; not at all without the right to mount.
 fn with_own_mounts(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(move || {
-        let (flags, none) = (libc::MS_REC | libc::MS_PRIVATE, std::ptr::null());
-        // SAFETY: a C string that outlives the call; null stands for what is not said.
-        let is_own = unsafe {
-            libc::unshare(libc::CLONE_NEWNS) == 0
-                && libc::mount(none, c"/".as_ptr(), none, flags, std::ptr::null()) == 0
-        };
-        match is_own {
-            true => work(),
-            false => eprintln!("SKIPPED: mounting takes rights that this user does not have"),
+        // SAFETY: what is unshared is no table of descriptors.
+        let own = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) };
+        let apart = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        match own.and_then(|()| rustix::mount::mount_change("/", apart)) {
+            Ok(()) => work(),
+            Err(_) => eprintln!("SKIPPED: mounting takes rights that this user does not have"),
         }
     });
     thread.join().expect("what is asserted holds");
 }
 
 fn bind(what: &Path, at: &Path) {
-    let [what, at] = [what, at].map(|path| name(path.as_os_str().as_bytes()).expect("no NUL"));
-    let none = std::ptr::null();
-    // SAFETY: C strings that outlive the call; null stands for what is not said.
-    let bound = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), none, libc::MS_BIND, std::ptr::null()) };
-    assert_eq!(bound, 0, "{}", io::Error::last_os_error());
+    rustix::mount::mount_bind(what, at).expect("mounts are this thread's own");
 }
 
 /// I-12: what a command has mounted in its folder, be it of the same file system, stays as it is; all else goes, however much of it

@@ -15,6 +15,8 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension as _, Row, Transaction, TransactionBehavior, ffi, params,
 };
 
+use rustix::io::Errno;
+
 use super::{OpenError, RecordError, Records};
 use crate::proto::build::{Build, Facts, Filter, Image, Name, Org, Place, Status, Upload};
 use crate::proto::keys::Hash;
@@ -227,7 +229,7 @@ fn failure(connection: &Connection, error: &rusqlite::Error) -> RecordError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => RecordError::Full,
         // Only the main file and the journal say "full" by themselves; the index of the journal does not, nor does a quota.
-        Some(ErrorCode::SystemIoFailure) if matches!(system_error(connection), libc::ENOSPC | libc::EDQUOT) => {
+        Some(ErrorCode::SystemIoFailure) if [Errno::NOSPC, Errno::DQUOT].contains(&system_error(connection)) => {
             RecordError::Full
         }
         _ => RecordError::Broken(error.to_string()),
@@ -235,9 +237,9 @@ fn failure(connection: &Connection, error: &rusqlite::Error) -> RecordError {
 }
 
 /// Returns the number of the system's last refusal.
-fn system_error(connection: &Connection) -> std::ffi::c_int {
+fn system_error(connection: &Connection) -> Errno {
     // SAFETY: the handle is that of a live connection, and the call reads one number of it.
-    unsafe { ffi::sqlite3_system_errno(connection.handle()) }
+    Errno::from_raw_os_error(unsafe { ffi::sqlite3_system_errno(connection.handle()) })
 }
 
 impl Records for Sqlite {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::{Frame, SizeHint};
+use rustix::io::Errno;
 use tokio::time::Instant;
 
 use super::*;
@@ -540,13 +541,13 @@ async fn grants_need_space() {
 /// I-21: what the system says of a full disk becomes 507, anything else is the service's own failure.
 #[test]
 fn a_full_disk_is_said_as_such() {
-    let of = |code| unwritten(io::Error::from_raw_os_error(code));
+    let of = |errno: Errno| unwritten(errno.into());
     assert_eq!(
-        (of(libc::ENOSPC).status, of(libc::ENOSPC).code),
+        (of(Errno::NOSPC).status, of(Errno::NOSPC).code),
         (507, "InsufficientStorage")
     );
-    assert_eq!(of(libc::EDQUOT).status, 507);
-    assert!(of(libc::EIO).is_internal());
+    assert_eq!(of(Errno::DQUOT).status, 507);
+    assert!(of(Errno::IO).is_internal());
     assert_eq!(unrecorded(RecordError::Full).status, 507);
     assert!(unrecorded(RecordError::Broken("locked".into())).is_internal());
 }
