@@ -295,22 +295,23 @@ fn start_at(data: &Path, script: &str) -> TestCloud {
     }
 }
 
-/// Waits until the guard of this data directory has its name, and returns its process id.
+/// Waits until this data directory has a guard, and returns its process id.
 fn guard_of(data: &Path) -> String {
     let began = Instant::now();
     loop {
-        let mut guards = with_word(&format!("CLOUD_PRIVATE_KEYS={KEY}"));
-        guards.retain(|id| {
-            let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
-            name.trim() == "cloud-guard" && of_data(id, data)
-        });
-        match guards.pop() {
-            Some(guard) if guards.is_empty() => return guard,
-            found => assert!(
-                began.elapsed() < PATIENCE,
-                "one guard was to be found: {found:?}, {guards:?}"
-            ),
+        let processes = fs::read_dir("/proc").expect("it is Linux").flatten();
+        let guard = processes
+            .map(|process| process.file_name().to_string_lossy().into_owned())
+            .find(|id| {
+                let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+                arguments.starts_with(b"cloud-guard\0") && of_data(id, data)
+            });
+        if let Some(guard) = guard {
+            let environment = fs::read(format!("/proc/{guard}/environ")).expect("it runs");
+            assert_eq!(environment, b"", "a guard knows no key");
+            return guard;
         }
+        assert!(began.elapsed() < PATIENCE, "there was to be a guard");
         thread::sleep(Duration::from_millis(20));
     }
 }

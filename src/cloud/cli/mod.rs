@@ -11,11 +11,13 @@ mod run;
 mod serve;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use edge_runner_proto::options::unsaid::{self, Taken};
 use edge_runner_proto::options::{Asked, Misuse, Surroundings, not_unicode, read, split_command};
 
 use crate::config::{ClientConfig, CloudConfig, KeysConfig};
+use crate::io::guard;
 
 use flags::{Table, Typed};
 
@@ -40,6 +42,8 @@ pub enum Task {
     Serve(Box<CloudConfig>),
     Keys(KeysConfig),
     Client(Box<ClientConfig>),
+    /// To guard the commands of a service that works in this directory; what starts it is that service, and no help tells of it.
+    Guard(PathBuf),
 }
 
 /// One command: the words behind `cloud`, its options, and what is made of them.
@@ -112,6 +116,13 @@ impl Verb {
 /// # Errors
 /// [`Misuse`] for the first argument, value or combination that makes no sense.
 pub fn parse(mut arguments: Vec<OsString>, around: &Surroundings<'_>) -> Result<Command, Misuse> {
+    if let [word, data_dir] = &*arguments
+        && word == guard::WORD
+    {
+        let task = Task::Guard(data_dir.into());
+        let warnings = Vec::new();
+        return Ok(Command::Do { task, warnings });
+    }
     let command = split_command(&mut arguments);
     let Some(verb) = Verb::of(&arguments) else {
         return without_verb(arguments);

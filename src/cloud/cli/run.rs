@@ -10,7 +10,7 @@ use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::client::{self, End};
 use crate::io::{guard, keys};
 use edge_runner_http::logging;
-use edge_runner_http::startup::{FAILED, Failure, MISUSED, keep_to_itself, runtime, single_thread};
+use edge_runner_http::startup::{FAILED, Failure, MISUSED, keep_to_itself, runtime};
 use edge_runner_proto::limits::RUNTIME_END;
 use edge_runner_proto::options::env::Variables;
 
@@ -27,6 +27,10 @@ impl Task {
             Task::Serve(config) => config.verbosity,
             Task::Keys(config) => config.verbosity,
             Task::Client(config) => config.verbosity,
+            Task::Guard(data_dir) => {
+                runtime(Some(1), || {})?.block_on(async { guard::watch(data_dir) });
+                return Ok(());
+            }
         };
         logging::init(verbosity, variables.get("RUST_LOG"), "edge_runner");
         for warning in warnings {
@@ -36,6 +40,7 @@ impl Task {
             Task::Serve(config) => serve(*config),
             Task::Keys(config) => of_keys(&config),
             Task::Client(config) => ask(*config),
+            Task::Guard(_) => Ok(()),
         }
     }
 }
@@ -63,15 +68,9 @@ fn serve(config: CloudConfig) -> Result<(), Failure> {
     })
 }
 
-/// Makes the guard of the builder commands, before there are threads. Without it the service goes on: the next start ends what
-/// this one leaves.
+/// Makes the guard of the builder commands. Without it the service goes on: the next start ends what this one leaves.
 fn guarded(config: &CloudConfig) {
-    if !single_thread() {
-        log::warn!("builder commands may outlive the service: threads were started before edge_runner::main");
-        return;
-    }
-    // SAFETY: the kernel has just counted one thread.
-    if let Err(error) = unsafe { guard::start(&config.data_dir) } {
+    if let Err(error) = guard::start(&config.data_dir) {
         log::warn!("builder commands may outlive the service: making their guard: {error}");
     }
 }

@@ -17,6 +17,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
@@ -233,14 +234,15 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
         return Err(Ran::Interrupted);
     }
     heard.own("running the builder command".to_owned()).await;
-    let entry = guard::Entry::next();
-    let mut child = match start(job, places, &entry) {
+    let mut entry = guard::Entry::next();
+    let mut child = match start(job, places) {
         Ok(child) => child,
         Err(why) => return Err(heard.failed(Phase::Build, &why).await),
     };
     let id = child.id().expect("a child that was never waited for has a number");
     // Dropped before the child: its signal needs the leader's number, which is free for others once the leader is reaped.
     let mut group = Group::led_by(id);
+    entry.begins(group.id());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut output = tokio::task::JoinSet::new();
     if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
@@ -358,7 +360,7 @@ async fn end_escaped(context: &Path) {
     }
 }
 
-fn start(job: &Job, places: &Places, entry: &guard::Entry) -> Result<Child, String> {
+fn start(job: &Job, places: &Places) -> Result<Child, String> {
     let (first, rest) = job.command.split_first().ok_or("there is no builder command")?;
     let env = environment(job, places);
     let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
@@ -378,8 +380,6 @@ fn start(job: &Job, places: &Places, entry: &guard::Entry) -> Result<Child, Stri
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    // SAFETY: between `fork` and `exec` it does one system call.
-    unsafe { command.pre_exec(entry.begins()) };
     command.spawn().map_err(|error| format!("starting `{name}`: {error}"))
 }
 
@@ -461,7 +461,7 @@ fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let name = folder::name(b"result").map_err(|error| error.to_string())?;
     let file = match folder.ok_or("it has no folder")?.and_then(|folder| folder.file(&name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err("it is a link".to_owned()),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err("it is a link".to_owned()),
         other => other.map_err(|error| error.to_string())?,
     };
     let mut content = Vec::new();

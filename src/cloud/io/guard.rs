@@ -1,163 +1,118 @@
 //! Ends builder commands that outlive the service.
 //!
 //! A signal that the kernel sends when a parent dies reaches one process alone, and commands have children. So the service has a
-//! guard: a process of its own that knows the group of each running command, and kills them all when the service is gone, however
-//! it went. It is made before the service has threads or open files, since it is a copy that never becomes another program.
-//! A command's group is told by the command's own process before that becomes the command, so that there is no gap.
+//! guard: this program once more, in a process of its own, which is told the group of each running command, and kills them all when
+//! its stdin ends: the service is gone then, however it went. It gets no variable of the service's, so that it has no key.
 //!
-//! In: groups that begin and end. Out: nothing, until the service is gone. For a guard that was killed as well, [`end_leftovers`]
-//! looks for commands of a data directory by what their environment says of it.
-//! Source: `fork(2)`, `socketpair(2)`, `setsid(2)`, `proc_pid_environ(5)`.
+//! In: groups that begin and end, a line each. Out: nothing, until the service is gone. What is in no group that it was told of, and
+//! what a guard left that was killed as well, [`end_leftovers`] finds by the data directory in its environment.
+//! Source: `setpgid(2)`, `kill(2)`, `proc_pid_environ(5)`.
 
 use std::fs;
-use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, getpgrp, kill_process, kill_process_group, waitpid};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The service's end of the way to its guard.
-static GUARD: OnceLock<OwnedFd> = OnceLock::new();
+static GUARD: OnceLock<ChildStdin> = OnceLock::new();
 
 /// The name of the lock that a guard holds from its first command to its end.
 pub const LOCK: &str = "guard.lock";
 
-const BEGINS: u8 = b'+';
-const ENDS: u8 = b'-';
-/// What it is, the command's entry, its group.
-const MESSAGE_BYTES: usize = 9;
+/// The word behind `cloud` that makes this program a guard; what follows it is the data directory.
+pub const WORD: &str = "guard";
 
-/// Makes the guard of this process, which has to have one thread and should have no files open. `data_dir` is where its commands
-/// work.
+/// Makes the guard of this process. `data_dir` is where its commands work.
 ///
 /// # Errors
 /// The system's, when it has no more processes or files.
-///
-/// # Safety
-/// No other thread may run: what it holds at that moment, the heap's lock among it, would stay held in the guard.
-pub unsafe fn start(data_dir: &Path) -> io::Result<()> {
-    let mut ends = [0; 2];
-    // A message stays whole, and a guard that is gone is an error and no signal.
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: the call writes two numbers to where there is room for two.
-    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
+pub fn start(data_dir: &Path) -> io::Result<()> {
+    let mut guard = Command::new("/proc/self/exe")
+        .arg0("cloud-guard")
+        .args(["cloud", WORD])
+        .arg(std::path::absolute(data_dir)?)
+        .env_clear()
+        // It holds nothing that anybody could wait for: no terminal, no pipe, no folder.
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    if let Some(stdin) = guard.stdin.take() {
+        let _ = GUARD.set(stdin);
     }
-    // SAFETY: the call has just made both, and nobody else knows of them.
-    let [ours, its] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    // SAFETY: the caller has one thread, so that the copy finds nothing locked.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            drop(ours);
-            // Before it goes to the root.
-            let data_dir = std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned());
-            watch(its.into_raw_fd(), &data_dir)
-        }
-        _ => {
-            let _ = GUARD.set(ours);
-            Ok(())
-        }
-    }
+    Ok(())
 }
 
 /// One command's entry in the guard's book; nothing is left of its group when it is dropped.
-pub struct Entry(u32);
+pub struct Entry(Option<i32>);
 
 impl Entry {
-    /// Makes an entry for a command that is about to be started.
+    /// Says that a command is about to be started.
     pub fn next() -> Entry {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        Entry(NEXT.fetch_add(1, Ordering::Relaxed))
+        tell("?");
+        Entry(None)
     }
 
-    /// Returns what the process that becomes the command has to do, between `fork` and `exec`: tell that its group begins. That is
-    /// one system call.
-    pub fn begins(&self) -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
-        let entry = self.0;
-        move || {
-            // SAFETY: it only asks.
-            tell(BEGINS, entry, unsafe { libc::getpid() });
-            Ok(())
-        }
+    /// Says which group it has. What ends the service between the two leaves the command to [`end_leftovers`].
+    pub fn begins(&mut self, group: i32) {
+        self.0 = Some(group);
+        tell(&format!("+{group}"));
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        tell(ENDS, self.0, 0);
+        if let Some(group) = self.0 {
+            tell(&format!("-{group}"));
+        }
     }
 }
 
-fn tell(what: u8, entry: u32, group: i32) {
-    let Some(guard) = GUARD.get() else {
-        return;
-    };
-    let mut message = [what; MESSAGE_BYTES];
-    message[1..5].copy_from_slice(&entry.to_ne_bytes());
-    message[5..].copy_from_slice(&group.to_ne_bytes());
-    // Without its guard the service goes on; the next start looks for leftovers.
-    // SAFETY: the message outlives the call.
-    unsafe {
-        libc::send(
-            guard.as_raw_fd(),
-            message.as_ptr().cast(),
-            message.len(),
-            libc::MSG_NOSIGNAL,
-        );
+/// Without its guard the service goes on; the next start looks for leftovers.
+fn tell(line: &str) {
+    if let Some(mut guard) = GUARD.get() {
+        let _ = guard.write_all(format!("{line}\n").as_bytes());
     }
 }
 
-/// What the guard does all its life. It holds nothing that anybody could wait for: no terminal, no pipe, no folder.
-fn watch(socket: RawFd, data_dir: &Path) -> ! {
-    // SAFETY: plain system calls on this process, which has one thread and shares nothing that they change. The file that is
-    // opened takes the lowest number, which is the first of the three that were closed.
-    unsafe {
-        libc::setsid();
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
-        libc::prctl(libc::PR_SET_NAME, c"cloud-guard".as_ptr());
-        libc::chdir(c"/".as_ptr());
-        let highest = libc::sysconf(libc::_SC_OPEN_MAX).clamp(256, 4096) as RawFd;
-        for descriptor in (0..highest).filter(|&descriptor| descriptor != socket) {
-            libc::close(descriptor);
-        }
-        for _ in 0..3 {
-            libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
-        }
+/// What the guard does all its life; it has to be called inside a runtime. A signal to all of a service's processes is not for it:
+/// it ends when the service has.
+pub fn watch(data_dir: &Path) {
+    for kind in [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+    ] {
+        let _ = signal(kind);
     }
-    let mut groups: Vec<(u32, i32)> = Vec::new();
+    let mut groups: Vec<Pid> = Vec::new();
     // Held while this guard has anything to end: the next service waits for it, so that what it begins is not ended by this one. A
     // service that began no command may be one that was refused the directory: what runs there is another's.
     let mut held = None;
-    loop {
-        let mut message = [0_u8; MESSAGE_BYTES];
-        // SAFETY: the call writes to the message alone, and no more than it holds.
-        let length = unsafe { libc::recv(socket, message.as_mut_ptr().cast(), message.len(), 0) };
-        let [what, a, b, c, d, rest @ ..] = message;
-        let (entry, group) = (u32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes(rest));
-        match (length, what) {
-            (9, BEGINS) => {
-                groups.push((entry, group));
-                held = held.or_else(|| hold(data_dir));
-            }
-            (9, ENDS) => groups.retain(|&(known, _)| known != entry),
-            (-1, _) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            _ => break,
+    for line in io::stdin().lines().map_while(Result::ok) {
+        held = held.or_else(|| hold(data_dir));
+        match (line.strip_prefix('+'), line.strip_prefix('-')) {
+            (Some(group), _) => groups.extend(group.parse().ok().and_then(Pid::from_raw)),
+            (_, Some(group)) => groups.retain(|known| Some(*known) != group.parse().ok().and_then(Pid::from_raw)),
+            _ => {}
         }
     }
-    for (_, group) in groups {
-        // SAFETY: two numbers, no memory.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
+    for group in groups {
+        let _ = kill_process_group(group, Signal::KILL);
     }
     if held.is_some() {
         end_leftovers(data_dir);
     }
-    // SAFETY: it ends this process without what the service would do at its end.
-    unsafe { libc::_exit(0) }
 }
 
 /// Takes the lock of a data directory's guard, once the guard before is gone. Some network file systems know no locks; there the
@@ -183,7 +138,7 @@ pub fn end_leftovers(data_dir: &Path) -> usize {
 
 /// Kills every process that was started as the command of one run, or by it, wherever it has gone. Returns their numbers. One
 /// that gave its own children another environment has hidden them.
-pub fn end_run(context: &Path) -> Vec<libc::pid_t> {
+pub fn end_run(context: &Path) -> Vec<Pid> {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(context.as_os_str().as_bytes());
     end_where(|variable| variable == wanted)
@@ -191,10 +146,9 @@ pub fn end_run(context: &Path) -> Vec<libc::pid_t> {
 
 /// Reaps those of the processes that have ended and are this one's children, and takes them out. Where the service is the first
 /// process of a container, orphans become its children, and nobody else reaps them.
-pub fn reap(killed: &mut Vec<libc::pid_t>) {
+pub fn reap(killed: &mut Vec<Pid>) {
     // What is no child may become one, when its parent ends.
-    // SAFETY: a null pointer says that the status is not wanted.
-    killed.retain(|&id| unsafe { libc::waitpid(id, std::ptr::null_mut(), libc::WNOHANG) } <= 0);
+    killed.retain(|&id| !matches!(waitpid(Some(id), WaitOptions::NOHANG), Ok(Some(_))));
 }
 
 /// Returns where the commands of a data directory work, written in the one way that leftovers are looked for: it need not be there
@@ -209,14 +163,18 @@ pub fn whole(folder: &Path) -> PathBuf {
     whole.unwrap_or_else(|_| folder.to_owned())
 }
 
-fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<libc::pid_t> {
+fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let own = std::process::id() as i32;
+    let own = rustix::process::getpid();
     let mut found = Vec::new();
     for process in processes.flatten() {
-        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+        let Some(id) = process
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok().and_then(Pid::from_raw))
+        else {
             continue;
         };
         // Other users' processes, and those that have ended, tell nothing.
@@ -227,15 +185,14 @@ fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<libc::pid_t> {
             continue;
         }
         found.push(id);
-        // SAFETY: numbers, no memory.
-        unsafe {
-            // The group is its own, or that of the command it comes from: the service's has no such variable.
-            let group = libc::getpgid(id);
-            if group > 1 && group != libc::getpgrp() {
-                libc::kill(-group, libc::SIGKILL);
-            }
-            libc::kill(id, libc::SIGKILL);
+        // The group is its own, or that of the command it comes from: the service's has no such variable.
+        if let Ok(group) = getpgid(Some(id))
+            && !group.is_init()
+            && group != getpgrp()
+        {
+            let _ = kill_process_group(group, Signal::KILL);
         }
+        let _ = kill_process(id, Signal::KILL);
     }
     found
 }

@@ -485,9 +485,9 @@ async fn a_stop_may_reach_the_command_first() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_may_come_a_little_late() {
     for end in [
-        End::Signal(libc::SIGTERM),
-        End::Signal(libc::SIGINT),
-        End::Code(128 + libc::SIGHUP),
+        End::Signal(Signal::TERM.as_raw()),
+        End::Signal(Signal::INT.as_raw()),
+        End::Code(128 + Signal::HUP.as_raw()),
     ] {
         let (trigger, mut stop) = Shutdown::channel();
         let stopping = async {
@@ -501,7 +501,11 @@ async fn a_stop_may_come_a_little_late() {
         // The clock stands still but for sleepers.
         assert!(began.elapsed() <= 2 * BUILD_STOP_WITHIN);
     }
-    for end in [End::Signal(libc::SIGSEGV), End::Code(1), End::Code(libc::SIGTERM)] {
+    for end in [
+        End::Signal(Signal::SEGV.as_raw()),
+        End::Code(1),
+        End::Code(Signal::TERM.as_raw()),
+    ] {
         let (_trigger, mut stop) = Shutdown::channel();
         let began = tokio::time::Instant::now();
         assert!(!is_stopped(&end, &mut stop).await, "{end}");
@@ -520,8 +524,9 @@ async fn orphans_leave_no_zombies() {
         .spawn()
         .expect("it is there");
     end_escaped(&context).await;
-    let again = orphan.wait().map_err(|error| error.raw_os_error());
-    assert_eq!(again.expect_err("nothing is left to wait for"), Some(libc::ECHILD));
+
+    let again = orphan.wait().expect_err("nothing is left to wait for");
+    assert_eq!(Errno::from_io_error(&again), Some(Errno::CHILD));
 }
 
 /// I-14: lines of both streams come as they are written, those without end too; what is no UTF-8 is replaced; long ones are cut.
