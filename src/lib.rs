@@ -1,23 +1,23 @@
 //! The runner that puts a voice bot on a small computer.
 //!
 //! One HTTP server spawns a bot for every session and connects it to whoever talks: a browser or a microcontroller over
-//! WebRTC, a plain client or a telephone over a WebSocket. A developer writes `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`].
+//! WebRTC, a plain client or a telephone over a WebSocket. A developer writes
+//! `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`], which makes a
+//! process of it, or to a [`Runner`] inside another program. [`testing`] plays the callers of its tests.
 //!
 //! # The house
 //!
 //! - [`bot`]: the entry contract, arguments and the media handle; [`rtvi`]: the conversation protocol of the clients, in one
-//!   line; [`dialin`]: what connects a dialled call; [`bots`]: the two built-in bots.
-//! - [`abilities`]: what this build can do.
-//! - `cli`: arguments and environment become a [`config::Config`]; `logging`: one line per record, with the session at its
-//!   head; [`limits`]: every cap and time limit.
+//!   line; [`dialin`]: what connects a dialled call; [`runner`]: embedding; [`testing`]: callers for tests;
+//!   [`bots`]: the two built-in bots.
+//! - `cli`: arguments and environment become a [`config::Config`]; `page`: the built-in page, embedded.
 //! - `proto`: pure cores. Bytes, values and `now` come in, values come out: routes, bodies, SDP, one peer connection, one
 //!   life over WebRTC or on a socket, the messages of telephony providers, audio.
 //! - `io`: sockets, tasks, the clock. It stamps the time, moves bytes, and does what `proto` answers.
-//! - `page`: the built-in page, embedded.
 //!
 //! # Features
 //!
-//! One cargo feature is one ability, and the default is all of them; [`abilities`] has the table. Callers: `webrtc`, `turn`
+//! One cargo feature is one ability, and the default is all of them; `proto::abilities` has the table. Callers: `webrtc`, `turn`
 //! (the runner's own side), `telephony`, `websocket`, `mediaroom`, `videoroom`, `messaging`. The server: `tls`, `page`, `metrics`, `systemd`,
 //! `doctor`. Bots: `process`, `bots`; a bot of your own needs neither. `cloud` is another program in the same binary: the cloud
 //! agent service. `full`, `runner`, `browser`, `telephone` and `smallest` are selections of them. A module that is not built has a twin, `absent.rs` in its folder, so `cfg` stands on `mod` lines alone, and what
@@ -27,7 +27,7 @@
 //!
 //! 1. `proto` is pure: no sockets, tasks, files, environment; time and randomness enter as values.
 //! 2. `io` decides nothing about a protocol.
-//! 3. Everything has a cap, and every cap has a name in [`limits`].
+//! 3. Everything has a cap, and every cap has a name, those of an operator in `proto::limits`.
 
 // What only absent abilities use falls out when the binary is linked.
 #![cfg_attr(not(feature = "full"), allow(dead_code))]
@@ -40,24 +40,21 @@ mod allocations;
 pub mod bot;
 #[doc(hidden)]
 pub mod bots;
-#[doc(hidden)]
-pub mod cli;
+mod cli;
 #[cfg(feature = "videoroom")]
 pub mod dialin;
-#[doc(hidden)]
-pub mod io;
+mod io;
 #[cfg(feature = "page")]
 mod page;
 pub mod rtvi;
 pub mod runner;
 pub mod testing;
 
-#[doc(hidden)]
-pub use edge_runner_http::logging;
 #[doc(inline)]
 pub use edge_runner_proto::config;
-#[doc(hidden)]
-pub use edge_runner_proto::{self as proto, abilities, aliases, limits};
+
+use edge_runner_http::logging;
+use edge_runner_proto::{self as proto, abilities, aliases, limits};
 
 pub use bot::{Audio, BotError, Event, Media, RunnerArguments};
 pub use cli::start::main;
@@ -76,4 +73,14 @@ pub mod http {
     pub type Request = hyper::Request<Bytes>;
     /// An answer, whose body is whole.
     pub type Response = hyper::Response<Bytes>;
+}
+
+#[doc(hidden)]
+pub mod inside {
+    //! What this repository's own tests reach inside for; it may change with every commit.
+
+    pub use crate::cli::{Command, Misuse, Surroundings, parse};
+    #[cfg(any(feature = "telephony", feature = "websocket"))]
+    pub use crate::io::socket::config as socket_config;
+    pub use crate::io::{run, run_with};
 }

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use edge_runner::config::{Config, Host};
-use edge_runner::io::services::Services;
 use edge_runner::{Audio, BotError, Event, RunnerArguments};
+use edge_runner_http::services::Services;
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
@@ -451,7 +451,7 @@ fn the_runner_that_loses_a_service() {
     let Ok(how) = std::env::var("LOSES") else {
         return;
     };
-    edge_runner::logging::init(0, None, "main");
+    edge_runner_http::logging::init(0, None, "main");
     let services = Services::default();
     let (given, panics) = (services.clone(), how == "panic");
     let bot = move |mut args: RunnerArguments| {
@@ -481,7 +481,7 @@ fn the_runner_that_loses_a_service() {
     };
     let runtime = tokio::runtime::Runtime::new().expect("threads and timers can be had");
     let bot = edge_runner::bot::erase(bot);
-    let ran = runtime.block_on(edge_runner::io::run_with(Arc::new(config), bot, announce, services));
+    let ran = runtime.block_on(edge_runner::inside::run_with(Arc::new(config), bot, announce, services));
     std::process::exit(i32::from(ran.is_err()));
 }
 
@@ -508,7 +508,7 @@ fn the_runner_whose_bot_blocks() {
     let Ok(workers) = std::env::var("WORKERS_OF_TEST") else {
         return;
     };
-    edge_runner::logging::init(0, None, "main");
+    edge_runner_http::logging::init(0, None, "main");
     let mut builder = match workers.as_str() {
         "1" => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
@@ -526,7 +526,7 @@ fn the_runner_whose_bot_blocks() {
     let announce = |listening: &edge_runner::config::Listening| {
         println!("listening on http://127.0.0.1:{}", listening.port);
     };
-    let served = runtime.block_on(edge_runner::io::run(
+    let served = runtime.block_on(edge_runner::inside::run(
         Arc::new(config),
         edge_runner::bot::erase(blocks),
         announce,

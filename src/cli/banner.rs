@@ -321,7 +321,8 @@ fn preferred(addresses: &[IpAddr]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Command, Surroundings, env::Variables, parse};
+    use crate::cli::{Command, Surroundings, parse};
+    use crate::proto::options::env::Variables;
 
     fn banner(arguments: &[&str], addresses: &[&str]) -> String {
         banner_with(&[], arguments, addresses)

@@ -24,6 +24,10 @@ const PORT_DEFAULT: u16 = 7860;
 ///
 /// # Errors
 /// [`Misuse`], see there.
+#[allow(
+    clippy::field_reassign_with_default,
+    reason = "it may grow, so it is made in no other way"
+)]
 pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec<String>) -> Result<Config, Misuse> {
     let transport = transport(&typed)?;
     let proxy = proxy(&typed, transport, warnings)?;
@@ -81,40 +85,40 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
              of /start"
         ));
     }
-    Ok(Config {
-        host,
-        port: typed.port.unwrap_or(PORT_DEFAULT),
-        rtc_port: typed.rtc_port,
-        transport,
-        proxy,
-        trusted_proxies: typed.trusted_proxies,
-        allowed_origins,
-        host_names,
-        api_key,
-        tls,
-        state_dir,
-        metrics: typed.metrics.unwrap_or_default(),
-        drain: typed.drain.unwrap_or_default(),
-        ice_servers,
-        ice_addresses: typed.ice_addresses,
-        embedded,
-        bot: typed.bot.unwrap_or(BuiltInBot::Parrot),
-        command: typed.command,
-        withheld,
-        bot_folder: bot_folder(around),
-        ws_tokens: ws_auth == WsAuth::Token,
-        telephony,
-        videoroom,
-        mediaroom,
-        messaging,
-        start_names,
-        direct: typed.direct,
-        bot_enters_rooms: true,
-        sessions_max: typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT),
-        workers: typed.workers,
-        opus_complexity: typed.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT),
-        verbosity: typed.verbosity,
-    })
+    let mut config = Config::default();
+    config.host = host;
+    config.port = typed.port.unwrap_or(PORT_DEFAULT);
+    config.rtc_port = typed.rtc_port;
+    config.transport = transport;
+    config.proxy = proxy;
+    config.trusted_proxies = typed.trusted_proxies;
+    config.allowed_origins = allowed_origins;
+    config.host_names = host_names;
+    config.api_key = api_key;
+    config.tls = tls;
+    config.state_dir = state_dir;
+    config.metrics = typed.metrics.unwrap_or_default();
+    config.drain = typed.drain.unwrap_or_default();
+    config.ice_servers = ice_servers;
+    config.ice_addresses = typed.ice_addresses;
+    config.embedded = embedded;
+    config.bot = typed.bot.unwrap_or(BuiltInBot::Parrot);
+    config.command = typed.command;
+    config.withheld = withheld;
+    config.bot_folder = bot_folder(around);
+    config.ws_tokens = ws_auth == WsAuth::Token;
+    config.telephony = telephony;
+    config.videoroom = videoroom;
+    config.mediaroom = mediaroom;
+    config.messaging = messaging;
+    config.start_names = start_names;
+    config.direct = typed.direct;
+    config.bot_enters_rooms = true;
+    config.sessions_max = typed.sessions_max.unwrap_or(SESSIONS_MAX_DEFAULT);
+    config.workers = typed.workers;
+    config.opus_complexity = typed.opus_complexity.unwrap_or(OPUS_COMPLEXITY_DEFAULT);
+    config.verbosity = typed.verbosity;
+    Ok(config)
 }
 
 fn transport(typed: &Typed) -> Result<Option<Transport>, Misuse> {

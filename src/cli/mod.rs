@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use crate::abilities::Ability;
 use crate::config::Config;
 use crate::proto::options::{Asked, need, read, split_command};
-pub use crate::proto::options::{Misuse, Surroundings, env};
+pub use crate::proto::options::{Misuse, Surroundings};
 use flags::{RUNNER, Typed};
 
 /// What the user asked for.

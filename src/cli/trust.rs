@@ -182,7 +182,7 @@ fn refusal(line: &Line, process: &BTreeMap<String, String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::env;
+    use crate::proto::options::env;
 
     fn read(text: &str, process: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let process = process

@@ -7,7 +7,7 @@
 // Sockets, tasks and the clock live in this module and those below.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-pub use edge_runner_http::{group, memory, notify, server, services, signal, store, stream, tasks, tls, watch};
+pub use edge_runner_http::{group, memory, server, services, signal, store, stream, tasks, tls, watch};
 
 pub mod addresses;
 pub mod admission;

@@ -424,13 +424,9 @@ impl Inbox {
     }
 
     /// Takes a datagram that is already there.
+    #[cfg(test)]
     pub fn try_recv(&mut self) -> Option<Datagram> {
         self.receiver.try_recv().ok()
-    }
-
-    /// Whether nothing waits to be taken.
-    pub fn is_empty(&self) -> bool {
-        self.receiver.is_empty()
     }
 
     /// Makes the session known under its ufrag, in place of an earlier one. The addresses of the earlier one are forgotten.

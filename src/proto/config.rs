@@ -16,6 +16,7 @@ use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 
 /// A transport by its canonical name; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Transport {
     WebRtc,
     Videoroom,
@@ -350,8 +351,10 @@ impl BuiltInBot {
     }
 }
 
-/// Everything the runner was told, checked.
+/// Everything the runner was told, checked. It may grow: begin with [`Config::default`], and change what is to be otherwise.
 #[derive(Clone, Debug)]
+// The tests of the crates above make it with the update syntax.
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Config {
     pub host: Host,
     /// HTTP port; 0 asks for a free one.

@@ -198,6 +198,10 @@ async fn an_embedded_runner_drains() {
 
 /// The configuration is a value: each step of the builder, and what is left as it is.
 #[tokio::test]
+#[allow(
+    clippy::field_reassign_with_default,
+    reason = "it may grow, so it is made in no other way"
+)]
 async fn a_runner_is_made_of_a_configuration() {
     let mut config = Config::default();
     config.port = 0;

@@ -290,7 +290,7 @@ fn websocket(voice: &Voice) -> Result<Work> {
     let mut socket = WebSocket::from_raw_socket(
         Wire { message, at: 0 },
         Role::Server,
-        Some(edge_runner::io::socket::config()),
+        Some(edge_runner::inside::socket_config()),
     );
     let text = Utf8Bytes::from(text);
     Ok(Box::new(move |_| {

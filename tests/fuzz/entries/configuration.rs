@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
-use edge_runner::cli::{self, Command, Surroundings};
 use edge_runner::config::Config;
+use edge_runner::inside::{Command, Surroundings, parse};
 use edge_runner_cloud::cli::Command as Cloud;
 use edge_runner_proto::limits;
 use edge_runner_proto::options::env::{self, Variables};
@@ -46,7 +46,7 @@ pub fn configuration(bytes: &[u8]) {
         let is_telling = key.len() >= TELLING_BYTES && key.contains(|c: char| c.is_ascii_digit());
         is_telling && !arguments.contains(key) && text.contains(key)
     };
-    match cli::parse(typed, &around) {
+    match parse(typed, &around) {
         Err(misuse) => {
             let text = misuse.to_string();
             assert!(!text.is_empty() && !is_secret(&text), "{text}");
