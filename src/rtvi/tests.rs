@@ -615,7 +615,7 @@ fn a_wait_that_is_given_up_loses_nothing() {
 fn a_kind_without_media_has_no_talk() {
     let (_caller, args) = Caller::new(false, json!({}));
     let mut base = RunnerArguments::new("b".into(), json!({}), args.cli_args.clone(), Kind::Base);
-    let missing = Rtvi::open(&mut base, Audio::default()).err().expect("no media");
+    let missing = Rtvi::open(&mut base, Audio::default()).expect_err("no media");
     assert_eq!(missing.to_string(), "`media` is not part of base arguments");
 }
 
