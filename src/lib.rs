@@ -18,10 +18,11 @@
 //! # Features
 //!
 //! One cargo feature is one ability, and the default is all of them; `proto::abilities` has the table. Callers: `webrtc`, `turn`
-//! (the runner's own side), `telephony`, `websocket`, `mediaroom`, `videoroom`, `messaging`. The server: `tls`, `page`, `metrics`, `systemd`,
-//! `doctor`. Bots: `process`, `bots`; a bot of your own needs neither. `cloud` is another program in the same binary: the cloud
-//! agent service. `full`, `runner`, `browser`, `telephone` and `smallest` are selections of them. A module that is not built has a twin, `absent.rs` in its folder, so `cfg` stands on `mod` lines alone, and what
-//! a build lacks is refused by the name of its feature.
+//! (the runner's own side), `telephony`, `websocket`, `mediaroom`, `videoroom`, `messaging`. The server: `tls`, `page`, `doctor`. `cloud` is
+//! another program in the same binary: the cloud agent service. `full`, `runner`, `browser`, `telephone` and `smallest` are
+//! selections of them. The built-in bots, programs as bots, `/metrics` and systemd are in every build. A module that
+//! is not built has a twin, `absent.rs` in its folder, so `cfg` stands on `mod` lines alone, and what a build lacks is refused
+//! by the name of its feature.
 //!
 //! # Three laws
 //!

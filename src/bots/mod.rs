@@ -3,11 +3,8 @@
 //! In: a session's arguments; `--bot` chooses. [`parrot`] repeats what you said once you pause, [`echo`] plays every frame
 //! straight back. Both are ordinary bots: they use nothing that a developer's bot cannot use.
 
-#[cfg(feature = "bots")]
 pub mod echo;
-#[cfg(feature = "bots")]
 pub mod parrot;
-#[cfg_attr(not(feature = "bots"), path = "absent.rs")]
 mod stock;
 
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ use super::Misuse;
 use super::flags::{Typed, WsAuth};
 use super::unsaid;
 use crate::abilities::Ability;
-use crate::config::{MetricsAccess, Tls, Transport};
+use crate::config::{Tls, Transport};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::found;
 
@@ -40,13 +40,9 @@ const OPTIONS: &[Row] = &[
         typed.tls.as_ref().is_some_and(|tls| *tls != Tls::Off)
     }),
     ("--state-dir", &[Ability::Tls], |typed| typed.state_dir.is_some()),
-    ("--metrics", &[Ability::Metrics], |typed| {
-        typed.metrics.is_some_and(|metrics| metrics != MetricsAccess::Off)
-    }),
     ("--ws-auth", &[Ability::WebSocket, Ability::Telephony], |typed| {
         typed.ws_auth == Some(WsAuth::Token)
     }),
-    ("--bot", &[Ability::Bots], |typed| typed.bot.is_some()),
 ];
 
 /// What it sets costs nothing to go without, and every board's profile sets it, for whichever build: only who types it is
@@ -130,11 +126,9 @@ pub(super) fn guarded() -> String {
 pub(super) fn check(typed: &Typed, transport: Option<Transport>) -> Result<(), Misuse> {
     let by_transport =
         transport.and_then(|transport| Some((format!("`-t {}`", transport.name()), transport.ability()?)));
-    let program = || ("a program after `--`".to_owned(), Ability::Process);
     let asked = OPTIONS.iter().filter(|(.., asked)| asked(typed));
     let by_options = asked.filter_map(|(long, ..)| Some((format!("`{long}`"), of_option(long)?)));
-    let wishes = by_transport.into_iter().chain(by_options);
-    refuse(wishes.chain(typed.command.as_ref().map(|_| program())))
+    refuse(by_transport.into_iter().chain(by_options))
 }
 
 fn refuse(mut wishes: impl Iterator<Item = (String, Ability)>) -> Result<(), Misuse> {

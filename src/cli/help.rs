@@ -19,11 +19,11 @@ telephone, or in a room.
 
 /// Ways to call the runner, what each is for, and the ability that it needs.
 const USAGE: &[(&str, &str, Option<Ability>)] = &[
-    ("[OPTIONS]", "serve the built-in bot", Some(Ability::Bots)),
+    ("[OPTIONS]", "serve the built-in bot", None),
     (
         "[OPTIONS] -- COMMAND [ARGS...]",
         "run this program as the bot of each session",
-        Some(Ability::Process),
+        None,
     ),
     (
         "doctor [OPTIONS]",

@@ -102,9 +102,6 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         Command::Serve { config, warnings } => (config, warnings, false),
         Command::Doctor { config, warnings } => (config, warnings, true),
     };
-    if enters == Enters::Nothing && config.command.is_none() && !doctor {
-        no_bot()?;
-    }
     config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
     if !config.bot_enters_rooms {
         if config.direct && !doctor {
@@ -161,17 +158,6 @@ fn cloud(command: edge_runner_cloud::cli::Command, skipped: Vec<String>, variabl
             Ok(())
         }
         Command::Do { task, warnings } => task.run(&[skipped, warnings].concat(), variables),
-    }
-}
-
-/// Refuses to serve without a bot, where none is built in.
-fn no_bot() -> Result<(), Failure> {
-    match Ability::Bots.absent() {
-        Some(absent) => Err(Failure {
-            code: MISUSED,
-            message: format!("no bot: give a program after `--`; a built-in bot {absent}\nSee `edge-runner --help`."),
-        }),
-        None => Ok(()),
     }
 }
 

@@ -22,7 +22,6 @@ pub mod common;
 pub mod group;
 pub mod logging;
 pub mod memory;
-#[cfg_attr(not(feature = "systemd"), path = "notify/absent.rs")]
 pub mod notify;
 pub mod payload;
 pub mod server;

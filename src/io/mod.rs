@@ -28,9 +28,7 @@ pub mod media;
 pub mod mediaroom;
 #[cfg(feature = "messaging")]
 pub mod messaging;
-#[cfg_attr(not(feature = "metrics"), path = "metrics/absent.rs")]
 pub mod metrics;
-#[cfg_attr(not(feature = "process"), path = "process/absent.rs")]
 pub mod process;
 pub mod procfs;
 #[cfg(feature = "_rest")]

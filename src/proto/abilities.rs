@@ -19,17 +19,13 @@ pub enum Ability {
     Messaging,
     Tls,
     Page,
-    Process,
-    Bots,
     Doctor,
-    Metrics,
-    Systemd,
     Cloud,
 }
 
 impl Ability {
     /// Every one, in the order of `Cargo.toml`.
-    pub const ALL: [Ability; 15] = [
+    pub const ALL: [Ability; 11] = [
         Ability::WebRtc,
         Ability::Turn,
         Ability::Telephony,
@@ -39,11 +35,7 @@ impl Ability {
         Ability::Messaging,
         Ability::Tls,
         Ability::Page,
-        Ability::Process,
-        Ability::Bots,
         Ability::Doctor,
-        Ability::Metrics,
-        Ability::Systemd,
         Ability::Cloud,
     ];
 
@@ -59,11 +51,7 @@ impl Ability {
             Ability::Messaging => "messaging",
             Ability::Tls => "tls",
             Ability::Page => "page",
-            Ability::Process => "process",
-            Ability::Bots => "bots",
             Ability::Doctor => "doctor",
-            Ability::Metrics => "metrics",
-            Ability::Systemd => "systemd",
             Ability::Cloud => "cloud",
         }
     }
@@ -80,11 +68,7 @@ impl Ability {
             Ability::Messaging => cfg!(feature = "messaging"),
             Ability::Tls => cfg!(feature = "tls"),
             Ability::Page => cfg!(feature = "page"),
-            Ability::Process => cfg!(feature = "process"),
-            Ability::Bots => cfg!(feature = "bots"),
             Ability::Doctor => cfg!(feature = "doctor"),
-            Ability::Metrics => cfg!(feature = "metrics"),
-            Ability::Systemd => cfg!(feature = "systemd"),
             Ability::Cloud => cfg!(feature = "cloud"),
         }
     }

@@ -53,7 +53,6 @@ pub mod doctor;
 pub mod event;
 pub mod form;
 pub mod forwarded;
-#[cfg(feature = "_websocket")]
 pub mod frames;
 pub mod framing;
 pub mod gather;
@@ -88,7 +87,6 @@ pub mod sctp;
 pub mod sdp;
 #[cfg(feature = "webrtc")]
 pub mod session;
-#[cfg(feature = "_websocket")]
 pub mod socket;
 pub mod source;
 pub mod stall;

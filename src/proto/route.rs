@@ -54,13 +54,12 @@ impl Route<'_> {
         match self {
             Route::ToPage | Route::Page(_) => Some(Ability::Page),
             Route::Authority => Some(Ability::Tls),
-            Route::Metrics => Some(Ability::Metrics),
             Route::Offer(_) | Route::Candidates(_) | Route::Whip(_) => Some(Ability::WebRtc),
             Route::Socket(Family::Client, _) => Some(Ability::WebSocket),
             Route::Socket(Family::Call, _) | Route::Webhook => Some(Ability::Telephony),
             Route::Videoroom | Route::DialIn => Some(Ability::Videoroom),
             Route::Messaging => Some(Ability::Messaging),
-            Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
+            Route::Metrics | Route::Robots | Route::Start | Route::Status | Route::Methods(_) => None,
         }
     }
 

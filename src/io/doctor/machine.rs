@@ -7,7 +7,6 @@ use std::fs;
 use std::time::SystemTime;
 
 use super::Finding;
-use crate::abilities::Ability;
 use crate::config::{Config, Transport};
 use crate::io::addresses::local_addresses;
 use crate::io::{process, procfs};
@@ -42,14 +41,8 @@ pub fn examine(config: &Config) -> Vec<Finding> {
 /// Looks for the program that is to be the bot.
 pub fn program(config: &Config) -> Vec<Finding> {
     const WHAT: &str = "bot";
-    // Without a program a stock runner, whose bots stay out of rooms, has one that is built in.
-    let no_bot = Ability::Bots.absent().filter(|_| !config.bot_enters_rooms);
-    vec![match (&config.command, no_bot) {
-        (None, Some(absent)) => Finding::broken(
-            WHAT,
-            format!("none: give a program after `--`; a built-in bot {absent}"),
-        ),
-        (None, None) if !config.bot_enters_rooms && config.transport == Some(Transport::Videoroom) => Finding::broken(
+    vec![match &config.command {
+        None if !config.bot_enters_rooms && config.transport == Some(Transport::Videoroom) => Finding::broken(
             WHAT,
             format!(
                 "the built-in `{}` cannot enter a video room, whose media is for its provider's own library; give a bot that can, \
@@ -57,8 +50,8 @@ pub fn program(config: &Config) -> Vec<Finding> {
                 config.bot.name()
             ),
         ),
-        (None, None) => Finding::good(WHAT, format!("the built-in `{}`", config.bot.name())),
-        (Some(command), _) => match process::check(command, config.bot_folder.as_deref()) {
+        None => Finding::good(WHAT, format!("the built-in `{}`", config.bot.name())),
+        Some(command) => match process::check(command, config.bot_folder.as_deref()) {
             Ok(()) => {
                 let name = command.first().map(|name| name.display().to_string());
                 Finding::good(WHAT, format!("`{}` can be run", name.unwrap_or_default()))

@@ -112,7 +112,7 @@ impl Refusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Refusal::Route(route::Refusal::NotFound) => StatusCode::NOT_FOUND,
-            Refusal::Absent(Absent(Ability::Page | Ability::Tls | Ability::Metrics)) => StatusCode::NOT_FOUND,
+            Refusal::Absent(Absent(Ability::Page | Ability::Tls)) => StatusCode::NOT_FOUND,
             Refusal::Absent(_) => StatusCode::NOT_IMPLEMENTED,
             Refusal::NoAuthority | Refusal::OtherTransport(_) => StatusCode::NOT_FOUND,
             Refusal::Route(route::Refusal::Method(_)) => StatusCode::METHOD_NOT_ALLOWED,

@@ -23,8 +23,8 @@ from runner import ROOT, Runner
 
 MARK = "[not in this build]"
 PROFILES = {
-    "smallest": {"webrtc", "process"},
-    "telephone": {"telephony", "process", "bots", "systemd"},
+    "smallest": {"webrtc"},
+    "telephone": {"telephony"},
 }
 # Options by the abilities of which they take one, each with a value that asks for it.
 OPTIONS = {
@@ -35,9 +35,7 @@ OPTIONS = {
     ("videoroom",): {"--direct": None, "--dialin": None, "--no-dialin": None},
     ("messaging",): {"--messaging": None},
     ("tls",): {"--tls": "auto", "--state-dir": "/tmp"},
-    ("metrics",): {"--metrics": "any"},
     ("websocket", "telephony"): {"--ws-auth": "token"},
-    ("bots",): {"--bot": "echo"},
 }
 TRANSPORTS = {
     "webrtc": "webrtc", "videoroom": "videoroom", "mediaroom": "mediaroom", "telephony_a": "telephony",
@@ -55,7 +53,6 @@ CREDENTIALS = {"TWILIO_AUTH_TOKEN", "TELCO_B_PUBLIC_KEY", "VIDEOROOM_API_KEY", "
 ROUTES = [
     ("/", 404, "page"),
     ("/client/", 404, "page"),
-    ("/metrics", 404, "metrics"),
     ("/ca.crt", 404, "tls"),
     ("/videoroom", 501, "videoroom"),
     ("/messaging", 501, "messaging"),
@@ -104,7 +101,7 @@ def marked_help(build):
     """the help marks what is absent, and nothing else"""
     code, text, _ = build.run("--help")
     lacks = "".join(re.search(r"This build lacks:(.*)\nOptions marked", text, re.S).group(1).split()).split(",")
-    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 15, text
+    assert code == 0 and not build.has.intersection(lacks) and len(lacks) + len(build.has) == 11, text
     # A description begins behind the names or on the next line.
     options = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?:[^\n]*?) *(?:\s{2,}|\n {32})(\S.*)", text, re.M)
     assert len(options) > 35, options
@@ -114,9 +111,7 @@ def marked_help(build):
     for name, feature in TRANSPORTS.items():
         assert (f"{name} {MARK}" in transports) == (feature not in build.has), transports
     usage = text[text.index("Usage:"):text.index("Options marked")]
-    for words, feature in [("[OPTIONS]  ", "bots"), ("-- COMMAND", "process"), ("doctor", "doctor"), ("cloud <", "cloud")]:
-        line = next(line for line in usage.splitlines() if words in line)
-        assert (MARK in line) == (feature not in build.has), line
+    assert [line.split()[1] for line in usage.splitlines() if MARK in line] == ["doctor", "cloud"], usage
     assert all(len(line) <= 100 for line in text.splitlines())
     line = next(text for text in text.splitlines() if "PIPECAT_ICE_SERVERS" in text)
     assert (MARK in line) == ("webrtc" not in build.has), line
@@ -127,7 +122,7 @@ def refused_options(build):
     asked = [(build.absent(needs), [name, *([value] if value else [])])
              for needs, names in OPTIONS.items() for name, value in names.items() if name != "--no-dialin"]
     asked += [(build.absent((feature,)), ["-t", name, "-x", "a.example"]) for name, feature in TRANSPORTS.items()]
-    asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("bots",)), []), (build.absent(("cloud",)), ["cloud", "serve"])]
+    asked += [(build.absent(("doctor",)), ["doctor"]), (build.absent(("cloud",)), ["cloud", "serve"])]
     seen = 0
     for feature, args in asked:
         if feature:
@@ -135,8 +130,8 @@ def refused_options(build):
             assert code == 2 and f"the cargo feature `{feature}` brings it" in error, (args, code, error)
             seen += 1
     assert seen >= 15, seen
-    code, _, error = build.run(RUNNER_METRICS="any")
-    assert code == 2 and "(set by RUNNER_METRICS)" in error, error
+    code, _, error = build.run(RUNNER_TLS="auto")
+    assert code == 2 and "(set by RUNNER_TLS)" in error, error
     # What only turns it off is no wish for it.
     runner = build.serve("--tls", "off", "--metrics", "off", "--no-dialin", "--", "true")
     try:
