@@ -12,7 +12,7 @@ use log::debug;
 use serde_json::Value;
 
 use super::message::{self, Media, Message};
-use super::{Chunk, Format, Heard, Malformed, Provider, a, b, c, d};
+use super::{Chunk, Format, Heard, Malformed, Provider, exotel, plivo, telnyx, twilio};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
 
 /// A call whose handshake was recognised.
@@ -37,7 +37,7 @@ pub(super) struct State {
     /// A message with audio, up to the audio: made once, since fifty a second begin with it.
     media_head: String,
     /// Provider b alone needs it.
-    order: b::Order,
+    order: telnyx::Order,
     /// Audio of one message on its way from base64 to PCM; its memory is used again.
     decoded: Vec<u8>,
     complaints: u64,
@@ -47,7 +47,7 @@ impl State {
     pub(super) fn new(media_head: String) -> Self {
         State {
             media_head,
-            order: b::Order::default(),
+            order: telnyx::Order::default(),
             decoded: Vec::new(),
             complaints: 0,
         }
@@ -88,7 +88,7 @@ impl Call {
             "error" if self.provider == Provider::B => {
                 self.state.complaints += 1;
                 if self.state.complaints.is_power_of_two() {
-                    b::complain(&self.stream_id, &message.payload.0, text);
+                    telnyx::complain(&self.stream_id, &message.payload.0, text);
                 }
                 Heard::Nothing
             }
@@ -108,7 +108,7 @@ impl Call {
     pub fn chunk(&self) -> Chunk {
         match self.provider {
             Provider::A | Provider::B | Provider::C => Chunk::PLAIN,
-            Provider::D => d::chunk(self.tx),
+            Provider::D => exotel::chunk(self.tx),
         }
     }
 
@@ -136,10 +136,10 @@ impl Call {
     pub fn clear(&self) -> String {
         let stream_id = message::quoted(&self.stream_id);
         match self.provider {
-            Provider::A => a::clear(&stream_id),
-            Provider::B => b::clear(),
-            Provider::C => c::clear(&stream_id),
-            Provider::D => d::clear(&stream_id),
+            Provider::A => twilio::clear(&stream_id),
+            Provider::B => telnyx::clear(),
+            Provider::C => plivo::clear(&stream_id),
+            Provider::D => exotel::clear(&stream_id),
         }
     }
 
@@ -147,10 +147,10 @@ impl Call {
     pub fn mark(&self, name: &str) -> String {
         let (stream_id, name) = (message::quoted(&self.stream_id), message::quoted(name));
         match self.provider {
-            Provider::A => a::mark(&stream_id, &name),
-            Provider::B => b::mark(&name),
-            Provider::C => c::mark(&stream_id, &name),
-            Provider::D => d::mark(&stream_id, &name),
+            Provider::A => twilio::mark(&stream_id, &name),
+            Provider::B => telnyx::mark(&name),
+            Provider::C => plivo::mark(&stream_id, &name),
+            Provider::D => exotel::mark(&stream_id, &name),
         }
     }
 

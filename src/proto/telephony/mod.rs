@@ -6,16 +6,16 @@
 //! Refuses: encodings that nobody here can decode; text that is no JSON object. Numbers are read as strings and as numbers
 //! everywhere, unknown events and keys are ignored. Source: the fact sheet on telephony, sections 1 to 6.
 
-mod a;
-mod b;
-mod c;
 mod call;
-mod d;
+mod exotel;
 pub mod hangup;
 mod message;
+mod plivo;
 pub mod proof;
 #[cfg_attr(not(feature = "telephony"), path = "signature/absent.rs")]
 pub mod signature;
+mod telnyx;
+mod twilio;
 pub mod webhook;
 
 use std::fmt;
@@ -41,7 +41,7 @@ pub fn detect(text: &str) -> Result<Option<Call>, Refusal> {
         return Ok(None);
     }
     // The order is the reference's. It matters to nobody but a carrier that fills in the members of two providers.
-    for claim in [a::claim, b::claim, c::claim, d::claim] {
+    for claim in [twilio::claim, telnyx::claim, plivo::claim, exotel::claim] {
         if let Some(call) = claim(&opening)? {
             return Ok(Some(call));
         }
@@ -82,10 +82,10 @@ impl Provider {
     /// Returns the events that bring a mark back.
     fn played(self) -> &'static [&'static str] {
         match self {
-            Provider::A => a::PLAYED,
-            Provider::B => b::PLAYED,
-            Provider::C => c::PLAYED,
-            Provider::D => d::PLAYED,
+            Provider::A => twilio::PLAYED,
+            Provider::B => telnyx::PLAYED,
+            Provider::C => plivo::PLAYED,
+            Provider::D => exotel::PLAYED,
         }
     }
 }
