@@ -46,3 +46,47 @@ fn every_room_says_what_it_is_for() {
         assert!(text.starts_with("//!"), "{} opens without a header", path.display());
     }
 }
+
+/// A telephony provider is one file and one line in one list: nothing else in production code names one, but the table
+/// of aliases, which has the names of the wire.
+#[test]
+fn a_telephony_provider_is_named_in_its_file_the_list_and_the_aliases_alone() {
+    const NAMES: [&str; 4] = ["twilio", "telnyx", "plivo", "exotel"];
+    const ON_THE_WIRE: [&str; 5] = ["telephony_a", "telephony_b", "telephony_c", "telephony_d", "telco_"];
+    let telephony = src().join("proto/telephony");
+    let mut allowed: Vec<PathBuf> = NAMES.map(|name| telephony.join(format!("{name}.rs"))).into();
+    assert!(allowed.iter().all(|file| file.is_file()), "a provider's file has moved");
+    let list = telephony.join("mod.rs");
+    let lines = |name: &str| {
+        let text = fs::read_to_string(&list).expect("a source file is text");
+        let production = text.split("#[cfg(test)]").next().unwrap_or_default().to_owned();
+        production
+            .lines()
+            .filter(|line| line.to_ascii_lowercase().contains(name))
+            .count()
+    };
+    for name in NAMES {
+        assert_eq!(
+            lines(name),
+            2,
+            "the list names the module and the provider, each once: {name}"
+        );
+    }
+    allowed.extend([list, src().join("proto/aliases.rs")]);
+    let is_test = |path: &Path| {
+        let of_tests = |name: &str| matches!(name, "tests" | "tests.rs" | "testing" | "testing.rs");
+        path.iter().any(|part| part.to_str().is_some_and(of_tests))
+    };
+    let below = sources(&src());
+    let production = below
+        .iter()
+        .filter(|path| !allowed.contains(path) && !is_test(path.strip_prefix(src()).expect("below `src`")));
+    for path in production {
+        let text = fs::read_to_string(path).expect("a source file is text");
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let text = text.to_ascii_lowercase();
+        for name in NAMES.iter().chain(&ON_THE_WIRE) {
+            assert!(!text.contains(name), "{} names {name}", path.display());
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Whose call it is: where a provider's webhooks are verified, nobody else can pose as that provider on `/ws`, start a bot with a
 //! caller of his choice, or have somebody's call hung up. The real binary, with webhooks signed as the providers sign them.
 
-use edge_runner_proto::telephony::{Provider as Known, proof::Unproven};
+use edge_runner_proto::telephony::{PROVIDERS, Provider as Known, proof::Unproven};
 
 use crate::support::http;
 use crate::support::provider::{Caller, FROM, Provider, TO};
@@ -77,8 +77,8 @@ fn assert_served(caller: &mut Caller) {
     caller.hear_ms(100);
 }
 
-fn assert_unproven(caller: &mut Caller, unproven: fn(Known) -> Unproven) {
-    let reason = unproven(Known::A).reason().to_owned();
+fn assert_unproven(caller: &mut Caller, unproven: fn(&'static Known) -> Unproven) {
+    let reason = unproven(PROVIDERS[0]).reason().to_owned();
     assert_eq!(caller.end(), Some((1008, reason)), "{:?}", caller.provider);
 }
 

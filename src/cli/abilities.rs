@@ -10,6 +10,8 @@ use crate::abilities::Ability;
 use crate::config::{Tls, Transport};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::found;
+use crate::proto::telephony::PROVIDERS;
+use crate::proto::telephony::provider::Holds;
 
 /// An option; the abilities of which it takes one, the first of them the one to name; and whether it was asked for. What only
 /// turns an ability off asks for nothing.
@@ -55,20 +57,17 @@ const SOCKETS: &[(Ability, &str)] = &[(Ability::Telephony, "/ws"), (Ability::Web
 /// Paths that the key of `--api-key` guards, whatever `-t` says.
 const GUARDED: &[(Option<Ability>, &str)] = &[(None, "/start"), (Some(Ability::WebRtc), "/api/offer")];
 
-/// Beginnings of variables that are nothing without their ability.
+/// Beginnings of variables that are nothing without their ability. Those of telephony are in the
+/// tables of its providers.
 const VARIABLES: &[(Ability, &[&str])] = &[
-    (Ability::Telephony, &["TELCO_"]),
     (Ability::Videoroom, &["VIDEOROOM_", "RUNNER_START_NAMES"]),
     (Ability::Mediaroom, &["MEDIAROOM_"]),
     (Ability::Messaging, &["MESSAGING_"]),
 ];
 
-/// Variables that hold a credential of an ability.
+/// Variables that hold a credential of an ability. Those of telephony are in the tables of its
+/// providers.
 const CREDENTIALS: &[(Ability, &str)] = &[
-    (Ability::Telephony, "TELCO_A_AUTH_TOKEN"),
-    (Ability::Telephony, "TELCO_B_API_KEY"),
-    (Ability::Telephony, "TELCO_B_PUBLIC_KEY"),
-    (Ability::Telephony, "TELCO_C_AUTH_TOKEN"),
     (Ability::Videoroom, "VIDEOROOM_API_KEY"),
     (Ability::Videoroom, "VIDEOROOM_DIALIN_HMAC"),
     (Ability::Mediaroom, "MEDIAROOM_API_KEY"),
@@ -77,6 +76,14 @@ const CREDENTIALS: &[(Ability, &str)] = &[
     (Ability::Messaging, "MESSAGING_APP_SECRET"),
     (Ability::Messaging, "MESSAGING_WEBHOOK_VERIFICATION_TOKEN"),
 ];
+
+/// Returns the ability and the name of every variable that holds a credential.
+fn credentials() -> impl Iterator<Item = (Ability, &'static str)> {
+    let settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
+    let keys = settings.filter(|setting| matches!(setting.holds, Holds::Secret | Holds::PublicKey));
+    keys.map(|setting| (Ability::Telephony, setting.name))
+        .chain(CREDENTIALS.iter().copied())
+}
 
 /// Returns the ability that an option needs; of several that would do, one that this build has.
 pub(super) fn of_option(long: &str) -> Option<Ability> {
@@ -88,6 +95,10 @@ pub(super) fn of_option(long: &str) -> Option<Ability> {
 /// Returns the ability that a variable needs, by its canonical name.
 pub(super) fn of_variable(name: &str) -> Option<Ability> {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    let mut settings = PROVIDERS.into_iter().flat_map(|provider| provider.settings);
+    if settings.any(|setting| setting.name == name) {
+        return Some(Ability::Telephony);
+    }
     let mut rows = VARIABLES.iter();
     rows.find(|(_, beginnings)| begins(beginnings))
         .map(|(ability, _)| *ability)
@@ -151,9 +162,7 @@ pub(super) fn idle_tuning(typed: &Typed, warnings: &mut Vec<String>) {
 
 /// Warns, once, of credentials that this build has no use for.
 pub(super) fn idle_credentials(variables: &Variables, warnings: &mut Vec<String>) {
-    let idle = CREDENTIALS
-        .iter()
-        .filter(|(ability, name)| !ability.in_this_build() && variables.named(name).is_some());
+    let idle = credentials().filter(|(ability, name)| !ability.in_this_build() && variables.named(name).is_some());
     let (mut names, mut features) = (Vec::new(), Vec::new());
     for (ability, name) in idle {
         names.push(found(variables, name));
@@ -195,8 +204,8 @@ mod tests {
         for (name, ..) in OPTIONS {
             assert!(FLAGS.iter().any(|flag| flag.long == *name), "{name}");
         }
-        for (ability, name) in CREDENTIALS {
-            assert_eq!(of_variable(name), Some(*ability), "{name}");
+        for (ability, name) in credentials() {
+            assert_eq!(of_variable(name), Some(ability), "{name}");
         }
         assert_eq!(of_option("--embedded"), Some(Ability::WebRtc));
         assert_eq!(of_option("--port"), None);
@@ -247,7 +256,7 @@ mod tests {
             command: Some(vec![OsString::from("true")]),
             ..Typed::default()
         };
-        assert_eq!(check(&typed, Some(Transport::TelephonyA)), Ok(()));
+        assert_eq!(check(&typed, Some(Transport::Telephony(PROVIDERS[0]))), Ok(()));
         assert_eq!(need("`edge-runner doctor`", Ability::Doctor), Ok(()));
         assert_eq!(sockets().as_deref(), Some("/ws and /ws-client"));
         assert_eq!(guarded(), "/start and /api/offer");

@@ -64,7 +64,7 @@ pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String
     if let Some(transport) = config.transport {
         row("Transport", format!("{} alone", transport.name()));
     }
-    if let Some(provider) = config.transport.and_then(Provider::of) {
+    if let Some(provider) = config.transport.and_then(Transport::provider) {
         for (name, what) in telephone(provider, config) {
             row(name, what);
         }
@@ -135,27 +135,20 @@ impl Way {
 }
 
 /// What has to be entered at a provider, and what becomes of its calls.
-fn telephone(provider: Provider, config: &Config) -> Vec<(&'static str, String)> {
+fn telephone(provider: &Provider, config: &Config) -> Vec<(&'static str, String)> {
     let telephony = &config.telephony;
-    // Only provider d does without `--proxy`.
+    // A provider that takes no markup does without `--proxy`.
     let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
-    let (verifies, hangs_up) = match provider {
-        Provider::A => (telephony.a.is_some(), telephony.a.is_some()),
-        Provider::B => (telephony.b_public_key.is_some(), telephony.b_key.is_some()),
-        Provider::C => (telephony.c.is_some(), telephony.c.is_some()),
-        // It signs nothing, and ends a call when its socket closes.
-        Provider::D => (false, true),
-    };
-    let are_signed = verifies && telephony.verify_webhooks;
+    let are_signed = provider.verifies(&telephony.settings) && telephony.verify_webhooks;
     let calls = match (is_protected(provider, telephony), config.ws_tokens) {
-        (true, _) if provider == Provider::A => "with the token of a webhook, or a signature of their own",
+        (true, _) if provider.signs_upgrades => "with the token of a webhook, or a signature of their own",
         (true, _) => "with the token of a webhook",
         (false, true) if are_signed => "with a token",
         (false, true) => "with a token, which anybody gets who asks the webhook",
         (false, false) => "open to anybody who finds the address",
     };
-    let signatures = match (provider, are_signed) {
-        (Provider::D, _) => "",
+    let signatures = match (provider.signs(), are_signed) {
+        (false, _) => "",
         (_, true) => ", signed by the provider",
         (_, false) => ", signatures are not verified",
     };
@@ -164,7 +157,7 @@ fn telephone(provider: Provider, config: &Config) -> Vec<(&'static str, String)>
         ("Media", format!("wss://{host}/ws")),
         ("Calls", calls.into()),
     ];
-    if !hangs_up {
+    if !provider.hangs_up(&telephony.settings) {
         rows.push(("Hang-up", "none: there are no credentials for it".into()));
     }
     rows
@@ -323,6 +316,7 @@ mod tests {
     use super::*;
     use crate::cli::{Command, Surroundings, parse};
     use crate::proto::options::env::Variables;
+    use crate::proto::telephony::invented::INVENTED;
 
     fn banner(arguments: &[&str], addresses: &[&str]) -> String {
         banner_with(&[], arguments, addresses)
@@ -514,6 +508,26 @@ mod tests {
             assert!(switched.contains("  Unverified calls need no proof"), "{switched}");
             let tokens = of(&[], &["-t", name, "--ws-auth", "token"]);
             assert!(tokens.contains("which anybody gets who asks the webhook\n"), "{tokens}");
+        }
+        let fifth = super::text(
+            &Config {
+                transport: Some(Transport::Telephony(&INVENTED)),
+                proxy: Some("bots.example.net".into()),
+                ..Config::default()
+            },
+            &Listening {
+                port: 7860,
+                rtc_port: 7861,
+                addresses: Vec::new(),
+            },
+            false,
+        );
+        for row in [
+            "  Transport  quintel alone\n",
+            "  Webhook    https://bots.example.net/, signatures are not verified\n",
+            "  Hang-up    none",
+        ] {
+            assert!(fifth.contains(row), "{fifth}");
         }
         let d = of(&[], &["-t", "exotel"]);
         assert!(d.contains("  Webhook    https://bots.example.net/\n  Media      wss://bots.example.net/ws\n"));

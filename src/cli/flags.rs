@@ -298,8 +298,7 @@ pub(super) const FLAGS: &[Flag] = &[
         "--proxy",
         Takes::One("HOST", |typed, text| put(&mut typed.proxy, text)),
         PROVIDERS,
-        "Public host name of this server, which telephony providers connect to; needed with `-t telephony_a`, \
-         `_b` and `_c`.",
+        "Public host name of this server, which telephony providers connect to.",
     ),
     flag(
         None,

@@ -11,6 +11,8 @@ use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::config::Transport;
 use crate::proto::options::help::{ABSENT, entries, entry, marked};
+use crate::proto::telephony::provider::{Holds, Setting};
+use crate::proto::telephony::{PROVIDERS, Provider};
 
 const HEAD: &str = "\
 Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, by
@@ -43,32 +45,8 @@ const LATER: &str = "\nOptions marked [later] are understood and refused: they a
 const OF_OPTIONS: &str = "Every option has one: RUNNER_MAX_SESSIONS for `--max-sessions`. Lists have commas, options without \
                           a value take true or false, -v a number. What is typed wins.";
 
-/// What variables say, other than those of options.
-pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
-    (
-        "TELCO_A_ACCOUNT_SID",
-        "Account at telephony_a. With its token, calls are hung up when their session ends, and webhooks are verified.",
-    ),
-    ("TELCO_A_AUTH_TOKEN", "Token of that account."),
-    ("TELCO_B_API_KEY", "Key of telephony_b, to hang calls up."),
-    (
-        "TELCO_B_PUBLIC_KEY",
-        "Public key of telephony_b, 32 bytes in base64, to verify webhooks.",
-    ),
-    ("TELCO_C_AUTH_ID", "Account at telephony_c, as with telephony_a."),
-    ("TELCO_C_AUTH_TOKEN", "Token of that account."),
-    (
-        "TELCO_A_API_URL",
-        "Base of the API of telephony_a. [default: https://api.twilio.com]",
-    ),
-    (
-        "TELCO_B_API_URL",
-        "Base of the API of telephony_b. [default: https://api.telnyx.com]",
-    ),
-    (
-        "TELCO_C_API_URL",
-        "Base of the API of telephony_c. [default: https://api.plivo.com]",
-    ),
+/// What variables say, other than those of options and of telephony providers.
+const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "VIDEOROOM_API_KEY",
         "Key of the video-room provider, with which rooms and tokens are made.",
@@ -130,6 +108,63 @@ const EXIT: &[(&str, &str)] = &[
     ("2", "Misused: the message on stderr says what would be right."),
 ];
 
+/// Returns what variables say, other than those of options: of telephony providers, then of others.
+pub(super) fn environment(providers: &[&Provider]) -> Vec<(&'static str, String)> {
+    let others = ENVIRONMENT.iter().map(|&(name, help)| (name, help.to_owned()));
+    telephony(providers).into_iter().chain(others).collect()
+}
+
+/// Returns what the variables of providers say: credentials first, then the bases of their APIs.
+/// What follows the first sentence at one provider is not repeated at the next.
+fn telephony(providers: &[&Provider]) -> Vec<(&'static str, String)> {
+    let all = || {
+        let settings = providers
+            .iter()
+            .map(|provider| provider.settings.iter().map(|setting| (*provider, setting)));
+        settings.flatten()
+    };
+    let is_base = |(_, setting): &(&Provider, &Setting)| matches!(setting.holds, Holds::Base(_));
+    let sorted = all().filter(|entry| !is_base(entry)).chain(all().filter(is_base));
+    let mut told: Vec<(&str, &Provider)> = Vec::new();
+    let mut entries = Vec::new();
+    for (provider, setting) in sorted {
+        let name = provider.wire_name();
+        let earlier = told.iter().find(|(help, _)| *help == setting.help);
+        let help = match (setting.holds, earlier, setting.help.split_once(". ")) {
+            (Holds::Base(base), ..) => format!("{} [default: {base}]", setting.help),
+            (_, Some((_, first)), Some((sentence, _))) => format!("{sentence}, as with {}.", first.wire_name()),
+            _ => setting.help.to_owned(),
+        };
+        told.push((setting.help, provider));
+        entries.push((setting.name, help.replace("{}", name)));
+    }
+    entries
+}
+
+/// Returns the names of the providers that take markup, as those of `-t`: in full, and then by
+/// what differs.
+fn takers_of_markup(providers: &[&Provider]) -> String {
+    let names = providers
+        .iter()
+        .filter(|provider| provider.takes_markup)
+        .map(|provider| provider.wire_name());
+    let mut words: Vec<String> = Vec::new();
+    let mut before = "";
+    for name in names {
+        let stem = name.rfind('_').map_or(name, |at| &name[..at]);
+        words.push(match name.strip_prefix(before) {
+            Some(rest) if !before.is_empty() => format!("`{rest}`"),
+            _ => format!("`-t {name}`"),
+        });
+        before = stem;
+    }
+    match words.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "none".to_owned(),
+    }
+}
+
 /// Makes the text.
 pub(super) fn text() -> String {
     let mut text = String::from(HEAD);
@@ -169,9 +204,9 @@ pub(super) fn text() -> String {
             );
         }
     }
-    for (name, help) in ENVIRONMENT {
+    for (name, help) in environment(&PROVIDERS) {
         let others = aliases::aliases(Area::Variable, name);
-        let mut help = marked(of_variable(name), help);
+        let mut help = marked(of_variable(name), &help);
         if !others.is_empty() {
             help.push_str(&format!(" Also: {}.", others.join(", ")));
         }
@@ -184,10 +219,17 @@ pub(super) fn text() -> String {
     text
 }
 
-/// What an option does; the one that chooses between transports lists them, each with its own mark.
+/// What an option does. The one that chooses between transports lists them, each with its own mark;
+/// the one of the public host lists those that need it.
 fn described(flag: &Flag) -> Cow<'static, str> {
-    if flag.long != "--transport" {
-        return Cow::Borrowed(flag.help);
+    match flag.long {
+        "--transport" => {}
+        "--proxy" => {
+            let needed = takers_of_markup(&PROVIDERS);
+            let help = flag.help.trim_end_matches('.');
+            return Cow::Owned(format!("{help}; needed with {needed}."));
+        }
+        _ => return Cow::Borrowed(flag.help),
     }
     let listed = Transport::ALL.map(|transport| match transport.ability() {
         None => format!("{} [later]", transport.name()),
@@ -200,7 +242,7 @@ fn described(flag: &Flag) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Telephony, Videoroom};
+    use crate::config::Videoroom;
 
     /// The text that people see is kept as a file, so that a change to it is seen in review. To renew it:
     /// `cargo run -- --help > tests/data/help.txt`.
@@ -219,9 +261,7 @@ mod tests {
         for flag in FLAGS {
             assert!(text.contains(flag.long));
         }
-        let standard = Telephony::default();
-        for base in [standard.a_url, standard.b_url, standard.c_url, Videoroom::default().url] {
-            assert!(text.contains(&format!("[default: {base}]")), "{base}");
-        }
+        let base = Videoroom::default().url;
+        assert!(text.contains(&format!("[default: {base}]")), "{base}");
     }
 }

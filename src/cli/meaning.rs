@@ -16,6 +16,7 @@ use crate::limits::{
 };
 use crate::proto::ice;
 use crate::proto::options::hosts;
+use crate::proto::telephony::PROVIDERS;
 
 /// HTTP port when none is given.
 const PORT_DEFAULT: u16 = 7860;
@@ -44,7 +45,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
         ));
     }
     command(&typed)?;
-    let withheld = trust::withheld(&typed.pass_env, warnings)?;
+    let withheld = trust::withheld(&PROVIDERS, &typed.pass_env, warnings)?;
     if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
         return Err(Misuse::Combination(format!(
             "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
@@ -64,7 +65,8 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let ice_servers = ice_servers(&typed)?;
     let variables = &around.variables;
     let telephony = abilities::where_built(Ability::Telephony, || {
-        telephony::telephony(variables, !typed.no_verify_webhooks, typed.unverified_calls, warnings)
+        let verify_webhooks = !typed.no_verify_webhooks;
+        telephony::telephony(&PROVIDERS, variables, verify_webhooks, typed.unverified_calls, warnings)
     })?;
     let videoroom = abilities::where_built(Ability::Videoroom, || rooms::videoroom(&typed, variables, warnings))?;
     let mediaroom = abilities::where_built(Ability::Mediaroom, || rooms::mediaroom(variables, warnings))?;
@@ -139,12 +141,10 @@ fn proxy(typed: &Typed, transport: Option<Transport>, warnings: &mut Vec<String>
         return Ok(Some(host));
     }
     match transport {
-        Some(telephony @ (Transport::TelephonyA | Transport::TelephonyB | Transport::TelephonyC)) => {
-            Err(Misuse::Combination(format!(
-                "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to",
-                telephony.name()
-            )))
-        }
+        Some(Transport::Telephony(provider)) if provider.takes_markup => Err(Misuse::Combination(format!(
+            "`-t {}` needs `--proxy HOST`, the public host name that the provider connects to",
+            provider.wire_name()
+        ))),
         _ => Ok(None),
     }
 }
@@ -163,16 +163,16 @@ fn command(typed: &Typed) -> Result<(), Misuse> {
 
 /// Says what keeps a provider's calls out.
 fn calls(transport: Option<Transport>, origins: &[String], ws_auth: WsAuth, warnings: &mut Vec<String>) {
-    let Some(provider) = transport.filter(|transport| transport.is_telephony()) else {
+    let Some(provider) = transport.and_then(Transport::provider) else {
         return;
     };
-    let name = provider.name();
+    let name = provider.wire_name();
     if !origins.is_empty() {
         warnings.push(format!(
             "`-t {name}` with a list of origins: telephony providers send no Origin, so their webhooks and calls are refused"
         ));
     }
-    if provider == Transport::TelephonyD && ws_auth == WsAuth::Token {
+    if !provider.takes_markup && ws_auth == WsAuth::Token {
         warnings.push(format!(
             "`-t {name}` with `--ws-auth token`: the provider's flow needs a URL with a token for every call, and only \
              `/start` and `POST /` hand those out"

@@ -1,106 +1,120 @@
-//! What the environment says of the telephony providers: accounts, keys and the bases of their REST APIs.
+//! What the environment says of the telephony providers: accounts, keys and the bases of their APIs.
 //!
-//! Variables enter, a [`Telephony`] and warnings leave. Every credential is optional: without one, calls work and are not hung
-//! up. A base is `http://` or `https://`, a host, perhaps a port and a path; slashes at its end are taken off.
-//! Refuses: bases of any other form, a public key that is not 32 bytes in base64, and credentials that could not stand in a
-//! request. No credential is ever repeated. Source: the fact sheet on telephony, sections 0 and 9.
+//! In: variables, by the tables of the providers. Out: a [`Telephony`] and warnings. Every credential
+//! is optional: without one, calls work and are not hung up. A base is `http://` or `https://`, a
+//! host, perhaps a port and a path; slashes at its end are taken off. Refuses: bases of any other
+//! form, a public key that is not 32 bytes in base64, and credentials that could not stand in a
+//! request. No credential is ever repeated.
 
 use data_encoding::BASE64;
 
 use super::Misuse;
-use crate::config::{Account, Secret, Telephony, Transport};
+use crate::config::{Settings, Telephony};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, found, wrong};
+use crate::proto::telephony::Provider;
+use crate::proto::telephony::provider::{Holds, Setting};
 
-/// Reads what is there.
+/// Reads what is there for these providers.
 ///
 /// # Errors
 /// [`Misuse`] that names the variable.
 pub(super) fn telephony(
+    providers: &[&Provider],
     variables: &Variables,
     verify_webhooks: bool,
     unverified_calls: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Telephony, Misuse> {
-    let standard = Telephony::default();
+    let mut settings = Settings::default();
+    for provider in providers {
+        credentials(provider, variables, &mut settings, warnings)?;
+    }
+    for setting in providers.iter().flat_map(|provider| provider.settings) {
+        if let Holds::Base(_) = setting.holds
+            && let Some(url) = base(variables, setting.name, warnings)?
+        {
+            settings.set(setting.name, url);
+        }
+    }
     Ok(Telephony {
-        a: account(
-            variables,
-            Transport::TelephonyA,
-            ["TELCO_A_ACCOUNT_SID", "TELCO_A_AUTH_TOKEN"],
-            warnings,
-        )?,
-        b_key: credential(variables, "TELCO_B_API_KEY")?.map(Secret::new),
-        b_public_key: public_key(variables, "TELCO_B_PUBLIC_KEY")?,
-        c: account(
-            variables,
-            Transport::TelephonyC,
-            ["TELCO_C_AUTH_ID", "TELCO_C_AUTH_TOKEN"],
-            warnings,
-        )?,
-        a_url: base(variables, "TELCO_A_API_URL", warnings)?.unwrap_or(standard.a_url),
-        b_url: base(variables, "TELCO_B_API_URL", warnings)?.unwrap_or(standard.b_url),
-        c_url: base(variables, "TELCO_C_API_URL", warnings)?.unwrap_or(standard.c_url),
+        settings,
         verify_webhooks,
         unverified_calls,
     })
 }
 
-/// Returns the account whose two halves are both there; half of one is worth a warning.
-fn account(
+/// Reads the credentials of a provider. Of an account, both halves count or none; half of one is
+/// worth a warning.
+fn credentials(
+    provider: &Provider,
     variables: &Variables,
-    transport: Transport,
-    [id_name, token_name]: [&'static str; 2],
+    settings: &mut Settings,
     warnings: &mut Vec<String>,
-) -> Result<Option<Account>, Misuse> {
-    let id = credential(variables, id_name)?;
-    if id.as_deref().is_some_and(|id| id.contains([':', '/'])) {
-        return Err(wrong(variables, id_name, "an account's id, without `:` and `/`"));
-    }
-    let token = credential(variables, token_name)?;
-    let (there, missing) = match (id, token) {
-        (Some(id), Some(token)) => {
-            let token = Secret::new(token);
-            return Ok(Some(Account { id, token }));
+) -> Result<(), Misuse> {
+    for setting in provider.settings {
+        let value = match setting.holds {
+            Holds::AccountId => account_id(variables, setting.name)?,
+            Holds::Secret => credential(variables, setting.name)?,
+            Holds::PublicKey => public_key(variables, setting.name)?,
+            Holds::Base(_) => None,
+        };
+        if let Some(value) = value {
+            settings.set(setting.name, value);
         }
-        (None, None) => return Ok(None),
-        (Some(_), None) => (id_name, token_name),
-        (None, Some(_)) => (token_name, id_name),
+    }
+    let half = |is| provider.setting(|holds| holds == is);
+    let (Some(id), Some(token)) = (half(Holds::AccountId), half(Holds::Secret)) else {
+        return Ok(());
     };
+    let is_set = |setting: &Setting| settings.get(setting.name).is_some();
+    let (there, missing) = match (is_set(id), is_set(token)) {
+        (true, false) => (id.name, token.name),
+        (false, true) => (token.name, id.name),
+        (true, true) | (false, false) => return Ok(()),
+    };
+    settings.unset(there);
     warnings.push(format!(
         "{} is set and {} is not: calls of {} are not hung up when their session ends, and its webhooks are not verified",
         found(variables, there),
         all_names(missing),
-        transport.name()
+        provider.wire_name()
     ));
-    Ok(None)
+    Ok(())
 }
 
-fn public_key(variables: &Variables, name: &'static str) -> Result<Option<[u8; 32]>, Misuse> {
-    let key = |text: &str| BASE64.decode(text.as_bytes()).ok()?.try_into().ok();
-    match variables.get(name) {
-        Some(text) => key(text).map_or_else(
-            || {
-                Err(wrong(
-                    variables,
-                    name,
-                    "the provider's Ed25519 public key: 32 bytes in base64",
-                ))
-            },
-            |key| Ok(Some(key)),
-        ),
-        None => Ok(None),
+fn account_id(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
+    let id = credential(variables, name)?;
+    if id.as_deref().is_some_and(|id| id.contains([':', '/'])) {
+        return Err(wrong(variables, name, "an account's id, without `:` and `/`"));
+    }
+    Ok(id)
+}
+
+fn public_key(variables: &Variables, name: &'static str) -> Result<Option<String>, Misuse> {
+    let Some(text) = variables.get(name) else {
+        return Ok(None);
+    };
+    match BASE64.decode(text.as_bytes()) {
+        Ok(key) if key.len() == 32 => Ok(Some(text.to_owned())),
+        _ => Err(wrong(
+            variables,
+            name,
+            "the provider's Ed25519 public key: 32 bytes in base64",
+        )),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{help, trust};
+    use crate::proto::telephony::PROVIDERS;
 
     fn read(list: &[(&str, &str)]) -> Result<(Telephony, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let mut warnings = Vec::new();
-        telephony(&Variables::new(own, []), true, false, &mut warnings)
+        telephony(&PROVIDERS, &Variables::new(own, []), true, false, &mut warnings)
             .map(|telephony| (telephony, warnings))
             .map_err(|misuse| misuse.to_string())
     }
@@ -126,12 +140,6 @@ mod tests {
     /// by the names of the specification, and by those that existing `.env` files have.
     #[test]
     fn accounts_are_read_by_either_name() {
-        let account = |id: &str, token: &str| {
-            Some(Account {
-                id: id.into(),
-                token: Secret::new(token),
-            })
-        };
         for [a_id, a_token, b_key, c_id, c_token] in [
             [
                 "TELCO_A_ACCOUNT_SID",
@@ -155,9 +163,14 @@ mod tests {
                 (c_id, "MA1"),
                 (c_token, "tc"),
             ]);
-            assert_eq!(telephony.a, account("AC1", "ta"));
-            assert_eq!(telephony.b_key, Some(Secret::new("KEY_b")));
-            assert_eq!(telephony.c, account("MA1", "tc"));
+            let expected = Settings::from([
+                ("TELCO_A_ACCOUNT_SID", "AC1"),
+                ("TELCO_A_AUTH_TOKEN", "ta"),
+                ("TELCO_B_API_KEY", "KEY_b"),
+                ("TELCO_C_AUTH_ID", "MA1"),
+                ("TELCO_C_AUTH_TOKEN", "tc"),
+            ]);
+            assert_eq!(telephony.settings, expected);
             assert!(telephony.verify_webhooks);
         }
         let mixed = told(&[
@@ -165,7 +178,60 @@ mod tests {
             ("TELCO_A_ACCOUNT_SID", "AC1"),
             ("TWILIO_AUTH_TOKEN", "t"),
         ]);
-        assert_eq!(mixed.a, account("AC1", "t"), "canonical wins, half by half");
+        let expected = Settings::from([("TELCO_A_ACCOUNT_SID", "AC1"), ("TELCO_A_AUTH_TOKEN", "t")]);
+        assert_eq!(mixed.settings, expected, "canonical wins, half by half");
+    }
+
+    /// A fifth provider's table is all that the command line needs: its variables are read, told by
+    /// the help, kept from bots, and its URL goes with its key.
+    #[test]
+    fn a_fifth_provider_is_configured_by_its_own_table() {
+        use crate::proto::telephony::invented::FIVE;
+        let variables = [
+            ("QUINTEL_KEY", "hunter2"),
+            ("QUINTEL_API_URL", "http://127.0.0.1:8080/"),
+        ];
+        let own = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let read = |providers: &[&Provider], list: &[(String, String)]| {
+            telephony(
+                providers,
+                &Variables::new(list.to_vec(), []),
+                true,
+                false,
+                &mut Vec::new(),
+            )
+        };
+        let settings = read(&FIVE, &own).expect("sensible variables").settings;
+        let expected = [("QUINTEL_KEY", "hunter2"), ("QUINTEL_API_URL", "http://127.0.0.1:8080")];
+        assert_eq!(settings, Settings::from(expected));
+        assert_eq!(read(&PROVIDERS, &own), Ok(Telephony::default()), "the product has four");
+        let message = read(&FIVE, &[("QUINTEL_KEY".into(), "hunter2 x".into())])
+            .expect_err("a misuse")
+            .to_string();
+        assert!(
+            message.contains("QUINTEL_KEY") && !message.contains("hunter2"),
+            "{message}"
+        );
+
+        let help = help::environment(&FIVE);
+        let of = |name| {
+            help.iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, help)| help.as_str())
+        };
+        assert_eq!(
+            of("QUINTEL_KEY"),
+            Some("Key of quintel, to hang calls up and verify webhooks.")
+        );
+        assert_eq!(
+            of("QUINTEL_API_URL"),
+            Some("Base of the API of quintel. [default: https://api.quintel.example]")
+        );
+        assert_eq!(help.len(), help::environment(&PROVIDERS).len() + 2);
+
+        let withheld = |providers| trust::withheld(providers, &[], &mut Vec::new()).expect("nothing wrong");
+        assert!(withheld(&FIVE).contains(&"QUINTEL_KEY".to_owned()));
+        assert_eq!(trust::sent_to(&FIVE, "QUINTEL_API_URL"), ["QUINTEL_KEY"]);
     }
 
     #[test]
@@ -225,8 +291,8 @@ mod tests {
     fn a_public_key_is_32_bytes_in_base64() {
         let text = "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=";
         for name in ["TELCO_B_PUBLIC_KEY", "TELNYX_PUBLIC_KEY"] {
-            let key = told(&[(name, text)]).b_public_key.expect("a key");
-            assert_eq!((key[..4].to_vec(), key[31]), (vec![0x03, 0xa1, 0x07, 0xbf], 0xb8));
+            let settings = told(&[(name, text)]).settings;
+            assert_eq!(settings, Settings::from([("TELCO_B_PUBLIC_KEY", text)]));
         }
         let bytes = |count| BASE64.encode(&vec![1; count]);
         for bad in [
@@ -243,7 +309,8 @@ mod tests {
 
     #[test]
     fn bases_have_one_form() {
-        let base = |text: &str| told(&[("TELCO_B_API_URL", text)]).b_url;
+        let set = |telephony: &Telephony, name: &str| telephony.settings.get(name).map(|url| url.expose().to_owned());
+        let base = |text: &str| set(&told(&[("TELCO_B_API_URL", text)]), "TELCO_B_API_URL").expect("a base");
         assert_eq!(base("https://api.telnyx.com"), "https://api.telnyx.com");
         assert_eq!(base("HTTPS://API.Telnyx.com/"), "https://api.telnyx.com");
         assert_eq!(
@@ -255,7 +322,7 @@ mod tests {
             assert_eq!(base(own), own);
         }
         let (telephony, warnings) = read(&[("TELCO_C_API_URL", "http://192.0.2.7")]).expect("no misuse");
-        assert_eq!(telephony.c_url, "http://192.0.2.7");
+        assert_eq!(set(&telephony, "TELCO_C_API_URL").as_deref(), Some("http://192.0.2.7"));
         assert!(warnings[0].contains("TELCO_C_API_URL") && warnings[0].contains("in the clear"));
 
         for name in ["TELCO_A_API_URL", "TELCO_B_API_URL", "TELCO_C_API_URL"] {

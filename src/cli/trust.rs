@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use super::Misuse;
 use crate::aliases::{self, Area};
 use crate::proto::options::env::{File, Line};
+use crate::proto::telephony::provider::{Holds, Setting};
+use crate::proto::telephony::{PROVIDERS, Provider};
 
 /// Names that change what programs load or run before their first own line, and for whom.
 const LOADERS: &[(&str, &str)] = &[
@@ -85,27 +87,25 @@ const LOADER_PREFIXES: &[(&str, &str)] = &[
 ];
 
 /// Where secrets are sent: the variable of a URL, and those of what goes there, by their canonical
-/// names.
+/// names. Those of telephony providers are in their tables.
 const PAIRS: &[(&str, &[&str])] = &[
-    ("TELCO_A_API_URL", &["TELCO_A_AUTH_TOKEN"]),
-    ("TELCO_B_API_URL", &["TELCO_B_API_KEY"]),
-    ("TELCO_C_API_URL", &["TELCO_C_AUTH_TOKEN"]),
     ("VIDEOROOM_API_URL", &["VIDEOROOM_API_KEY"]),
     ("MEDIAROOM_URL", &["MEDIAROOM_API_SECRET", "MEDIAROOM_API_KEY"]),
     ("MESSAGING_API_URL", &["MESSAGING_TOKEN"]),
     ("CLOUD_API_URL", &["CLOUD_API_KEY"]),
 ];
 
-/// What the runner reads and others are not to know, by canonical names: each is a secret, or may
-/// have one in it.
+/// What the runner reads of its own and others are not to know, by canonical names: each is a
+/// secret, or may have one in it.
 const SECRETS: &[&str] = &[
     "RUNNER_API_KEY",
     "RUNNER_ICE_SERVERS",
     // The further arguments of the service, `--api-key` perhaps among them.
     "RUNNER_ARGS",
-    "TELCO_A_AUTH_TOKEN",
-    "TELCO_B_API_KEY",
-    "TELCO_C_AUTH_TOKEN",
+];
+
+/// The same of providers. Those of telephony providers are in their tables.
+const OTHER_SECRETS: &[&str] = &[
     "VIDEOROOM_API_KEY",
     "VIDEOROOM_DIALIN_HMAC",
     "MEDIAROOM_API_SECRET",
@@ -115,16 +115,43 @@ const SECRETS: &[&str] = &[
     "CLOUD_API_KEY",
 ];
 
+/// Returns the variables of a telephony provider that are secrets.
+fn secrets(provider: &Provider) -> impl Iterator<Item = &'static str> {
+    let settings = provider.settings.iter();
+    settings
+        .filter(|setting| setting.holds == Holds::Secret)
+        .map(|setting| setting.name)
+}
+
+/// Returns the variables of the secrets that go where this variable, by its canonical name, says.
+pub(super) fn sent_to(providers: &[&Provider], url: &str) -> Vec<&'static str> {
+    let is_base = |setting: &Setting| matches!(setting.holds, Holds::Base(_)) && setting.name == url;
+    let provider = providers.iter().find(|provider| provider.settings.iter().any(is_base));
+    let pair = PAIRS.iter().find(|(known, _)| *known == url);
+    match (provider, pair) {
+        (Some(provider), _) => secrets(provider).collect(),
+        (None, Some((_, secrets))) => secrets.to_vec(),
+        (None, None) => Vec::new(),
+    }
+}
+
 /// Returns the names of the variables that programs do not inherit, without those that are `passed`
 /// by name.
 ///
 /// # Errors
 /// [`Misuse`] for a name that no variable can have.
-pub(super) fn withheld(passed: &[String], warnings: &mut Vec<String>) -> Result<Vec<String>, Misuse> {
+pub(super) fn withheld(
+    providers: &[&Provider],
+    passed: &[String],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<String>, Misuse> {
     let of = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
     let mut names: Vec<String> = SECRETS
         .iter()
-        .flat_map(|secret| of(*secret))
+        .copied()
+        .chain(providers.iter().flat_map(|provider| secrets(provider)))
+        .chain(OTHER_SECRETS.iter().copied())
+        .flat_map(of)
         .map(str::to_owned)
         .collect();
     let entries = passed.iter().flat_map(|text| text.split(',')).map(str::trim);
@@ -168,12 +195,13 @@ fn refusal(line: &Line, process: &BTreeMap<String, String>) -> Option<String> {
         return Some(format!("{what}, and is only taken from the environment of the runner"));
     }
     let canonical = aliases::canonical(Area::Variable, name);
-    let pair = PAIRS.iter().find(|(url, _)| *url == canonical);
-    let (_, secrets) = pair.filter(|_| !line.value.trim().is_empty())?;
+    if line.value.trim().is_empty() {
+        return None;
+    }
     // Whichever of its names the secret has: a bot may read one that the runner does not.
     let set = |name: &&str| process.get(*name).is_some_and(|value| !value.trim().is_empty());
     let names = |secret| std::iter::once(secret).chain(aliases::aliases(Area::Variable, secret).iter().copied());
-    let secret = secrets.iter().flat_map(|secret| names(*secret)).find(set)?;
+    let secret = sent_to(&PROVIDERS, canonical).into_iter().flat_map(names).find(set)?;
     Some(format!(
         "is where {secret} is sent, which the environment of the runner sets: set both there, or both in .env"
     ))
@@ -309,7 +337,7 @@ mod tests {
         let read = |passed: &[&str]| {
             let passed: Vec<String> = passed.iter().map(|&text| text.to_owned()).collect();
             let mut warnings = Vec::new();
-            withheld(&passed, &mut warnings).map(|names| (names, warnings))
+            withheld(&PROVIDERS, &passed, &mut warnings).map(|names| (names, warnings))
         };
         let has = |names: &[String], name: &str| names.iter().any(|other| other == name);
         let (all, warnings) = read(&[]).expect("nothing wrong");
@@ -347,7 +375,7 @@ mod tests {
         let pairs = PAIRS
             .iter()
             .flat_map(|(url, secrets)| [*url].into_iter().chain(secrets.iter().copied()));
-        for name in pairs.chain(SECRETS.iter().copied()) {
+        for name in pairs.chain(SECRETS.iter().chain(OTHER_SECRETS).copied()) {
             assert_eq!(aliases::canonical(Area::Variable, name), name);
         }
     }

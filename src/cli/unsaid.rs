@@ -6,6 +6,7 @@ use super::help;
 use crate::config::Transport;
 use crate::proto::options::env::Variables;
 use crate::proto::options::unsaid::{slips_of, with_prefix};
+use crate::proto::telephony::PROVIDERS;
 
 /// Options of which a typed one makes the other's variable count for nothing.
 const RIVALS: &[[&str; 2]] = &[
@@ -38,7 +39,8 @@ pub(super) fn overrules(typed: &Typed, option: &str) -> bool {
 
 /// Warns of variables of the runner that are none, and are nearly one.
 pub(super) fn slips(variables: &Variables, warnings: &mut Vec<String>) {
-    let told = help::ENVIRONMENT.iter().map(|(name, _)| *name);
+    let told = help::environment(&PROVIDERS);
+    let told = told.iter().map(|(name, _)| *name);
     slips_of(&[&RUNNER], told.chain(OF_OTHERS.iter().copied()), variables, warnings);
 }
 

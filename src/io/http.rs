@@ -68,7 +68,7 @@ use crate::proto::request_framing;
 use crate::proto::route::{self, Route};
 use crate::proto::start::{self, Asked, Plan, Status};
 use crate::proto::table::{self, Table};
-use crate::proto::telephony::proof;
+use crate::proto::telephony::{PROVIDERS, proof};
 use crate::proto::token::{Family, Issuer, Tokens};
 use crate::proto::videoroom::taken::Taken;
 
@@ -348,7 +348,7 @@ fn register(app: &App, body: &Value, peer: Peer) -> Result<SessionId, Refusal> {
 /// Makes a token for a socket, where one is asked for. A registered session's name in it leads to
 /// that session. Who has the API key gets one for calls too that need proof otherwise.
 fn mint(app: &App, family: Family, session: Option<&str>, is_authorised: bool) -> Option<String> {
-    let proves = family == Family::Call && is_authorised && proof::protects_any(&app.config.telephony);
+    let proves = family == Family::Call && is_authorised && proof::protects_any(&PROVIDERS, &app.config.telephony);
     if !app.config.ws_tokens && !proves {
         return None;
     }

@@ -14,8 +14,8 @@ use crate::proto::telephony::hangup::{Verdict, verdict};
 /// Hangs a call up: up to three tries, one line in the log, never an error. Takes a little over half a minute at most.
 ///
 /// The caller calls this once per session, when it ended on this side; a second call would do no harm but waste.
-pub async fn hang_up(provider: Provider, request: Request) {
-    let name = provider.transport().name();
+pub async fn hang_up(provider: &Provider, request: Request) {
+    let name = provider.wire_name();
     match try_to_hang_up(provider, &request, &HANG_UP_PAUSES).await {
         Ok(how) => log::info!("{name}: {how}"),
         Err(why) => log::warn!("{name}: the call was not hung up: {why}"),
@@ -25,7 +25,7 @@ pub async fn hang_up(provider: Provider, request: Request) {
 const HUNG_UP: &str = "the call was hung up";
 const OVER_ALREADY: &str = "the provider knows of no such call, so it is over";
 
-async fn try_to_hang_up(provider: Provider, request: &Request, pauses: &[Duration]) -> Result<&'static str, String> {
+async fn try_to_hang_up(provider: &Provider, request: &Request, pauses: &[Duration]) -> Result<&'static str, String> {
     let mut tries = 0;
     loop {
         tries += 1;

@@ -514,7 +514,7 @@ fn begin(life: &mut Life, now: Instant) {
     let Some(start) = life.start.take() else { return };
     let (link, seat) = media::pair(SOCKET_IN_FRAMES_MAX);
     let call = life.session.telephone();
-    let transport = call.map_or(Transport::WebSocket, |call| call.provider.transport());
+    let transport = call.map_or(Transport::WebSocket, |call| Transport::Telephony(call.provider));
     let data = call.map(|call| call.data.clone());
     let line_rate_hz = call
         .filter(|call| call.rx.rate_hz == call.tx.rate_hz)
@@ -566,9 +566,9 @@ fn translate(event: Event) -> Option<bot::Event> {
 
 /// Asks the provider to end the call, where there is somebody to ask.
 fn hang_up(life: &mut Life, now: Instant) {
-    let telephony = &life.sessions.config().telephony;
+    let settings = &life.sessions.config().telephony.settings;
     let request = life.session.telephone().and_then(|call| {
-        let request = hangup::request(call.provider, &call.call_id, telephony)?;
+        let request = hangup::request(call.provider, &call.call_id, settings)?;
         Some((call.provider, request))
     });
     match request {

@@ -13,35 +13,45 @@ use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::forwarded::Network;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
+pub use crate::secret::{Secret, SecretBytes};
+pub use crate::telephony::settings::{Settings, Telephony};
+use crate::telephony::{PROVIDERS, Provider};
 
-/// A transport by its canonical name; what `/start` and `-t` choose between.
+/// A transport; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transport {
     WebRtc,
     Videoroom,
     Mediaroom,
-    TelephonyA,
-    TelephonyB,
-    TelephonyC,
-    TelephonyD,
+    /// Calls of a telephony provider.
+    Telephony(&'static Provider),
     WebSocket,
     Moq,
 }
 
+/// How many transports there are beside those of the telephony providers.
+const OTHERS: usize = 5;
+
 impl Transport {
-    /// The nine transports, in the order in which they are listed to people.
-    pub const ALL: [Transport; 9] = [
-        Transport::WebRtc,
-        Transport::Videoroom,
-        Transport::Mediaroom,
-        Transport::TelephonyA,
-        Transport::TelephonyB,
-        Transport::TelephonyC,
-        Transport::TelephonyD,
-        Transport::WebSocket,
-        Transport::Moq,
-    ];
+    /// Every transport, in the order in which they are listed to people.
+    pub const ALL: [Transport; OTHERS + PROVIDERS.len()] = Transport::all(PROVIDERS);
+
+    /// Returns every transport where these are the telephony providers.
+    pub const fn all<const P: usize, const N: usize>(providers: [&'static Provider; P]) -> [Transport; N] {
+        assert!(N == OTHERS + P);
+        let mut all = [Transport::WebRtc; N];
+        all[1] = Transport::Videoroom;
+        all[2] = Transport::Mediaroom;
+        let mut at = 0;
+        while at < P {
+            all[3 + at] = Transport::Telephony(providers[at]);
+            at += 1;
+        }
+        all[3 + P] = Transport::WebSocket;
+        all[4 + P] = Transport::Moq;
+        all
+    }
 
     /// Returns the canonical name, as it stands in `/start`, `-t` and `/status`.
     pub fn name(self) -> &'static str {
@@ -49,10 +59,7 @@ impl Transport {
             Transport::WebRtc => "webrtc",
             Transport::Videoroom => "videoroom",
             Transport::Mediaroom => "mediaroom",
-            Transport::TelephonyA => "telephony_a",
-            Transport::TelephonyB => "telephony_b",
-            Transport::TelephonyC => "telephony_c",
-            Transport::TelephonyD => "telephony_d",
+            Transport::Telephony(provider) => provider.wire_name(),
             Transport::WebSocket => "websocket",
             Transport::Moq => "moq",
         }
@@ -60,10 +67,14 @@ impl Transport {
 
     /// Returns the transport of that name, canonical or alias.
     pub fn from_name(name: &str) -> Option<Transport> {
+        Transport::named(&Transport::ALL, name)
+    }
+
+    /// Returns the one of these transports that has that name, canonical or alias.
+    pub fn named(transports: &[Transport], name: &str) -> Option<Transport> {
         let canonical = aliases::canonical(Area::Transport, name);
-        Transport::ALL
-            .into_iter()
-            .find(|transport| transport.name() == canonical)
+        let mut transports = transports.iter().copied();
+        transports.find(|transport| transport.name() == canonical)
     }
 
     /// Returns the ability that serves it; none does where a later version will.
@@ -72,9 +83,7 @@ impl Transport {
             Transport::WebRtc => Some(Ability::WebRtc),
             Transport::Videoroom => Some(Ability::Videoroom),
             Transport::Mediaroom => Some(Ability::Mediaroom),
-            Transport::TelephonyA | Transport::TelephonyB | Transport::TelephonyC | Transport::TelephonyD => {
-                Some(Ability::Telephony)
-            }
+            Transport::Telephony(_) => Some(Ability::Telephony),
             Transport::WebSocket => Some(Ability::WebSocket),
             Transport::Moq => None,
         }
@@ -85,12 +94,17 @@ impl Transport {
         self.ability().is_some_and(Ability::in_this_build)
     }
 
-    /// Tells whether it is one of the telephony providers.
+    /// Returns the telephony provider whose calls it carries.
+    pub fn provider(self) -> Option<&'static Provider> {
+        match self {
+            Transport::Telephony(provider) => Some(provider),
+            _ => None,
+        }
+    }
+
+    /// Tells whether it carries the calls of a telephony provider.
     pub fn is_telephony(self) -> bool {
-        matches!(
-            self,
-            Transport::TelephonyA | Transport::TelephonyB | Transport::TelephonyC | Transport::TelephonyD
-        )
+        self.provider().is_some()
     }
 }
 
@@ -128,90 +142,6 @@ impl fmt::Debug for IceServer {
         f.debug_struct("IceServer")
             .field("urls", &self.urls)
             .finish_non_exhaustive()
-    }
-}
-
-/// A key, token or password: no log and no debug form shows it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn new(text: impl Into<String>) -> Self {
-        Secret(text.into())
-    }
-
-    /// Returns the text itself, for the one place that sends it or computes with it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-/// A key of bytes: no log and no debug form shows it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretBytes(Vec<u8>);
-
-impl SecretBytes {
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        SecretBytes(bytes.into())
-    }
-
-    /// Returns the bytes themselves, for the one place that computes with them.
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretBytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretBytes")
-    }
-}
-
-/// An account at a telephony provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    pub id: String,
-    pub token: Secret,
-}
-
-/// What the runner knows of the telephony providers. Without credentials calls work, but are not hung up, and webhooks are
-/// not verified.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Telephony {
-    pub a: Option<Account>,
-    pub b_key: Option<Secret>,
-    /// The Ed25519 key with which provider b signs webhooks.
-    pub b_public_key: Option<[u8; 32]>,
-    pub c: Option<Account>,
-    /// Bases of the providers' REST APIs, without a slash at their end.
-    pub a_url: String,
-    pub b_url: String,
-    pub c_url: String,
-    /// Whether webhooks are verified where a credential for it is there.
-    pub verify_webhooks: bool,
-    /// Whether calls need no proof that such a provider makes them.
-    pub unverified_calls: bool,
-}
-
-impl Default for Telephony {
-    fn default() -> Self {
-        Telephony {
-            a: None,
-            b_key: None,
-            b_public_key: None,
-            c: None,
-            a_url: "https://api.twilio.com".into(),
-            b_url: "https://api.telnyx.com".into(),
-            c_url: "https://api.plivo.com".into(),
-            verify_webhooks: true,
-            unverified_calls: false,
-        }
     }
 }
 
@@ -515,7 +445,7 @@ pub struct Listening {
 mod tests {
     use super::*;
 
-    /// nine transports, each found by its own name and by the name that clients use.
+    /// Each transport is found by its own name and by the name that clients use.
     #[test]
     fn every_transport_is_found_by_its_names() {
         for transport in Transport::ALL {
@@ -524,7 +454,7 @@ mod tests {
                 assert_eq!(Transport::from_name(alias), Some(transport));
             }
         }
-        assert_eq!(Transport::from_name("twilio"), Some(Transport::TelephonyA));
+        assert_eq!(Transport::from_name("twilio"), Some(Transport::Telephony(PROVIDERS[0])));
         assert_eq!(Transport::from_name("WebRTC"), None);
         assert_eq!(Transport::from_name(""), None);
     }

@@ -86,6 +86,7 @@ pub mod sctp;
 #[cfg(feature = "webrtc")]
 pub mod sdp;
 #[cfg(feature = "webrtc")]
+pub mod secret;
 pub mod session;
 pub mod socket;
 pub mod source;

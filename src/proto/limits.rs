@@ -647,7 +647,7 @@ pub const PARROT_LEVEL_INTERVAL: Duration = Duration::from_millis(200);
 /// PCM that the pacer holds: the caller keeps the rest, where an interruption or a slow bot can still reach it.
 pub const PACER_QUEUE: Duration = Duration::from_millis(100);
 /// How long the rest of an utterance waits for what may follow before it is filled up with silence: longer than the 100 ms
-/// between two frames of provider d, which a bot may send back as they come.
+/// between two frames of the provider with the longest, which a bot may send back as they come.
 pub const UTTERANCE_REST_WAIT: Duration = Duration::from_millis(150);
 /// Pause after which the bot has stopped speaking; shorter ones are between words, or between chunks of a synthesiser.
 pub const SPEECH_HANGOVER: Duration = Duration::from_millis(350);

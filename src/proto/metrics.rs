@@ -234,7 +234,8 @@ impl Metrics {
     }
 
     fn row(&self, transport: Transport) -> &Row {
-        &self.rows[transport as usize]
+        let at = Transport::ALL.iter().position(|known| *known == transport);
+        &self.rows[at.expect("every transport is one of the list")]
     }
 
     fn render_sessions(&self, text: &mut Text) {

@@ -66,6 +66,18 @@ pub struct Request {
     pub body: Option<Body>,
 }
 
+impl Request {
+    /// Returns a request that reads.
+    pub fn get(url: String, authorization: Secret) -> Self {
+        Request {
+            method: Method::Get,
+            url,
+            authorization: Some(authorization),
+            body: None,
+        }
+    }
+}
+
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")

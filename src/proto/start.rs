@@ -12,7 +12,6 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::abilities::Absent;
-use crate::aliases::{self, Area};
 use crate::body::{self, Fields, Invalid};
 use crate::config::{Config, IceServer, Transport};
 use crate::limits;
@@ -121,7 +120,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal>
             family: Family::Client,
             body,
         }),
-        telephony if telephony.is_telephony() => Ok(Plan::Socket {
+        Transport::Telephony(_) => Ok(Plan::Socket {
             family: Family::Call,
             body,
         }),
@@ -133,7 +132,7 @@ pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal>
             body,
         }),
         Transport::Mediaroom => Ok(Plan::Mediaroom { body }),
-        later => Err(Refusal::NotInThisBuild(later)),
+        Transport::Moq => Err(Refusal::NotInThisBuild(Transport::Moq)),
     }
 }
 
@@ -179,21 +178,15 @@ pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
 /// Finds the one transport that a request is for, and refuses it where the runner does not serve it.
 fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, Refusal> {
     let transport = match asked {
-        Some(name) => {
-            let canonical = aliases::canonical(Area::Transport, &name);
-            match Transport::ALL
-                .into_iter()
-                .find(|transport| transport.name() == canonical)
-            {
-                Some(transport) => transport,
-                None => {
-                    return Err(Refusal::Unknown {
-                        asked: name,
-                        allowed: accepted(config),
-                    });
-                }
+        Some(name) => match Transport::from_name(&name) {
+            Some(transport) => transport,
+            None => {
+                return Err(Refusal::Unknown {
+                    asked: name,
+                    allowed: accepted(config),
+                });
             }
-        }
+        },
         None if create_room => Transport::Videoroom,
         None => config.default_transport(),
     };
@@ -284,6 +277,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn config(transport: Option<Transport>) -> Config {
         Config {
@@ -312,7 +306,7 @@ mod tests {
         ] {
             assert_eq!(start(text), Ok((json!({}), Vec::new())), "{text}");
         }
-        let telephony = config(Some(Transport::TelephonyA));
+        let telephony = config(Some(Transport::Telephony(TWILIO)));
         assert_eq!(
             plan(&telephony, b"{}"),
             Ok(Plan::Socket {
@@ -406,8 +400,8 @@ mod tests {
     fn a_transport_that_the_option_excludes_is_refused() {
         let only = config(Some(Transport::WebRtc));
         for (text, asked) in [
-            (r#"{"transport":"telephony_b"}"#, Transport::TelephonyB),
-            (r#"{"transport":"telnyx"}"#, Transport::TelephonyB),
+            (r#"{"transport":"telephony_b"}"#, Transport::Telephony(TELNYX)),
+            (r#"{"transport":"telnyx"}"#, Transport::Telephony(TELNYX)),
             (r#"{"transport":"moq"}"#, Transport::Moq),
             (r#"{"createVideoroomRoom":true}"#, Transport::Videoroom),
         ] {
@@ -445,10 +439,10 @@ mod tests {
         for (names, transport) in [
             (&["videoroom", "daily"][..], Transport::Videoroom),
             (&["mediaroom", "livekit"], Transport::Mediaroom),
-            (&["telephony_a", "twilio"], Transport::TelephonyA),
-            (&["telephony_b", "telnyx"], Transport::TelephonyB),
-            (&["telephony_c", "plivo"], Transport::TelephonyC),
-            (&["telephony_d", "exotel"], Transport::TelephonyD),
+            (&["telephony_a", "twilio"], Transport::Telephony(TWILIO)),
+            (&["telephony_b", "telnyx"], Transport::Telephony(TELNYX)),
+            (&["telephony_c", "plivo"], Transport::Telephony(PLIVO)),
+            (&["telephony_d", "exotel"], Transport::Telephony(EXOTEL)),
             (&["websocket"], Transport::WebSocket),
         ] {
             for name in names {

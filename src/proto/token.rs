@@ -247,7 +247,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::telephony::Provider;
+    use crate::telephony::named::TWILIO;
 
     const ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 
@@ -403,7 +403,7 @@ mod tests {
             let claims = tokens.take(&token, Family::Call, now).expect("a good token");
             assert_eq!((claims.id.as_str(), claims.issuer), (ID, issuer));
         }
-        let call = CallKey::of(Provider::A, "CA01");
+        let call = CallKey::of(TWILIO, "CA01");
         let token = tokens.mint_for_call(call, [1; 16], now);
         assert!(token.len() <= TOKEN_BYTES_MAX, "{} bytes", token.len());
         assert_eq!(tokens.mint_for_call(call, [1; 16], now + TOKEN_LIFE), token);

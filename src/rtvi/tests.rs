@@ -637,7 +637,11 @@ fn a_caller_without_a_channel_is_ready_at_once_and_reads_nothing() {
 #[test]
 fn a_telephone_is_ready_at_once_and_reads_nothing() {
     let data = json!({"call_id": "CA1"});
-    let (caller, mut args) = Caller::on_socket(Transport::TelephonyA, Some(data), json!({}));
+    let (caller, mut args) = Caller::on_socket(
+        Transport::Telephony(crate::proto::telephony::PROVIDERS[0]),
+        Some(data),
+        json!({}),
+    );
     let mut talk = Rtvi::open(&mut args, Audio::at(8_000)).expect("a call has media");
     caller.link.push(Event::Joined);
     caller.link.push(Event::Dtmf('7'));

@@ -48,7 +48,7 @@ use edge_runner_proto::mediaroom::wire::{self, DataPacket, Request, SignalReques
 use edge_runner_proto::multipart::{self, Broken, Event, Parser};
 use edge_runner_proto::offer::{Candidates, Offer};
 use edge_runner_proto::sdp::{DtlsRole, keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
-use edge_runner_proto::telephony::{self, Call, Heard, Provider};
+use edge_runner_proto::telephony::{self, Call, Heard, PROVIDERS};
 use edge_runner_proto::token::{Family, Issuer, Refusal, Tokens};
 use edge_runner_proto::uuid::Uuid;
 use prost::Message as _;
@@ -206,7 +206,10 @@ const TOKEN_ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 pub fn telephony(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.lines();
-    let Some(mut call) = lines.by_ref().find_map(|line| telephony::detect(line).ok().flatten()) else {
+    let Some(mut call) = lines
+        .by_ref()
+        .find_map(|line| telephony::detect(&PROVIDERS, line).ok().flatten())
+    else {
         return;
     };
     assert!(call.stream_id.len().max(call.call_id.len()) <= limits::TELEPHONY_ID_BYTES_MAX);
@@ -236,7 +239,7 @@ pub fn telephony(bytes: &[u8]) {
     say(&mut call, &pcm);
 }
 
-/// What was heard can be said, cut as the provider wants it; provider d, which is told what it tells, hears the same.
+/// What was heard can be said, cut as the provider wants it; a provider that is told what it tells hears the same.
 fn say(call: &mut Call, heard: &[i16]) {
     let samples = |time: Duration| (time.as_millis() * u128::from(call.tx.rate_hz) / 1_000) as usize;
     let (length, multiple) = (samples(call.chunk().length), samples(call.chunk().multiple));
@@ -247,7 +250,7 @@ fn say(call: &mut Call, heard: &[i16]) {
         let message: Value = serde_json::from_str(&text).expect("JSON");
         let payload = message["media"]["payload"].as_str().expect("a payload");
         let bytes = payload.len() / 4 * 3 - payload.matches('=').count();
-        if call.provider == Provider::D {
+        if call.provider.name == "exotel" {
             assert!(bytes.is_multiple_of(320) && bytes <= 100_000 && (bytes >= 3_200 || chunk.len() < length));
             let mut back = Vec::new();
             call.read(&text, &mut back).expect("an object");

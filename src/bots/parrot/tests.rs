@@ -287,9 +287,10 @@ fn a_caller_who_mutes_in_mid_sentence_gets_an_answer() {
 #[test]
 fn on_a_plain_socket_it_greets_who_is_ready() {
     use crate::config::Transport;
+    use crate::proto::telephony::PROVIDERS;
     for (transport, data, at_once) in [
         (Transport::WebSocket, None, false),
-        (Transport::TelephonyA, Some(json!({})), true),
+        (Transport::Telephony(PROVIDERS[0]), Some(json!({})), true),
     ] {
         let (caller, mut args) = Caller::on_socket(transport, data, json!({}));
         let talk = Rtvi::open(&mut args, Audio::at(RATE_HZ)).expect("a socket has media");

@@ -185,9 +185,9 @@ fn the_service_s_file_shows_every_option_and_every_variable_and_no_other() {
         .filter(|flag| has_variable(flag))
         .map(|flag| variable(flag.long));
     // ENV is set by the runner, and RUNNER_ARGS read by the unit.
-    let others = help::ENVIRONMENT
-        .iter()
-        .map(|(name, _)| *name)
+    let others = help::environment(&PROVIDERS)
+        .into_iter()
+        .map(|(name, _)| name)
         .filter(|name| *name != "ENV");
     let known: BTreeSet<String> = options
         .chain(others.chain(["RUNNER_ARGS"]).map(str::to_owned))
@@ -206,10 +206,11 @@ fn the_service_s_file_shows_every_option_and_every_variable_and_no_other() {
 fn the_service_s_file_states_the_defaults() {
     for (name, commented, value) in shown() {
         let flag = FLAGS.iter().find(|flag| variable(flag.long) == name);
-        let help = help::ENVIRONMENT
+        let environment = help::environment(&PROVIDERS);
+        let help = environment
             .iter()
             .find(|(known, _)| *known == name)
-            .map(|(_, help)| *help);
+            .map(|(_, help)| help.as_str());
         let Some(help) = flag.map(|flag| flag.help).or(help) else {
             continue;
         };

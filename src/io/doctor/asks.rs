@@ -17,9 +17,7 @@ use crate::proto::doctor::rooms::{self, Question};
 use crate::proto::doctor::{messaging, providers};
 use crate::proto::gather::server::servers;
 use crate::proto::messaging::graph;
-use crate::proto::telephony::Provider;
-
-const PROVIDERS: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
+use crate::proto::telephony::{PROVIDERS, Provider};
 
 /// Looks up every name that the configuration holds.
 pub async fn resolver(config: &Config) -> Vec<Finding> {
@@ -51,7 +49,7 @@ fn names(config: &Config) -> Vec<String> {
         .filter_map(|question| question.request(config, now_s()));
     let requests = PROVIDERS
         .iter()
-        .filter_map(|provider| providers::request(*provider, &config.telephony))
+        .filter_map(|provider| providers::request(provider, &config.telephony.settings))
         .chain(of_rooms)
         .chain(config.messaging.iter().map(graph::settings));
     let of_providers = requests.filter_map(|request| {
@@ -87,7 +85,7 @@ async fn look_up(name: &str) -> Result<(), String> {
 /// Asks every provider that has credentials whether it takes them.
 pub async fn providers(config: &Config) -> Vec<Finding> {
     let asked = PROVIDERS.map(|provider| async move {
-        let request = providers::request(provider, &config.telephony)?;
+        let request = providers::request(provider, &config.telephony.settings)?;
         Some(match rest::send(&request).await {
             Ok(answer) => providers::answer(provider, answer.status),
             Err(error) => unanswered(provider, &error),
@@ -96,7 +94,7 @@ pub async fn providers(config: &Config) -> Vec<Finding> {
     let answers = join_all(asked).await.into_iter().flatten();
     let missing = PROVIDERS
         .iter()
-        .filter_map(|provider| providers::missing(*provider, config));
+        .filter_map(|provider| providers::missing(provider, config));
     let findings: Vec<Finding> = answers.chain(missing).collect();
     if findings.is_empty() {
         return vec![Finding::good(
@@ -107,7 +105,7 @@ pub async fn providers(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn unanswered(provider: Provider, error: &RestError) -> Finding {
+fn unanswered(provider: &Provider, error: &RestError) -> Finding {
     let words = format!("not asked whether it takes the credentials: {error}");
     Finding::broken(providers::what(provider), words)
 }

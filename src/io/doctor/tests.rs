@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::config::{Account, Host, IceServer, Secret, Tls, Transport};
+use crate::config::{Host, IceServer, Secret, Settings, Tls, Transport};
 
 const CANARY: &str = "canary-of-a-secret";
 
@@ -91,11 +91,11 @@ async fn providers_say_whether_they_take_the_credentials() {
     ] {
         let (url, asked) = provider(status).await;
         let mut config = config();
-        config.telephony.c = Some(Account {
-            id: "MA01".into(),
-            token: Secret::new(CANARY),
-        });
-        config.telephony.c_url = url;
+        config.telephony.settings = Settings::from([
+            ("TELCO_C_AUTH_ID", "MA01"),
+            ("TELCO_C_AUTH_TOKEN", CANARY),
+            ("TELCO_C_API_URL", &url),
+        ]);
         let findings = asks::providers(&config).await;
         assert_eq!(one(&findings, "telephony_c").verdict, verdict, "{findings:?}");
         assert!(!format!("{findings:?}").contains(CANARY));
@@ -144,15 +144,14 @@ async fn a_provider_that_cannot_be_reached_is_told() {
     let url = format!("http://{}", listener.local_addr().expect("bound"));
     drop(listener);
     let mut config = config();
-    config.telephony.b_key = Some(Secret::new(CANARY));
-    config.telephony.b_url = url;
+    config.telephony.settings = Settings::from([("TELCO_B_API_KEY", CANARY), ("TELCO_B_API_URL", &url)]);
     let findings = asks::providers(&config).await;
     let finding = one(&findings, "telephony_b");
     assert_eq!(finding.verdict, Verdict::Broken);
     assert!(finding.words.contains("127.0.0.1") && !finding.words.contains(CANARY));
 
     config.videoroom.key = Some(Secret::new(CANARY));
-    config.videoroom.url = config.telephony.b_url.clone();
+    config.videoroom.url = url;
     config.allowed_origins.push("https://app.example".into());
     config.videoroom.room_url = Some("https://example.net/room".into());
     let findings = asks::rooms(&config).await;
@@ -210,7 +209,7 @@ async fn nobody_is_asked_whom_the_configuration_does_not_name() {
     let findings = asks::providers(&config()).await;
     assert_eq!(one(&findings, "telephony").verdict, Verdict::Good);
     let served = Config {
-        transport: Some(Transport::TelephonyA),
+        transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[0])),
         ..config()
     };
     let findings = asks::providers(&served).await;

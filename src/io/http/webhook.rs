@@ -15,34 +15,31 @@ use crate::config::Transport;
 use crate::proto::route;
 use crate::proto::telephony::proof::{self, CallKey};
 use crate::proto::telephony::signature::{self, Standing};
-use crate::proto::telephony::{Provider, webhook};
+use crate::proto::telephony::{PROVIDERS, Provider, webhook};
 use crate::proto::token::Family;
 
-/// Verifies the upgrade of a call of the one provider that signs it, and returns who signed. Where
-/// the URL that was signed is not known for sure, a signature that does not fit is none.
-pub(super) fn verify_upgrade(app: &App, head: &Parts) -> Result<Option<Provider>, Refusal> {
+/// Verifies the upgrade of a call, where its provider signs it, and returns who signed. Where the
+/// URL that was signed is not known for sure, a signature that does not fit is none.
+pub(super) fn verify_upgrade(app: &App, head: &Parts) -> Result<Option<&'static Provider>, Refusal> {
     let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let url = format!("wss://{host}{}", head.uri.path());
-    let is_known = app.config.transport == Some(Transport::TelephonyA) && app.config.proxy.is_some();
-    match signature::verify_upgrade(&app.config.telephony, &url, &text) {
-        Ok(Standing::Verified(_)) => Ok(Some(Provider::A)),
-        Err(wrong) if is_known => Err(Refusal::Signature(wrong)),
-        Ok(Standing::NotChecked) | Err(_) => Ok(None),
-    }
+    let only = app.config.transport.and_then(Transport::provider);
+    let known = only.filter(|_| app.config.proxy.is_some());
+    signature::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(Refusal::Signature)
 }
 
 /// Tells a telephony provider where to bring a call's audio.
 pub(super) async fn webhook(app: &App, head: &Parts, body: Incoming) -> Result<Reply, Refusal> {
     let headers = &head.headers;
-    let Some(provider) = app.config.transport.and_then(Provider::of) else {
+    let Some(provider) = app.config.transport.and_then(Transport::provider) else {
         return Err(Refusal::Route(route::Refusal::Method(route::ROOT)));
     };
     let body = read(app.times, headers, Takes::Anything, body).await?;
     // A provider that is refused here has somewhere else to go; one that is refused at the socket only hangs up.
     app.still_open()?;
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // Only provider d comes without `--proxy`, and it signs nothing.
+    // A provider that comes without `--proxy` takes no markup, and none of those signs anything.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let called = signature::Webhook {
@@ -60,7 +57,7 @@ pub(super) async fn webhook(app: &App, head: &Parts, body: Incoming) -> Result<R
         _ => mint(app, Family::Call, None, false),
     };
     let url = webhook::socket_url(host, token.as_deref());
-    let webhook::Reply { content_type, body } = webhook::reply(provider, &url, &body);
+    let webhook::Reply { content_type, body } = provider.protocol.reply(&url, &body);
     let mut reply = Reply::new(whole(body));
     reply
         .headers_mut()

@@ -29,4 +29,4 @@ pub async fn send(_request: &Request) -> Result<Answer, RestError> {
     Err(RestError)
 }
 
-pub async fn hang_up(_provider: Provider, _request: Request) {}
+pub async fn hang_up(_provider: &Provider, _request: Request) {}

@@ -4,33 +4,29 @@ use edge_runner_http::testing::{Fake, Script, answer, garbage, get};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::config::{Account, Secret, Telephony};
+use crate::config::{Secret, Settings};
 use crate::limits::REST_TIMEOUT;
-use crate::proto::telephony::hangup;
+use crate::proto::telephony::{PROVIDERS, hangup};
 
 const NO_PAUSES: [Duration; 2] = [Duration::ZERO; 2];
 
 /// Credentials of every provider, whose APIs are all here.
-fn telephony(fake: &Fake) -> Telephony {
-    let account = |id: &str, token: &str| {
-        Some(Account {
-            id: id.into(),
-            token: Secret::new(token),
-        })
-    };
-    Telephony {
-        a: account("AC01", "a-token"),
-        b_key: Some(Secret::new("b-key")),
-        c: account("MA01", "c-token"),
-        a_url: fake.url(""),
-        b_url: fake.url(""),
-        c_url: fake.url(""),
-        ..Telephony::default()
-    }
+fn settings(fake: &Fake) -> Settings {
+    let url = fake.url("");
+    Settings::from([
+        ("TELCO_A_ACCOUNT_SID", "AC01"),
+        ("TELCO_A_AUTH_TOKEN", "a-token"),
+        ("TELCO_B_API_KEY", "b-key"),
+        ("TELCO_C_AUTH_ID", "MA01"),
+        ("TELCO_C_AUTH_TOKEN", "c-token"),
+        ("TELCO_A_API_URL", &url),
+        ("TELCO_B_API_URL", &url),
+        ("TELCO_C_API_URL", &url),
+    ])
 }
 
-async fn hang_up(fake: &Fake, provider: Provider) -> Result<&'static str, String> {
-    let request = hangup::request(provider, "v3:id-1", &telephony(fake)).expect("credentials");
+async fn hang_up(fake: &Fake, provider: &Provider) -> Result<&'static str, String> {
+    let request = hangup::request(provider, "v3:id-1", &settings(fake)).expect("credentials");
     try_to_hang_up(provider, &request, &NO_PAUSES).await
 }
 
@@ -40,21 +36,21 @@ async fn every_provider_is_asked_as_its_api_wants_it() {
     let version = env!("CARGO_PKG_VERSION");
     for (provider, status, line, credential, rest) in [
         (
-            Provider::A,
+            PROVIDERS[0],
             "200 OK",
             "POST /2010-04-01/Accounts/AC01/Calls/v3:id-1.json HTTP/1.1",
             "Basic QUMwMTphLXRva2Vu",
             "content-type: application/x-www-form-urlencoded\r\ncontent-length: 16\r\n\r\nStatus=completed",
         ),
         (
-            Provider::B,
+            PROVIDERS[1],
             "200 OK",
             "POST /v2/calls/v3:id-1/actions/hangup HTTP/1.1",
             "Bearer b-key",
             "content-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
         ),
         (
-            Provider::C,
+            PROVIDERS[2],
             "204 No Content",
             "DELETE /v1/Account/MA01/Call/v3:id-1/ HTTP/1.1",
             "Basic TUEwMTpjLXRva2Vu",
@@ -75,14 +71,14 @@ async fn every_provider_is_asked_as_its_api_wants_it() {
 #[tokio::test]
 async fn a_call_that_is_over_is_a_good_end_too() {
     for (provider, status, body) in [
-        (Provider::A, "404 Not Found", r#"{"code":20404,"status":404}"#),
-        (Provider::A, "400 Bad Request", r#"{"code":21220,"status":400}"#),
+        (PROVIDERS[0], "404 Not Found", r#"{"code":20404,"status":404}"#),
+        (PROVIDERS[0], "400 Bad Request", r#"{"code":21220,"status":400}"#),
         (
-            Provider::B,
+            PROVIDERS[1],
             "422 Unprocessable Entity",
             r#"{"errors":[{"code":"90018","title":"Call has already ended"}]}"#,
         ),
-        (Provider::C, "404 Not Found", ""),
+        (PROVIDERS[2], "404 Not Found", ""),
     ] {
         let fake = Fake::new(vec![answer(status, body)]).await;
         assert_eq!(hang_up(&fake, provider).await, Ok(OVER_ALREADY));
@@ -98,13 +94,13 @@ async fn a_provider_that_stumbles_is_asked_three_times() {
         answer("200 OK", "{}"),
     ])
     .await;
-    assert_eq!(hang_up(&fake, Provider::A).await, Ok(HUNG_UP));
+    assert_eq!(hang_up(&fake, PROVIDERS[0]).await, Ok(HUNG_UP));
     let requests = fake.requests();
     assert_eq!(requests.len(), 3);
     assert!(requests.iter().all(|request| *request == requests[0]));
 
     let fake = Fake::new((0..4).map(|_| answer("429 Too Many Requests", "")).collect()).await;
-    let why = hang_up(&fake, Provider::B).await;
+    let why = hang_up(&fake, PROVIDERS[1]).await;
     assert_eq!(why, Err("status 429, too many requests, 3 times".into()));
     assert_eq!(fake.requests().len(), 3);
 }
@@ -113,14 +109,14 @@ async fn a_provider_that_stumbles_is_asked_three_times() {
 async fn a_refusal_is_final() {
     let body = r#"{"code":20003,"message":"Authenticate"}"#;
     let fake = Fake::new(vec![answer("401 Unauthorized", body), answer("200 OK", "")]).await;
-    let why = hang_up(&fake, Provider::A).await;
+    let why = hang_up(&fake, PROVIDERS[0]).await;
     let wanted = "status 401, the provider does not take the credentials, code 20003: Authenticate";
     assert_eq!(why, Err(wanted.into()));
     assert_eq!(fake.requests().len(), 1);
 
     let redirect = Script::Say(b"HTTP/1.1 307 Elsewhere\r\nlocation: /\r\ncontent-length: 0\r\n\r\n".to_vec());
     let fake = Fake::new(vec![redirect, answer("200 OK", "")]).await;
-    let why = hang_up(&fake, Provider::C).await;
+    let why = hang_up(&fake, PROVIDERS[2]).await;
     assert_eq!(why, Err("status 307, a redirect, which is not followed".into()));
     assert_eq!(fake.requests().len(), 1);
 }
@@ -137,11 +133,11 @@ async fn a_broken_exchange_is_tried_again() {
         cut,
     ] {
         let fake = Fake::new(vec![garbage(broken), garbage(broken), answer("200 OK", "")]).await;
-        assert_eq!(hang_up(&fake, Provider::A).await, Ok(HUNG_UP));
+        assert_eq!(hang_up(&fake, PROVIDERS[0]).await, Ok(HUNG_UP));
         assert_eq!(fake.requests().len(), 3);
     }
     let fake = Fake::new(vec![garbage(b""), garbage(b"x"), garbage(cut)]).await;
-    let why = hang_up(&fake, Provider::A).await.expect_err("three broken answers");
+    let why = hang_up(&fake, PROVIDERS[0]).await.expect_err("three broken answers");
     assert!(why.starts_with("127.0.0.1 gave no proper answer: "), "{why}");
 }
 
@@ -152,7 +148,7 @@ async fn silence_has_an_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
     let start = tokio::time::Instant::now();
-    let why = try_to_hang_up(Provider::A, &get(url), &HANG_UP_PAUSES).await;
+    let why = try_to_hang_up(PROVIDERS[0], &get(url), &HANG_UP_PAUSES).await;
     assert_eq!(why, Err("127.0.0.1 did not answer within 10 s, 3 times".into()));
     let pauses: Duration = HANG_UP_PAUSES.iter().sum();
     let spent = start.elapsed();
@@ -168,7 +164,7 @@ async fn silence_has_an_end() {
 async fn a_request_that_cannot_be_sent_is_final() {
     let mut request = get("http://127.0.0.1:1/".into());
     request.authorization = Some(Secret::new("Bearer two\nlines"));
-    let why = try_to_hang_up(Provider::B, &request, &NO_PAUSES)
+    let why = try_to_hang_up(PROVIDERS[1], &request, &NO_PAUSES)
         .await
         .expect_err("a line break");
     assert!(why.contains("credential") && !why.contains("two"), "{why}");

@@ -5,45 +5,24 @@
 //! "Retrieve an account").
 
 use super::Finding;
-use crate::config::{Config, Telephony};
-use crate::rest::{Method, Request, basic, bearer};
+use crate::config::{Config, Settings, Transport};
+use crate::rest::Request;
+use crate::telephony::Provider;
 use crate::telephony::proof::is_protected;
-use crate::telephony::{Provider, hangup};
+use crate::telephony::provider::Holds;
 
-/// Name of the check of a provider.
-pub fn what(provider: Provider) -> &'static str {
-    provider.transport().name()
+/// Returns the name of the check of a provider.
+pub fn what(provider: &Provider) -> &'static str {
+    provider.wire_name()
 }
 
 /// Returns the request by which a provider judges the credentials; nothing where none are configured.
-pub fn request(provider: Provider, telephony: &Telephony) -> Option<Request> {
-    let (url, authorization) = match provider {
-        Provider::A => {
-            let (id, account) = hangup::usable(&telephony.a)?;
-            let url = format!("{}/2010-04-01/Accounts/{id}.json", telephony.a_url);
-            (url, basic(&account.id, &account.token))
-        }
-        Provider::B => {
-            let url = format!("{}/v2/balance", telephony.b_url);
-            (url, bearer(telephony.b_key.as_ref()?))
-        }
-        Provider::C => {
-            let (id, account) = hangup::usable(&telephony.c)?;
-            let url = format!("{}/v1/Account/{id}/", telephony.c_url);
-            (url, basic(&account.id, &account.token))
-        }
-        Provider::D => return None,
-    };
-    Some(Request {
-        method: Method::Get,
-        url,
-        authorization: Some(authorization),
-        body: None,
-    })
+pub fn request(provider: &Provider, settings: &Settings) -> Option<Request> {
+    provider.protocol.probe(settings)
 }
 
 /// Judges a provider's answer by its status.
-pub fn answer(provider: Provider, status: u16) -> Finding {
+pub fn answer(provider: &Provider, status: u16) -> Finding {
     let what = what(provider);
     match status {
         200..=299 => Finding::good(what, "the provider takes the credentials"),
@@ -74,34 +53,41 @@ pub fn answer(provider: Provider, status: u16) -> Finding {
 
 /// Says what does not work without credentials, and who may call for want of them. Nothing where
 /// the provider is not served.
-pub fn missing(provider: Provider, config: &Config) -> Option<Finding> {
-    if config.transport != Some(provider.transport()) {
+pub fn missing(provider: &'static Provider, config: &Config) -> Option<Finding> {
+    if config.transport != Some(Transport::Telephony(provider)) {
         return None;
     }
     let telephony = &config.telephony;
     let doubt = |words: String| Some(Finding::doubtful(what(provider), words));
-    let missing = match provider {
-        Provider::A => telephony.a.is_none(),
-        Provider::B => telephony.b_key.is_none(),
-        Provider::C => telephony.c.is_none(),
-        Provider::D => false,
-    };
-    match provider {
-        Provider::D => doubt(format!(
-            "it signs nothing, and its calls end with their socket: {OPEN}. Start without -t, with --api-key and `--ws-auth \
+    let hangs_up = provider.hangs_up(&telephony.settings);
+    let is_protected = is_protected(provider, telephony);
+    if !provider.signs() {
+        let ends = match provider.hangs_up_with {
+            [] => ", and its calls end with their socket",
+            _ if hangs_up => "",
+            _ => ", and without credentials its calls are not hung up",
+        };
+        return doubt(format!(
+            "it signs nothing{ends}: {OPEN}. Start without -t, with --api-key and `--ws-auth \
              token`, and have a server of yours ask /start for the URL of each call; or let a proxy ask for HTTP Basic"
-        )),
-        _ if missing && !is_protected(provider, telephony) => doubt(format!(
+        ));
+    }
+    match (hangs_up, is_protected) {
+        (false, false) => doubt(format!(
             "no credentials: calls work, and are not hung up by this side, nor are webhooks verified: {OPEN}"
         )),
-        _ if missing => doubt("no key: calls work, and are not hung up by this side".to_owned()),
-        Provider::B if telephony.b_public_key.is_none() => {
-            doubt(format!("no public key: its webhooks are not verified, and {OPEN}"))
+        (false, true) => doubt("no key: calls work, and are not hung up by this side".to_owned()),
+        (true, _) if !provider.verifies(&telephony.settings) => {
+            let key = match provider.setting(|holds| holds == Holds::PublicKey) {
+                Some(_) => "public key",
+                None => "key",
+            };
+            doubt(format!("no {key}: its webhooks are not verified, and {OPEN}"))
         }
-        _ if !is_protected(provider, telephony) => doubt(format!(
+        (true, false) => doubt(format!(
             "--no-verify-webhooks or --unverified-calls is set: calls are not verified, and {OPEN}"
         )),
-        _ => None,
+        (true, true) => None,
     }
 }
 
@@ -111,20 +97,20 @@ const OPEN: &str = "/ws is open to anybody who finds the address";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Account, Secret, Transport};
+    use crate::config::{Settings, Telephony, Transport};
     use crate::doctor::Verdict;
+    use crate::rest::Method;
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn telephony() -> Telephony {
-        let account = |id: &str, token: &str| {
-            Some(Account {
-                id: id.into(),
-                token: Secret::new(token),
-            })
-        };
         Telephony {
-            a: account("AC01", "a-token"),
-            b_key: Some(Secret::new("b-key")),
-            c: account("MA01", "c-token"),
+            settings: Settings::from([
+                ("TELCO_A_ACCOUNT_SID", "AC01"),
+                ("TELCO_A_AUTH_TOKEN", "a-token"),
+                ("TELCO_B_API_KEY", "b-key"),
+                ("TELCO_C_AUTH_ID", "MA01"),
+                ("TELCO_C_AUTH_TOKEN", "c-token"),
+            ]),
             ..Telephony::default()
         }
     }
@@ -134,25 +120,25 @@ mod tests {
     fn every_provider_is_asked_for_something_to_read() {
         for (provider, url, authorization) in [
             (
-                Provider::A,
+                TWILIO,
                 "https://api.twilio.com/2010-04-01/Accounts/AC01.json",
                 "Basic QUMwMTphLXRva2Vu",
             ),
-            (Provider::B, "https://api.telnyx.com/v2/balance", "Bearer b-key"),
+            (TELNYX, "https://api.telnyx.com/v2/balance", "Bearer b-key"),
             (
-                Provider::C,
+                PLIVO,
                 "https://api.plivo.com/v1/Account/MA01/",
                 "Basic TUEwMTpjLXRva2Vu",
             ),
         ] {
-            let request = request(provider, &telephony()).expect("a request");
+            let request = request(provider, &telephony().settings).expect("a request");
             assert_eq!((request.method, request.url.as_str()), (Method::Get, url));
             assert_eq!(request.authorization.expect("credentials").expose(), authorization);
             assert!(request.body.is_none());
         }
-        assert_eq!(request(Provider::D, &telephony()), None);
-        for provider in [Provider::A, Provider::B, Provider::C] {
-            assert_eq!(request(provider, &Telephony::default()), None);
+        assert_eq!(request(EXOTEL, &telephony().settings), None);
+        for provider in [TWILIO, TELNYX, PLIVO] {
+            assert_eq!(request(provider, &Settings::default()), None);
         }
     }
 
@@ -168,7 +154,7 @@ mod tests {
             (429, Verdict::Doubtful),
             (503, Verdict::Doubtful),
         ] {
-            assert_eq!(answer(Provider::A, status).verdict, verdict, "{status}");
+            assert_eq!(answer(TWILIO, status).verdict, verdict, "{status}");
         }
     }
 
@@ -176,11 +162,11 @@ mod tests {
     #[test]
     fn a_provider_whose_calls_are_open_to_anybody_is_told_so() {
         let with = |telephony| Config {
-            transport: Some(Transport::TelephonyA),
+            transport: Some(Transport::Telephony(TWILIO)),
             telephony,
             ..Config::default()
         };
-        assert_eq!(missing(Provider::A, &with(telephony())), None);
+        assert_eq!(missing(TWILIO, &with(telephony())), None);
         let off = Telephony {
             verify_webhooks: false,
             ..telephony()
@@ -190,7 +176,7 @@ mod tests {
             ..telephony()
         };
         for open in [off, switched, Telephony::default()] {
-            let found = missing(Provider::A, &with(open)).expect("words");
+            let found = missing(TWILIO, &with(open)).expect("words");
             assert_eq!(found.verdict, Verdict::Doubtful);
             assert!(found.words.contains(OPEN), "{}", found.words);
         }
@@ -203,23 +189,18 @@ mod tests {
             transport,
             ..Config::default()
         };
-        let served = missing(Provider::A, &of(Some(Transport::TelephonyA))).expect("words");
+        let served = missing(TWILIO, &of(Some(Transport::Telephony(TWILIO)))).expect("words");
         assert_eq!(served.verdict, Verdict::Doubtful);
         assert!(served.words.contains("not hung up"));
-        assert_eq!(missing(Provider::A, &of(None)), None);
-        assert_eq!(missing(Provider::A, &of(Some(Transport::TelephonyB))), None);
+        assert_eq!(missing(TWILIO, &of(None)), None);
+        assert_eq!(missing(TWILIO, &of(Some(Transport::Telephony(TELNYX)))), None);
         let config = Config {
             telephony: telephony(),
-            ..of(Some(Transport::TelephonyB))
+            ..of(Some(Transport::Telephony(TELNYX)))
         };
-        assert!(
-            missing(Provider::B, &config)
-                .expect("words")
-                .words
-                .contains("public key")
-        );
-        assert_eq!(missing(Provider::A, &config), None);
-        let none = missing(Provider::D, &of(Some(Transport::TelephonyD))).expect("words");
+        assert!(missing(TELNYX, &config).expect("words").words.contains("public key"));
+        assert_eq!(missing(TWILIO, &config), None);
+        let none = missing(EXOTEL, &of(Some(Transport::Telephony(EXOTEL)))).expect("words");
         assert_eq!(none.verdict, Verdict::Doubtful);
         assert!(none.words.contains("anybody") && none.words.contains("--ws-auth token"));
     }

@@ -12,7 +12,7 @@ use super::{Phase, Session, Wire, call_cut};
 use crate::event::{Event, LeaveReason};
 use crate::frames::{self, Frame};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
-use crate::telephony::{self, Call, Heard};
+use crate::telephony::{self, Call, Heard, PROVIDERS};
 
 impl Session {
     /// Takes a text message of the peer.
@@ -48,14 +48,14 @@ impl Session {
 
     /// Looks at a message of a peer that is not recognised yet; nothing stands for what is no text.
     fn detect(&mut self, text: Option<&str>, now: Instant) {
-        match text.map_or(Ok(None), telephony::detect) {
+        match text.map_or(Ok(None), |text| telephony::detect(&PROVIDERS, text)) {
             Ok(Some(call)) => {
                 let cut = call_cut(&call);
                 self.voice = Voice::new(cut);
                 self.wire = Wire::Call(Some(Box::new(call)));
                 self.phase = Phase::Live;
                 self.begin();
-                // One provider promises no order, so its first audio may have come before.
+                // Where a provider promises no order, its first audio may have come before.
                 for text in std::mem::take(&mut self.early) {
                     self.read(&text, now);
                 }

@@ -12,12 +12,14 @@ use log::debug;
 use serde_json::Value;
 
 use super::message::{self, Media, Message};
-use super::{Chunk, Format, Heard, Malformed, Provider, exotel, plivo, telnyx, twilio};
+use super::order::Order;
+use super::provider::{Provider, Report};
+use super::{Chunk, Format, Heard, Malformed};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX};
 
 /// A call whose handshake was recognised.
 pub struct Call {
-    pub provider: Provider,
+    pub provider: &'static Provider,
     /// What the provider sends.
     pub rx: Format,
     /// What the provider is sent.
@@ -29,41 +31,65 @@ pub struct Call {
     pub data: Value,
     /// Messages, or parts of them, that made no sense; audio that is not the caller's is one of them.
     pub malformed: u64,
-    pub(super) state: State,
+    state: State,
+}
+
+/// The stream of a call, as a provider's handshake tells it.
+pub struct Stream {
+    pub stream_id: String,
+    pub call_id: String,
+    pub rx: Format,
+    pub tx: Format,
+    /// See [`Call::data`].
+    pub data: Value,
+    /// A message with audio, up to the base64 of the audio.
+    pub media_head: String,
+    /// Whether the provider sends audio in order. Where it does not, its messages have numbers.
+    pub in_order: bool,
 }
 
 /// What a call remembers between messages.
-pub(super) struct State {
-    /// A message with audio, up to the audio: made once, since fifty a second begin with it.
+struct State {
+    /// See [`Stream::media_head`]: made once, since fifty messages a second begin with it.
     media_head: String,
-    /// Provider b alone needs it.
-    order: telnyx::Order,
+    /// Puts audio in order, where the provider does not.
+    order: Option<Order>,
     /// Audio of one message on its way from base64 to PCM; its memory is used again.
     decoded: Vec<u8>,
-    complaints: u64,
+    reports: u64,
 }
 
-impl State {
-    pub(super) fn new(media_head: String) -> Self {
-        State {
-            media_head,
-            order: telnyx::Order::default(),
-            decoded: Vec::new(),
-            complaints: 0,
-        }
-    }
-}
-
-/// What a message ends with that begins with [`State::media_head`].
+/// What a message ends with that begins with [`Stream::media_head`].
 const MEDIA_TAIL: &str = r#""}}"#;
 /// Samples that are encoded in one go: whole groups of base64 at one byte a sample and at two, so no padding comes between.
 const BLOCK_SAMPLES: usize = 240;
 
 impl Call {
-    /// Reads a message of the provider. What it says of the caller's voice is appended to `pcm`, at the rate of [`Call::rx`].
+    /// Makes the call of a stream.
+    pub fn new(provider: &'static Provider, stream: Stream) -> Self {
+        Call {
+            provider,
+            rx: stream.rx,
+            tx: stream.tx,
+            stream_id: stream.stream_id,
+            call_id: stream.call_id,
+            data: stream.data,
+            malformed: 0,
+            state: State {
+                media_head: stream.media_head,
+                order: (!stream.in_order).then(Order::default),
+                decoded: Vec::new(),
+                reports: 0,
+            },
+        }
+    }
+
+    /// Reads a message of the provider. The caller's voice in it is appended to `pcm`, at the rate of
+    /// [`Call::rx`].
     ///
-    /// Provider b promises no order: frames that come early are held back, a few at most, and appended with a later message,
-    /// be it [`Heard::Stop`]. What makes no sense is skipped and counted.
+    /// Where the provider promises no order, frames that come early are held back, a few at most, and
+    /// appended with a later message, be it [`Heard::Stop`]. What makes no sense is skipped and
+    /// counted.
     ///
     /// # Errors
     /// [`Malformed`] when the text is no JSON object: this is not a provider, and the socket is best closed.
@@ -82,18 +108,17 @@ impl Call {
                 None => self.skip(Flaw::Digit),
             },
             "stop" => {
-                self.state.order.release_all(pcm);
+                if let Some(order) = &mut self.state.order {
+                    order.release_all(pcm);
+                }
                 Heard::Stop
             }
-            "error" if self.provider == Provider::B => {
-                self.state.complaints += 1;
-                if self.state.complaints.is_power_of_two() {
-                    telnyx::complain(&self.stream_id, &message.payload.0, text);
-                }
+            "error" => {
+                self.report(&message, text);
                 Heard::Nothing
             }
-            event if self.provider.played().contains(&event) => {
-                // Provider c has the name beside the event, the others in an object of its own.
+            event if self.provider.mark_events.contains(&event) => {
+                // The name stands in an object of its own, or beside the event.
                 match message.mark.0.name.as_str().or(message.name.as_str()) {
                     Some(name) if name.len() <= MARK_BYTES_MAX => Heard::Mark(name.to_string()),
                     _ => self.skip(Flaw::Name),
@@ -106,10 +131,7 @@ impl Call {
 
     /// Says how the bot's voice is cut into messages.
     pub fn chunk(&self) -> Chunk {
-        match self.provider {
-            Provider::A | Provider::B | Provider::C => Chunk::PLAIN,
-            Provider::D => exotel::chunk(self.tx),
-        }
+        self.provider.protocol.chunk(self.tx)
     }
 
     /// Returns the message that says `pcm`, which is at the rate of [`Call::tx`].
@@ -127,30 +149,34 @@ impl Call {
         text
     }
 
-    /// Tells whether the provider promises to give back the marks that a clear overtakes, before any later one.
+    /// Tells whether the provider promises to give back the marks that a clear overtakes, before any
+    /// later one.
     pub fn returns_cleared(&self) -> bool {
-        matches!(self.provider, Provider::A | Provider::B)
+        self.provider.returns_cleared
     }
 
     /// Returns the message that drops what was sent and is not played yet.
     pub fn clear(&self) -> String {
-        let stream_id = message::quoted(&self.stream_id);
-        match self.provider {
-            Provider::A => twilio::clear(&stream_id),
-            Provider::B => telnyx::clear(),
-            Provider::C => plivo::clear(&stream_id),
-            Provider::D => exotel::clear(&stream_id),
-        }
+        self.provider.protocol.clear(&message::quoted(&self.stream_id))
     }
 
-    /// Returns the message that comes back as [`Heard::Mark`] once all that was sent before it is played, or cleared.
+    /// Returns the message that comes back as [`Heard::Mark`] once all that was sent before it is
+    /// played, or cleared.
     pub fn mark(&self, name: &str) -> String {
         let (stream_id, name) = (message::quoted(&self.stream_id), message::quoted(name));
-        match self.provider {
-            Provider::A => twilio::mark(&stream_id, &name),
-            Provider::B => telnyx::mark(&name),
-            Provider::C => plivo::mark(&stream_id, &name),
-            Provider::D => exotel::mark(&stream_id, &name),
+        self.provider.protocol.mark(&stream_id, &name)
+    }
+
+    /// Has a report of the provider logged, ever more rarely: a peer can send any number.
+    fn report(&mut self, message: &Message<'_>, text: &str) {
+        self.state.reports += 1;
+        if self.state.reports.is_power_of_two() {
+            self.provider.protocol.report(&Report {
+                stream_id: &self.stream_id,
+                code: message.payload.0.code.as_str(),
+                title: message.payload.0.title.as_str(),
+                text,
+            });
         }
     }
 
@@ -162,9 +188,9 @@ impl Call {
         if let Err(flaw) = self.decode(media.payload.as_str(), pcm) {
             self.skip(flaw);
         }
-        // A frame that could not be read takes its place all the same: nobody has to wait for it.
-        if let (Provider::B, Some(chunk)) = (self.provider, media.chunk.whole()) {
-            self.state.order.place(chunk, before, pcm);
+        // A frame that could not be read takes its place all the same: no other waits for it.
+        if let (Some(order), Some(chunk)) = (&mut self.state.order, media.chunk.whole()) {
+            order.place(chunk, before, pcm);
         }
         if pcm.len() > before {
             Heard::Audio

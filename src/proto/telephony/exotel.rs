@@ -1,59 +1,118 @@
-//! Provider d: snake_case members, ids that end in `_sid`, numbers as strings, PCM in large pieces.
+//! Exotel: snake_case members, ids that end in `_sid`, numbers as strings, PCM in large pieces.
 //!
-//! In: the provider's `start`, whose rate the URL chose. Out: the text of `media`, `mark` and `clear`, each of which names the
-//! stream; audio goes out as it comes in. The provider takes pieces of 3200 bytes to 100 kB, in steps of 320 bytes: smaller
-//! ones stutter, and a torn step is followed by a gap.
-//! Refuses: rates that the provider has not. Source: the fact sheet on telephony, section 6.
+//! In: the provider's `start`, whose rate the URL chose. Out: the text of `media`, `mark` and
+//! `clear`, each of which names the stream; audio goes out as it comes in. The provider takes pieces
+//! of 3200 bytes to 100 kB, in steps of 320 bytes: smaller ones stutter, and a torn step is followed
+//! by a gap. It signs nothing, takes no markup, and ends a call when its socket closes.
+//! Refuses: rates that the provider has not. Source: the provider's reference of the Voicebot applet.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::call::State;
-use super::message::{self, Object};
-use super::{Call, Chunk, Codec, Format, Provider, Refusal};
-
-/// Events that bring a mark back.
-pub(super) const PLAYED: &[&str] = &["mark"];
+use super::call::Stream;
+use super::message;
+use super::provider::{Object, Protocol, Provider, built};
+use super::webhook::Reply;
+use super::{Call, Chunk, Codec, Format, Refusal};
 
 const STEP_BYTES: u32 = 320;
 const CHUNK_BYTES_MIN: u32 = 3_200;
 const CHUNK_MS_MIN: u32 = 100;
 
-/// Takes the message if it is this provider's handshake.
-pub(super) fn claim(opening: &Object) -> Result<Option<Call>, Refusal> {
-    let Some(start) = message::started(opening) else {
-        return Ok(None);
-    };
-    let (Some(stream_id), Some(call_id), Some(account_sid)) = (
-        message::id(start, "stream_sid"),
-        message::id(start, "call_sid"),
-        message::id(start, "account_sid"),
-    ) else {
-        return Ok(None);
-    };
-    let format = spoken(start)?;
-    Ok(Some(Call {
-        provider: Provider::D,
-        rx: format,
-        tx: format,
-        data: json!({
-            "stream_id": stream_id,
-            "call_id": call_id,
-            "account_sid": account_sid,
-            "from": message::text(start, "from").unwrap_or_default(),
-            "to": message::text(start, "to").unwrap_or_default(),
-            "body": message::object(start, "custom_parameters").cloned().unwrap_or_default(),
-            "custom_parameters": match start.get("custom_parameters") {
-                Some(given @ (Value::Object(_) | Value::String(_))) => given.clone(),
-                _ => Value::from(""),
+pub static EXOTEL: Provider = Provider {
+    name: "exotel",
+    settings: &[],
+    hangs_up_with: &[],
+    verifies_with: &[],
+    signs_upgrades: false,
+    takes_markup: false,
+    call_field: "CallSid",
+    mark_events: &["mark"],
+    returns_cleared: false,
+    over: &[],
+    protocol: built(&Exotel),
+};
+
+struct Exotel;
+
+impl Protocol for Exotel {
+    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+        let Some(start) = message::started(opening) else {
+            return Ok(None);
+        };
+        let (Some(stream_id), Some(call_id), Some(account_sid)) = (
+            message::id(start, "stream_sid"),
+            message::id(start, "call_sid"),
+            message::id(start, "account_sid"),
+        ) else {
+            return Ok(None);
+        };
+        let format = spoken(start)?;
+        Ok(Some(Call::new(
+            &EXOTEL,
+            Stream {
+                rx: format,
+                tx: format,
+                data: json!({
+                    "stream_id": stream_id,
+                    "call_id": call_id,
+                    "account_sid": account_sid,
+                    "from": message::text(start, "from").unwrap_or_default(),
+                    "to": message::text(start, "to").unwrap_or_default(),
+                    "body": message::object(start, "custom_parameters").cloned().unwrap_or_default(),
+                    "custom_parameters": match start.get("custom_parameters") {
+                        Some(given @ (Value::Object(_) | Value::String(_))) => given.clone(),
+                        _ => Value::from(""),
+                    },
+                }),
+                media_head: media_head(&message::quoted(&stream_id)),
+                in_order: true,
+                stream_id,
+                call_id,
             },
-        }),
-        malformed: 0,
-        state: State::new(media_head(&message::quoted(&stream_id))),
-        stream_id,
-        call_id,
-    }))
+        )))
+    }
+
+    /// Whole milliseconds, so that no rate tears a step.
+    fn chunk(&self, format: Format) -> Chunk {
+        let bytes_per_ms = format.rate_hz / 1_000 * format.codec.width() as u32;
+        let multiple_ms = [20, 40]
+            .into_iter()
+            .find(|ms: &u32| (ms * bytes_per_ms).is_multiple_of(STEP_BYTES))
+            .expect("40 ms are whole steps at 8000, 16000 and 24000 Hz, one byte or two per sample");
+        let length_ms = CHUNK_BYTES_MIN
+            .div_ceil(bytes_per_ms)
+            .max(CHUNK_MS_MIN)
+            .next_multiple_of(multiple_ms);
+        Chunk {
+            length: Duration::from_millis(length_ms.into()),
+            multiple: Duration::from_millis(multiple_ms.into()),
+        }
+    }
+
+    fn clear(&self, stream_id: &str) -> String {
+        format!(r#"{{"event":"clear","stream_sid":{stream_id}}}"#)
+    }
+
+    fn mark(&self, stream_id: &str, name: &str) -> String {
+        format!(r#"{{"event":"mark","stream_sid":{stream_id},"mark":{{"name":{name}}}}}"#)
+    }
+
+    /// What the provider takes if it is pointed at the runner by `https`, and what a person should
+    /// have configured.
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+        let body = json!({
+            "error": format!("{} does not use this webhook", EXOTEL.wire_name()),
+            "websocket_url": socket_url,
+            "note": "Set websocket_url as the address of the Voicebot applet in the provider's flow editor.",
+            "url": socket_url,
+        });
+        Reply {
+            content_type: "application/json",
+            body: body.to_string(),
+        }
+    }
 }
 
 fn spoken(start: &Object) -> Result<Format, Refusal> {
@@ -71,33 +130,7 @@ fn spoken(start: &Object) -> Result<Format, Refusal> {
     }
 }
 
-/// Says how audio is cut: whole milliseconds, so that no rate tears a step.
-pub(super) fn chunk(format: Format) -> Chunk {
-    let bytes_per_ms = format.rate_hz / 1_000 * format.codec.width() as u32;
-    let multiple_ms = [20, 40]
-        .into_iter()
-        .find(|ms: &u32| (ms * bytes_per_ms).is_multiple_of(STEP_BYTES))
-        .expect("40 ms are whole steps at 8000, 16000 and 24000 Hz, one byte or two per sample");
-    let length_ms = CHUNK_BYTES_MIN
-        .div_ceil(bytes_per_ms)
-        .max(CHUNK_MS_MIN)
-        .next_multiple_of(multiple_ms);
-    Chunk {
-        length: Duration::from_millis(length_ms.into()),
-        multiple: Duration::from_millis(multiple_ms.into()),
-    }
-}
-
-// What stands in the texts below is JSON already.
-
+/// The id is JSON already.
 fn media_head(stream_id: &str) -> String {
     format!(r#"{{"event":"media","stream_sid":{stream_id},"media":{{"payload":""#)
-}
-
-pub(super) fn clear(stream_id: &str) -> String {
-    format!(r#"{{"event":"clear","stream_sid":{stream_id}}}"#)
-}
-
-pub(super) fn mark(stream_id: &str, name: &str) -> String {
-    format!(r#"{{"event":"mark","stream_sid":{stream_id},"mark":{{"name":{name}}}}}"#)
 }

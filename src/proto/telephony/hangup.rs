@@ -1,60 +1,29 @@
 //! Hanging a call up at its provider, when the session has ended before the caller did.
 //!
-//! In: the call's id as the provider's handshake told it, and the credentials. Out: the one request that ends the call, and
-//! later what its answer means. Any peer can open a media socket and claim a call id, so an id never leaves its segment of
-//! the path: provider c takes a path without one for "every call of the account".
-//! Refuses: provider d, which ends a call with its socket; missing credentials; ids that are empty or change the path.
-//! Source: the fact sheet on telephony, section 7; R-033 to R-038.
+//! In: the call's id as the provider's handshake told it, and the credentials. Out: the one request
+//! that ends the call, and later what its answer means. Any peer can open a media socket and claim a
+//! call id, so an id never leaves its segment of the path: there are providers that take a path
+//! without one for "every call of the account".
+//! Refuses: providers that end a call with its socket; missing credentials; ids that are empty or
+//! change the path.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::Provider;
-use crate::config::{Account, Telephony};
+use super::provider::Provider;
+use super::settings::Settings;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
-use crate::rest::{Body, Method, Request, basic, bearer, bland, segment};
+use crate::rest::{Request, bland, segment};
 
-/// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do it with.
-pub fn request(provider: Provider, call_id: &str, telephony: &Telephony) -> Option<Request> {
-    if !is_segment(call_id) || call_id.len() > HANG_UP_ID_BYTES_MAX {
-        return None;
-    }
-    let call = segment(call_id);
-    match provider {
-        Provider::A => {
-            let (id, account) = usable(&telephony.a)?;
-            Some(Request {
-                method: Method::Post,
-                url: format!("{}/2010-04-01/Accounts/{id}/Calls/{call}.json", telephony.a_url),
-                authorization: Some(basic(&account.id, &account.token)),
-                body: Some(Body::form("Status=completed")),
-            })
-        }
-        Provider::B => {
-            let key = telephony.b_key.as_ref()?;
-            Some(Request {
-                method: Method::Post,
-                url: format!("{}/v2/calls/{call}/actions/hangup", telephony.b_url),
-                authorization: Some(bearer(key)),
-                body: Some(Body::json(&json!({}))),
-            })
-        }
-        Provider::C => {
-            let (id, account) = usable(&telephony.c)?;
-            Some(Request {
-                method: Method::Delete,
-                url: format!("{}/v1/Account/{id}/Call/{call}/", telephony.c_url),
-                authorization: Some(basic(&account.id, &account.token)),
-                body: None,
-            })
-        }
-        Provider::D => None,
-    }
+/// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do it
+/// with.
+pub fn request(provider: &Provider, call_id: &str, settings: &Settings) -> Option<Request> {
+    let call = segment_of(call_id).filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)?;
+    provider.protocol.hang_up(&call, settings)
 }
 
-/// Returns an account with its id as a segment.
-pub fn usable(account: &Option<Account>) -> Option<(String, &Account)> {
-    let account = account.as_ref()?;
-    is_segment(&account.id).then(|| (segment(&account.id), account))
+/// Returns a text as one segment of a path; `None` where it could change the path.
+pub fn segment_of(text: &str) -> Option<String> {
+    is_segment(text).then(|| segment(text))
 }
 
 /// Tells whether a text can stand in a path without changing it, even where a server decodes `%2F` before it resolves dots.
@@ -76,14 +45,14 @@ pub enum Verdict {
 }
 
 /// Says what the status and body of an answer mean.
-pub fn verdict(provider: Provider, status: u16, body: &[u8]) -> Verdict {
+pub fn verdict(provider: &Provider, status: u16, body: &[u8]) -> Verdict {
     let problem = Problem::read(body);
-    match (provider, status) {
-        (_, 200..=299) => Verdict::Done,
-        (_, 404) => Verdict::AlreadyOver,
-        (Provider::A, 400) if problem.has_code("21220") => Verdict::AlreadyOver,
-        (Provider::B, 422) if problem.has_code("90018") => Verdict::AlreadyOver,
-        (_, 408 | 429 | 500..=599) => Verdict::Retry(problem.words(status)),
+    let is_over = |(over, code): &(u16, &str)| *over == status && problem.has_code(code);
+    match status {
+        200..=299 => Verdict::Done,
+        404 => Verdict::AlreadyOver,
+        _ if provider.over.iter().any(is_over) => Verdict::AlreadyOver,
+        408 | 429 | 500..=599 => Verdict::Retry(problem.words(status)),
         _ => Verdict::Refused(problem.words(status)),
     }
 }
@@ -148,26 +117,21 @@ fn code(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
     use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
-    fn telephony() -> Telephony {
-        let account = |id: &str, token: &str| {
-            Some(Account {
-                id: id.into(),
-                token: Secret::new(token),
-            })
-        };
-        Telephony {
-            a: account("AC01", "a-token"),
-            b_key: Some(Secret::new("b-key")),
-            c: account("MA01", "c-token"),
-            ..Telephony::default()
-        }
+    fn settings() -> Settings {
+        Settings::from([
+            ("TELCO_A_ACCOUNT_SID", "AC01"),
+            ("TELCO_A_AUTH_TOKEN", "a-token"),
+            ("TELCO_B_API_KEY", "b-key"),
+            ("TELCO_C_AUTH_ID", "MA01"),
+            ("TELCO_C_AUTH_TOKEN", "c-token"),
+        ])
     }
 
-    fn parts(provider: Provider, id: &str) -> (&'static str, String, String, Option<(&'static str, String)>) {
-        let request = request(provider, id, &telephony()).expect("something to hang up");
+    fn parts(provider: &Provider, id: &str) -> (&'static str, String, String, Option<(&'static str, String)>) {
+        let request = request(provider, id, &settings()).expect("something to hang up");
         let authorization = request.authorization.expect("a credential").expose().to_owned();
         let body = request.body.map(|body| {
             let text = String::from_utf8(body.bytes).expect("text");
@@ -180,7 +144,7 @@ mod tests {
     #[test]
     fn every_provider_is_asked_in_its_own_way() {
         assert_eq!(
-            parts(Provider::A, "CA01"),
+            parts(TWILIO, "CA01"),
             (
                 "POST",
                 "https://api.twilio.com/2010-04-01/Accounts/AC01/Calls/CA01.json".into(),
@@ -189,7 +153,7 @@ mod tests {
             )
         );
         assert_eq!(
-            parts(Provider::B, "v3:abcDEF123-_"),
+            parts(TELNYX, "v3:abcDEF123-_"),
             (
                 "POST",
                 "https://api.telnyx.com/v2/calls/v3:abcDEF123-_/actions/hangup".into(),
@@ -198,7 +162,7 @@ mod tests {
             )
         );
         assert_eq!(
-            parts(Provider::C, "0f0e-01"),
+            parts(PLIVO, "0f0e-01"),
             (
                 "DELETE",
                 "https://api.plivo.com/v1/Account/MA01/Call/0f0e-01/".into(),
@@ -211,16 +175,16 @@ mod tests {
     /// R-036, R-038: provider d has no hang-up, and without credentials there is none for anybody.
     #[test]
     fn without_credentials_nothing_is_hung_up() {
-        assert_eq!(request(Provider::D, "c-0001", &telephony()), None);
-        for provider in [Provider::A, Provider::B, Provider::C, Provider::D] {
-            assert_eq!(request(provider, "CA01", &Telephony::default()), None);
+        assert_eq!(request(EXOTEL, "c-0001", &settings()), None);
+        for provider in [TWILIO, TELNYX, PLIVO, EXOTEL] {
+            assert_eq!(request(provider, "CA01", &Settings::default()), None);
         }
-        let mut nameless = telephony();
-        for account in [&mut nameless.a, &mut nameless.c] {
-            account.as_mut().expect("an account").id = String::new();
+        let mut nameless = settings();
+        for id in ["TELCO_A_ACCOUNT_SID", "TELCO_C_AUTH_ID"] {
+            nameless.set(id, "");
         }
-        assert_eq!(request(Provider::A, "CA01", &nameless), None);
-        assert_eq!(request(Provider::C, "CA01", &nameless), None);
+        assert_eq!(request(TWILIO, "CA01", &nameless), None);
+        assert_eq!(request(PLIVO, "CA01", &nameless), None);
     }
 
     /// Provider c would hang up every call of the account if the id vanished from the path. The id is a peer's word.
@@ -230,19 +194,15 @@ mod tests {
         let refused = [
             "", " ", "\t\r\n", ".", "..", " .. ", "/", "x/..", "x/../", "../x", "x\\..", "x//y", &long,
         ];
-        for provider in [Provider::A, Provider::B, Provider::C] {
+        for provider in [TWILIO, TELNYX, PLIVO] {
             for id in refused {
-                assert_eq!(request(provider, id, &telephony()), None, "{id:?}");
+                assert_eq!(request(provider, id, &settings()), None, "{id:?}");
             }
-            assert!(request(provider, &long[1..], &telephony()).is_some());
+            assert!(request(provider, &long[1..], &settings()).is_some());
         }
-        assert!(parts(Provider::C, "a/b?c#d e").1.ends_with("/Call/a%2Fb%3Fc%23d%20e/"));
-        assert!(parts(Provider::C, "%2e%2e").1.ends_with("/Call/%252e%252e/"));
-        assert!(
-            parts(Provider::C, "1\r\nHost: x")
-                .1
-                .ends_with("/Call/1%0D%0AHost:%20x/")
-        );
+        assert!(parts(PLIVO, "a/b?c#d e").1.ends_with("/Call/a%2Fb%3Fc%23d%20e/"));
+        assert!(parts(PLIVO, "%2e%2e").1.ends_with("/Call/%252e%252e/"));
+        assert!(parts(PLIVO, "1\r\nHost: x").1.ends_with("/Call/1%0D%0AHost:%20x/"));
     }
 
     #[test]
@@ -250,39 +210,39 @@ mod tests {
         let is = |provider, status, body: &str, wanted: Verdict| {
             assert_eq!(verdict(provider, status, body.as_bytes()), wanted, "{status} {body}");
         };
-        is(Provider::A, 200, r#"{"status":"completed"}"#, Verdict::Done);
-        is(Provider::B, 200, r#"{"data":{"result":"ok"}}"#, Verdict::Done);
-        is(Provider::C, 204, "", Verdict::Done);
-        is(Provider::A, 404, r#"{"code":20404,"status":404}"#, Verdict::AlreadyOver);
-        is(Provider::A, 400, r#"{"code":21220,"status":400}"#, Verdict::AlreadyOver);
+        is(TWILIO, 200, r#"{"status":"completed"}"#, Verdict::Done);
+        is(TELNYX, 200, r#"{"data":{"result":"ok"}}"#, Verdict::Done);
+        is(PLIVO, 204, "", Verdict::Done);
+        is(TWILIO, 404, r#"{"code":20404,"status":404}"#, Verdict::AlreadyOver);
+        is(TWILIO, 400, r#"{"code":21220,"status":400}"#, Verdict::AlreadyOver);
         is(
-            Provider::B,
+            TELNYX,
             422,
             r#"{"errors":[{"code":"10015"},{"code":"90018"}]}"#,
             Verdict::AlreadyOver,
         );
-        is(Provider::B, 404, "", Verdict::AlreadyOver);
-        is(Provider::C, 404, "not found", Verdict::AlreadyOver);
+        is(TELNYX, 404, "", Verdict::AlreadyOver);
+        is(PLIVO, 404, "not found", Verdict::AlreadyOver);
     }
 
     /// The codes mean what they mean at their own provider only.
     #[test]
     fn other_answers_are_refusals_or_stumbles() {
         for (provider, status, body) in [
-            (Provider::A, 400, r#"{"code":20001}"#),
-            (Provider::B, 400, r#"{"code":21220}"#),
-            (Provider::A, 422, r#"{"errors":[{"code":"90018"}]}"#),
-            (Provider::B, 422, r#"{"errors":[{"code":"90015"}]}"#),
-            (Provider::B, 422, "<html>"),
-            (Provider::A, 401, ""),
-            (Provider::C, 403, "[]"),
-            (Provider::C, 302, ""),
+            (TWILIO, 400, r#"{"code":20001}"#),
+            (TELNYX, 400, r#"{"code":21220}"#),
+            (TWILIO, 422, r#"{"errors":[{"code":"90018"}]}"#),
+            (TELNYX, 422, r#"{"errors":[{"code":"90015"}]}"#),
+            (TELNYX, 422, "<html>"),
+            (TWILIO, 401, ""),
+            (PLIVO, 403, "[]"),
+            (PLIVO, 302, ""),
         ] {
             let verdict = verdict(provider, status, body.as_bytes());
             assert!(matches!(verdict, Verdict::Refused(_)), "{status} {body}: {verdict:?}");
         }
         for status in [408, 429, 500, 502, 503, 599] {
-            for provider in [Provider::A, Provider::B, Provider::C] {
+            for provider in [TWILIO, TELNYX, PLIVO] {
                 let verdict = verdict(provider, status, b"\xff{");
                 assert!(matches!(verdict, Verdict::Retry(_)), "{status}: {verdict:?}");
             }
@@ -290,7 +250,7 @@ mod tests {
     }
 
     fn words(status: u16, body: &str) -> String {
-        match verdict(Provider::A, status, body.as_bytes()) {
+        match verdict(TWILIO, status, body.as_bytes()) {
             Verdict::Refused(words) | Verdict::Retry(words) => words,
             other => panic!("{other:?}"),
         }

@@ -1,4 +1,4 @@
-//! What the messages of all four providers have in common: one JSON object with an `event`, read without trust in its types.
+//! What the messages of all providers have in common: one JSON object with an `event`, read without trust in its types.
 //!
 //! In: text. Out: a [`Message`] of a running call, borrowed from the text, since fifty come a second; or the [`Object`] of one
 //! that may open a call, of which the providers take what they know. A value of another type than expected is as good as
@@ -11,12 +11,11 @@ use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Malformed;
+use super::provider::Object;
 use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
-
-pub(super) type Object = Map<String, Value>;
 
 /// Reads a message that may open a call.
 pub(super) fn opening(text: &str) -> Option<Object> {

@@ -1,18 +1,25 @@
-//! Telephone calls over a provider's media WebSocket: who is calling, what they say, and what they are told.
+//! Telephone calls over a provider's media WebSocket: who is calling, what they say, and what they
+//! are told.
 //!
-//! In: text messages of a provider, each one JSON object with an `event`. Out: a [`Call`] once a handshake is recognised, then
-//! what was [`Heard`] and PCM, and the text of the messages that the provider wants: audio, clear, marks. One file per
-//! provider; they do not know each other. On the wire audio is base64 of a [`Codec`], mono; here it is `i16` mono PCM.
-//! Refuses: encodings that nobody here can decode; text that is no JSON object. Numbers are read as strings and as numbers
-//! everywhere, unknown events and keys are ignored. Source: the fact sheet on telephony, sections 1 to 6.
+//! In: text messages of a provider, each one JSON object with an `event`. Out: a [`Call`] once a
+//! handshake is recognised, then what was [`Heard`] and PCM, and the text of the messages that the
+//! provider wants: audio, clear, marks. A provider is one file with one static [`Provider`], and one
+//! line in [`PROVIDERS`]; providers do not know each other. On the wire audio is base64 of a
+//! [`Codec`], mono; here it is `i16` mono PCM. Refuses: encodings that cannot be decoded; text that
+//! is no JSON object. Numbers are read as strings and as numbers everywhere, unknown events and keys
+//! are ignored.
 
 mod call;
 mod exotel;
 pub mod hangup;
+#[cfg(any(test, feature = "testing"))]
+pub mod invented;
 mod message;
+mod order;
 mod plivo;
 pub mod proof;
-#[cfg_attr(not(feature = "telephony"), path = "signature/absent.rs")]
+pub mod provider;
+pub mod settings;
 pub mod signature;
 mod telnyx;
 mod twilio;
@@ -22,72 +29,36 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::audio::g711::Law;
-use crate::config::Transport;
 use crate::limits::TELEPHONY_WORD_CHARS_MAX;
-pub use call::Call;
+pub use call::{Call, Stream};
+pub use provider::Provider;
 
-/// Looks at one message: is it the handshake of a call? `None` for everything else, text that is no JSON included.
+/// The providers, in the order of their wire names.
+pub const PROVIDERS: [&Provider; 4] = [&twilio::TWILIO, &telnyx::TELNYX, &plivo::PLIVO, &exotel::EXOTEL];
+
+/// Looks at one message: is it the handshake of a call of one of these providers? `None` for
+/// everything else, text that is no JSON included.
 ///
-/// Nothing is remembered: the caller decides how many messages a socket may send before its handshake.
+/// Nothing is remembered: the caller decides how many messages a socket may send before its
+/// handshake.
 ///
 /// # Errors
 /// [`Refusal`] when it is a handshake, of a stream that cannot be served.
-pub fn detect(text: &str) -> Result<Option<Call>, Refusal> {
+pub fn detect(providers: &[&'static Provider], text: &str) -> Result<Option<Call>, Refusal> {
     let Some(opening) = message::opening(text) else {
         return Ok(None);
     };
-    // What comes before a handshake names no provider, whatever else it holds: a and b greet alike.
+    // What comes before a handshake names no provider, whatever else it holds: several greet alike.
     if opening.get("event").is_some_and(|event| event == "connected") {
         return Ok(None);
     }
-    // The order is the reference's. It matters to nobody but a carrier that fills in the members of two providers.
-    for claim in [twilio::claim, telnyx::claim, plivo::claim, exotel::claim] {
-        if let Some(call) = claim(&opening)? {
+    // The order matters only for a handshake that has the members of two providers.
+    for provider in providers {
+        if let Some(call) = provider.protocol.claim(&opening)? {
             return Ok(Some(call));
         }
     }
     Ok(None)
-}
-
-/// A telephony provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
-    A,
-    B,
-    C,
-    D,
-}
-
-impl Provider {
-    pub fn transport(self) -> Transport {
-        match self {
-            Provider::A => Transport::TelephonyA,
-            Provider::B => Transport::TelephonyB,
-            Provider::C => Transport::TelephonyC,
-            Provider::D => Transport::TelephonyD,
-        }
-    }
-
-    /// Returns the provider of a transport; `None` when it is not a telephony provider's.
-    pub fn of(transport: Transport) -> Option<Provider> {
-        match transport {
-            Transport::TelephonyA => Some(Provider::A),
-            Transport::TelephonyB => Some(Provider::B),
-            Transport::TelephonyC => Some(Provider::C),
-            Transport::TelephonyD => Some(Provider::D),
-            _ => None,
-        }
-    }
-
-    /// Returns the events that bring a mark back.
-    fn played(self) -> &'static [&'static str] {
-        match self {
-            Provider::A => twilio::PLAYED,
-            Provider::B => telnyx::PLAYED,
-            Provider::C => plivo::PLAYED,
-            Provider::D => exotel::PLAYED,
-        }
-    }
 }
 
 /// How audio is written on the wire, mono.
@@ -147,7 +118,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// The format of the telephone network, which three of the four are sent.
+    /// The format of the telephone network, which most providers are sent.
     const ULAW_8000: Format = Format {
         codec: Codec::Ulaw,
         rate_hz: 8_000,
@@ -217,11 +188,22 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// One packet of the telephone network, which is also the least that provider b takes.
+    /// One packet of the telephone network.
     const PLAIN: Chunk = Chunk {
         length: Duration::from_millis(20),
         multiple: Duration::from_millis(20),
     };
+}
+
+/// The providers by their names, for tests that are about one of them.
+#[cfg(test)]
+pub(crate) mod named {
+    use super::Provider;
+
+    pub const TWILIO: &Provider = &super::twilio::TWILIO;
+    pub const TELNYX: &Provider = &super::telnyx::TELNYX;
+    pub const PLIVO: &Provider = &super::plivo::PLIVO;
+    pub const EXOTEL: &Provider = &super::exotel::EXOTEL;
 }
 
 #[cfg(test)]

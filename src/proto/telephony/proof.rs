@@ -14,8 +14,9 @@ use std::fmt;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::{Call, Provider};
-use crate::config::Telephony;
+use super::Call;
+use super::provider::Provider;
+use super::settings::Telephony;
 
 /// Names one call among those of all providers: 128 bits of a hash, whatever the length of the
 /// provider's id.
@@ -24,8 +25,8 @@ pub struct CallKey([u8; 16]);
 
 impl CallKey {
     /// Makes that of a call by the provider's id of it.
-    pub fn of(provider: Provider, call_id: &str) -> CallKey {
-        let name = provider.transport().name();
+    pub fn of(provider: &Provider, call_id: &str) -> CallKey {
+        let name = provider.wire_name();
         let hash = Sha256::new_with_prefix(name).chain_update([0]).chain_update(call_id);
         let mut key = [0; 16];
         key.copy_from_slice(&hash.finalize()[..16]);
@@ -45,7 +46,7 @@ pub enum Proof {
     #[default]
     Nothing,
     /// The provider signed the upgrade.
-    Signature(Provider),
+    Signature(&'static Provider),
     /// The token of a verified webhook, which named the call of this [`CallKey`].
     Webhook(String),
     /// A token that somebody with the API key asked for.
@@ -56,9 +57,9 @@ pub enum Proof {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unproven {
     /// The provider signs, and nothing that it signed was brought.
-    Nothing(Provider),
+    Nothing(&'static Provider),
     /// The token is that of another call.
-    OtherCall(Provider),
+    OtherCall(&'static Provider),
 }
 
 impl Unproven {
@@ -78,13 +79,13 @@ impl Unproven {
             Unproven::Nothing(provider) => format!(
                 "a call of {} came without proof that the provider makes it. Enter https://{}/ as the number's webhook (-t {}), \
                  so that this runner makes its markup, with a token; or see --unverified-calls",
-                provider.transport().name(),
+                provider.wire_name(),
                 host.unwrap_or("PUBLIC-HOST"),
-                provider.transport().name(),
+                provider.wire_name(),
             ),
             Unproven::OtherCall(provider) => format!(
                 "a call of {} came with a token that was made for another call",
-                provider.transport().name()
+                provider.wire_name()
             ),
         }
     }
@@ -117,21 +118,13 @@ impl Proof {
 
 /// Tells whether calls of a provider need proof: whether its webhooks are verified, and the
 /// operator did not ask to do without.
-pub fn is_protected(provider: Provider, telephony: &Telephony) -> bool {
-    let has_credential = match provider {
-        Provider::A => telephony.a.is_some(),
-        Provider::B => telephony.b_public_key.is_some(),
-        Provider::C => telephony.c.is_some(),
-        Provider::D => false,
-    };
-    has_credential && telephony.verify_webhooks && !telephony.unverified_calls
+pub fn is_protected(provider: &Provider, telephony: &Telephony) -> bool {
+    provider.verifies(&telephony.settings) && telephony.verify_webhooks && !telephony.unverified_calls
 }
 
-/// Tells whether the calls of any provider do.
-pub fn protects_any(telephony: &Telephony) -> bool {
-    [Provider::A, Provider::B, Provider::C]
-        .into_iter()
-        .any(|provider| is_protected(provider, telephony))
+/// Tells whether the calls of any of these providers do.
+pub fn protects_any(providers: &[&Provider], telephony: &Telephony) -> bool {
+    providers.iter().any(|provider| is_protected(provider, telephony))
 }
 
 #[cfg(test)]
@@ -139,41 +132,42 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::{Account, Secret};
-    use crate::telephony::detect;
+    use crate::config::Settings;
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::telephony::{PROVIDERS, detect};
 
-    const ALL: [Provider; 4] = [Provider::A, Provider::B, Provider::C, Provider::D];
-
-    fn full() -> Telephony {
-        let account = || {
-            Some(Account {
-                id: "AC01".into(),
-                token: Secret::new("token"),
-            })
-        };
+    fn with<const N: usize>(settings: [(&'static str, &str); N]) -> Telephony {
         Telephony {
-            a: account(),
-            b_public_key: Some([7; 32]),
-            c: account(),
+            settings: Settings::from(settings),
             ..Telephony::default()
         }
     }
 
-    fn call(provider: Provider, id: &str) -> Call {
-        let start = match provider {
-            Provider::A => json!({"event": "start", "start": {"streamSid": "s", "callSid": id}}),
-            Provider::B => json!({"event": "start", "stream_id": "s", "start": {"call_control_id": id}}),
-            Provider::C => json!({"event": "start", "start": {"streamId": "s", "callId": id}}),
-            Provider::D => {
-                json!({"event": "start", "start": {"stream_sid": "s", "call_sid": id, "account_sid": "a"}})
-            }
+    fn full() -> Telephony {
+        with([
+            ("TELCO_A_ACCOUNT_SID", "AC01"),
+            ("TELCO_A_AUTH_TOKEN", "token"),
+            ("TELCO_B_PUBLIC_KEY", "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="),
+            ("TELCO_C_AUTH_ID", "AC01"),
+            ("TELCO_C_AUTH_TOKEN", "token"),
+        ])
+    }
+
+    fn call(provider: &'static Provider, id: &str) -> Call {
+        let start = match provider.name {
+            "twilio" => json!({"event": "start", "start": {"streamSid": "s", "callSid": id}}),
+            "telnyx" => json!({"event": "start", "stream_id": "s", "start": {"call_control_id": id}}),
+            "plivo" => json!({"event": "start", "start": {"streamId": "s", "callId": id}}),
+            _ => json!({"event": "start", "start": {"stream_sid": "s", "call_sid": id, "account_sid": "a"}}),
         };
-        let call = detect(&start.to_string()).expect("a codec").expect("a handshake");
+        let call = detect(&PROVIDERS, &start.to_string())
+            .expect("a codec")
+            .expect("a handshake");
         assert_eq!(call.provider, provider);
         call
     }
 
-    fn webhook(provider: Provider, id: &str) -> Proof {
+    fn webhook(provider: &Provider, id: &str) -> Proof {
         Proof::Webhook(CallKey::of(provider, id).to_string())
     }
 
@@ -181,22 +175,22 @@ mod tests {
     /// of itself.
     #[test]
     fn a_protected_provider_is_nobody_without_proof() {
-        for provider in [Provider::A, Provider::B, Provider::C] {
+        for provider in [TWILIO, TELNYX, PLIVO] {
             let call = call(provider, "1");
             assert_eq!(Proof::Nothing.admit(&call, &full()), Err(Unproven::Nothing(provider)));
             for proof in [Proof::ApiKey, Proof::Signature(provider), webhook(provider, "1")] {
                 assert_eq!(proof.admit(&call, &full()), Ok(()), "{proof:?}");
             }
         }
-        assert_eq!(Proof::Nothing.admit(&call(Provider::D, "1"), &full()), Ok(()));
+        assert_eq!(Proof::Nothing.admit(&call(EXOTEL, "1"), &full()), Ok(()));
     }
 
     /// A token is good for the call that its webhook named: no other id is served, and none is hung
     /// up.
     #[test]
     fn a_token_of_one_call_is_good_for_no_other() {
-        for named in ALL {
-            for claimed in ALL {
+        for named in PROVIDERS {
+            for claimed in PROVIDERS {
                 for id in ["1", "2", ""] {
                     let is_same = named == claimed && id == "1";
                     let admitted = webhook(named, "1").admit(&call(claimed, id), &full());
@@ -204,17 +198,14 @@ mod tests {
                 }
             }
         }
-        let other = Proof::Signature(Provider::A).admit(&call(Provider::C, "1"), &full());
-        assert_eq!(other, Err(Unproven::Nothing(Provider::C)));
+        let other = Proof::Signature(TWILIO).admit(&call(PLIVO, "1"), &full());
+        assert_eq!(other, Err(Unproven::Nothing(PLIVO)));
     }
 
     /// Each provider by its own credential; the key that only hangs up verifies nothing.
     #[test]
     fn what_is_not_verified_is_not_protected() {
-        let key_alone = Telephony {
-            b_key: Some(Secret::new("key")),
-            ..Telephony::default()
-        };
+        let key_alone = with([("TELCO_B_API_KEY", "key")]);
         let off = Telephony {
             verify_webhooks: false,
             ..full()
@@ -224,7 +215,7 @@ mod tests {
             ..full()
         };
         for telephony in [Telephony::default(), key_alone, off, switched] {
-            for provider in ALL {
+            for provider in PROVIDERS {
                 assert_eq!(Proof::Nothing.admit(&call(provider, "1"), &telephony), Ok(()));
             }
         }
@@ -232,9 +223,9 @@ mod tests {
 
     #[test]
     fn keys_of_calls_differ_by_provider_and_id() {
-        let keys: Vec<String> = ALL
+        let keys: Vec<String> = PROVIDERS
             .iter()
-            .flat_map(|provider| ["", "1", "11"].map(|id| CallKey::of(*provider, id).to_string()))
+            .flat_map(|provider| ["", "1", "11"].map(|id| CallKey::of(provider, id).to_string()))
             .collect();
         for (at, key) in keys.iter().enumerate() {
             assert!(key.len() == 32 && !keys[at + 1..].contains(key));
@@ -244,10 +235,10 @@ mod tests {
     /// A close frame takes 123 bytes; the log says what to do, and no id.
     #[test]
     fn a_refusal_says_what_to_do() {
-        for unproven in [Unproven::Nothing(Provider::A), Unproven::OtherCall(Provider::A)] {
+        for unproven in [Unproven::Nothing(TWILIO), Unproven::OtherCall(TWILIO)] {
             assert!(unproven.reason().len() <= 123);
         }
-        let advice = Unproven::Nothing(Provider::C).advice(Some("bots.example.net"));
+        let advice = Unproven::Nothing(PLIVO).advice(Some("bots.example.net"));
         for part in ["telephony_c", "https://bots.example.net/", "--unverified-calls"] {
             assert!(advice.contains(part), "{advice}");
         }

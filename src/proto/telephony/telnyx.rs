@@ -1,50 +1,163 @@
-//! Provider b: snake_case members, `stream_id` beside `start` and not in it, numbers as strings, the call's own codec.
+//! Telnyx: snake_case members, `stream_id` beside `start`, numbers as strings, the call's own codec.
 //!
-//! In: the provider's `start`, later its `media`, whose order it does not promise, and its `error`. Out: the text of `media`,
-//! `mark` and `clear`, none of which names the stream; PCM in the order of `media.chunk`.
-//! What the provider sends is what the call's far end speaks; what it is sent is mu-law at 8000 Hz, its default for both
-//! directions. Refuses: codecs other than G.711 and headerless PCM.
-//! Source: the fact sheet on telephony, section 4.
+//! In: the provider's `start`, later its `media`, whose order it does not promise, and its `error`.
+//! Out: the text of `media`, `mark` and `clear`, none of which names the stream. What the provider
+//! sends is what the call's far end speaks; what it is sent is mu-law at 8000 Hz, its default for
+//! both directions. Webhooks carry an Ed25519 signature of time and body.
+//! Refuses: codecs other than G.711 and headerless PCM.
+//! Source: the provider's references of media streaming, of call control, and of webhooks.
 
+use data_encoding::BASE64;
 use log::{debug, warn};
 use serde_json::json;
 
-use super::call::State;
-use super::message::{self, Complaint, Object};
-use super::{Call, Codec, Format, Provider, Refusal};
-use crate::limits::{RATES_HZ, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_REORDERED_MAX, TELEPHONY_WORD_CHARS_MAX};
+use super::call::Stream;
+use super::message;
+use super::provider::{Holds, Object, Protocol, Provider, Report, Setting, built};
+use super::settings::Settings;
+use super::signature::keyed::is_ed25519;
+use super::signature::{Standing, Webhook, Wrong, base64, verified};
+use super::webhook::{Reply, escaped, markup};
+use super::{Call, Codec, Format, Refusal};
+use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
+use crate::rest::{Body, Method, Request, bearer};
 
-/// Events that bring a mark back.
-pub(super) const PLAYED: &[&str] = &["mark"];
+const KEY: &str = "TELCO_B_API_KEY";
+const PUBLIC_KEY: &str = "TELCO_B_PUBLIC_KEY";
+const API: Setting = Setting::base("TELCO_B_API_URL", "https://api.telnyx.com");
 
-/// Takes the message if it is this provider's handshake.
-pub(super) fn claim(opening: &Object) -> Result<Option<Call>, Refusal> {
-    let Some(start) = message::object(opening, "start") else {
-        return Ok(None);
-    };
-    let (Some(stream_id), Some(call_id)) = (message::id(opening, "stream_id"), message::id(start, "call_control_id"))
-    else {
-        return Ok(None);
-    };
-    let encoding = message::object(start, "media_format").and_then(|format| message::text(format, "encoding"));
-    Ok(Some(Call {
-        provider: Provider::B,
-        rx: heard(start)?,
-        tx: Format::ULAW_8000,
-        data: json!({
-            "stream_id": stream_id,
-            "call_id": call_id,
-            "from": message::text(start, "from").unwrap_or_default(),
-            "to": message::text(start, "to").unwrap_or_default(),
-            "body": message::object(start, "custom_parameters").cloned().unwrap_or_default(),
-            "outbound_encoding": encoding.as_deref().unwrap_or("PCMU"),
-        }),
-        malformed: 0,
-        state: State::new(MEDIA_HEAD.to_string()),
-        stream_id,
-        call_id,
-    }))
+pub(super) const SIGNATURE: &str = "telnyx-signature-ed25519";
+pub(super) const TIMESTAMP: &str = "telnyx-timestamp";
+
+pub static TELNYX: Provider = Provider {
+    name: "telnyx",
+    settings: &[
+        Setting {
+            name: KEY,
+            holds: Holds::Secret,
+            help: "Key of {}, to hang calls up.",
+        },
+        Setting {
+            name: PUBLIC_KEY,
+            holds: Holds::PublicKey,
+            help: "Public key of {}, 32 bytes in base64, to verify webhooks.",
+        },
+        API,
+    ],
+    hangs_up_with: &[KEY],
+    verifies_with: &[PUBLIC_KEY],
+    signs_upgrades: false,
+    takes_markup: true,
+    // What webhooks call so is the `call_control_id` of the stream.
+    call_field: "CallSid",
+    mark_events: &["mark"],
+    returns_cleared: true,
+    over: &[(422, "90018")],
+    protocol: built(&Telnyx),
+};
+
+struct Telnyx;
+
+impl Protocol for Telnyx {
+    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+        let Some(start) = message::object(opening, "start") else {
+            return Ok(None);
+        };
+        let (Some(stream_id), Some(call_id)) =
+            (message::id(opening, "stream_id"), message::id(start, "call_control_id"))
+        else {
+            return Ok(None);
+        };
+        let encoding = message::object(start, "media_format").and_then(|format| message::text(format, "encoding"));
+        Ok(Some(Call::new(
+            &TELNYX,
+            Stream {
+                rx: heard(start)?,
+                tx: Format::ULAW_8000,
+                data: json!({
+                    "stream_id": stream_id,
+                    "call_id": call_id,
+                    "from": message::text(start, "from").unwrap_or_default(),
+                    "to": message::text(start, "to").unwrap_or_default(),
+                    "body": message::object(start, "custom_parameters").cloned().unwrap_or_default(),
+                    "outbound_encoding": encoding.as_deref().unwrap_or("PCMU"),
+                }),
+                media_head: MEDIA_HEAD.to_string(),
+                in_order: false,
+                stream_id,
+                call_id,
+            },
+        )))
+    }
+
+    fn clear(&self, _stream_id: &str) -> String {
+        r#"{"event":"clear"}"#.to_string()
+    }
+
+    fn mark(&self, _stream_id: &str, name: &str) -> String {
+        format!(r#"{{"event":"mark","mark":{{"name":{name}}}}}"#)
+    }
+
+    /// The text may hold phone numbers, and so may its title.
+    fn report(&self, report: &Report<'_>) {
+        let word =
+            |word: Option<&str>| -> String { word.unwrap_or("?").chars().take(TELEPHONY_WORD_CHARS_MAX).collect() };
+        let code = word(report.code.filter(|code| code.len() <= CODE_CHARS_MAX));
+        let title = word(report.title).replace(char::is_numeric, "#");
+        let stream_id = report.stream_id;
+        warn!("the provider of stream {stream_id} reports error {code}, {title}");
+        let whole: String = report.text.chars().take(TELEPHONY_LOGGED_CHARS_MAX).collect();
+        debug!("the error: {whole}");
+    }
+
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
+        let key = settings.get(KEY)?;
+        Some(Request {
+            method: Method::Post,
+            url: format!("{}/v2/calls/{call}/actions/hangup", settings.base(&API)),
+            authorization: Some(bearer(key)),
+            body: Some(Body::json(&json!({}))),
+        })
+    }
+
+    fn probe(&self, settings: &Settings) -> Option<Request> {
+        let url = format!("{}/v2/balance", settings.base(&API));
+        Some(Request::get(url, bearer(settings.get(KEY)?)))
+    }
+
+    /// An Ed25519 signature over time and body.
+    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, now_unix_s: u64) -> Result<Standing, Wrong> {
+        let Some(key) = settings.get(PUBLIC_KEY) else {
+            return Ok(Standing::NotChecked);
+        };
+        let text = (webhook.header)(SIGNATURE).ok_or(Wrong::Missing { header: SIGNATURE })?;
+        let signature = base64(SIGNATURE, text)?;
+        let timestamp = (webhook.header)(TIMESTAMP).ok_or(Wrong::Missing { header: TIMESTAMP })?;
+        let signed_s: u64 = timestamp.parse().map_err(|_| Wrong::Malformed { header: TIMESTAMP })?;
+        let message = [timestamp.as_bytes(), b"|", webhook.body].concat();
+        let key = BASE64.decode(key.expose().as_bytes()).unwrap_or_default();
+        if !is_ed25519(&key, &message, &signature) {
+            return Err(Wrong::ForeignBody { header: SIGNATURE });
+        }
+        let off_s = now_unix_s.abs_diff(signed_s);
+        if off_s > SIGNATURE_AGE_MAX_S {
+            return Err(Wrong::Stale { off_s });
+        }
+        Ok(verified(&signature))
+    }
+
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+        let url = escaped(socket_url);
+        markup(&format!(
+            "  <Connect>\n    <Stream url=\"{url}\" bidirectionalMode=\"rtp\"></Stream>\n  </Connect>\n"
+        ))
+    }
 }
+
+/// Codes of the provider's errors have six digits; what is longer could be a phone number.
+const CODE_CHARS_MAX: usize = 6;
+
+const MEDIA_HEAD: &str = r#"{"event":"media","media":{"payload":""#;
 
 fn heard(start: &Object) -> Result<Format, Refusal> {
     let (encoding, rate_hz) = message::encoding(start, "media_format", "sample_rate", "pcmu");
@@ -58,89 +171,4 @@ fn heard(start: &Object) -> Result<Format, Refusal> {
         Ok(rate_hz) if RATES_HZ.contains(&rate_hz) => Ok(Format { codec, rate_hz }),
         _ => Err(Refusal::encoding(&encoding, rate_hz)),
     }
-}
-
-/// Logs what the provider has against a message of ours. The text may hold phone numbers, so may its title.
-pub(super) fn complain(stream_id: &str, complaint: &Complaint, text: &str) {
-    let word = |word: Option<&str>| -> String { word.unwrap_or("?").chars().take(TELEPHONY_WORD_CHARS_MAX).collect() };
-    let code = word(complaint.code.as_str().filter(|code| code.len() <= CODE_CHARS_MAX));
-    let title = word(complaint.title.as_str()).replace(char::is_numeric, "#");
-    warn!("the provider of stream {stream_id} reports error {code}, {title}");
-    let whole: String = text.chars().take(TELEPHONY_LOGGED_CHARS_MAX).collect();
-    debug!("the error: {whole}");
-}
-
-/// Its codes have six digits; what is longer could be somebody's number.
-const CODE_CHARS_MAX: usize = 6;
-
-/// Puts frames in the order of their numbers, as far as that costs no more than a few frames of delay.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    /// The number that comes next; none before the first frame.
-    next: Option<u64>,
-    /// Frames that came too early, by number.
-    held: Vec<(u64, Vec<i16>)>,
-    /// Frames in a row that came too late.
-    late: usize,
-}
-
-impl Order {
-    /// Takes the frame that was appended to `pcm` from `start` on: it stays, is held back, or is dropped; frames that waited
-    /// for it follow.
-    pub(super) fn place(&mut self, chunk: u64, start: usize, pcm: &mut Vec<i16>) {
-        // Numbers start at 1, as documented; one who starts at 0 loses nothing either.
-        let next = *self.next.get_or_insert(chunk.min(1));
-        if chunk < next {
-            self.late += 1;
-            if self.late <= TELEPHONY_REORDERED_MAX {
-                pcm.truncate(start);
-                return;
-            }
-            // Nobody is that late: the provider counts from here.
-            let frame = pcm.split_off(start);
-            self.release_all(pcm);
-            pcm.extend(frame);
-            self.next = Some(chunk.saturating_add(1));
-        } else if chunk == next {
-            self.next = Some(chunk.saturating_add(1));
-        } else if self.held.iter().any(|(held, _)| *held == chunk) {
-            pcm.truncate(start);
-            return;
-        } else {
-            let at = self.held.partition_point(|(held, _)| *held < chunk);
-            self.held.insert(at, (chunk, pcm.split_off(start)));
-            if self.held.len() > TELEPHONY_REORDERED_MAX {
-                self.next = Some(self.held[0].0);
-            }
-        }
-        self.late = 0;
-        self.release(pcm);
-    }
-
-    /// Appends all that is held.
-    pub(super) fn release_all(&mut self, pcm: &mut Vec<i16>) {
-        for (chunk, frame) in self.held.drain(..) {
-            pcm.extend(frame);
-            self.next = Some(chunk.saturating_add(1));
-        }
-    }
-
-    fn release(&mut self, pcm: &mut Vec<i16>) {
-        while self.held.first().is_some_and(|(chunk, _)| Some(*chunk) == self.next) {
-            let (chunk, frame) = self.held.remove(0);
-            pcm.extend(frame);
-            self.next = Some(chunk.saturating_add(1));
-        }
-    }
-}
-
-const MEDIA_HEAD: &str = r#"{"event":"media","media":{"payload":""#;
-
-pub(super) fn clear() -> String {
-    r#"{"event":"clear"}"#.to_string()
-}
-
-/// The name is JSON already.
-pub(super) fn mark(name: &str) -> String {
-    format!(r#"{{"event":"mark","mark":{{"name":{name}}}}}"#)
 }

@@ -1,15 +1,12 @@
-//! What a provider is told when it asks, by `POST /`, what to do with a call: open a media socket to this runner.
+//! What a provider is told when it asks, by `POST /`, what to do with a call: open a media socket to
+//! this runner.
 //!
-//! In: the socket's whole URL, token included, and the form that the provider sent. Out: the markup of providers a, b and c,
-//! byte for byte as the reference writes it, or for d, which takes no markup, the JSON of its dynamic address with a note for
-//! people. Of the form only the caller's and the called number are used, for provider a, whose stream tells neither.
-//! Refuses nothing: a form that cannot be read is an empty one. Source: the fact sheet on telephony, section 8; R-046, R-047.
+//! In: the socket's whole URL, token included, and the form that the provider sent. Out: a [`Reply`],
+//! which most providers want as markup. What it says stands in the provider's file. Refuses nothing:
+//! a form that cannot be read is an empty one.
 
-use serde_json::json;
-
-use super::Provider;
+use super::provider::Provider;
 use crate::form;
-use crate::limits::CALLER_BYTES_MAX;
 
 /// The answer to a webhook; its status is 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +15,8 @@ pub struct Reply {
     pub body: String,
 }
 
-/// Returns the public URL of the media socket. The token is in the path, since provider a drops a query.
+/// Returns the public URL of the media socket. The token is in the path, since a provider may drop a
+/// query.
 pub fn socket_url(host: &str, token: Option<&str>) -> String {
     match token {
         Some(token) => format!("wss://{host}/ws/{token}"),
@@ -28,71 +26,23 @@ pub fn socket_url(host: &str, token: Option<&str>) -> String {
 
 /// Returns the provider's id of the call that a webhook is about, which the `start` of its stream
 /// names again. It is empty when the form names none.
-pub fn call_id(provider: Provider, body: &[u8]) -> String {
-    let field = match provider {
-        // What provider b calls so here is its `call_control_id`.
-        Provider::A | Provider::B | Provider::D => "CallSid",
-        Provider::C => "CallUUID",
-    };
-    form::value(&form::pairs(body), field).unwrap_or_default().to_owned()
+pub fn call_id(provider: &Provider, body: &[u8]) -> String {
+    form::value(&form::pairs(body), provider.call_field)
+        .unwrap_or_default()
+        .to_owned()
 }
 
-/// Answers a webhook with the URL of the media socket.
-pub fn reply(provider: Provider, socket_url: &str, body: &[u8]) -> Reply {
-    let url = escaped(socket_url);
-    let markup = match provider {
-        Provider::A => {
-            let parameters = parameters(body);
-            format!("  <Connect>\n    <Stream url=\"{url}\">{parameters}</Stream>\n  </Connect>\n")
-        }
-        Provider::B => {
-            format!("  <Connect>\n    <Stream url=\"{url}\" bidirectionalMode=\"rtp\"></Stream>\n  </Connect>\n")
-        }
-        Provider::C => format!(
-            "  <Stream bidirectional=\"true\" keepCallAlive=\"true\" \
-             contentType=\"audio/x-mulaw;rate=8000\">{url}</Stream>\n"
-        ),
-        Provider::D => return dynamic_address(socket_url),
-    };
+/// Returns markup around what it is to say, which ends with a line break.
+pub fn markup(content: &str) -> Reply {
     Reply {
         content_type: "application/xml",
-        body: format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response>\n{markup}</Response>"),
-    }
-}
-
-/// Who calls whom, as parameters that come back in the stream's `start`. Nothing when the form tells neither.
-fn parameters(body: &[u8]) -> String {
-    let pairs = form::pairs(body);
-    let mut lines = String::new();
-    for (field, name) in [("From", "from_number"), ("To", "to_number")] {
-        let value = form::value(&pairs, field).unwrap_or_default();
-        if !value.is_empty() && value.len() <= CALLER_BYTES_MAX {
-            lines += &format!("\n      <Parameter name=\"{name}\" value=\"{}\"/>", escaped(value));
-        }
-    }
-    if !lines.is_empty() {
-        lines += "\n    ";
-    }
-    lines
-}
-
-/// What provider d takes, if it is pointed at the runner by `https`, and what a person should have configured.
-fn dynamic_address(socket_url: &str) -> Reply {
-    let body = json!({
-        "error": "telephony_d does not use this webhook",
-        "websocket_url": socket_url,
-        "note": "Set websocket_url as the address of the Voicebot applet in the provider's flow editor.",
-        "url": socket_url,
-    });
-    Reply {
-        content_type: "application/json",
-        body: body.to_string(),
+        body: format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response>\n{content}</Response>"),
     }
 }
 
 /// Writes text as XML that is good in content and in attributes; control characters, which XML has no word for, are left
 /// out.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -112,12 +62,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::CALLER_BYTES_MAX;
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
     use serde_json::Value;
 
     const URL: &str = "wss://bots.example.net/ws";
 
-    fn markup(provider: Provider, url: &str, form: &str) -> String {
-        let reply = reply(provider, url, form.as_bytes());
+    fn markup(provider: &Provider, url: &str, form: &str) -> String {
+        let reply = provider.protocol.reply(url, form.as_bytes());
         assert_eq!(reply.content_type, "application/xml");
         reply.body
     }
@@ -126,7 +78,7 @@ mod tests {
     #[test]
     fn the_markup_is_that_of_the_reference() {
         assert_eq!(
-            markup(Provider::A, URL, ""),
+            markup(TWILIO, URL, ""),
             r#"<?xml version="1.0" encoding="UTF-8"?>
 <Response>
   <Connect>
@@ -135,7 +87,7 @@ mod tests {
 </Response>"#
         );
         assert_eq!(
-            markup(Provider::B, URL, ""),
+            markup(TELNYX, URL, ""),
             r#"<?xml version="1.0" encoding="UTF-8"?>
 <Response>
   <Connect>
@@ -144,7 +96,7 @@ mod tests {
 </Response>"#
         );
         assert_eq!(
-            markup(Provider::C, URL, ""),
+            markup(PLIVO, URL, ""),
             r#"<?xml version="1.0" encoding="UTF-8"?>
 <Response>
   <Stream bidirectional="true" keepCallAlive="true" contentType="audio/x-mulaw;rate=8000">wss://bots.example.net/ws</Stream>
@@ -156,16 +108,16 @@ mod tests {
     #[test]
     fn a_webhook_names_its_call() {
         let form = b"CallSid=v3%3Aabc-_&CallUUID=7b1f&From=%2B15550001111";
-        assert_eq!(call_id(Provider::A, form), "v3:abc-_");
-        assert_eq!(call_id(Provider::B, form), "v3:abc-_");
-        assert_eq!(call_id(Provider::C, form), "7b1f");
-        assert_eq!(call_id(Provider::A, b"From=1"), "");
+        assert_eq!(call_id(TWILIO, form), "v3:abc-_");
+        assert_eq!(call_id(TELNYX, form), "v3:abc-_");
+        assert_eq!(call_id(PLIVO, form), "7b1f");
+        assert_eq!(call_id(TWILIO, b"From=1"), "");
     }
 
     /// R-036, R-046: provider d takes JSON with the address under `url`, and a person reads the rest.
     #[test]
     fn provider_d_gets_json() {
-        let reply = reply(Provider::D, URL, b"CallSid=1");
+        let reply = EXOTEL.protocol.reply(URL, b"CallSid=1");
         assert_eq!(reply.content_type, "application/json");
         let body: Value = serde_json::from_str(&reply.body).expect("JSON");
         assert_eq!(body["url"], URL);
@@ -180,8 +132,8 @@ mod tests {
         assert_eq!(socket_url("bots.example.net", None), URL);
         let url = socket_url("bots.example.net:8443", Some("eyJ9.0a"));
         assert_eq!(url, "wss://bots.example.net:8443/ws/eyJ9.0a");
-        assert!(markup(Provider::A, &url, "").contains(&format!("<Stream url=\"{url}\"></Stream>")));
-        assert!(markup(Provider::C, &url, "").contains(&format!(">{url}</Stream>")));
+        assert!(markup(TWILIO, &url, "").contains(&format!("<Stream url=\"{url}\"></Stream>")));
+        assert!(markup(PLIVO, &url, "").contains(&format!(">{url}</Stream>")));
     }
 
     /// The stream of provider a does not tell who calls; the parameters come back in its `start`.
@@ -189,7 +141,7 @@ mod tests {
     fn caller_and_callee_go_along_at_provider_a() {
         let form = "CallSid=CA01&From=%2B15550001111&CallStatus=ringing&To=%2B15550002222";
         assert_eq!(
-            markup(Provider::A, URL, form),
+            markup(TWILIO, URL, form),
             r#"<?xml version="1.0" encoding="UTF-8"?>
 <Response>
   <Connect>
@@ -200,9 +152,9 @@ mod tests {
   </Connect>
 </Response>"#
         );
-        let only_to = markup(Provider::A, URL, "From=&To=client%3Aann");
+        let only_to = markup(TWILIO, URL, "From=&To=client%3Aann");
         assert!(only_to.contains("ws\">\n      <Parameter name=\"to_number\" value=\"client:ann\"/>\n    </Stream>"));
-        for provider in [Provider::B, Provider::C] {
+        for provider in [TELNYX, PLIVO] {
             assert_eq!(markup(provider, URL, form), markup(provider, URL, ""));
         }
     }
@@ -210,7 +162,7 @@ mod tests {
     /// A form without numbers, with ones that are too long, or that is none, gives the plain template.
     #[test]
     fn other_forms_change_nothing() {
-        let plain = markup(Provider::A, URL, "");
+        let plain = markup(TWILIO, URL, "");
         let limit = "5".repeat(CALLER_BYTES_MAX);
         for form in [
             "From=&To=",
@@ -219,21 +171,21 @@ mod tests {
             "%%%&&=",
             &format!("From={limit}5"),
         ] {
-            assert_eq!(markup(Provider::A, URL, form), plain);
+            assert_eq!(markup(TWILIO, URL, form), plain);
         }
-        assert!(markup(Provider::A, URL, &format!("From={limit}")).contains(&limit));
+        assert!(markup(TWILIO, URL, &format!("From={limit}")).contains(&limit));
     }
 
     /// Neither the caller's number nor the host can write markup of their own.
     #[test]
     fn markup_cannot_be_smuggled_in() {
-        let body = markup(Provider::A, URL, "From=%22%2F%3E%3CDial%3E%261%00%0A%27&To=");
+        let body = markup(TWILIO, URL, "From=%22%2F%3E%3CDial%3E%261%00%0A%27&To=");
         assert!(
             body.contains("value=\"&quot;/&gt;&lt;Dial&gt;&amp;1&apos;\"/>"),
             "{body}"
         );
         let hostile = socket_url("h\"><Hangup/>&", None);
-        for provider in [Provider::A, Provider::B, Provider::C] {
+        for provider in [TWILIO, TELNYX, PLIVO] {
             let body = markup(provider, &hostile, "");
             assert!(body.contains("wss://h&quot;&gt;&lt;Hangup/&gt;&amp;/ws"), "{body}");
             assert!(!body.contains("<Hangup"));

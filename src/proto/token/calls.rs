@@ -79,10 +79,10 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telephony::Provider;
+    use crate::telephony::named::TWILIO;
 
     fn key(n: u32) -> CallKey {
-        CallKey::of(Provider::A, &n.to_string())
+        CallKey::of(TWILIO, &n.to_string())
     }
 
     fn webhook(n: u32) -> [u8; 16] {

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::config::{Account, Secret, Telephony, Transport};
+use crate::config::{Settings, Telephony, Transport};
+use crate::proto::telephony::{PROVIDERS, Provider};
 
 const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
@@ -248,9 +249,9 @@ async fn a_secure_client_gets_a_secure_url() {
     assert_eq!(reply["wsUrl"], json!("wss://localhost/ws-client"));
 }
 
-fn telephony(transport: Transport) -> Config {
+fn telephony(provider: &'static Provider) -> Config {
     Config {
-        transport: Some(transport),
+        transport: Some(Transport::Telephony(provider)),
         proxy: Some("bots.example.net".into()),
         ..config()
     }
@@ -265,8 +266,9 @@ async fn a_provider_is_told_where_to_bring_a_call() {
         (none.refusal().0, none.header("allow")),
         (405, Some("GET, HEAD, OPTIONS"))
     );
-    for transport in [Transport::TelephonyA, Transport::TelephonyB, Transport::TelephonyC] {
-        let runner = Runner::with(telephony(transport), Times::default()).await;
+    let [of_markup @ .., of_json] = PROVIDERS;
+    for provider in of_markup {
+        let runner = Runner::with(telephony(provider), Times::default()).await;
         let reply = runner.ask(head, "CallSid=CA1").await;
         assert_eq!(
             (reply.status, reply.header("content-type")),
@@ -275,7 +277,7 @@ async fn a_provider_is_told_where_to_bring_a_call() {
         let text = String::from_utf8(reply.body).expect("text");
         assert!(text.contains("wss://bots.example.net/ws"), "{text}");
     }
-    let runner = Runner::with(telephony(Transport::TelephonyD), Times::default()).await;
+    let runner = Runner::with(telephony(of_json), Times::default()).await;
     let reply = runner.ask("POST / HTTP/1.1", "").await.json();
     assert_eq!(reply["url"], json!("wss://bots.example.net/ws"));
 }
@@ -285,7 +287,7 @@ async fn a_provider_is_told_where_to_bring_a_call() {
 async fn the_markup_carries_a_token_where_one_is_needed() {
     let tokens = Config {
         ws_tokens: true,
-        ..telephony(Transport::TelephonyA)
+        ..telephony(PROVIDERS[0])
     };
     let runner = Runner::with(tokens, Times::default()).await;
     let reply = runner.ask("POST / HTTP/1.1", "").await;
@@ -301,13 +303,10 @@ async fn the_markup_carries_a_token_where_one_is_needed() {
 async fn an_unsigned_webhook_is_refused() {
     let verifying = Config {
         telephony: Telephony {
-            a: Some(Account {
-                id: "AC1".into(),
-                token: Secret::new("12345"),
-            }),
+            settings: Settings::from([("TELCO_A_ACCOUNT_SID", "AC1"), ("TELCO_A_AUTH_TOKEN", "12345")]),
             ..Telephony::default()
         },
-        ..telephony(Transport::TelephonyA)
+        ..telephony(PROVIDERS[0])
     };
     let runner = Runner::with(verifying, Times::default()).await;
     let form = "CallSid=CA0123456789abcdef0123456789abcdef&CallStatus=ringing&From=%2B15550001111&To=%2B15550002222";

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocations;
-use crate::config::Transport;
+use crate::telephony::named::TWILIO;
 
 fn start_a() -> Value {
     json!({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": {
@@ -53,7 +53,7 @@ fn the_bot_starts_with_a_complete_call() {
     rig.json(start_a());
     assert_eq!(rig.begun, 1);
     let call = rig.session.telephone().expect("a call");
-    assert_eq!(call.provider.transport(), Transport::TelephonyA);
+    assert_eq!(call.provider, TWILIO);
     assert_eq!(call.data["call_id"], json!("CA1"));
     assert_eq!(rig.events, [Event::Joined]);
 }
@@ -256,7 +256,7 @@ fn an_interruption_clears_the_provider() {
     assert!(rig.events.contains(&told("said", true)));
 }
 
-/// Provider c promises nothing of marks that it clears: one of the same name that follows must not be taken for them.
+/// Plivo promises nothing of marks that it clears: one of the same name that follows must not be taken for them.
 #[test]
 fn a_cleared_mark_that_never_comes_back_hides_no_other() {
     let mut rig = Rig::new(Session::call);

@@ -5,9 +5,10 @@ use std::f64::consts::TAU;
 use data_encoding::BASE64;
 use serde_json::json;
 
+use super::super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use super::{SCRIPTS, b_call, script_call};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX, TELEPHONY_REORDERED_MAX};
-use crate::telephony::{Heard, Malformed, Provider};
+use crate::telephony::{Heard, Malformed};
 
 fn media(payload: &str) -> String {
     json!({"event": "media", "media": {"payload": payload}}).to_string()
@@ -37,17 +38,17 @@ fn whole_calls_are_read() {
     let mark = |name: &str| Heard::Mark(name.into());
     let marks = || vec![mark("utt-7"), mark("utt-8")];
     for (provider, keys, marks, frames, frame, malformed) in [
-        (Provider::A, "5#", marks(), &[0, 1, 2, 3, 4, 6][..], 160, 2),
+        (TWILIO, "5#", marks(), &[0, 1, 2, 3, 4, 6][..], 160, 2),
         (
-            Provider::B,
+            TELNYX,
             "7*",
             vec![mark("utt-7")],
             &[0, 1, 2, 3, 4, 5, 6, 7, 9, 11],
             160,
             1,
         ),
-        (Provider::C, "90", marks(), &[0, 1, 2, 4], 160, 1),
-        (Provider::D, "5*", vec![mark("utt-7")], &[0, 1, 2, 4], 800, 3),
+        (PLIVO, "90", marks(), &[0, 1, 2, 4], 160, 1),
+        (EXOTEL, "5*", vec![mark("utt-7")], &[0, 1, 2, 4], 800, 3),
     ] {
         let (_, script) = SCRIPTS.iter().find(|(of, _)| *of == provider).expect("a script");
         let mut call = script_call(provider);
@@ -72,7 +73,7 @@ fn whole_calls_are_read() {
         assert_eq!(heard, marks);
         assert_eq!(call.malformed, malformed, "{provider:?}");
         let mut indexes: Vec<usize> = frames.iter().flat_map(|at| at * frame..(at + 1) * frame).collect();
-        if provider == Provider::D {
+        if provider == EXOTEL {
             // The third frame ends with half a sample.
             indexes.remove(3 * 800 - 1);
         }
@@ -83,7 +84,7 @@ fn whole_calls_are_read() {
 /// A message that is no object ends a call, as the caller reads [`Malformed`]; any object is at worst skipped.
 #[test]
 fn an_object_is_at_worst_skipped_and_counted() {
-    let mut call = script_call(Provider::A);
+    let mut call = script_call(TWILIO);
     let mut pcm = Vec::new();
     for text in [
         "",
@@ -160,7 +161,7 @@ fn half_a_sample_is_counted_and_the_others_are_heard() {
 
 #[test]
 fn payloads_and_names_of_marks_have_a_limit() {
-    let mut call = script_call(Provider::A);
+    let mut call = script_call(TWILIO);
     let mut pcm = Vec::new();
     call.read(&media(&"A".repeat(TELEPHONY_PAYLOAD_BYTES_MAX)), &mut pcm)
         .expect("an object");
@@ -242,7 +243,7 @@ fn frames_of_b_that_come_twice_too_late_or_never_hold_nobody_up() {
 /// The order of the other providers is the order of their messages, whatever the numbers say.
 #[test]
 fn frames_of_the_others_come_out_as_they_came() {
-    let mut call = script_call(Provider::D);
+    let mut call = script_call(EXOTEL);
     let mut pcm = Vec::new();
     for chunk in [3, 1, 2, 2] {
         assert_eq!(call.read(&numbered(chunk, chunk as i16), &mut pcm), Ok(Heard::Audio));

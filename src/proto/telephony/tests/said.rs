@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::super::named::{PLIVO, TELNYX, TWILIO};
 use super::{SCRIPTS, b_call, call, script_call};
 use crate::audio::g711;
-use crate::telephony::{Call, Chunk, Codec, Provider};
+use crate::telephony::{Call, Chunk, Codec};
 
 /// The messages of the fact sheet, letter by letter.
 #[test]
@@ -66,10 +67,10 @@ fn nothing_of_a_peer_breaks_out_of_its_quotes() {
             for key in ["streamSid", "streamId", "stream_sid"] {
                 assert!(message.get(key).is_none_or(|said| said == id), "{text}");
             }
-            assert_eq!(message.get("streamSid").is_some(), call.provider == Provider::A);
+            assert_eq!(message.get("streamSid").is_some(), call.provider == TWILIO);
         }
         let mark: Value = serde_json::from_str(&call.mark(id)).expect("JSON");
-        let name = if call.provider == Provider::C {
+        let name = if call.provider == PLIVO {
             &mark["name"]
         } else {
             &mark["mark"]["name"]
@@ -132,7 +133,7 @@ fn chunks_have_the_sizes_that_providers_take() {
         assert!(bytes(chunk.length).is_multiple_of(320) && bytes(chunk.multiple).is_multiple_of(320));
         assert!(chunk.length.as_millis().is_multiple_of(chunk.multiple.as_millis()));
     }
-    for provider in [Provider::A, Provider::B, Provider::C] {
+    for provider in [TWILIO, TELNYX, PLIVO] {
         assert_eq!(script_call(provider).chunk(), Chunk::PLAIN);
     }
 }

@@ -1,0 +1,48 @@
+//! Keys, tokens and passwords as values that no log shows.
+//!
+//! In: text or bytes. Out: the same, to the one place that sends them or computes with them. Their
+//! debug forms are the names of their types.
+
+use std::fmt;
+
+/// A key, token or password: no log and no debug form shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Secret(text.into())
+    }
+
+    /// Returns the text itself, for the one place that sends it or computes with it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A key of bytes: no log and no debug form shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretBytes(Vec<u8>);
+
+impl SecretBytes {
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        SecretBytes(bytes.into())
+    }
+
+    /// Returns the bytes themselves, for the one place that computes with them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretBytes")
+    }
+}

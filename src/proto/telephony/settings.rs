@@ -1,0 +1,79 @@
+//! What is configured of the telephony providers.
+//!
+//! In: values by the names of their [`Setting`](super::provider::Setting)s, checked. Out: the same,
+//! for the one provider that knows the name. Without credentials calls work, but are not hung up,
+//! and webhooks are not verified.
+
+use super::provider::{Holds, Setting};
+use crate::config::Secret;
+
+/// What the runner knows of the telephony providers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Telephony {
+    pub settings: Settings,
+    /// Whether webhooks are verified where a credential for it is there.
+    pub verify_webhooks: bool,
+    /// Whether calls need no proof that such a provider makes them.
+    pub unverified_calls: bool,
+}
+
+impl Default for Telephony {
+    fn default() -> Self {
+        Telephony {
+            settings: Settings::default(),
+            verify_webhooks: true,
+            unverified_calls: false,
+        }
+    }
+}
+
+/// Values of settings, by the canonical names of their variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(Vec<(&'static str, Secret)>);
+
+impl Settings {
+    /// Sets a value, in place of an earlier one.
+    pub fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.unset(name);
+        self.0.push((name, Secret::new(value)));
+    }
+
+    /// Takes a value away.
+    pub fn unset(&mut self, name: &str) {
+        self.0.retain(|(known, _)| *known != name);
+    }
+
+    /// Returns a value, if it is set.
+    pub fn get(&self, name: &str) -> Option<&Secret> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Returns the id of an account and its token, where both are set.
+    pub fn account(&self, id: &str, token: &str) -> Option<(&str, &Secret)> {
+        Some((self.get(id)?.expose(), self.get(token)?))
+    }
+
+    /// Tells whether all of these are set.
+    pub fn has(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.get(name).is_some())
+    }
+
+    /// Returns the base of an API, without a slash at its end.
+    pub fn base(&self, setting: &Setting) -> &str {
+        let default = match setting.holds {
+            Holds::Base(default) => default,
+            Holds::AccountId | Holds::Secret | Holds::PublicKey => "",
+        };
+        self.get(setting.name).map_or(default, Secret::expose)
+    }
+}
+
+impl<const N: usize> From<[(&'static str, &str); N]> for Settings {
+    fn from(values: [(&'static str, &str); N]) -> Self {
+        let mut settings = Settings::default();
+        for (name, value) in values {
+            settings.set(name, value);
+        }
+        settings
+    }
+}
