@@ -1,13 +1,16 @@
 //! One peer connection: str0m's `Rtc` narrowed to what a talk needs, audio each way and messages.
 //!
-//! In: descriptions, datagrams, candidates, audio payloads, messages, and `now`. Out, by [`PeerConnection::poll_output`]:
-//! datagrams to send, audio payloads with their RTP numbers, messages, and the few events that a session acts on. Every input
-//! is followed by a drain of `poll_output` up to [`Output::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
+//! In: descriptions, datagrams, candidates, audio payloads, messages, and `now`. Out, by
+//! [`PeerConnection::poll_output`]: datagrams to send, audio payloads with their RTP numbers,
+//! messages, and the few events that a session acts on. Every input is followed by a drain of
+//! `poll_output` up to [`Output::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
 //!
-//! The other end is a browser, a microcontroller, the server of a call, or a media-room server (SFU); a [`Config`] says in
-//! what they differ. `client` and `sfu` negotiate; `paths` knows where the other end is, `sources` whose audio comes,
-//! `sender` what audio leaves, `channels` the messages; `receive` judges what comes, `events` reads what str0m tells. Nobody's address is believed before it has answered a check of this
-//! end alone ([`Output::Proven`]). Sources: RFC 8829, RFC 8445, RFC 7587, RFC 8831.
+//! The other end is a browser, a microcontroller, the server of a call, or a media-room server
+//! (SFU); a [`Config`] says in what they differ. `client` and `sfu` negotiate; `paths` knows where
+//! the other end is, `sources` whose audio comes, `sender` what audio leaves, `channels` the
+//! messages; `receive` judges what comes, `events` reads what str0m tells. An address of the peer
+//! is believed once it has answered a check of this end ([`Output::Proven`]). Sources: RFC 8829,
+//! RFC 8445, RFC 7587, RFC 8831.
 
 mod channels;
 mod checks;
@@ -24,7 +27,6 @@ mod output;
 mod packet;
 mod paths;
 mod receive;
-mod remote;
 mod sender;
 pub(crate) mod sfu;
 mod sources;
@@ -53,7 +55,6 @@ use self::last_record::LastRecord;
 pub use self::output::{AudioPacket, OfferError, Output, Proven};
 pub use self::packet::{Over, Packet, Sender, Transmit};
 use self::paths::Paths;
-use self::remote::Remote;
 pub use self::sender::AudioLevel;
 use self::sender::RtpSender;
 pub use self::sfu::SfuSetup;
@@ -61,6 +62,7 @@ use self::sfu::SfuTerms;
 use self::sources::{AudioSources, Talkers};
 use self::unheard::Unheard;
 use crate::audio::codec::Codec;
+use crate::candidate::RemotePolicy;
 use crate::crypto;
 use crate::why::Tried;
 
@@ -95,33 +97,32 @@ pub struct PeerConnection {
     now: Instant,
 }
 
-/// The addresses of this end.
-struct Local<'a> {
-    /// The host candidates.
-    offered: &'a [SocketAddr],
-    /// All under which it is reached, offered or not.
-    own: Vec<SocketAddr>,
-    /// The UDP port of this runner.
-    port: u16,
-}
-
 impl PeerConnection {
-    fn new(config: Config, local: Local<'_>, now: Instant) -> Result<PeerConnection, OfferError> {
+    /// Makes one that offers host candidates at `local`, and is reached at `own`, offered or not.
+    fn new(
+        config: Config,
+        local: &[SocketAddr],
+        own: Vec<SocketAddr>,
+        now: Instant,
+    ) -> Result<PeerConnection, OfferError> {
         let cert = crypto::certificate().map_err(|error| OfferError::Answer(error.to_string()))?;
         let mut rtc = config.rtc(cert.clone());
         let mut credentials = config.secret.map(Credentials::new);
         if let Some(credentials) = &mut credentials {
             rtc = rtc.set_local_ice_credentials(credentials.next());
         }
-        let remote = Remote::new(local.offered, local.own, config.named_by_operator);
+        let policy = RemotePolicy {
+            loopback_offered: local.iter().any(|address| address.ip().is_loopback()),
+            named_by_operator: config.named_by_operator,
+        };
         Ok(PeerConnection {
             rtc: rtc.build(now),
             credentials,
-            paths: Paths::new(remote, crypto::provider().sha1_hmac_provider),
+            paths: Paths::new(policy, own, crypto::provider().sha1_hmac_provider),
             early: Early::default(),
             record: LastRecord::default(),
             last_flight: LastFlight::default(),
-            tried: Tried::new(local.port),
+            tried: Tried::new(local.first().map_or(0, SocketAddr::port)),
             sources: AudioSources::new(config.talkers, config.takes_any_source),
             sender: RtpSender::new(config.seed),
             keys: None,
@@ -150,8 +151,8 @@ impl PeerConnection {
         }
     }
 
-    /// Adds a candidate of the peer; one that cannot be used is ignored, since the peer's own checks tell its address. That of
-    /// a media-room server may come before its answer.
+    /// Adds a candidate of the peer; one that cannot be used is ignored, since the peer's own
+    /// checks tell its address. That of a media-room server may come before its answer.
     pub fn add_remote_candidate(&mut self, text: &str) {
         if self.sfu.keep_candidate(text) {
             return;
@@ -235,7 +236,8 @@ impl PeerConnection {
         }
     }
 
-    /// Queues one payload of 20 ms, at so many ticks of the codec's clock after the start; it leaves with the next
+    /// Queues one payload of 20 ms, at so many ticks of the codec's clock after the start; it
+    /// leaves with the next
     /// [`PeerConnection::handle_timeout`]. Nothing leaves before the connection is up.
     pub fn send_audio(&mut self, payload: &[u8], ticks: u64, level: Option<AudioLevel>, now: Instant) {
         if self.is_connected {
@@ -287,7 +289,8 @@ impl PeerConnection {
         self.config.is_device
     }
 
-    /// Returns this end's ICE user name fragment, by which datagrams find the connection. A restart of ICE changes it.
+    /// Returns this end's ICE user name fragment, by which datagrams find the connection. A restart
+    /// of ICE changes it.
     pub fn local_ufrag(&mut self) -> String {
         self.rtc.direct_api().local_ice_credentials().ufrag
     }

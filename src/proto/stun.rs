@@ -10,7 +10,8 @@ use crate::packet_kind::{PacketKind, STUN_HEADER_BYTES};
 pub const USERNAME: u16 = 0x0006;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 
-/// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to our own checks included.
+/// Returns the receiver's ufrag in a connectivity check; `None` for any other datagram, answers to
+/// our own checks included.
 pub fn server_ufrag(datagram: &[u8]) -> Option<&str> {
     if PacketKind::of(datagram) != PacketKind::Check {
         return None;
@@ -34,8 +35,8 @@ pub fn attribute(message: &[u8], wanted: u16) -> Option<&[u8]> {
     None
 }
 
-/// Tells whether a datagram says that it answers a check with success, and not from where the check came, which is what makes it
-/// an answer (RFC 8489 section 7.3.3).
+/// Tells whether a datagram says that it answers a check with success, and not from where the check
+/// came, which is what makes it an answer (RFC 8489 section 7.3.3).
 pub fn is_unmapped_answer(datagram: &[u8]) -> bool {
     PacketKind::of(datagram) == PacketKind::CheckAnswer && attribute(datagram, XOR_MAPPED_ADDRESS).is_none()
 }
@@ -86,8 +87,8 @@ mod tests {
         assert_eq!(server_ufrag(&request(&[(USERNAME, b"no colon")])), None);
     }
 
-    /// Answers to our own checks have no user name that counts: they are found by their source address.
-    /// FFmpeg's muxer of WHIP signs its answers and leaves the address out.
+    /// Answers to our own checks have no user name that counts: they are found by their source
+    /// address. FFmpeg's muxer of WHIP signs its answers and leaves the address out.
     #[test]
     fn answers_without_an_address_are_told() {
         let answer = |attributes: &[(u16, &[u8])]| [&BINDING_SUCCESS[..], &request(attributes)[2..]].concat();

@@ -1,8 +1,9 @@
 //! The data channels of a connection, and which of them messages go to.
 //!
-//! In: what str0m tells of channels, and messages. Out: messages that came, and whether one that leaves found room. To a
-//! client, messages are text, on the first channel that it opens or the one called `chat`. In a media room they are binary,
-//! on the channel that this end has offered. Source: RFC 8831.
+//! In: what str0m tells of channels, and messages. Out: messages that came, and whether one that
+//! leaves found room. To a client, messages are text, on the first channel that it opens or the one
+//! called `chat`. In a media room they are binary, on the channel that this end has offered.
+//! Source: RFC 8831.
 
 use str0m::Rtc;
 use str0m::channel::{ChannelData, ChannelId};

@@ -1,8 +1,10 @@
-//! The negotiation with a client, which offers: a browser, a microcontroller, or the server of a call.
+//! The negotiation with a client, which offers: a browser, a microcontroller, or the server of a
+//! call.
 //!
-//! In: the offer's SDP, and the addresses of this machine. Out: the connection, and the answer as that client reads it.
-//! Microcontrollers get one candidate and an answer that fits their buffers; `--embedded` limits every answer to one
-//! candidate. Refused: offers without a codec that is spoken here. Sources: RFC 8829, RFC 8839.
+//! In: the offer's SDP, and the addresses of this machine. Out: the connection, and the answer as
+//! that client reads it. Microcontrollers get one candidate and an answer that fits their buffers;
+//! `--embedded` limits every answer to one candidate. Refused: offers without a codec that is
+//! spoken here. Sources: RFC 8829, RFC 8839.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -12,10 +14,10 @@ use str0m::change::SdpOffer;
 use str0m::error::IceError;
 use str0m::net::{Protocol, TcpType};
 
+use super::PeerConnection;
 use super::config::{Config, Setup};
 use super::keys::Keys;
 use super::output::OfferError;
-use super::{Local, PeerConnection};
 use crate::audio::codec::Codec;
 use crate::candidate;
 use crate::sdp::{self, DeviceAnswerError, PreparedOffer};
@@ -67,7 +69,8 @@ impl PeerConnection {
         PeerConnection::answer(&prepared, config, setup, now)
     }
 
-    /// Makes the connection that answers the offer of a call, and the answer's SDP. This end checks, and begins the handshake.
+    /// Makes the connection that answers the offer of a call, and the answer's SDP. This end
+    /// checks, and begins the handshake.
     ///
     /// # Errors
     /// [`OfferError`] says whose fault it is.
@@ -87,12 +90,7 @@ impl PeerConnection {
         let device = config.is_device;
         let device_address = if device { Some(address_for_device(setup)?) } else { None };
         let local = local(setup, device_address);
-        let addresses = Local {
-            offered: &local,
-            own: own(setup, &local),
-            port: setup.local.first().map_or(0, SocketAddr::port),
-        };
-        let mut peer = PeerConnection::new(config, addresses, now)?;
+        let mut peer = PeerConnection::new(config, &local, own(setup, &local), now)?;
         peer.client = ClientTerms {
             embedded: setup.embedded,
             device_address,
@@ -133,7 +131,7 @@ impl PeerConnection {
             .accept_offer(offer)
             .map_err(|error| OfferError::Bad(format!("the offer cannot be answered: {error}")))?
             .to_sdp_string();
-        self.paths.handle_description(&prepared.sdp);
+        self.paths.consent.handle_description(&prepared.sdp);
         // A later offer may stop its audio; a talk cannot begin without.
         if self.sources.sections.is_empty() && !has_audio(&answer) {
             return Err(nothing_spoken());
@@ -217,8 +215,8 @@ fn address_for_device(setup: &Setup<'_>) -> Result<Ipv4Addr, OfferError> {
     Ok(device.address)
 }
 
-/// Returns the addresses to offer as host candidates. A device tries one candidate after the other, 17 s for a dead one: it is
-/// offered one.
+/// Returns the addresses to offer as host candidates. A device tries one candidate after the other,
+/// 17 s for a dead one: it is offered one.
 fn local(setup: &Setup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
     let port = setup.local.first().map_or(0, SocketAddr::port);
     match device {
@@ -227,8 +225,8 @@ fn local(setup: &Setup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
     }
 }
 
-/// Returns the candidates to offer, which are these alone for a device. What a server sees where there is no NAT is a host
-/// candidate already.
+/// Returns the candidates to offer, which are these alone for a device. What a server sees where
+/// there is no NAT is a host candidate already.
 fn candidates(
     setup: &Setup<'_>,
     local: &[SocketAddr],
@@ -264,7 +262,8 @@ fn own(setup: &Setup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
     local.iter().copied().chain(gathered).collect()
 }
 
-/// Tells whether an answer takes audio; a section without a codec in common, or stopped by its sender, has port 0.
+/// Tells whether an answer takes audio; a section without a codec in common, or stopped by its
+/// sender, has port 0.
 fn has_audio(answer: &str) -> bool {
     let mut sections = answer.lines().filter_map(|line| line.strip_prefix("m=audio "));
     sections.any(|section| !section.starts_with("0 "))

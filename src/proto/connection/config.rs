@@ -1,4 +1,5 @@
-//! The four configurations of a connection: browser, microcontroller, call, media-room server (SFU).
+//! The four configurations of a connection: browser, microcontroller, call, media-room server
+//! (SFU).
 //!
 //! In: what an offer has shown of the other end. Out: a [`Config`], whose fields are all in which
 //! connections differ once they are made, and the settings of str0m that belong to it.
@@ -58,7 +59,8 @@ impl Common {
         base_config(self.provider.clone(), cert).enable_opus(true, false)
     }
 
-    /// Makes a connection that goes nowhere: the self-tests of DTLS run once per process, and take longer than an answer.
+    /// Makes a connection that goes nowhere: the self-tests of DTLS run once per process, and take
+    /// longer than an answer.
     pub fn warm_up(&self, now: Instant) {
         if let Ok(cert) = crypto::certificate() {
             drop(self.config(cert.clone()).build(now));
@@ -110,7 +112,8 @@ pub struct Config {
     pub named_by_operator: bool,
     /// A goodbye of the other end is answered. A media-room server waits for none.
     pub answers_goodbye: bool,
-    /// Silence after which the connection has failed. The sessions of clients judge that themselves.
+    /// Silence after which the connection has failed. The sessions of clients judge that
+    /// themselves.
     pub lost_after: Option<Duration>,
     /// Random bits: where sequence numbers and timestamps start.
     pub seed: u64,
@@ -121,9 +124,9 @@ pub struct Config {
 impl Config {
     /// Makes the configuration of a browser's connection.
     ///
-    /// Whoever offers no header extension may read the media from byte 12: small stacks do. To others it makes no
-    /// difference, since only the empty block is left out. The keys are the same, and so is the protection of whichever
-    /// profile the handshake chooses.
+    /// A client that offers no header extension may read the media from byte 12: small stacks do.
+    /// To others it makes no difference, since only the empty block is left out. The keys are the
+    /// same, and so is the protection of whichever profile the handshake chooses.
     pub fn browser(setup: &Setup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
         let common = setup.common;
         let (provider, extensions) = match offer.has_extensions {
@@ -131,20 +134,31 @@ impl Config {
             false => (&common.bare_provider, ExtensionMap::empty()),
         };
         Config {
-            provider: provider.clone(),
-            spoken,
             extensions,
             is_bare: !offer.has_extensions,
+            takes_any_source: offer.audio_sections == 1,
+            secret: Some(setup.secret),
+            ..Config::plain(provider, spoken, setup.seed)
+        }
+    }
+
+    /// Makes the configuration that the others differ from.
+    fn plain(provider: &Arc<CryptoProvider>, spoken: Spoken, seed: u64) -> Self {
+        Config {
+            provider: provider.clone(),
+            spoken,
+            extensions: ExtensionMap::empty(),
+            is_bare: false,
             is_device: false,
             has_keys: false,
             talkers: Talkers::One,
-            takes_any_source: offer.audio_sections == 1,
+            takes_any_source: false,
             messages: MessageFormat::Text,
             named_by_operator: false,
             answers_goodbye: true,
             lost_after: None,
-            seed: setup.seed,
-            secret: Some(setup.secret),
+            seed,
+            secret: None,
         }
     }
 
@@ -165,7 +179,8 @@ impl Config {
         }
     }
 
-    /// Makes the configuration of a connection to somebody who reads the media from byte 12, whatever the offer says.
+    /// Makes the configuration of a client that reads the media from byte 12, whatever its offer
+    /// says.
     fn bare(setup: &Setup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
         Config {
             provider: setup.common.bare_provider.clone(),
@@ -177,24 +192,18 @@ impl Config {
 
     /// Makes the configuration of a connection to a media-room server.
     pub fn sfu(common: &Common, seed: u64) -> Self {
+        let spoken = Spoken {
+            codec: Codec::Opus,
+            payload_type: OPUS_PT,
+        };
         Config {
-            provider: common.provider.clone(),
-            spoken: Spoken {
-                codec: Codec::Opus,
-                payload_type: OPUS_PT,
-            },
             extensions: extensions(&[(1, Extension::AudioLevel), (4, Extension::RtpMid)]),
-            is_bare: false,
-            is_device: false,
-            has_keys: false,
             talkers: Talkers::Tracks,
-            takes_any_source: false,
             messages: MessageFormat::Binary,
             named_by_operator: true,
             answers_goodbye: false,
             lost_after: Some(ROOM_MEDIA_LOST_AFTER),
-            seed,
-            secret: None,
+            ..Config::plain(&common.provider, spoken, seed)
         }
     }
 
@@ -218,7 +227,8 @@ impl Config {
 
 /// The payload type that str0m offers Opus with.
 const OPUS_PT: u8 = 111;
-/// The payload type of the telephone's keys before an offer gives another: the one that browsers use.
+/// The payload type of the telephone's keys before an offer gives another: the one that browsers
+/// use.
 const KEYS_PT: u8 = 126;
 
 /// What every connection has in common.

@@ -1,7 +1,7 @@
 //! Handshake records that came before this end's own check was answered.
 //!
-//! str0m refuses them, and the peer would send them again only after a second. At most [`EARLY_RECORDS_MAX`] wait until ICE
-//! knows their sender; of more, the newest.
+//! str0m refuses them, and the peer would send them again only after a second. At most
+//! [`EARLY_RECORDS_MAX`] wait until ICE knows their sender; of more, the newest.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -43,7 +43,8 @@ impl Early {
         });
     }
 
-    /// Hands over the oldest record whose sender has proven itself by now; tells whether there was one.
+    /// Hands over the oldest record whose sender has proven itself by now; tells whether there was
+    /// one.
     pub fn hand_over(&mut self, rtc: &mut Rtc, now: Instant) -> bool {
         for at in 0..self.records.len() {
             let early = &self.records[at];

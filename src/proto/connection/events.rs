@@ -1,6 +1,7 @@
 //! What a connection makes of the outputs of str0m.
 //!
-//! In: datagrams that leave, events and errors of str0m. Out: the connection's own outputs, and notes of what left.
+//! In: datagrams that leave, events and errors of str0m. Out: the connection's own outputs, and
+//! notes of what left.
 
 use str0m::media::{MediaKind, Mid};
 use str0m::rtp::RtpPacket;
@@ -27,7 +28,8 @@ impl PeerConnection {
 
     pub(super) fn handle_error(&mut self, error: RtcError) -> Option<Output> {
         match error {
-            // The peer said goodbye before SCTP was up, and str0m lost the event over its own farewell.
+            // The peer said goodbye before SCTP was up, and str0m lost the event over its own
+            // farewell.
             RtcError::Sctp(error) => {
                 log::debug!("closing: {error}");
                 self.rtc.disconnect();

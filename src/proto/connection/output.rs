@@ -65,7 +65,8 @@ pub struct Proven {
 pub enum OfferError {
     /// The description's own fault, in words for its sender.
     Bad(String),
-    /// No address of this machine can be offered to a device; names the address wanted and those that exist.
+    /// No address of this machine can be offered to a device; names the address wanted and those
+    /// that exist.
     NoCandidate(String),
     /// The answer does not fit what the device takes.
     TooLong(String),

@@ -1,8 +1,9 @@
 //! Where the other end is: the addresses that it has named, checked from, and answered at.
 //!
-//! In: candidates, and the STUN messages of both ends. Out: candidates for str0m, what may come in, and the addresses that an
-//! answer to a check of this end has proven (return routability). Whether a message is signed is for str0m to say, or for
-//! [`super::consent`] where it answers a check of that. Source: RFC 8445 sections 7.2.5 and 7.3.
+//! In: candidates, and the STUN messages of both ends. Out: candidates for str0m, what may come in,
+//! and the addresses that an answer to a check of this end has proven (return routability). Whether
+//! a message is signed is for str0m to say, or for [`super::consent`] where it answers a check of
+//! that. Source: RFC 8445 sections 7.2.5 and 7.3.
 
 use std::net::SocketAddr;
 
@@ -13,25 +14,44 @@ use super::checks::{Checks, Maker};
 use super::consent::{Consent, Way};
 use super::output::Proven;
 use super::packet::{Packet, Transmit};
-use super::remote::Remote;
-use crate::candidate::{Ignored, Usable};
+use crate::candidate::{self, Ignored, RemotePolicy, Usable};
+use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
 use crate::packet_kind::PacketKind;
 
-/// The addresses of the other end.
+/// What is known of the other end's addresses.
+///
+/// All are counted, since str0m keeps each for ever. An address of this end is never the other's. A
+/// check may say to come from anywhere; so those addresses that have not answered are counted over
+/// all restarts of ICE, and over all connections of the session.
 pub struct Paths {
-    remote: Remote,
+    policy: RemotePolicy,
+    /// The addresses of this end, offered or not.
+    own: Vec<SocketAddr>,
+    candidates: usize,
+    /// Where the peer has checked from.
+    checked: Vec<SocketAddr>,
+    /// Where it has answered a check of this end, here and before.
+    answered: Vec<SocketAddr>,
+    /// How many addresses it has checked from that did not answer, here and before.
+    unproven: usize,
     checks: Checks,
-    consent: Consent,
+    pub consent: Consent,
     /// A check of this end's own that has to leave.
     check: Option<Transmit>,
     proven: Option<Proven>,
 }
 
 impl Paths {
-    /// `hmac` signs the checks that this end makes beside those of str0m.
-    pub fn new(remote: Remote, hmac: &'static dyn Sha1HmacProvider) -> Self {
+    /// Begins with all addresses under which this end is reached. `hmac` signs the checks that this
+    /// end makes beside those of str0m.
+    pub fn new(policy: RemotePolicy, own: Vec<SocketAddr>, hmac: &'static dyn Sha1HmacProvider) -> Self {
         Paths {
-            remote,
+            policy,
+            own,
+            candidates: 0,
+            checked: Vec::new(),
+            answered: Vec::new(),
+            unproven: 0,
             checks: Checks::default(),
             consent: Consent::new(hmac),
             check: None,
@@ -41,36 +61,75 @@ impl Paths {
 
     /// Goes on counting where the connection before this one stopped.
     pub fn follow(&mut self, former: Paths) {
-        self.remote.follow(former.remote);
+        self.unproven += former.unproven;
+        self.answered = former.answered;
     }
 
-    /// Takes a description of the other end that str0m has taken.
-    pub fn handle_description(&mut self, sdp: &str) {
-        self.consent.handle_description(sdp);
-    }
-
-    /// ICE has restarted.
+    /// ICE has restarted, and has forgotten the peer's candidates.
     pub fn handle_restart(&mut self) {
-        self.remote.handle_restart();
+        self.candidates = 0;
+        self.checked.clear();
         self.consent.handle_restart();
     }
 
-    /// Takes a candidate of the other end as text, and returns it fit for str0m.
+    /// Takes a candidate of the peer as text, and returns it fit for str0m.
     ///
     /// # Errors
     /// Why it is ignored; nothing when there are too many, or when str0m cannot read it.
     pub fn candidate(&mut self, text: &str) -> Result<(Usable, Candidate), Option<Ignored>> {
-        self.remote.candidate(text)
+        if self.candidates == REMOTE_CANDIDATES_MAX {
+            log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
+            return Err(None);
+        }
+        let policy = self.policy;
+        let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
+            true => Err(Ignored::Own),
+            false => Ok(usable),
+        });
+        let usable = usable.map_err(|ignored| {
+            log::debug!("remote candidate ignored: {ignored}");
+            Some(ignored)
+        })?;
+        match Candidate::from_sdp_string(&usable.text) {
+            Ok(candidate) => {
+                self.candidates += 1;
+                Ok((usable, candidate))
+            }
+            Err(error) => {
+                log::debug!("remote candidate ignored: {error}");
+                Err(None)
+            }
+        }
     }
 
-    /// Tells whether the peer has checked from this address.
-    pub fn has_checked_from(&self, source: SocketAddr) -> bool {
-        self.remote.has_checked_from(source)
+    /// Tells whether an address is this end's: one that is offered, or, with the port of one, any
+    /// of loopback.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        let is_it = |own: &SocketAddr| *own == address || (own.port() == address.port() && address.ip().is_loopback());
+        self.own.iter().any(is_it)
     }
 
-    /// Tells whether a packet may come from its source.
+    /// Tells whether a packet may come from its source: each address that checks becomes a
+    /// candidate that str0m keeps.
     pub fn admits(&mut self, kind: PacketKind, packet: &Packet<'_>) -> bool {
-        self.remote.admits(kind, packet)
+        if kind != PacketKind::Check || self.has_checked_from(packet.source) {
+            return true;
+        }
+        let known = self.answered.contains(&packet.source);
+        let room = self.checked.len() < CHECKED_ADDRESSES_MAX && (known || self.unproven < CHECKED_UNPROVEN_MAX);
+        if room {
+            self.unproven += usize::from(!known);
+            self.checked.push(packet.source);
+        } else {
+            let (here, unproven) = (self.checked.len(), self.unproven);
+            log::debug!("check ignored: the peer has {here} addresses already, and {unproven} did not answer");
+        }
+        room
+    }
+
+    /// Tells whether the peer has checked from this address. Who has not is a stranger.
+    pub fn has_checked_from(&self, source: SocketAddr) -> bool {
+        self.checked.contains(&source)
     }
 
     /// Tells whether a packet says to answer a check that this end made beside those of str0m.
@@ -92,7 +151,7 @@ impl Paths {
         let Some(source) = self.checks.take_answered(kind, packet) else {
             return;
         };
-        self.remote.handle_proof(packet.source);
+        self.note_answered(packet.source);
         self.consent.handle_proof(Way {
             over: packet.over,
             source,
@@ -103,6 +162,15 @@ impl Paths {
             local: packet.destination,
             peer: packet.source,
         });
+    }
+
+    /// A check of this end was answered from there.
+    fn note_answered(&mut self, source: SocketAddr) {
+        if self.answered.contains(&source) || self.answered.len() == CHECKED_ADDRESSES_MAX {
+            return;
+        }
+        self.answered.push(source);
+        self.unproven -= usize::from(self.has_checked_from(source));
     }
 
     /// Takes note of what str0m sends.

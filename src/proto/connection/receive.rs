@@ -1,7 +1,8 @@
 //! What a connection does with a packet that comes.
 //!
-//! In: a packet of the network, and `now`. Out: what it has shown of its sender. Each is judged before str0m sees it: by its
-//! kind, its address, its signature, its source. What str0m makes of it is in the outputs that follow.
+//! In: a packet of the network, and `now`. Out: what it has shown of its sender. Each is judged
+//! before str0m sees it: by its kind, its address, its signature, its source. What str0m makes of
+//! it is in the outputs that follow.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
@@ -78,8 +79,8 @@ impl PeerConnection {
     /// str0m looks at the signature; it takes whatever says to come from the address that it sends
     /// to.
     fn is_signed(&self, packet: &Packet<'_>) -> bool {
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let receive = Receive::new(packet.over.into(), nobody, packet.destination, packet.contents);
+        let unused = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let receive = Receive::new(packet.over.into(), unused, packet.destination, packet.contents);
         receive.is_ok_and(|receive| self.rtc.accepts(&Input::Receive(self.now, receive)))
     }
 

@@ -1,10 +1,12 @@
-//! The negotiation with a media-room server (SFU): the publisher's connection, which this end offers, and the
-//! subscriber's, which it answers.
+//! The negotiation with a media-room server (SFU): the publisher's connection, which this end
+//! offers, and the subscriber's, which it answers.
 //!
-//! In: the descriptions of the server, and the server's own list of tracks. Out: descriptions of this end. The publisher has
-//! one Opus track with its audio level and two data channels; the subscriber hears every participant's Opus, by its track.
-//! Refused: descriptions that str0m would take half, by [`sections`]; the connection goes on as it was. Ignored: video, codecs
-//! other than Opus, tracks and candidates beyond their caps. Sources: RFC 8829, RFC 6464 (audio level), RFC 7587.
+//! In: the descriptions of the server, and the server's own list of tracks. Out: descriptions of
+//! this end. The publisher has one Opus track with its audio level and two data channels; the
+//! subscriber hears every participant's Opus, by its track. Refused: descriptions that str0m would
+//! take half, by [`sections`]; the connection goes on as it was. Ignored: video, codecs other than
+//! Opus, tracks and candidates beyond their caps. Sources: RFC 8829, RFC 6464 (audio level), RFC
+//! 7587.
 
 mod sections;
 
@@ -19,11 +21,11 @@ use str0m::media::{Direction, MediaKind, Mid};
 use str0m::net::Protocol;
 
 use self::sections::{Description, Kind};
+use super::PeerConnection;
 use super::channels::{LOSSY, RELIABLE};
 use super::config::{Common, Config};
 use super::output::{OfferError, Output};
 use super::sources::AudioSection;
-use super::{Local, PeerConnection};
 use crate::limits::REMOTE_CANDIDATES_MAX;
 use crate::sdp;
 
@@ -116,14 +118,10 @@ impl PeerConnection {
     }
 
     fn of_room(setup: &SfuSetup<'_>, now: Instant) -> Result<PeerConnection, OfferError> {
-        let addresses = Local {
-            offered: setup.local,
-            own: setup.local.to_vec(),
-            port: setup.local.first().map_or(0, SocketAddr::port),
-        };
-        let mut peer = PeerConnection::new(Config::sfu(setup.common, setup.seed), addresses, now)?;
-        let local = setup.local.iter();
-        peer.add_local_candidates(local.map(|address| Candidate::host(*address, Protocol::Udp)));
+        let local = setup.local;
+        let config = Config::sfu(setup.common, setup.seed);
+        let mut peer = PeerConnection::new(config, local, local.to_vec(), now)?;
+        peer.add_local_candidates(local.iter().map(|address| Candidate::host(*address, Protocol::Udp)));
         Ok(peer)
     }
 
@@ -152,7 +150,7 @@ impl PeerConnection {
             .sdp_api()
             .accept_answer(pending, parsed)
             .map_err(|error| bad(error.to_string()))?;
-        self.paths.handle_description(&prepared.sdp);
+        self.paths.consent.handle_description(&prepared.sdp);
         if let Some(mid) = self.sfu.voice {
             let media = self.rtc.media(mid);
             let payload_type = media.and_then(|media| media.remote_pts().first().copied());
@@ -187,7 +185,7 @@ impl PeerConnection {
         let answer = self.rtc.sdp_api().accept_offer(parsed);
         let answer = answer.map_err(|error| bad(error.to_string()))?.to_sdp_string();
         self.sfu.layout = description.layout();
-        self.paths.handle_description(&prepared.sdp);
+        self.paths.consent.handle_description(&prepared.sdp);
         let gone = self.sources.replace(heard);
         self.outputs.extend(gone.into_iter().map(Output::TrackGone));
         if self.local_ufrag() != ufrag {

@@ -1,9 +1,10 @@
 //! Whose audio a packet is: the sections that are listened to, and the sources that speak in them.
 //!
-//! In: the source that an RTP packet claims, before str0m looks at its tag, and once the tag was good. Out: whether str0m may
-//! look at it, and the section it belongs to. Anybody may claim a source, and str0m gives a section to whatever claims it; so
-//! a section is given back to the source that has proven itself in it, and sources that are found are counted.
-//! Sources: RFC 8829 section 5.2.1 (`a=ssrc` is optional), RFC 9143 section 9.2 (sections and payload types).
+//! In: the source that an RTP packet claims, before str0m looks at its tag, and once the tag was
+//! good. Out: whether str0m may look at it, and the section it belongs to. Anybody may claim a
+//! source, and str0m gives a section to whatever claims it; so a section is given back to the
+//! source that has proven itself in it, and sources that are found are counted. Sources: RFC 8829
+//! section 5.2.1 (`a=ssrc` is optional), RFC 9143 section 9.2 (sections and payload types).
 
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ pub struct AudioSection {
     pub mid: Mid,
     /// The track in a media room.
     pub track: Option<Arc<str>>,
-    /// The sources that speak in it: those that are announced, or the one whose packet last had a good tag; before any had,
-    /// the one that a client's offer names.
+    /// The sources that speak in it: those that are announced, or the one whose packet last had a
+    /// good tag; before any had, the one that a client's offer names.
     pub sources: Vec<Ssrc>,
     /// No other source speaks in it.
     pub is_announced: bool,
@@ -73,8 +74,8 @@ impl AudioSources {
         is_it
     }
 
-    /// Prepares str0m for a packet that claims a source, and tells whether it may look at the packet. `is_negotiated` says
-    /// that the payload type is.
+    /// Prepares str0m for a packet that claims a source, and tells whether it may look at the
+    /// packet. `is_negotiated` says that the payload type is.
     pub fn admit(&mut self, rtc: &mut Rtc, source: Ssrc, is_negotiated: bool) -> bool {
         let mut sections = self.sections.iter();
         if let Some(section) = sections.find(|section| section.sources.contains(&source)) {
@@ -94,11 +95,11 @@ impl AudioSources {
         true
     }
 
-    /// Lets str0m judge a packet of a source that neither the offer nor the packet assigns to a section: where one section of
-    /// audio is, its payload type tells enough.
+    /// Lets str0m judge a packet of a source that neither the offer nor the packet assigns to a
+    /// section: where one section of audio is, its payload type tells enough.
     ///
-    /// Its stream stands beside the caller's, for this packet alone: it stays when the packet has a good tag, and is gone with
-    /// the end of this turn when it has none.
+    /// Its stream stands beside the caller's, for this packet alone: it stays when the packet has a
+    /// good tag, and is gone with the end of this turn when it has none.
     fn expect(&mut self, rtc: &mut Rtc, source: Ssrc) {
         let Some(mid) = self.sections.first().map(|section| section.mid) else {
             return;
@@ -168,7 +169,8 @@ impl AudioSources {
         gone.collect()
     }
 
-    /// Takes sources away from sections that they no longer speak in: str0m would go on mapping them there.
+    /// Takes sources away from sections that they no longer speak in: str0m would go on mapping
+    /// them there.
     pub fn forget(&self, rtc: &mut Rtc, next: &[AudioSection]) {
         let mut api = rtc.direct_api();
         for old in &self.sections {
@@ -189,8 +191,9 @@ impl AudioSources {
 impl AudioSection {
     /// Gives the section back to a source that belongs there.
     ///
-    /// A packet that names the section and another source takes it over before str0m has looked at the packet's tag, and the
-    /// true source need not name the section any more: one forged packet would silence whoever speaks there.
+    /// A packet that names the section and another source takes it over before str0m has looked at
+    /// the packet's tag, and the true source need not name the section any more: one forged packet
+    /// would silence the talker.
     fn give_back(&self, rtc: &mut Rtc, source: Ssrc) {
         let mut api = rtc.direct_api();
         if api.stream_rx(&source).is_some() {

@@ -1,7 +1,8 @@
 //! What every layer of DTLS answers in the words of the one below it.
 //!
-//! In: a field `dtls`. Out: those methods of str0m's `DtlsInstance` that tell or end the state of the association, which
-//! no layer changes, and the name in `Debug`. What a layer does itself, it writes.
+//! In: a field `dtls`. Out: those methods of str0m's `DtlsInstance` that tell or end the state of
+//! the association, which no layer changes, and the name in `Debug`. What a layer does itself, it
+//! writes.
 
 /// Writes the methods into an `impl DtlsInstance`.
 macro_rules! forward_state {
