@@ -4,8 +4,8 @@
 //! nobody will use; marks for the help. Where a build has everything, nothing here is ever said.
 
 use super::Misuse;
+use super::flags;
 use super::flags::{Typed, WsAuth};
-use super::unsaid;
 use crate::abilities::Ability;
 use crate::config::{Tls, Transport};
 use crate::proto::options::env::Variables;
@@ -155,7 +155,7 @@ pub(super) fn idle_tuning(typed: &Typed, warnings: &mut Vec<String>) {
         warnings.push(format!(
             "set, and not used by this build, which lacks `{}`: {}",
             Ability::WebRtc.feature(),
-            unsaid::variable(COMPLEXITY)
+            flags::variable(COMPLEXITY)
         ));
     }
 }

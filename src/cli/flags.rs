@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::moq::Moq;
-use super::unsaid;
 use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
 use crate::limits::{
     DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
 use crate::proto::forwarded::{Network, NoNetwork};
+use crate::proto::options::unsaid::with_prefix;
 use crate::proto::options::{HOST_HELP, LowArgs, Table, Takes, Wants, flag, number, push, put, tls};
 
 /// What was typed, before the values are held against each other.
@@ -74,6 +74,13 @@ impl WsAuth {
     }
 }
 
+/// Options of which a typed one makes the other's variable count for nothing.
+const RIVALS: &[[&str; 2]] = &[
+    ["--api-key", "--api-key-file"],
+    ["--dialin", "--no-dialin"],
+    ["--direct", "--transport"],
+];
+
 impl LowArgs for Typed {
     fn said(&mut self) -> &mut Vec<&'static str> {
         &mut self.said
@@ -83,8 +90,17 @@ impl LowArgs for Typed {
         &mut self.argument
     }
 
-    fn overrules(&self, long: &str) -> bool {
-        unsaid::overrules(self, long)
+    fn overrules(&self, option: &str) -> bool {
+        let said = |long: &str| self.said.contains(&long);
+        let rival = |[one, other]: &[&str; 2]| match option {
+            long if long == *one => said(other),
+            long if long == *other => said(one),
+            _ => false,
+        };
+        // `-t videoroom` says nothing against `--direct`, which leads there.
+        let is_rival =
+            RIVALS.iter().any(rival) && (option != "--direct" || self.transport != Some(Transport::Videoroom));
+        is_rival || (option == "--bot" && self.command.is_some())
     }
 }
 
@@ -106,6 +122,11 @@ pub(super) static RUNNER: Table<Typed> = Table {
     argument: None,
     own_variable_first: true,
 };
+
+/// Returns the name of an option's variable.
+pub(super) fn variable(long: &str) -> String {
+    with_prefix(RUNNER.prefix, long)
+}
 
 /// One option of the runner.
 pub(super) type Flag = crate::proto::options::Flag<Typed>;

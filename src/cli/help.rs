@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use super::abilities::{of_option, of_variable, what_is_absent};
+use super::flags;
 use super::flags::{FLAGS, Flag, GROUPS};
-use super::unsaid;
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::config::Transport;
@@ -193,7 +193,7 @@ pub(super) fn text() -> String {
     text.push_str("\nEnvironment (also read from .env in the working directory; real variables win):\n");
     entry(&mut text, "  RUNNER_...", OF_OPTIONS);
     for flag in FLAGS {
-        let variable = unsaid::variable(flag.long);
+        let variable = flags::variable(flag.long);
         let others = aliases::aliases(Area::Variable, &variable);
         if !others.is_empty() {
             let help = format!("Also: {}.", others.join(", "));

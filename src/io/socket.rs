@@ -24,7 +24,6 @@ use crate::bot::media::{self, Link};
 use crate::bot::{self, Shutdown, WebSocketArguments, WebSocketConnection};
 use crate::config::Transport;
 use crate::io::admission::Permit;
-use crate::io::http::floor::Upgrade;
 use crate::io::rest;
 use crate::io::sessions::{BotTask, Outcome, Sessions, Start};
 use crate::io::stream::Stream;
@@ -41,6 +40,7 @@ use crate::proto::socket::{GAVE_WAY, Message, Output, Session};
 use crate::proto::stall::Task;
 use crate::proto::telephony::hangup;
 use crate::proto::telephony::proof::{Proof, Unproven};
+use edge_runner_http::common::Upgrade;
 
 /// What a socket was let in with.
 pub enum Entry {

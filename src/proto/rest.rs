@@ -9,8 +9,8 @@ use std::fmt;
 use data_encoding::BASE64;
 use serde_json::Value;
 
-use crate::config::Secret;
 use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
+use crate::secret::Secret;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::limits::{KEY_BYTES, KEY_NAME_CHARS_MAX, KEYS_MAX};
-use crate::proto::build::Org;
+use crate::proto::name::Org;
 use edge_runner_proto::config::Secret;
 use edge_runner_proto::time;
 

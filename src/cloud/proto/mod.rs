@@ -11,6 +11,7 @@ pub mod glob;
 pub mod grant;
 pub mod gzip;
 pub mod keys;
+pub mod name;
 pub mod outcome;
 pub mod pack;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! and webhooks are not verified.
 
 use super::provider::{Holds, Setting};
-use crate::config::Secret;
+use crate::secret::Secret;
 
 /// What the runner knows of the telephony providers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use sha2::{Digest, Sha256};
 
 use super::provider::Provider;
 use super::settings::Telephony;
-use crate::config::Secret;
 use crate::limits::SIGNATURE_AGE_MAX_S;
+use crate::secret::Secret;
 
 #[cfg_attr(not(feature = "telephony"), path = "signature/keyed/absent.rs")]
 pub(super) mod keyed;

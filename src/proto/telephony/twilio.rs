@@ -18,10 +18,10 @@ use super::signature::keyed::is_hmac_sha1;
 use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_form, split_query, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Format, Refusal, hangup};
-use crate::config::Secret;
 use crate::form;
 use crate::limits::CALLER_BYTES_MAX;
 use crate::rest::{Body, Method, Request, basic};
+use crate::secret::Secret;
 
 const ACCOUNT: &str = "TELCO_A_ACCOUNT_SID";
 const TOKEN: &str = "TELCO_A_AUTH_TOKEN";

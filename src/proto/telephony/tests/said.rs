@@ -83,7 +83,7 @@ fn nothing_of_a_peer_breaks_out_of_its_quotes() {
 #[test]
 fn audio_goes_over_the_wire_and_back() {
     let ramp: Vec<i16> = (0..1_000).map(|at| (at * 65 - 32_500) as i16).collect();
-    let mut calls: Vec<Call> = SCRIPTS.iter().map(|(provider, _)| script_call(*provider)).collect();
+    let mut calls: Vec<Call> = SCRIPTS.iter().map(|(provider, _)| script_call(provider)).collect();
     calls.extend([b_call("PCMA", 8_000), b_call("L16", 48_000), b_call("PCMU", 16_000)]);
     for mut call in calls {
         call.tx = call.rx;

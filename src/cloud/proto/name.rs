@@ -1,0 +1,37 @@
+//! Names of organizations and regions.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of an organization, or of a region: a part of paths and of the scope of signatures, so of few characters.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
+
+/// The name of an organization.
+pub type Org = Name;
+
+impl Name {
+    /// Takes 1 to 63 letters, digits, dots, hyphens and underscores of ASCII, the first a letter or a digit.
+    pub fn parse(text: &str) -> Option<Name> {
+        let first = text.bytes().next()?;
+        let rest = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        (text.len() <= 63 && first.is_ascii_alphanumeric() && text.bytes().all(rest)).then(|| Name(text.into()))
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
