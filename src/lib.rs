@@ -31,7 +31,7 @@
 //! 3. Everything has a cap, and every cap has a name, those of an operator in `proto::limits`.
 
 // What only absent abilities use falls out when the binary is linked.
-#![cfg_attr(not(feature = "full"), allow(dead_code))]
+#![cfg_attr(not(feature = "full"), allow(dead_code, unused_imports))]
 // A test may take the clock once, as the origin of its own time.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
