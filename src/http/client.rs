@@ -210,7 +210,7 @@ impl Outgoing {
             Source::Whole(bytes) => std::mem::take(bytes),
             Source::Pieces { next, moved } => {
                 let piece = next()?;
-                *lock(&moved) = Instant::now();
+                *lock(moved) = Instant::now();
                 piece
             }
         };
