@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::cli::flags::variable;
 use crate::cli::flags::{FLAGS, Flag, Typed, WsAuth};
+use crate::config::Transport;
 use crate::proto::options::Takes;
 use crate::proto::options::unsaid::{fill, has_variable};
 
