@@ -1,25 +1,26 @@
-//! Dates as text: days of the Gregorian calendar, ISO 8601 in UTC.
+//! Instants as text: ISO 8601 in UTC.
 //!
-//! In: milliseconds since 1970 that the caller read from a clock, or text. Out: text, or milliseconds. Source: ISO 8601; Gregorian
-//! calendar, whose 400 years are 146 097 days.
+//! In: milliseconds since 1970 that the caller read from a clock, or text. Out: text, or
+//! milliseconds. The calendar is jiff's, whose last year is 9999: later instants are its last one.
+//! Refuses text in any other form than these. Source: ISO 8601.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 
 /// Seconds of a day of UTC, as clocks of POSIX count them.
 pub const DAY_SECONDS: u64 = 86_400;
 
 /// Writes an instant with its milliseconds: `2026-11-21T12:15:00.000Z`.
 pub fn iso_ms(ms: u64) -> String {
-    let (year, month, day) = date(ms / 1000 / DAY_SECONDS);
-    let (hour, minute, second) = clock(ms / 1000);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
-        ms % 1000
-    )
+    format!("{:.3}", timestamp(ms))
 }
 
 /// Writes an instant in the basic form, to the second: `20261121T121500Z`. Its first eight characters are the day.
 pub fn compact(ms: u64) -> String {
-    let (year, month, day) = date(ms / 1000 / DAY_SECONDS);
-    let (hour, minute, second) = clock(ms / 1000);
+    let at = Offset::UTC.to_datetime(timestamp(ms));
+    let (year, month, day) = (at.year(), at.month(), at.day());
+    let (hour, minute, second) = (at.hour(), at.minute(), at.second());
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
@@ -36,57 +37,30 @@ pub fn parse_iso(text: &str) -> Option<u64> {
     if bytes.len() != 19 || !whole.is_ascii() || marks.iter().any(|&(at, mark)| bytes[at] != mark) {
         return None;
     }
-    let (year, month, day) = (digits(&whole[..4])?, digits(&whole[5..7])?, digits(&whole[8..10])?);
-    let (hour, minute, second) = (digits(&whole[11..13])?, digits(&whole[14..16])?, digits(&whole[17..])?);
-    let days = days(year, month, day)?;
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    Some(((days * 24 + hour) * 60 + minute) * 60_000 + second * 1000 + ms)
+    let two = |at: usize| digits(&whole[at..at + 2]).and_then(|number| i8::try_from(number).ok());
+    let at = DateTime::new(
+        digits(&whole[..4])?,
+        two(5)?,
+        two(8)?,
+        two(11)?,
+        two(14)?,
+        two(17)?,
+        i32::from(ms) * 1_000_000,
+    );
+    let at = Offset::UTC.to_timestamp(at.ok()?).ok()?;
+    u64::try_from(at.as_millisecond()).ok()
 }
 
-fn clock(seconds: u64) -> (u64, u64, u64) {
-    let second = seconds % DAY_SECONDS;
-    (second / 3600, second / 60 % 60, second % 60)
+fn timestamp(ms: u64) -> Timestamp {
+    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX)
 }
 
-fn digits(text: &str) -> Option<u64> {
+fn digits(text: &str) -> Option<i16> {
     text.bytes()
         .all(|b| b.is_ascii_digit())
         .then(|| text.parse().ok())
         .flatten()
-}
-
-/// Turns a date from 1970 on into days since then; nothing for a day that is not in the calendar.
-fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    if year < 1970 || !(1..=12).contains(&month) || day == 0 {
-        return None;
-    }
-    let from_march = (month + 9) % 12;
-    let year_from_march = year - u64::from(month <= 2);
-    let (era, year_of_era) = (year_from_march / 400, year_from_march % 400);
-    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
-    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468;
-    (date(days) == (year, month, day)).then_some(days)
-}
-
-/// Turns days since 1970-01-01 into year, month and day.
-///
-/// Years are counted from March, so that the leap day is the last day of its year and needs no case of its own.
-pub fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468; // from 0000-03-01 to 1970-01-01
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]
@@ -108,6 +82,13 @@ mod tests {
             assert_eq!(parse_iso(text), Some(ms));
         }
         assert_eq!(parse_iso("2026-11-21T09:20:06Z"), Some(1_795_252_806_000));
+    }
+
+    /// A clock that is wrong by millennia costs no panic.
+    #[test]
+    fn the_last_instant_stands_for_those_behind_it() {
+        assert_eq!(iso_ms(u64::MAX), iso_ms(i64::MAX.unsigned_abs()));
+        assert!(iso_ms(u64::MAX).starts_with("9999-12-30T"));
     }
 
     #[test]

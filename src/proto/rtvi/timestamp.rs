@@ -1,25 +1,17 @@
 //! The instant of a transcript as RTVI writes it: ISO 8601 in UTC with milliseconds, `2026-11-21T09:20:06.429+00:00`.
 //!
 //! In: a `SystemTime` that the caller read. Out: text. A clock that stands before 1970 is taken as 1970, a board without a
-//! battery may have one. Source: ISO 8601; Gregorian calendar, whose 400 years are 146 097 days.
+//! battery may have one. Source: ISO 8601.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::time::{DAY_SECONDS, date};
+use crate::time::iso_ms;
 
 /// Writes an instant.
 pub fn timestamp(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = since.as_secs();
-    let (year, month, day) = date(seconds / DAY_SECONDS);
-    let second = seconds % DAY_SECONDS;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}+00:00",
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
-        since.subsec_millis()
-    )
+    let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    iso_ms(ms).replace('Z', "+00:00")
 }
 
 #[cfg(test)]
