@@ -45,7 +45,6 @@ pub mod videoroom;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 pub mod webrtc;
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,57 +61,43 @@ use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::videoroom::Failure;
 
 /// Why a runner could not serve.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// What it was told makes no sense.
+    #[error("{0}")]
     Misuse(String),
-    /// The program that is to be the bot cannot be run, or the cloud service has not what it needs.
-    Command(String),
+    /// The program that is to be the bot cannot be run.
+    #[error(transparent)]
+    Command(process::CommandError),
+    #[error(transparent)]
     Bind(BindError),
     /// The UDP port of the sessions.
-    BindRtc {
-        port: u16,
-        source: io::Error,
-    },
+    #[error("binding UDP port {port} for WebRTC: {source}; `--rtc-port` takes another one, 0 any free one")]
+    BindRtc { port: u16, source: io::Error },
     /// The certificate of this process could not be made.
+    #[error("making the DTLS certificate: {0}")]
     Certificate(String),
-    Signals(io::Error),
+    #[error("listening for signals: {0}")]
+    Signals(#[source] io::Error),
     /// The thread that watches the runtime could not be started.
-    Watch(io::Error),
+    #[error("starting the thread that watches the runtime: {0}")]
+    Watch(#[source] io::Error),
+    #[error(transparent)]
     Tls(TlsError),
     /// There is no room for the bot of `--direct`.
+    #[error("{0}")]
     Videoroom(Failure),
     /// The bot of `--direct` failed.
+    #[error("the bot failed: {0}")]
     Bot(String),
     /// Something without which nothing can be served is gone; the sessions were ended in good
     /// order.
+    #[error("{0}")]
     Service(Lost),
     /// One more signal came while sessions were still ending.
+    #[error("stopped at once by a further signal")]
     Forced,
 }
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::Misuse(why) | RunError::Command(why) => f.write_str(why),
-            RunError::Bind(error) => error.fmt(f),
-            RunError::BindRtc { port, source } => write!(
-                f,
-                "binding UDP port {port} for WebRTC: {source}; `--rtc-port` takes another one, 0 any free one"
-            ),
-            RunError::Certificate(why) => write!(f, "making the DTLS certificate: {why}"),
-            RunError::Signals(source) => write!(f, "listening for signals: {source}"),
-            RunError::Watch(source) => write!(f, "starting the thread that watches the runtime: {source}"),
-            RunError::Tls(error) => error.fmt(f),
-            RunError::Videoroom(failure) => failure.fmt(f),
-            RunError::Bot(why) => write!(f, "the bot failed: {why}"),
-            RunError::Service(lost) => lost.fmt(f),
-            RunError::Forced => f.write_str("stopped at once by a further signal"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// Serves until a signal, and ends in good order. The program of the configuration, if it names one, takes the place of `bot`.
 /// `announce` is called once, when everything listens.

@@ -13,7 +13,6 @@ pub mod program;
 pub mod talk;
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -49,24 +48,39 @@ pub fn bot(recipe: Recipe) -> Bot {
     bot::erase(move |args| run(recipe.clone(), args))
 }
 
+/// Why a command cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("the command after `--` is empty")]
+    Empty,
+    #[error("the bot `{name}` cannot be run: {source}")]
+    Missing { name: String, source: io::Error },
+    #[error("the bot `{0}` cannot be run: it is a folder")]
+    Folder(String),
+    #[error(
+        "the bot `{0}` cannot be run: it is not executable; `chmod +x` makes it so, or put its interpreter before it"
+    )]
+    NotExecutable(String),
+    #[error("the bot `{name}` cannot be run: no program of that name is in PATH{hint}")]
+    NotInPath { name: String, hint: String },
+}
+
 /// Tells whether `command` can be run in this folder, before any caller comes.
 ///
 /// # Errors
-/// What is wrong, with the name of the program.
-pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), String> {
-    // Where the system will look for the program; no other room has a use for it.
+/// [`CommandError`], with the name of the program.
+pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), CommandError> {
+    // Where the system will look for the program; nothing else has a use for it.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let program = command.first().filter(|program| !program.is_empty());
-    let program = program.ok_or("the command after `--` is empty")?;
-    let name = program.display();
+    let program = program.ok_or(CommandError::Empty)?;
+    let name = program.display().to_string();
     if program.as_bytes().contains(&b'/') {
         let program = folder.unwrap_or(Path::new("")).join(program);
         return match program.metadata() {
-            Err(error) => Err(format!("the bot `{name}` cannot be run: {error}")),
-            Ok(found) if found.is_dir() => Err(format!("the bot `{name}` cannot be run: it is a folder")),
-            Ok(_) if !is_executable(program.as_os_str()) => Err(format!(
-                "the bot `{name}` cannot be run: it is not executable; `chmod +x` makes it so, or put its interpreter before it"
-            )),
+            Err(source) => Err(CommandError::Missing { name, source }),
+            Ok(found) if found.is_dir() => Err(CommandError::Folder(name)),
+            Ok(_) if !is_executable(program.as_os_str()) => Err(CommandError::NotExecutable(name)),
             Ok(_) => Ok(()),
         };
     }
@@ -82,9 +96,7 @@ pub fn check(command: &[OsString], folder: Option<&Path>) -> Result<(), String> 
     } else {
         String::new()
     };
-    Err(format!(
-        "the bot `{name}` cannot be run: no program of that name is in PATH{hint}"
-    ))
+    Err(CommandError::NotInPath { name, hint })
 }
 
 fn is_executable(path: &OsStr) -> bool {
@@ -92,36 +104,24 @@ fn is_executable(path: &OsStr) -> bool {
 }
 
 /// How a program failed its session.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum Failure {
     /// Its media could not be opened.
-    Door(io::Error),
-    Start {
-        program: OsString,
-        source: io::Error,
-    },
+    #[error("opening a socket for its media: {0}")]
+    Door(#[source] io::Error),
+    #[error("starting `{}`: {source}", .program.display())]
+    Start { program: OsString, source: io::Error },
+    #[error("{0}")]
     Exit(ExitStatus),
     /// The system does not tell how it ended.
-    Lost(io::Error),
+    #[error("waiting for its exit status: {0}")]
+    Lost(#[source] io::Error),
+    #[error(transparent)]
     Fault(Fault),
     /// It was killed, since SIGTERM did not end it.
+    #[error("it did not end in time on SIGTERM and was killed")]
     Stubborn,
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Door(source) => write!(f, "opening a socket for its media: {source}"),
-            Failure::Start { program, source } => write!(f, "starting `{}`: {source}", program.display()),
-            Failure::Exit(status) => status.fmt(f),
-            Failure::Lost(source) => write!(f, "waiting for its exit status: {source}"),
-            Failure::Fault(fault) => fault.fmt(f),
-            Failure::Stubborn => f.write_str("it did not end in time on SIGTERM and was killed"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 async fn run(recipe: Arc<Recipe>, mut args: RunnerArguments) -> Result<(), BotError> {
     // A kind without media has none; the program lives until it exits.

@@ -15,7 +15,6 @@
 
 mod sqlite;
 
-use std::fmt;
 use std::path::PathBuf;
 
 pub use sqlite::Sqlite;
@@ -26,73 +25,38 @@ use crate::proto::sweep::Held;
 use edge_runner_proto::uuid::Uuid;
 
 /// Why a record was not written or read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// There is no space; nothing of the change was kept.
+    /// Nothing of the change was kept.
+    #[error("there is no space for a record in the data directory")]
     Full,
     /// In words for the log.
+    #[error("the records: {0}")]
     Broken(String),
 }
 
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecordError::Full => f.write_str("there is no space for a record in the data directory"),
-            RecordError::Broken(why) => write!(f, "the records: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {}
-
 /// Why the database could not be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It is no database, or damaged.
-    Damaged {
-        path: PathBuf,
-        why: String,
-    },
+    #[error(
+        "the records of builds in {} are damaged: {why}; put a copy back, with `-wal` beside it if the copy has that, or \
+         move the file away to begin without records",
+        .path.display()
+    )]
+    Damaged { path: PathBuf, why: String },
     /// It is a database, but of something else.
-    Foreign {
-        path: PathBuf,
-    },
+    #[error("{} is the database of another program; name another `--data-dir`", .path.display())]
+    Foreign { path: PathBuf },
     /// It was made by a later version of this program.
-    Later {
-        path: PathBuf,
-        version: i64,
-    },
-    Io {
-        path: PathBuf,
-        why: String,
-    },
+    #[error(
+        "the records of builds in {} are of version {version}, which a later release wrote; use that release",
+        .path.display()
+    )]
+    Later { path: PathBuf, version: i64 },
+    #[error("opening the records of builds in {}: {why}", .path.display())]
+    Io { path: PathBuf, why: String },
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OpenError::Damaged { path, why } => write!(
-                f,
-                "the records of builds in {} are damaged: {why}; put a copy back, with `-wal` beside it if the copy has that, or \
-                 move the file away to begin without records",
-                path.display()
-            ),
-            OpenError::Foreign { path } => write!(
-                f,
-                "{} is the database of another program; name another `--data-dir`",
-                path.display()
-            ),
-            OpenError::Later { path, version } => write!(
-                f,
-                "the records of builds in {} are of version {version}, which a later release wrote; use that release",
-                path.display()
-            ),
-            OpenError::Io { path, why } => write!(f, "opening the records of builds in {}: {why}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 /// Records of uploads and builds. Blocks; what was written is on disk when a call returns. Another database follows by another
 /// implementation.

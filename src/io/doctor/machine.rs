@@ -56,7 +56,7 @@ pub fn program(config: &Config) -> Vec<Finding> {
                 let name = command.first().map(|name| name.display().to_string());
                 Finding::good(WHAT, format!("`{}` can be run", name.unwrap_or_default()))
             }
-            Err(why) => Finding::broken(WHAT, why),
+            Err(why) => Finding::broken(WHAT, why.to_string()),
         },
     }]
 }

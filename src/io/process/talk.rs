@@ -5,7 +5,6 @@
 //! does not read loses the caller's oldest speech, one that speaks too far ahead is not read until the session has caught up.
 //! Refuses, and ends with: text, bytes that are no frame, a message that is too long, a rate that cannot be played.
 
-use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard};
@@ -41,29 +40,19 @@ pub enum End {
 }
 
 /// What a program did wrong on its media.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
+    #[error("on its media it sent a text message; every message is a binary frame")]
     Text,
-    Frame(BadFrame),
-    Rate(BadRate),
+    #[error("on its media it sent a bad frame: {0}")]
+    Frame(#[source] BadFrame),
+    #[error("on its media it sent {0}")]
+    Rate(#[source] BadRate),
+    #[error("on its media it sent a message of more than {PROCESS_MESSAGE_BYTES_MAX} bytes")]
     TooLong,
+    #[error("on its media it sent what is no WebSocket: {0}")]
     WebSocket(String),
 }
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("on its media it sent ")?;
-        match self {
-            Fault::Text => f.write_str("a text message; every message is a binary frame"),
-            Fault::Frame(error) => write!(f, "a bad frame: {error}"),
-            Fault::Rate(error) => error.fmt(f),
-            Fault::TooLong => write!(f, "a message of more than {PROCESS_MESSAGE_BYTES_MAX} bytes"),
-            Fault::WebSocket(error) => write!(f, "what is no WebSocket: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
 
 impl Fault {
     fn code(&self) -> CloseCode {

@@ -420,16 +420,16 @@ fn a_command_is_checked_at_the_start() {
     fs::write(&script, "#!/bin/sh\n").expect("a file");
     let checked = |command: &OsStr| check(&[command.to_owned(), "--option".into()], None);
     let refused = |command: &OsStr| {
-        let words = checked(command).expect_err("it cannot be run");
+        let words = checked(command).expect_err("it cannot be run").to_string();
         assert!(words.contains(&*command.to_string_lossy()), "{words} names it");
         words
     };
     assert!(refused(script.as_os_str()).contains("chmod +x"));
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
-    assert_eq!(checked(script.as_os_str()), Ok(()));
+    assert!(checked(script.as_os_str()).is_ok());
     assert!(refused(folder.0.as_os_str()).contains("folder"));
     assert!(refused(folder.path("none").as_os_str()).contains("No such file"));
-    assert_eq!(checked("sh".as_ref()), Ok(()));
+    assert!(checked("sh".as_ref()).is_ok());
     assert!(refused("no-such-program-4f1c".as_ref()).contains("PATH"));
     assert!(refused("Cargo.toml".as_ref()).contains("./Cargo.toml"));
     assert!(check(&[], None).is_err() && check(&["".into()], None).is_err());
