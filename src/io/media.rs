@@ -1,4 +1,4 @@
-//! The task of one session: UDP, the bot's queues and the clock around `proto::session`.
+//! The task of one session: UDP, the bot's queues and the clock around `proto::webrtc_session`.
 //!
 //! It waits for whichever comes first, a datagram, something of the bot, a further offer, the deadline, the bot's end or the
 //! runner's, hands it to the session, and does what the session answers. It ends when nothing of the session is left, its
@@ -23,14 +23,14 @@ use crate::proto::connection::{OfferError, Packet};
 use crate::proto::metrics::{Count, Counts, Share};
 use crate::proto::offer::{Answer, OfferRefusal};
 use crate::proto::routes::Path;
-use crate::proto::session::{Event, Found, LeaveReason, Output, Rival, Session};
+use crate::proto::webrtc_session::{Event, Found, LeaveReason, Output, Rival, WebRtcSession};
 use crate::proto::whip::resource::{Patch, Resource};
 use crate::proto::whip::{Asked, Done, Refusal};
 
 /// Everything that one session owns.
 pub struct Life {
     /// On the heap: a task holds what it is given once for each step that it moves through.
-    pub session: Box<Session>,
+    pub session: Box<WebRtcSession>,
     /// What is remembered of a session that came by one POST.
     pub resource: Option<Resource>,
     pub inbox: Inbox,
@@ -72,7 +72,7 @@ struct Tally {
 
 impl Tally {
     /// Takes over what others count.
-    fn count(&mut self, session: &Session, link: &Link) {
+    fn count(&mut self, session: &WebRtcSession, link: &Link) {
         let (heard, spoken, dropped) = (session.heard(), session.spoken(), link.dropped());
         let counters = heard.counters;
         for (what, total) in [
@@ -144,7 +144,7 @@ pub async fn run(mut life: Life) {
 }
 
 /// Says why a connection did not come to be. A client that gives up says so over HTTP, if it has a resource there.
-fn explain(reason: LeaveReason, session: &Session, tally: &Tally) {
+fn explain(reason: LeaveReason, session: &WebRtcSession, tally: &Tally) {
     let unexplained = matches!(
         reason,
         LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed | LeaveReason::Left

@@ -34,10 +34,10 @@ use crate::io::udp::{Datagram, Inbox, Port};
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::logging;
 use crate::proto::connection::{Common, Packet, Transmit};
-use crate::proto::mediaroom::session::{Dial, Event, Local, Output, Session, Setup};
+use crate::proto::event::LeaveReason;
+use crate::proto::mediaroom::session::{Dial, Event, Local, Output, RoomSession, Setup};
 use crate::proto::mediaroom::wire::Target;
 use crate::proto::metrics::{Count, Counts, Share};
-use crate::proto::session::LeaveReason;
 use crate::proto::stall::Task;
 use dial::{Failure, Socket, dial};
 
@@ -54,7 +54,7 @@ pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>, start: Sta
     let id = start.session_id.clone();
     let (watch, caller) = (sessions.watch().clone(), start.caller.clone());
     let now = tasks::now();
-    let session = Session::new(
+    let session = RoomSession::new(
         Setup {
             common,
             url: room.url.clone(),
@@ -91,7 +91,7 @@ pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>, start: Sta
 
 /// Everything that one session owns.
 struct Life {
-    session: Box<Session>,
+    session: Box<RoomSession>,
     wire: Wire,
     /// Those of the publisher and of the subscriber connection; opened with the first dial, kept until the end.
     ports: Option<[Opened; 2]>,

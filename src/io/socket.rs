@@ -36,7 +36,7 @@ use crate::logging;
 use crate::proto::admission::{Kind, Refused};
 use crate::proto::event::{Event, LeaveReason};
 use crate::proto::metrics::{Count, Counts, Share};
-use crate::proto::socket::{GAVE_WAY, Message, Output, Session};
+use crate::proto::socket::{GAVE_WAY, Message, Output, SocketSession};
 use crate::proto::stall::Task;
 use crate::proto::telephony::hangup;
 use crate::proto::telephony::proof::{Proof, Unproven};
@@ -89,7 +89,7 @@ type HangUp = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Everything that one session owns.
 struct Life {
-    session: Box<Session>,
+    session: Box<SocketSession>,
     socket: WebSocketStream<Stream>,
     sessions: Sessions,
     path: &'static str,
@@ -134,8 +134,8 @@ impl Life {
 async fn run(socket: WebSocketStream<Stream>, sessions: Sessions, endpoint: Endpoint, start: Start, entry: Entry) {
     let began = tasks::now();
     let (session, path, proof) = match endpoint {
-        Endpoint::Client => (Session::client(began), "/ws-client", Proof::Nothing),
-        Endpoint::Call(proof) => (Session::call(began), "/ws", proof),
+        Endpoint::Client => (SocketSession::client(began), "/ws-client", Proof::Nothing),
+        Endpoint::Call(proof) => (SocketSession::call(began), "/ws", proof),
     };
     let mut life = Life {
         session: Box::new(session),

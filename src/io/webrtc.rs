@@ -38,8 +38,8 @@ use crate::proto::connection::{DeviceOffer, IceSecret, OfferError, Setup};
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
-use crate::proto::session::{Origin, Rival, Session};
 use crate::proto::stall::Task;
+use crate::proto::webrtc_session::{Origin, Rival, WebRtcSession};
 use crate::proto::whip::resource::Resource;
 use crate::proto::whip::{Asked, Done, Opening, Refusal};
 
@@ -363,7 +363,7 @@ impl WebRtc {
         let now = tasks::now();
         seed_thread();
         let (mut session, sdp) = self
-            .with_setup(requester.reached, |setup| Session::accept(&offer, setup, now))
+            .with_setup(requester.reached, |setup| WebRtcSession::accept(&offer, setup, now))
             .map_err(refusal)?;
         let start = start();
         let pc_id = new_pc_id();

@@ -9,8 +9,8 @@
 //! - WebRTC: [`sdp`], [`candidate`], [`ice`] (server lists), [`gather`] (what STUN servers see), [`relay`] (one allocation at
 //!   a TURN server), [`packet_kind`], [`stun`] and [`routes`] (whose datagram), [`backoff`] (errors in a row), [`framing`] and
 //!   [`connections`] (packets on a connection), [`crypto`], [`sctp`] (devices' data channels), [`connection`] (one peer connection),
-//!   [`session`] (one life), [`outbox`] (messages to the client)
-//! - Sockets: [`socket`] (one life), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
+//!   [`webrtc_session`] (one session), [`outbox`] (messages to the client)
+//! - Sockets: [`socket`] (one session), [`frames`] (plain clients), [`telephony`] (calls, webhooks, hang-up), [`rest`] (requests
 //!   to providers)
 //! - Calls of the messaging app: [`messaging`] (webhooks, requests, one call)
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
@@ -85,9 +85,7 @@ pub mod rtvi;
 pub mod sctp;
 #[cfg(feature = "webrtc")]
 pub mod sdp;
-#[cfg(feature = "webrtc")]
 pub mod secret;
-pub mod session;
 pub mod socket;
 pub mod source;
 pub mod stall;
@@ -104,6 +102,8 @@ pub mod token;
 pub mod uuid;
 pub mod videoroom;
 pub mod visit;
+#[cfg(feature = "webrtc")]
+pub mod webrtc_session;
 pub mod whip;
 #[cfg(feature = "webrtc")]
 pub mod why;

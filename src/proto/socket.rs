@@ -2,7 +2,7 @@
 //!
 //! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Gone`, with a deadline in every phase; a plain client begins
 //! live. In: messages of the peer, the bot's speech, texts, marks and interruptions, and `now`. Out, by
-//! [`Session::poll_output`]: messages for the peer, PCM for the bot at the rate it asked for, events, the moment when the bot
+//! [`SocketSession::poll_output`]: messages for the peer, PCM for the bot at the rate it asked for, events, the moment when the bot
 //! is to start and the one when the call is to be hung up, and the next deadline. What is sent is made only when the socket
 //! takes it, so nothing piles up before a peer that does not read.
 //! Times and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf WebSocket.
@@ -45,7 +45,7 @@ pub enum Message {
 /// What a session answers to an input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<'a> {
-    /// Nothing more; the session wants [`Session::handle_timeout`] at this time.
+    /// Nothing more; the session wants [`SocketSession::handle_timeout`] at this time.
     Timeout(Instant),
     Send(Message),
     /// Everything that the bot is to know is known: it starts. Comes once, and before any other event.
@@ -53,7 +53,7 @@ pub enum Output<'a> {
     /// Speech of the caller: `i16` mono at the rate in Hz.
     Audio(&'a [i16], u32),
     Event(Event),
-    /// The call has to be hung up at its provider; [`Session::handle_hung_up`] says that it was tried. Comes at most once.
+    /// The call has to be hung up at its provider; [`SocketSession::handle_hung_up`] says that it was tried. Comes at most once.
     HangUp,
     /// Nothing is left; no input has any effect.
     Gone,
@@ -98,7 +98,7 @@ enum Wire {
 }
 
 /// One session.
-pub struct Session {
+pub struct SocketSession {
     wire: Wire,
     phase: Phase,
     ear: Ear,
@@ -127,7 +127,7 @@ pub struct Session {
     refused: Option<&'static str>,
 }
 
-impl Session {
+impl SocketSession {
     /// Begins with a plain client, which is live at once.
     pub fn client(now: Instant) -> Self {
         let cut = Cut {
@@ -136,7 +136,7 @@ impl Session {
             multiple: CLIENT_HZ as usize / 50,
             lead: CLIENT_LEAD,
         };
-        let mut session = Session::new(Wire::Client, Phase::Live, cut, now);
+        let mut session = SocketSession::new(Wire::Client, Phase::Live, cut, now);
         session.begin();
         session
     }
@@ -154,11 +154,11 @@ impl Session {
             multiple: 1,
             lead: CALL_LEAD,
         };
-        Session::new(Wire::Call(None), phase, cut, now)
+        SocketSession::new(Wire::Call(None), phase, cut, now)
     }
 
     fn new(wire: Wire, phase: Phase, cut: Cut, now: Instant) -> Self {
-        Session {
+        SocketSession {
             wire,
             phase,
             ear: Ear::default(),

@@ -13,8 +13,8 @@ use edge_runner_proto::audio::g711;
 use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
 use edge_runner_proto::crypto;
 use edge_runner_proto::gather::Gathered;
-use edge_runner_proto::session::{Output as SessionOutput, Session};
 use edge_runner_proto::socket::{self, Output as SocketOutput};
+use edge_runner_proto::webrtc_session::{Output as SessionOutput, WebRtcSession};
 use edge_runner_proto::{frames, socket::Message};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::media::{Direction, MediaKind, Mid};
@@ -131,7 +131,7 @@ impl End for Client {
 
 /// A session of the runner, with a bot that plays back what it hears.
 struct Runner {
-    session: Session,
+    session: WebRtcSession,
     echo: VecDeque<i16>,
     frames: u64,
     joined: bool,
@@ -299,7 +299,7 @@ pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work
         seed: 1,
         secret: IceSecret([1; 32]),
     };
-    let (mut session, answer) = Session::accept(&offer, &setup, now).map_err(|error| error.to_string())?;
+    let (mut session, answer) = WebRtcSession::accept(&offer, &setup, now).map_err(|error| error.to_string())?;
     let answer = SdpAnswer::from_sdp_string(&answer)?;
     client.rtc.sdp_api().accept_answer(pending, answer)?;
     if rate_hz > 0 {
@@ -345,7 +345,7 @@ pub fn telephone(voice: &Voice) -> Result<Work> {
         .map(|(number, pcm)| media_message(pcm, number))
         .collect();
     let now = Instant::now();
-    let mut session = socket::Session::call(now);
+    let mut session = socket::SocketSession::call(now);
     let start = include_str!("../data/telephony/a.jsonl").lines().nth(1);
     session.handle_text(start.ok_or("the script has a start")?, now);
     Ok(talk(session, now, move |session, frame, now| {
@@ -358,15 +358,19 @@ pub fn client(voice: &Voice) -> Result<Work> {
     let spoken = parts::frames(&voice.at(16_000), 16_000);
     let messages: Vec<bytes::Bytes> = spoken.iter().map(|pcm| frames::audio(pcm, 16_000).into()).collect();
     let now = Instant::now();
-    Ok(talk(socket::Session::client(now), now, move |session, frame, now| {
-        session.handle_binary(messages[frame % FRAMES].clone(), now);
-    }))
+    Ok(talk(
+        socket::SocketSession::client(now),
+        now,
+        move |session, frame, now| {
+            session.handle_binary(messages[frame % FRAMES].clone(), now);
+        },
+    ))
 }
 
 fn talk(
-    mut session: socket::Session,
+    mut session: socket::SocketSession,
     start: Instant,
-    mut say: impl FnMut(&mut socket::Session, usize, Instant) + 'static,
+    mut say: impl FnMut(&mut socket::SocketSession, usize, Instant) + 'static,
 ) -> Work {
     session.set_rates(16_000, 16_000);
     let mut echo = VecDeque::new();

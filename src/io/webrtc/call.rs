@@ -28,8 +28,8 @@ use crate::proto::connection::{OfferError, Setup};
 use crate::proto::event::LeaveReason;
 use crate::proto::gather::Gathered;
 use crate::proto::sdp;
-use crate::proto::session::Session;
 use crate::proto::stall::Task;
+use crate::proto::webrtc_session::WebRtcSession;
 
 /// What becomes of the session of a call.
 pub enum Progress {
@@ -72,7 +72,7 @@ impl Hook {
 /// An answered call whose session has not begun.
 pub struct Answered {
     pub sdp: String,
-    session: Session,
+    session: WebRtcSession,
     inbox: Inbox,
     port: OwnPort,
 }
@@ -116,7 +116,7 @@ impl WebRtc {
         let local = local_addresses(offer, config.host, &port)?;
         let now = tasks::now();
         seed_thread();
-        let (mut session, sdp) = Session::accept_call(
+        let (mut session, sdp) = WebRtcSession::accept_call(
             offer,
             &Setup {
                 common: self.common(),

@@ -2,7 +2,7 @@
 //!
 //! `Waiting -> Entering -> Live <-> Away -> Finishing -> Closing -> Gone`, with a deadline in every phase but the first: a bot
 //! that never takes its media joins the room by itself. In: what became of a dial, the messages of the server, datagrams of the
-//! two connections, the bot's speech, texts and interruptions, and `now`. Out, by [`Session::poll_output`]: a WebSocket to open,
+//! two connections, the bot's speech, texts and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a WebSocket to open,
 //! messages and datagrams to send, PCM for the bot, events, and the next deadline. Whatever is lost of a stay in the room, it is
 //! made anew as a whole; the bot, its speech, its texts and who is known to be there outlive it.
 //! The way in and back is `joining`, one stay `stay`, who is there `company`, what is written `texts`, the end
@@ -27,12 +27,12 @@ use crate::audio::pacer;
 use crate::audio::speaker::{Speaker, Turn};
 use crate::config::Secret;
 use crate::connection::{Common, Packet, Transmit};
+use crate::event::LeaveReason;
 use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
 use crate::mediaroom::ears::{Ears, Frame};
 use crate::mediaroom::roster::Participant;
 use crate::mediaroom::wire::Target;
 use crate::outbox::Outbox;
-use crate::session::LeaveReason;
 use company::Company;
 use stay::Stay;
 use texts::EarlyWords;
@@ -70,9 +70,9 @@ pub struct Dial {
 
 /// What a session answers to an input.
 pub enum Output<'a> {
-    /// Nothing more; the session wants [`Session::handle_timeout`] at this time.
+    /// Nothing more; the session wants [`RoomSession::handle_timeout`] at this time.
     Timeout(Instant),
-    /// Exactly one of [`Session::handle_open`], [`Session::handle_refused`] and [`Session::handle_unreachable`] follows, unless
+    /// Exactly one of [`RoomSession::handle_open`], [`RoomSession::handle_refused`] and [`RoomSession::handle_unreachable`] follows, unless
     /// the socket is closed before.
     Dial(Dial),
     /// One binary message.
@@ -151,7 +151,7 @@ pub struct Setup {
 }
 
 /// One session.
-pub struct Session {
+pub struct RoomSession {
     common: Arc<Common>,
     url: String,
     /// The newest that is known.
@@ -186,10 +186,10 @@ pub struct Session {
     speaking: bool,
 }
 
-impl Session {
+impl RoomSession {
     pub fn new(setup: Setup, now: Instant) -> Self {
         let speaker = Speaker::new(Codec::Opus, false, setup.common.voice);
-        Session {
+        RoomSession {
             common: setup.common,
             url: setup.url,
             token: setup.token,

@@ -1,6 +1,6 @@
 //! What the peer of a socket says: its messages become speech, events, and the moment when a call is recognised.
 //!
-//! In: text and binary messages, and `now`. Out: changes of the [`Session`], which is told in `socket`. Refuses, with a close
+//! In: text and binary messages, and `now`. Out: changes of the [`SocketSession`], which is told in `socket`. Refuses, with a close
 //! code and a reason: what is no message of the socket's language, and a telephone that says nothing of itself in time.
 
 use std::time::Instant;
@@ -8,13 +8,13 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::voice::Voice;
-use super::{Phase, Session, Wire, call_cut};
+use super::{Phase, SocketSession, Wire, call_cut};
 use crate::event::{Event, LeaveReason};
 use crate::frames::{self, Frame};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
 use crate::telephony::{self, Call, Heard, PROVIDERS};
 
-impl Session {
+impl SocketSession {
     /// Takes a text message of the peer.
     pub fn handle_text(&mut self, text: &str, now: Instant) {
         self.heard = now;

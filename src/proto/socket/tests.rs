@@ -17,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// One session with everything that came out of it.
 struct Rig {
-    session: Session,
+    session: SocketSession,
     start: Instant,
     now: Instant,
     writable: bool,
@@ -34,7 +34,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(make: fn(Instant) -> Session) -> Rig {
+    fn new(make: fn(Instant) -> SocketSession) -> Rig {
         let start = Instant::now();
         let mut rig = Rig {
             session: make(start),
@@ -57,7 +57,7 @@ impl Rig {
 
     /// A plain client whose bot listens at 16 kHz and speaks at 24.
     fn client() -> Rig {
-        let mut rig = Rig::new(Session::client);
+        let mut rig = Rig::new(SocketSession::client);
         rig.session.set_rates(16_000, 24_000);
         rig.drain();
         rig
@@ -100,7 +100,7 @@ impl Rig {
     }
 
     /// Does something, and then what follows from it at once.
-    fn with(&mut self, act: impl FnOnce(&mut Session, Instant)) {
+    fn with(&mut self, act: impl FnOnce(&mut SocketSession, Instant)) {
         act(&mut self.session, self.now);
         self.drain();
     }

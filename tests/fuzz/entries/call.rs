@@ -15,7 +15,7 @@ use edge_runner_proto::crypto;
 use edge_runner_proto::event::Event;
 use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
-use edge_runner_proto::session::{Output, Session};
+use edge_runner_proto::webrtc_session::{Output, WebRtcSession};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
 
@@ -75,7 +75,7 @@ impl<'b> Iterator for Operations<'b> {
 }
 
 pub struct Call {
-    pub session: Session,
+    pub session: WebRtcSession,
     pub now: Instant,
     /// When the session wants the time; nothing when it is gone.
     wake: Option<Instant>,
@@ -108,7 +108,8 @@ impl Call {
     /// Offers, and reads the answer.
     pub fn new(begins: Begins) -> Call {
         let now = Instant::now();
-        let (session, answer) = Session::accept(&offer(begins), &setup(), now).expect("the offer can be answered");
+        let (session, answer) =
+            WebRtcSession::accept(&offer(begins), &setup(), now).expect("the offer can be answered");
         let mut call = Call {
             session,
             now,

@@ -11,7 +11,7 @@ use edge_runner_proto::candidate::DeviceAddress;
 use edge_runner_proto::connection::{Common, IceSecret, Setup};
 use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
-use edge_runner_proto::session::Session;
+use edge_runner_proto::webrtc_session::WebRtcSession;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 /// An answer has a section for each of the offer's, with candidates and codecs that the offer did not have.
@@ -195,7 +195,7 @@ pub fn run(offer: &str) -> bool {
             secret: IceSecret([7; 32]),
         };
         let now = Instant::now();
-        let Ok((mut session, answer)) = Session::accept(offer, &setup, now) else {
+        let Ok((mut session, answer)) = WebRtcSession::accept(offer, &setup, now) else {
             continue;
         };
         answered = true;

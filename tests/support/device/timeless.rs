@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use edge_runner_proto::candidate::DeviceAddress;
 use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
 use edge_runner_proto::gather::Gathered;
-use edge_runner_proto::session::{Event, LeaveReason, Output, Session};
+use edge_runner_proto::webrtc_session::{Event, LeaveReason, Output, WebRtcSession};
 
 use super::answer;
 use super::offer::{self, Sender};
@@ -63,7 +63,7 @@ pub struct Call {
     pub gone: bool,
     /// What the bot has still to say.
     speech: VecDeque<i16>,
-    session: Session,
+    session: WebRtcSession,
     peer: Peer,
     carries: Carries,
     start: Instant,
@@ -102,7 +102,8 @@ impl Call {
             secret: IceSecret([9; 32]),
         };
         let offer = offer::sdp(&options.shape, &sender);
-        let (mut session, answer) = Session::accept(&offer, &setup, start).expect("an offer that can be answered");
+        let (mut session, answer) =
+            WebRtcSession::accept(&offer, &setup, start).expect("an offer that can be answered");
         session.set_rates(RATE_HZ, RATE_HZ, start);
         let mut violations = Vec::new();
         let answer = answer::read_sdp(&answer, HOST.into(), &mut violations).expect("an answer");

@@ -6,12 +6,12 @@
 use std::time::Instant;
 
 use super::stay::{Stay, Why};
-use super::{Away, Dial, Event, Local, Order, Phase, Session, Way};
+use super::{Away, Dial, Event, Local, Order, Phase, RoomSession, Way};
+use crate::event::LeaveReason;
 use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
 use crate::mediaroom::http_base;
 use crate::mediaroom::signal::Then;
 use crate::rest;
-use crate::session::LeaveReason;
 
 /// What follows from the end of a stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ fn judge(why: &Why) -> Verdict {
     }
 }
 
-impl Session {
+impl RoomSession {
     /// The bot has taken its media.
     pub(super) fn enter(&mut self, now: Instant) {
         self.clock.1 += now.saturating_duration_since(self.clock.0);

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use super::{Event, Order, Phase, Session, Way};
+use super::{Event, Order, Phase, RoomSession, Way};
+use crate::event::LeaveReason;
 use crate::limits::{FINISH_WITHIN, ROOM_CLOSE_WITHIN};
-use crate::session::LeaveReason;
 
-impl Session {
+impl RoomSession {
     /// The bot has ended: what it said last still leaves where somebody hears it, then the session ends.
     pub fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {

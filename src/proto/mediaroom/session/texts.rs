@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::{Event, Session, Way};
+use super::{Event, RoomSession, Way};
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::mediaroom::wire::{Data, DataPacket, SipDtmf, UserPacket};
 
@@ -41,7 +41,7 @@ impl EarlyWords {
     }
 }
 
-impl Session {
+impl RoomSession {
     /// Takes a text for the room.
     pub fn handle_message(&mut self, text: String) {
         if text.len() > ROOM_TEXT_BYTES_MAX {

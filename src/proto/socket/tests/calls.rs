@@ -13,7 +13,7 @@ fn start_a() -> Value {
 
 /// A call of provider a whose bot listens and speaks at 16 kHz.
 fn call() -> Rig {
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.json(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}));
     rig.json(start_a());
     assert_eq!(rig.begun, 1);
@@ -47,7 +47,7 @@ fn told(name: &str, played: bool) -> Event {
 /// nothing begins before the provider is known, and then everything is.
 #[test]
 fn the_bot_starts_with_a_complete_call() {
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.json(json!({"event": "connected"}));
     assert_eq!((rig.begun, rig.session.telephone().is_none()), (0, true));
     rig.json(start_a());
@@ -62,7 +62,7 @@ fn the_bot_starts_with_a_complete_call() {
 #[test]
 fn a_handshake_has_a_budget() {
     let refused = Some((1008, "unrecognised telephony handshake"));
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.text("no JSON");
     rig.binary(&b"binary"[..]);
     rig.json(json!([1]));
@@ -73,7 +73,7 @@ fn a_handshake_has_a_budget() {
     rig.json(start_a());
     assert_eq!(rig.begun, 0, "too late");
 
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.pass(HANDSHAKE_WITHIN - MS);
     assert_eq!(rig.closed(), None);
     rig.pass(MS);
@@ -88,7 +88,7 @@ fn a_handshake_has_a_budget() {
 /// No place is left when it is known who calls, or none for another silent socket: it closes with words, and no bot is told.
 #[test]
 fn a_call_without_a_place_is_closed_before_its_bot_begins() {
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
@@ -103,7 +103,7 @@ fn a_call_without_a_place_is_closed_before_its_bot_begins() {
     rig.pass(SOCKET_CLOSE_WITHIN);
     assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty() && rig.hang_ups == 0);
 
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.with(|session, now| session.handle_refused(1013, "others came", now));
     rig.json(start_a());
     assert_eq!((rig.closed(), rig.begun), (Some((1013, "others came")), 0));
@@ -120,7 +120,7 @@ fn an_early_message_has_a_length_at_most() {
         early["x"] = json!("");
         early["x"] = json!("x".repeat(bytes - early.to_string().len()));
         assert_eq!(early.to_string().len(), bytes);
-        let mut rig = Rig::new(Session::call);
+        let mut rig = Rig::new(SocketSession::call);
         rig.json(early);
         rig.json(start_a());
         rig.with(|session, _| session.set_rates(8_000, 8_000));
@@ -134,7 +134,7 @@ fn an_early_message_has_a_length_at_most() {
 #[test]
 fn early_speech_has_an_end() {
     let kept = |late: usize| {
-        let mut rig = Rig::new(Session::call);
+        let mut rig = Rig::new(SocketSession::call);
         rig.json(start_a());
         for _ in 0..EARLY_AUDIO.as_secs() * 50 {
             rig.json(media(&[0x10; 160]));
@@ -153,7 +153,7 @@ fn early_speech_has_an_end() {
 fn an_unknown_encoding_is_refused() {
     let mut start = start_a();
     start["start"]["mediaFormat"]["encoding"] = json!("audio/opus");
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.json(start);
     assert_eq!(rig.closed().map(|(code, _)| code), Some(1003));
     assert_eq!(rig.begun, 0);
@@ -162,7 +162,7 @@ fn an_unknown_encoding_is_refused() {
 /// What the caller says before the bot listens is kept.
 #[test]
 fn the_first_words_of_a_caller_are_heard() {
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.json(start_a());
     for _ in 0..50 {
         rig.json(media(&[0x10; 160]));
@@ -175,7 +175,7 @@ fn the_first_words_of_a_caller_are_heard() {
 /// One provider promises no order: audio that overtakes its `start` is heard as well.
 #[test]
 fn audio_before_the_handshake_is_heard() {
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.json(json!({"event": "connected"}));
     rig.json(media(&[0x10; 160]));
     rig.json(start_a());
@@ -259,7 +259,7 @@ fn an_interruption_clears_the_provider() {
 /// Plivo promises nothing of marks that it clears: one of the same name that follows must not be taken for them.
 #[test]
 fn a_cleared_mark_that_never_comes_back_hides_no_other() {
-    let mut rig = Rig::new(Session::call);
+    let mut rig = Rig::new(SocketSession::call);
     rig.json(
         json!({"event": "start", "sequenceNumber": 1, "start": {"callId": "c1", "streamId": "s1",
         "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000}}}),
@@ -292,7 +292,7 @@ fn only_what_a_provider_can_read_is_sent() {
 /// every end by our side hangs up once, before the socket closes; the answer lets it close, and so does time.
 #[test]
 fn an_end_by_our_side_hangs_up_once() {
-    type Act = fn(&mut Session, Instant);
+    type Act = fn(&mut SocketSession, Instant);
     let ends: [(Act, LeaveReason); 5] = [
         (
             |session, now| session.handle_end(LeaveReason::Shutdown, now),

@@ -26,7 +26,7 @@ fn frames_sent(rig: &Rig) -> Vec<Frame> {
 /// R-051, R-066: the bot starts with the connection, and hears what came before it listened.
 #[test]
 fn nothing_said_before_the_bot_listens_is_lost() {
-    let mut rig = Rig::new(Session::client);
+    let mut rig = Rig::new(SocketSession::client);
     assert_eq!((rig.begun, rig.events.clone()), (1, vec![Event::Joined]));
     rig.binary(frames::message(r#"{"type":"client-ready"}"#));
     let said = tone(16_000, 16_000);

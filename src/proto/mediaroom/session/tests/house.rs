@@ -101,7 +101,7 @@ struct Lodging {
 pub struct House {
     pub start: Instant,
     pub now: Instant,
-    pub session: Session,
+    pub session: RoomSession,
     // The server.
     pub door: Door,
     pub fast_publish: bool,
@@ -146,7 +146,7 @@ impl House {
         let mut house = House {
             start,
             now: start,
-            session: Session::new(setup, start),
+            session: RoomSession::new(setup, start),
             door: Door::Open,
             fast_publish: true,
             takes_track: true,
@@ -198,7 +198,7 @@ impl House {
         self.with(|session, now| session.set_audio(RATE_HZ, RATE_HZ, mixed, now));
     }
 
-    pub fn with<T>(&mut self, act: impl FnOnce(&mut Session, Instant) -> T) -> T {
+    pub fn with<T>(&mut self, act: impl FnOnce(&mut RoomSession, Instant) -> T) -> T {
         let done = act(&mut self.session, self.now);
         self.drain();
         done

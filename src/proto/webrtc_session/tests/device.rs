@@ -283,7 +283,7 @@ fn a_source_that_the_offer_does_not_name_is_heard() {
 fn a_device_without_an_ipv4_address_is_told() {
     let offer = as_device(device(ADDRESS, Instant::now()).offer());
     let local = ["[2001:db8::1]:7860".parse().expect("an address")];
-    let refused = Session::accept(&offer, &super::pair::setup(None, &local), Instant::now()).map(|_| ());
+    let refused = WebRtcSession::accept(&offer, &super::pair::setup(None, &local), Instant::now()).map(|_| ());
     let Err(OfferError::NoCandidate(words)) = refused else {
         panic!("{refused:?}");
     };

@@ -1,7 +1,7 @@
 //! One life: from an answered offer to the moment when nothing is left of the session.
 //!
 //! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`, with a deadline in every phase. In: datagrams, the
-//! bot's speech, texts and interruptions, further offers, and `now`. Out, by [`Session::poll_output`]: datagrams, PCM for the
+//! bot's speech, texts and interruptions, further offers, and `now`. Out, by [`WebRtcSession::poll_output`]: datagrams, PCM for the
 //! bot at the rate it asked for, events, and the next deadline. A client that restarts its connection gets a new peer under
 //! the same session: its bot, speech and waiting messages stay.
 //! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
@@ -32,12 +32,12 @@ use crate::why::Tried;
 
 /// What a session answers to an input.
 pub enum Output<'a> {
-    /// Nothing more; the session wants [`Session::handle_timeout`] at this time.
+    /// Nothing more; the session wants [`WebRtcSession::handle_timeout`] at this time.
     Timeout(Instant),
     Transmit(Transmit),
     /// The caller has this address: it answered a check.
     Proven(Proven),
-    /// What [`Session::handle_inquiry`] wanted to know.
+    /// What [`WebRtcSession::handle_inquiry`] wanted to know.
     Found(Found),
     /// Speech of the caller: `i16` mono at the rate in Hz.
     Audio(&'a [i16], u32),
@@ -106,7 +106,7 @@ enum Phase {
 }
 
 /// One session.
-pub struct Session {
+pub struct WebRtcSession {
     peer: PeerConnection,
     phase: Phase,
     /// Whether the caller has been connected, in this connection or an earlier one.
@@ -136,25 +136,25 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
     Open,
-    /// Not before [`Session::open`].
+    /// Not before [`WebRtcSession::open`].
     Held {
         is_secured: bool,
     },
 }
 
-impl Session {
+impl WebRtcSession {
     /// Answers an offer: the session, and the answer's SDP.
     ///
     /// # Errors
     /// As [`PeerConnection::accept`].
-    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
+    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
-        Ok((Session::of(peer, setup, now), answer))
+        Ok((WebRtcSession::of(peer, setup, now), answer))
     }
 
-    fn of(peer: PeerConnection, setup: &Setup<'_>, now: Instant) -> Session {
+    fn of(peer: PeerConnection, setup: &Setup<'_>, now: Instant) -> WebRtcSession {
         let (device, codec) = (peer.is_device(), peer.codec());
-        Session {
+        WebRtcSession {
             peer,
             phase: Phase::Connecting {
                 until: now + CONNECT_WITHIN,
@@ -176,19 +176,19 @@ impl Session {
         }
     }
 
-    /// Answers the offer of a call. The session connects, and stays silent and not joined until [`Session::open`].
+    /// Answers the offer of a call. The session connects, and stays silent and not joined until [`WebRtcSession::open`].
     ///
     /// # Errors
     /// As [`PeerConnection::accept_call`].
-    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(Session, String), OfferError> {
+    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
         let (peer, answer) = PeerConnection::accept_call(offer, setup, now)?;
-        let session = Session {
+        let session = WebRtcSession {
             phase: Phase::Connecting {
                 until: now + CALL_HELD_WITHIN,
             },
             gate: Gate::Held { is_secured: false },
             freed_after: CALL_FREED_AFTER,
-            ..Session::of(peer, setup, now)
+            ..WebRtcSession::of(peer, setup, now)
         };
         Ok((session, answer))
     }

@@ -24,7 +24,8 @@ fn call() -> (Pair, String) {
 pub fn call_of(mut client: Client) -> (Pair, String) {
     let mut first = String::new();
     let offer = client.offer();
-    let (mut session, answer) = Session::accept(&offer, &setup(None, &[runner()]), client.start).expect("an answer");
+    let (mut session, answer) =
+        WebRtcSession::accept(&offer, &setup(None, &[runner()]), client.start).expect("an answer");
     first.push_str(&answer);
     assert_eq!(values(&answer, "ice-ufrag")[0], session.local_ufrag());
     client.accept(&answer);

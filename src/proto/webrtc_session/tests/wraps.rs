@@ -20,7 +20,7 @@ fn call(seed: u64) -> Pair {
         seed,
         ..setup(None, &local)
     };
-    let (session, answer) = Session::accept(&offer, &setup, client.start).expect("an offer that can be answered");
+    let (session, answer) = WebRtcSession::accept(&offer, &setup, client.start).expect("an offer that can be answered");
     client.accept(&answer);
     let mut pair = Pair::joined(client, session);
     pair.connect();

@@ -249,7 +249,7 @@ fn sessions_that_are_dropped_leave_nothing() {
             seed: number,
             secret: IceSecret([number as u8; 32]),
         };
-        let (session, answer) = Session::accept(&offer, &setup, client.start).expect("an answer");
+        let (session, answer) = WebRtcSession::accept(&offer, &setup, client.start).expect("an answer");
         assert!(common.held() > 0);
         client.accept(&answer);
         let mut pair = Pair::joined(client, session);
@@ -443,12 +443,12 @@ fn dtls_is_answered_after_a_check_and_not_before() {
 fn sent_to(
     setup: &Setup<'_>,
     lines: &[String],
-    mut each_100_ms: impl FnMut(&mut Session, &mut Client),
+    mut each_100_ms: impl FnMut(&mut WebRtcSession, &mut Client),
 ) -> BTreeMap<SocketAddr, Vec<(Duration, usize)>> {
     let mut client = Client::new("192.0.2.9:5000");
     let offer = client.offer();
     let start = client.start;
-    let (mut session, answer) = Session::accept(&offer, setup, start).expect("an answer");
+    let (mut session, answer) = WebRtcSession::accept(&offer, setup, start).expect("an answer");
     client.accept(&answer);
     for line in lines {
         session.add_remote_candidate(line);
@@ -597,7 +597,8 @@ fn addresses_that_no_peer_has_are_not_checked() {
 fn sessions_share_one_certificate() {
     let fingerprint = || {
         let mut client = Client::new("192.0.2.9:5000");
-        let (_, answer) = Session::accept(&client.offer(), &setup(None, &[runner()]), client.start).expect("an answer");
+        let (_, answer) =
+            WebRtcSession::accept(&client.offer(), &setup(None, &[runner()]), client.start).expect("an answer");
         let line = answer.lines().find(|line| line.starts_with("a=fingerprint:"));
         line.expect("a fingerprint").to_owned()
     };

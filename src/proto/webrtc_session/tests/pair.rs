@@ -1,4 +1,4 @@
-//! The two ends of a call in virtual time: a str0m client and a [`Session`], joined by a link that delays and loses.
+//! The two ends of a call in virtual time: a str0m client and a [`WebRtcSession`], joined by a link that delays and loses.
 //!
 //! [`Pair::run`] does for the session what `io::media` does: it hands it datagrams, deadlines and the bot's speech, drains it
 //! after each, and keeps everything that came out. Nothing sleeps, and no socket is opened; the time is a number that the
@@ -91,7 +91,7 @@ pub struct Cost {
 pub struct Pair {
     pub start: Instant,
     pub now: Instant,
-    pub session: Session,
+    pub session: WebRtcSession,
     pub client: Client,
     pub bot: Bot,
     pub up: Way,
@@ -184,13 +184,13 @@ impl Pair {
         let start = client.start;
         let offer = change(client.offer());
         let (session, answer) =
-            Session::accept(&offer, &setup(embedded, &[runner()]), start).expect("an offer that can be answered");
+            WebRtcSession::accept(&offer, &setup(embedded, &[runner()]), start).expect("an offer that can be answered");
         client.accept(&answer);
         Pair::joined(client, session)
     }
 
     /// Joins a client and a session that have each other's descriptions.
-    pub fn joined(client: Client, session: Session) -> Self {
+    pub fn joined(client: Client, session: WebRtcSession) -> Self {
         let start = client.start;
         let way = Way::new(ms(5));
         Pair {
@@ -356,7 +356,7 @@ impl Pair {
     }
 
     /// Does something to the session by hand, then drains it.
-    pub fn act<T>(&mut self, act: impl FnOnce(&mut Session, Instant) -> T) -> T {
+    pub fn act<T>(&mut self, act: impl FnOnce(&mut WebRtcSession, Instant) -> T) -> T {
         let done = act(&mut self.session, self.now);
         self.flush();
         done

@@ -65,7 +65,7 @@ fn bundle(sdp: &str) -> Vec<&str> {
 }
 
 pub fn answer(offer: &str) -> Result<String, OfferError> {
-    Session::accept(offer, &setup(None, &[runner()]), Instant::now()).map(|(_, answer)| answer)
+    WebRtcSession::accept(offer, &setup(None, &[runner()]), Instant::now()).map(|(_, answer)| answer)
 }
 
 /// The stock page offers audio, two of video and messages: each section is answered in its place and under its name, audio
@@ -229,7 +229,7 @@ fn sessions_do_not_share_credentials() {
                 seed,
                 secret: IceSecret([seed as u8; 32]),
             };
-            let (mut session, _) = Session::accept(CHROME, &setup, Instant::now()).expect("an answer");
+            let (mut session, _) = WebRtcSession::accept(CHROME, &setup, Instant::now()).expect("an answer");
             session.local_ufrag()
         })
         .collect();

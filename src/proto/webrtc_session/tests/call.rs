@@ -12,7 +12,7 @@ fn answered() -> Pair {
     let mut server = Client::with(server, "192.0.2.9:5000", Instant::now()).labels(&[]);
     let offer = server.offer();
     assert!(offer.contains("a=ice-lite\r\n") && offer.contains("a=setup:actpass\r\n"));
-    let accepted = Session::accept_call(&offer, &setup(None, &[runner()]), server.start);
+    let accepted = WebRtcSession::accept_call(&offer, &setup(None, &[runner()]), server.start);
     let (session, answer) = accepted.expect("an offer that can be answered");
     assert!(answer.contains("a=setup:active\r\n") && !answer.contains("a=ice-lite"));
     server.accept(&answer);

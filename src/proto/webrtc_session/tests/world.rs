@@ -20,7 +20,7 @@ pub const WAY: Duration = Duration::from_millis(5);
 
 /// A session with what its bot saw.
 pub struct Life {
-    pub session: Session,
+    pub session: WebRtcSession,
     pub events: Vec<(Duration, Event)>,
     /// Frames that the bot heard.
     pub frames: usize,
@@ -136,7 +136,7 @@ impl World {
 
     fn answer(&mut self, mut client: Client, offer: &str) -> u64 {
         let local = [runner()];
-        let accepted = Session::accept(offer, &setup(self.host(), &local), self.now);
+        let accepted = WebRtcSession::accept(offer, &setup(self.host(), &local), self.now);
         let (mut session, answer) = accepted.expect("an offer that can be answered");
         client.accept(&answer);
         self.last += 1;
