@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use edge_runner_proto::webrtc_session::Event;
+use edge_runner_proto::event::Event;
 
 use crate::support::device::timeless::{Call, Rng};
 use crate::support::device::{Lost, Options, Step, Way};

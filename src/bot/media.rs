@@ -18,6 +18,7 @@ use crate::limits::{
     AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MARK_BYTES_MAX, MARKS_MAX, MESSAGES_IN_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ,
 };
+use crate::proto::event;
 pub use crate::proto::event::LeaveReason;
 pub use crate::proto::mediaroom::participant::Participant;
 use crate::proto::metrics::Waiting;
@@ -111,6 +112,26 @@ pub enum Event {
     Resumed,
     /// The session is over; nothing follows.
     Left(LeaveReason),
+}
+
+impl From<event::Event> for Event {
+    fn from(event: event::Event) -> Self {
+        match event {
+            event::Event::Joined => Event::Joined,
+            event::Event::Message(text) => Event::Message(text),
+            event::Event::Dtmf(key) => Event::Dtmf(key),
+            event::Event::Mark { name, played } => Event::Mark { name, played },
+            event::Event::SpeechStarted => Event::SpeechStarted,
+            event::Event::SpeechStopped => Event::SpeechStopped,
+            event::Event::ParticipantJoined(who) => Event::ParticipantJoined(who),
+            event::Event::ParticipantLeft(who) => Event::ParticipantLeft(who),
+            event::Event::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
+            event::Event::JoinFailed(why) => Event::JoinFailed(why),
+            event::Event::Lost => Event::Lost,
+            event::Event::Resumed => Event::Resumed,
+            event::Event::Left(reason) => Event::Left(reason),
+        }
+    }
 }
 
 /// PCM of one packet: `i16` mono at [`AudioFrame::rate_hz`]. Its memory goes back to the session when it is dropped.

@@ -35,6 +35,8 @@ pub mod procfs;
 pub mod rest;
 pub mod room;
 pub mod serving;
+#[cfg(any(feature = "webrtc", feature = "telephony", feature = "websocket"))]
+pub mod session;
 pub mod sessions;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 pub mod socket;

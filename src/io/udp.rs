@@ -32,7 +32,7 @@ use crate::limits::{
     DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
 };
 use crate::proto::backoff::{Backoff, Pause};
-use crate::proto::connection::Over;
+use crate::proto::connection::{Over, Packet};
 use crate::proto::routes::{Path, Routes};
 use queues::{Queues, Table};
 
@@ -47,6 +47,18 @@ pub struct Datagram {
     pub destination: SocketAddr,
     pub contents: Bytes,
     pub arrived: Instant,
+}
+
+impl Datagram {
+    /// Returns what a connection takes of it.
+    pub fn packet(&self) -> Packet<'_> {
+        Packet {
+            over: self.over,
+            source: self.source,
+            destination: self.destination,
+            contents: &self.contents,
+        }
+    }
 }
 
 /// What a session is reached by.

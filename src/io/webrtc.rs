@@ -21,16 +21,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
+use crate::config::Transport;
 use crate::io::addresses::{device_address, local_addresses};
 use crate::io::admission::Permit;
 use crate::io::gather::Gatherer;
 use crate::io::ice_tcp::{Connected, Places};
-use crate::io::media::{self, Life};
+use crate::io::media::WebRtcCarrier;
+use crate::io::session::{self, SessionTask};
 use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks;
 use crate::io::udp::Port;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, INQUIRY_WITHIN, SESSION_REQUESTS};
-use crate::logging;
 use crate::proto::admission::{Kind, Requester, Ticket};
 use crate::proto::candidate;
 pub use crate::proto::connection::Common;
@@ -38,7 +39,6 @@ use crate::proto::connection::{DeviceOffer, IceSecret, OfferError, Setup};
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Seen;
 use crate::proto::offer::{Answer, Candidates, Offer, OfferRefusal};
-use crate::proto::stall::Task;
 use crate::proto::webrtc_session::{Origin, Rival, WebRtcSession};
 use crate::proto::whip::resource::Resource;
 use crate::proto::whip::{Asked, Done, Opening, Refusal};
@@ -380,22 +380,18 @@ impl WebRtc {
             });
             connections.by_number.insert(number, Reach { requests, device });
         }
-        let (link, seat) = bot::media::pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new(pc_id.clone(), session.is_device(), session.offers_channel());
-        let bot = inner.sessions.begin(
-            start.session_id.clone(),
-            data.unwrap_or(start.body),
-            bot::Kind::WebRtc(WebRtcArguments::new(connection, seat).with_call_data(call_data)),
-        );
-        let life = Life {
-            session: Box::new(session),
+        let (id, body) = (start.session_id, data.unwrap_or(start.body));
+        let mut task = SessionTask::new(inner.sessions.clone(), permit, start.lease);
+        task.start_bot(id.clone(), body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |seat| {
+            bot::Kind::WebRtc(WebRtcArguments::new(connection, seat).with_call_data(call_data))
+        });
+        let carrier = WebRtcCarrier {
             resource: has_resource.then(|| Resource::new(offer, &sdp)),
             inbox,
             used: None,
             requests: requests_rx,
             inquirers: Vec::new(),
-            link,
-            bot,
             engine: self.clone(),
             registered: Registered {
                 engine: Arc::downgrade(inner),
@@ -403,14 +399,10 @@ impl WebRtc {
                 former: None,
                 number,
             },
-            shutdown: inner.sessions.shutdown().clone(),
             call: None,
-            permit,
-            _lease: start.lease,
         };
-        let task = logging::of_caller(start.caller, seeding(media::run(life)));
-        let task = logging::in_session(start.session_id.clone(), task);
-        tasks::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
+        let task = seeding(session::run(Box::new(session), carrier, task));
+        session::spawn(&inner.sessions, id, start.caller, task);
         Ok(Answer { sdp, pc_id })
     }
 

@@ -1,6 +1,9 @@
 //! What every session tells its bot beside audio, and why sessions end, whatever carries them.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::mediaroom::participant::Participant;
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +53,7 @@ impl fmt::Display for LeaveReason {
 pub enum Event {
     Joined,
     Message(String),
-    /// A key of the telephone: one of `0`-`9`, `*`, `#`.
+    /// A key of the telephone: one of `0`-`9`, `*`, `#`, `A`-`D`.
     Dtmf(char),
     /// All speech before this mark was played, or was dropped.
     Mark {
@@ -59,6 +62,15 @@ pub enum Event {
     },
     SpeechStarted,
     SpeechStopped,
+    /// Somebody is in the room, or came into it.
+    ParticipantJoined(Participant),
+    ParticipantLeft(Participant),
+    Speaking {
+        identity: Arc<str>,
+        speaking: bool,
+    },
+    /// The room could not be entered: why, in words that help who runs the bot. [`Event::Left`] follows.
+    JoinFailed(String),
     Lost,
     Resumed,
     /// The bot hears nothing after this; the session may still say goodbye.

@@ -16,6 +16,7 @@
 //! - Rooms: [`videoroom`] (the provider's rooms, tokens, dial-in), [`mediaroom`] (access tokens, signalling, one life in a room)
 //! - What is told of it: [`doctor`], [`metrics`], [`why`] (a connection did not come to be)
 //! - Talk: [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
+//! - Sessions of every transport: [`session`] (what the loop in `io` runs), [`event`]
 //! - Everywhere: [`time`] (dates as text), [`uuid`]
 //! - Callers: [`source`] (whom an address stands for), [`forwarded`] (whom a trusted proxy speaks for), [`admission`] (who
 //!   gets a place, and who loses one)
@@ -86,6 +87,7 @@ pub mod sctp;
 #[cfg(feature = "webrtc")]
 pub mod sdp;
 pub mod secret;
+pub mod session;
 pub mod socket;
 pub mod source;
 pub mod stall;

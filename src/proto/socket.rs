@@ -1,4 +1,4 @@
-//! One life on a WebSocket: a plain client, or a telephone call from its provider's first message to its hang-up.
+//! One session on a WebSocket: a plain client, or a telephone call from its provider's first message to its hang-up.
 //!
 //! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Gone`, with a deadline in every phase; a plain client begins
 //! live. In: messages of the peer, the bot's speech, texts, marks and interruptions, and `now`. Out, by
@@ -8,6 +8,7 @@
 //! Times and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf WebSocket.
 
 mod ear;
+mod ending;
 mod peer;
 mod voice;
 
@@ -18,15 +19,19 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::audio::cadence::{self, Cut};
+use crate::config::Transport;
 use crate::event::{Event, LeaveReason};
 use crate::frames;
 use crate::limits::{
-    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, HANG_UP_BEFORE_CLOSE, MARKS_MAX,
-    MESSAGE_BYTES_MAX, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_CLOSE_WITHIN, SOCKET_FREED_AFTER,
-    SOCKET_PING_INTERVAL, SOCKET_STALL,
+    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
+    MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
+use crate::metrics::{Count, Counts};
+use crate::session::{Deadline, Frame, Output, Session};
 use crate::telephony::Call;
 use ear::Ear;
+use ending::{GAVE_WAY, farewell};
+pub use ending::{ReadError, Refused};
 use voice::Voice;
 
 /// The rate at which a plain client plays what it gets, whatever the frame says.
@@ -42,25 +47,15 @@ pub enum Message {
     Close(u16, &'static str),
 }
 
-/// What a session answers to an input.
+/// What a session asks of its transport.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output<'a> {
-    /// Nothing more; the session wants [`SocketSession::handle_timeout`] at this time.
-    Timeout(Instant),
+pub enum Command {
     Send(Message),
-    /// Everything that the bot is to know is known: it starts. Comes once, and before any other event.
+    /// Everything that the bot is to know is known: it starts. Comes once, and before any event.
     Begin,
-    /// Speech of the caller: `i16` mono at the rate in Hz.
-    Audio(&'a [i16], u32),
-    Event(Event),
     /// The call has to be hung up at its provider; [`SocketSession::handle_hung_up`] says that it was tried. Comes at most once.
     HangUp,
-    /// Nothing is left; no input has any effect.
-    Gone,
 }
-
-/// Why a socket is closed whose place another has.
-pub const GAVE_WAY: &str = "it gave way to newer connections";
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +120,11 @@ pub struct SocketSession {
     pcm: Vec<i16>,
     dropped: u64,
     refused: Option<&'static str>,
+    /// Speech has left since more was asked for.
+    has_room: bool,
+    /// The bot was to start, and a text or binary message has come.
+    has_begun: bool,
+    has_heard: bool,
 }
 
 impl SocketSession {
@@ -178,11 +178,15 @@ impl SocketSession {
             pcm: Vec::new(),
             dropped: 0,
             refused: None,
+            has_room: false,
+            has_begun: false,
+            has_heard: false,
         }
     }
 
     fn begin(&mut self) {
         self.begin = true;
+        self.has_begun = true;
         self.events.push_back(Event::Joined);
     }
 
@@ -192,6 +196,12 @@ impl SocketSession {
             Wire::Call(call) => call.as_deref(),
             Wire::Client => None,
         }
+    }
+
+    /// Returns whose language is spoken.
+    pub fn transport(&self) -> Transport {
+        self.telephone()
+            .map_or(Transport::WebSocket, |call| Transport::Telephony(call.provider))
     }
 
     /// Returns why the handshake led to no session.
@@ -209,81 +219,19 @@ impl SocketSession {
         }
     }
 
-    /// Takes the rates that the bot asks for, in Hz.
-    pub fn set_rates(&mut self, in_rate_hz: u32, out_rate_hz: u32) {
-        self.ear.set_rate(in_rate_hz);
-        self.voice.set_rate(out_rate_hz);
-    }
-
     /// The peer answered a ping, or sent one.
     pub fn handle_pong(&mut self, now: Instant) {
         self.heard = now;
     }
 
-    /// What the peer sent is no message that can be read: it is closed with this code and reason.
-    pub fn handle_unreadable(&mut self, code: u16, why: &'static str, now: Instant) {
-        match self.phase {
-            Phase::Handshake { .. } => self.refuse(code, why, now),
-            Phase::Live | Phase::Finishing { .. } => self.end(LeaveReason::Protocol, code, why, now),
-            Phase::HangingUp { .. } | Phase::Closing { .. } | Phase::Gone => {}
-        }
+    /// The socket took only a part of what it was given.
+    pub fn handle_blocked(&mut self, now: Instant) {
+        self.blocked.get_or_insert(now);
     }
 
-    /// The peer closes; the answer to that is the socket's own.
-    pub fn handle_close(&mut self, now: Instant) {
-        self.leave(LeaveReason::Left);
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        if self.phase != Phase::Gone {
-            self.phase = Phase::Closing {
-                until: now + SOCKET_CLOSE_WITHIN,
-            };
-        }
-    }
-
-    /// The connection is gone: at its end, or broken.
-    pub fn handle_gone(&mut self, broken: bool) {
-        self.leave(if broken { LeaveReason::Failed } else { LeaveReason::Left });
-        self.phase = Phase::Gone;
-    }
-
-    /// There is no place for this session, or none any more, or nothing shows whose call it is: it
-    /// ends before its bot begins.
-    pub fn handle_refused(&mut self, code: u16, why: &'static str, now: Instant) {
-        if matches!(self.phase, Phase::Handshake { .. } | Phase::Live) {
-            // A telephone may have said more than who it is.
-            self.events.clear();
-            self.refuse(code, why, now);
-        }
-    }
-
-    /// Ends a handshake that leads nowhere: there is no bot to tell.
-    fn refuse(&mut self, code: u16, why: &'static str, now: Instant) {
-        self.refused = Some(why);
-        self.close(code, why, now);
-    }
-
-    /// Takes a text for the caller. A telephone gets JSON alone, and nothing of the talk with a screen.
-    pub fn handle_message(&mut self, text: String) {
-        if !self.speaks() {
-            // Behind a close nothing may be sent, and what is tried would cut its handshake short.
-            return;
-        }
-        if text.len() > MESSAGE_BYTES_MAX {
-            self.drop_message("it is longer than a client takes");
-            return;
-        }
-        let message = match self.wire {
-            Wire::Client => Message::Binary(frames::message(&text)),
-            Wire::Call(_) => match serde_json::from_str::<Value>(&text) {
-                Ok(Value::Object(object)) if object.get("label").is_none_or(|label| label != "rtvi-ai") => {
-                    Message::Text(text)
-                }
-                Ok(Value::Object(_)) => return,
-                _ => return self.drop_message("a telephony provider takes JSON objects alone"),
-            },
-        };
-        self.send(message);
+    /// The socket took all of it.
+    pub fn handle_writable(&mut self) {
+        self.blocked = None;
     }
 
     /// Counts a message that the peer cannot take. The log hears of it ever more rarely: a bot can send any number.
@@ -294,94 +242,10 @@ impl SocketSession {
         }
     }
 
-    /// Drops all speech that has not been played, as far as the far end can.
-    pub fn handle_interruption(&mut self) {
-        let unsent = self.voice.handle_interruption();
-        let message = match &self.wire {
-            Wire::Call(Some(call)) => Message::Text(call.clear()),
-            Wire::Call(None) => return,
-            Wire::Client => Message::Binary(frames::interruption()),
-        };
-        if self.speaks() {
-            self.send(message);
-        }
-        for name in unsent {
-            self.events.push_back(Event::Mark { name, played: false });
-        }
-        for name in std::mem::take(&mut self.marks) {
-            if self.cleared.len() == MARKS_MAX {
-                self.cleared.pop_front();
-            }
-            self.cleared.push_back(name.clone());
-            self.events.push_back(Event::Mark { name, played: false });
-        }
-    }
-
-    /// Sets a mark behind all speech that was pulled.
-    pub fn handle_mark(&mut self, name: String) {
-        self.voice.handle_mark(name);
-    }
-
-    /// Takes speech from the bot as far as there is room. `take` appends at most so many samples, at the bot's rate.
-    pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) {
-        if self.speaks() {
-            self.source_dry = !self.voice.pull(take, now);
-        }
-    }
-
-    /// The bot has ended: what it said last still leaves, then the session ends.
-    pub fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
-        if self.phase == Phase::Live {
-            self.source_dry = false;
-            self.phase = Phase::Finishing {
-                until: now + FINISH_WITHIN,
-                reason,
-            };
-        }
-    }
-
-    /// The runner stops: the session ends now.
-    pub fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
-        match self.phase {
-            Phase::Handshake { .. } => self.close(1001, "the runner is stopping", now),
-            Phase::Live | Phase::Finishing { .. } => {
-                let (code, why) = farewell(reason);
-                self.end(reason, code, why, now);
-            }
-            Phase::HangingUp { .. } | Phase::Closing { .. } | Phase::Gone => {}
-        }
-    }
-
     /// The provider was asked to hang up, or there was nobody to ask.
     pub fn handle_hung_up(&mut self, now: Instant) {
         if let Phase::HangingUp { code, why, .. } = self.phase {
             self.close(code, why, now);
-        }
-    }
-
-    pub fn handle_timeout(&mut self, now: Instant) {
-        match self.phase {
-            Phase::Handshake { until, .. } if now >= until => {
-                self.refuse(1008, "unrecognised telephony handshake", now);
-            }
-            Phase::Finishing { until, reason } if now >= until || self.said().is_some_and(|said| now >= said) => {
-                let (code, why) = farewell(reason);
-                self.end(reason, code, why, now);
-            }
-            Phase::HangingUp { until, code, why } if now >= until => self.close(code, why, now),
-            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
-            _ => {}
-        }
-        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
-            return;
-        }
-        if self.blocked.is_some_and(|since| now >= since + SOCKET_STALL) {
-            self.end(LeaveReason::Stalled, 1008, "what was sent is not read", now);
-        } else if now >= self.heard + SOCKET_FREED_AFTER {
-            self.end(LeaveReason::Vanished, 1001, "nothing was heard for too long", now);
-        } else if now >= self.pinged + SOCKET_PING_INTERVAL {
-            self.pinged = now;
-            self.send(Message::Ping);
         }
     }
 
@@ -410,106 +274,226 @@ impl SocketSession {
         }
     }
 
-    /// Returns the next thing to do. A message to send is given only while the socket is `writable`.
-    pub fn poll_output(&mut self, writable: bool, now: Instant) -> Output<'_> {
-        if std::mem::take(&mut self.begin) {
-            return Output::Begin;
-        }
-        // What a message brought in sound comes before what it said, its end included.
-        if self.ear.poll_frame() {
-            let (pcm, rate_hz) = self.ear.take_frame();
-            return Output::Audio(pcm, rate_hz);
-        }
-        if let Some(event) = self.events.pop_front() {
-            return Output::Event(event);
-        }
-        if std::mem::take(&mut self.hang_up) {
-            return Output::HangUp;
-        }
-        if self.phase == Phase::Gone {
-            return Output::Gone;
-        }
-        self.blocked = if writable { None } else { self.blocked.or(Some(now)) };
-        if writable {
-            if let Some(message) = self.waiting.pop_front() {
-                self.waiting_bytes -= length(&message);
-                return Output::Send(message);
-            }
-            if let Some(output) = self.speak(now) {
-                return output;
-            }
-        }
-        Output::Timeout(self.next_timeout(writable))
-    }
-
     /// Returns what is due of the bot's speech.
-    fn speak(&mut self, now: Instant) -> Option<Output<'static>> {
+    fn speak(&mut self, now: Instant) -> Option<Output<'static, Command>> {
         if !self.speaks() {
             return None;
         }
-        Some(match (self.voice.poll_output(now)?, &self.wire) {
-            (cadence::Output::SpeechStarted, _) => Output::Event(Event::SpeechStarted),
-            (cadence::Output::SpeechStopped, _) => Output::Event(Event::SpeechStopped),
-            (cadence::Output::Chunk(pcm), Wire::Call(Some(call))) => Output::Send(Message::Text(call.media(pcm))),
-            (cadence::Output::Chunk(pcm), _) => Output::Send(Message::Binary(frames::audio(pcm, CLIENT_HZ))),
+        let message = match (self.voice.poll_output(now)?, &self.wire) {
+            (cadence::Output::SpeechStarted, _) => return Some(Output::Event(Event::SpeechStarted)),
+            (cadence::Output::SpeechStopped, _) => return Some(Output::Event(Event::SpeechStopped)),
+            (cadence::Output::Chunk(pcm), Wire::Call(Some(call))) => Message::Text(call.media(pcm)),
+            (cadence::Output::Chunk(pcm), _) => Message::Binary(frames::audio(pcm, CLIENT_HZ)),
             (cadence::Output::Mark(name), Wire::Call(Some(call))) => {
                 let text = call.mark(&name);
                 if self.marks.len() == MARKS_MAX {
                     self.marks.pop_front();
                 }
                 self.marks.push_back(name);
-                Output::Send(Message::Text(text))
+                Message::Text(text)
             }
-            (cadence::Output::Mark(name), _) => Output::Event(Event::Mark { name, played: true }),
-        })
+            (cadence::Output::Mark(name), _) => return Some(Output::Event(Event::Mark { name, played: true })),
+        };
+        self.has_room = true;
+        Some(Output::Command(Command::Send(message)))
     }
 
-    fn next_timeout(&self, writable: bool) -> Instant {
+    fn next_timeout(&self) -> Deadline {
         let phase = match self.phase {
             Phase::Handshake { until, .. } | Phase::HangingUp { until, .. } => Some(until),
-            Phase::Closing { until } => return until,
+            Phase::Closing { until } => return Deadline::new(until, "close"),
             Phase::Finishing { until, .. } => Some(self.said().map_or(until, |said| said.min(until))),
             Phase::Live | Phase::Gone => None,
         };
-        let voice = self.voice.poll_timeout().filter(|_| writable && self.speaks());
-        let stall = self.blocked.map(|since| since + SOCKET_STALL);
         let alive = (self.pinged + SOCKET_PING_INTERVAL).min(self.heard + SOCKET_FREED_AFTER);
-        [phase, voice, stall].into_iter().flatten().fold(alive, Instant::min)
-    }
-
-    /// Ends the session from this side: the bot is told, the provider is asked to hang up, then the socket closes.
-    fn end(&mut self, reason: LeaveReason, code: u16, why: &'static str, now: Instant) {
-        if reason == LeaveReason::Protocol {
-            log::warn!("closing with code {code}: {why}");
-        }
-        self.leave(reason);
-        if self.telephone().is_some() && self.speaks() {
-            self.hang_up = true;
-            self.phase = Phase::HangingUp {
-                until: now + HANG_UP_BEFORE_CLOSE,
-                code,
-                why,
-            };
-        } else {
-            self.close(code, why, now);
+        let next = Deadline::new(alive, "keep-alive").or(phase, "phase");
+        match self.blocked {
+            Some(since) => next.or(Some(since + SOCKET_STALL), "stall"),
+            None if self.speaks() => next.or(self.voice.poll_timeout(), "speech out"),
+            None => next,
         }
     }
+}
 
-    /// Tells the bot that nothing more comes, unless it was told before.
-    fn leave(&mut self, reason: LeaveReason) {
+impl Session for SocketSession {
+    type Command = Command;
+
+    fn name(&self) -> String {
+        self.transport().name().to_owned()
+    }
+
+    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
+        self.ear.set_rate(in_rate_hz);
+        self.voice.set_rate(out_rate_hz);
+    }
+
+    fn speech_room(&self) -> Option<usize> {
+        Some(if self.speaks() { self.voice.room() } else { 0 })
+    }
+
+    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
         if self.speaks() {
-            self.events.push_back(Event::Left(reason));
+            self.source_dry = pcm.is_empty();
+            self.voice.handle_audio(pcm, now);
         }
     }
 
-    fn close(&mut self, code: u16, why: &'static str, now: Instant) {
-        // What still waits would keep the close waiting, and nobody is there to miss it.
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        self.send(Message::Close(code, why));
-        self.phase = Phase::Closing {
-            until: now + SOCKET_CLOSE_WITHIN,
+    /// A provider says what it has played; a plain client has played what has left.
+    fn handle_mark(&mut self, name: String) -> Option<Event> {
+        self.voice.handle_mark(name);
+        None
+    }
+
+    fn handle_interruption(&mut self, _now: Instant) {
+        let unsent = self.voice.handle_interruption();
+        let message = match &self.wire {
+            Wire::Call(Some(call)) => Message::Text(call.clear()),
+            Wire::Call(None) => return,
+            Wire::Client => Message::Binary(frames::interruption()),
         };
+        if self.speaks() {
+            self.send(message);
+        }
+        for name in unsent {
+            self.events.push_back(Event::Mark { name, played: false });
+        }
+        for name in std::mem::take(&mut self.marks) {
+            if self.cleared.len() == MARKS_MAX {
+                self.cleared.pop_front();
+            }
+            self.cleared.push_back(name.clone());
+            self.events.push_back(Event::Mark { name, played: false });
+        }
+    }
+
+    /// A telephone gets JSON alone, and nothing of the talk with a screen.
+    fn handle_message(&mut self, text: String) {
+        if !self.speaks() {
+            // Behind a close nothing may be sent, and what is tried would cut its handshake short.
+            return;
+        }
+        if text.len() > MESSAGE_BYTES_MAX {
+            self.drop_message("it is longer than a client takes");
+            return;
+        }
+        let message = match self.wire {
+            Wire::Client => Message::Binary(frames::message(&text)),
+            Wire::Call(_) => match serde_json::from_str::<Value>(&text) {
+                Ok(Value::Object(object)) if object.get("label").is_none_or(|label| label != "rtvi-ai") => {
+                    Message::Text(text)
+                }
+                Ok(Value::Object(_)) => return,
+                _ => return self.drop_message("a telephony provider takes JSON objects alone"),
+            },
+        };
+        self.send(message);
+    }
+
+    fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
+        if self.phase == Phase::Live {
+            self.source_dry = false;
+            self.phase = Phase::Finishing {
+                until: now + FINISH_WITHIN,
+                reason,
+            };
+        }
+    }
+
+    fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Handshake { .. } => self.close(1001, "the runner is stopping", now),
+            Phase::Live | Phase::Finishing { .. } => {
+                let (code, why) = farewell(reason);
+                self.end(reason, code, why, now);
+            }
+            Phase::HangingUp { .. } | Phase::Closing { .. } | Phase::Gone => {}
+        }
+    }
+
+    /// Of a socket that never said who calls, or of a client that never sent a frame.
+    fn handle_eviction(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Handshake { .. } => self.drop_out(1013, GAVE_WAY, now),
+            _ => self.handle_end(LeaveReason::NeverConnected, now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Handshake { until, .. } if now >= until => {
+                self.refuse(1008, "unrecognised telephony handshake", now);
+            }
+            Phase::Finishing { until, reason } if now >= until || self.said().is_some_and(|said| now >= said) => {
+                let (code, why) = farewell(reason);
+                self.end(reason, code, why, now);
+            }
+            Phase::HangingUp { until, code, why } if now >= until => self.close(code, why, now),
+            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            _ => {}
+        }
+        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
+            return;
+        }
+        if self.blocked.is_some_and(|since| now >= since + SOCKET_STALL) {
+            self.end(LeaveReason::Stalled, 1008, "what was sent is not read", now);
+        } else if now >= self.heard + SOCKET_FREED_AFTER {
+            self.end(LeaveReason::Vanished, 1001, "nothing was heard for too long", now);
+        } else if now >= self.pinged + SOCKET_PING_INTERVAL {
+            self.pinged = now;
+            self.send(Message::Ping);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+        if std::mem::take(&mut self.begin) {
+            return Output::Command(Command::Begin);
+        }
+        // What a message brought in sound comes before what it said, its end included.
+        if self.ear.poll_frame() {
+            let (pcm, rate_hz) = self.ear.take_frame();
+            return Output::Audio(Frame {
+                pcm,
+                rate_hz,
+                identity: None,
+            });
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Output::Event(event);
+        }
+        if std::mem::take(&mut self.hang_up) {
+            return Output::Command(Command::HangUp);
+        }
+        if self.phase == Phase::Gone {
+            return Output::Gone;
+        }
+        if self.blocked.is_none() {
+            // What left makes room for more, which may be due as well.
+            if std::mem::take(&mut self.has_room) {
+                return Output::MoreSpeech;
+            }
+            if let Some(message) = self.waiting.pop_front() {
+                self.waiting_bytes -= length(&message);
+                return Output::Command(Command::Send(message));
+            }
+            if let Some(output) = self.speak(now) {
+                return output;
+            }
+        }
+        Output::Timeout(self.next_timeout())
+    }
+
+    /// A first frame has come, of a caller who is known.
+    fn has_caller(&self) -> bool {
+        self.has_begun && self.has_heard && self.refused.is_none()
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        counts.set(Count::FramesOut, self.voice.chunks());
+        counts.set(Count::MessagesDropped, self.dropped);
+    }
+
+    fn summary(&self, _counts: &Counts) -> String {
+        self.tally().to_string()
     }
 }
 
@@ -548,17 +532,6 @@ fn call_cut(call: &Call) -> Cut {
         chunk: samples(chunk.length),
         multiple: samples(chunk.multiple).max(1),
         lead: CALL_LEAD,
-    }
-}
-
-/// What a socket is closed with when the session ends for this reason.
-fn farewell(reason: LeaveReason) -> (u16, &'static str) {
-    match reason {
-        LeaveReason::Shutdown => (1001, "the runner is stopping"),
-        LeaveReason::BotFailed => (1011, "the bot failed"),
-        // Sockets are connected; what never came is a first frame.
-        LeaveReason::NeverConnected => (1013, GAVE_WAY),
-        _ => (1000, ""),
     }
 }
 

@@ -1,4 +1,4 @@
-//! One life: from an answered offer to the moment when nothing is left of the session.
+//! One session over WebRTC, from an answered offer to the moment when nothing is left of it.
 //!
 //! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`, with a deadline in every phase. In: datagrams, the
 //! bot's speech, texts and interruptions, further offers, and `now`. Out, by [`WebRtcSession::poll_output`]: datagrams, PCM for the
@@ -6,79 +6,54 @@
 //! the same session: its bot, speech and waiting messages stay.
 //! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
 
+mod ending;
 mod liveness;
+mod offers;
+mod rivals;
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 pub use self::liveness::Found;
 use self::liveness::Liveness;
+pub use self::rivals::{Device, Origin, Rival};
 use crate::audio::codec::Codec;
-use crate::audio::listener::{self, Listener};
-use crate::audio::pacer;
+use crate::audio::listener::Listener;
 use crate::audio::speaker::{Speaker, Turn};
-use crate::connection::{self, Channel, OfferError, Packet, PeerConnection, Proven, Sender, Setup, Transmit};
-pub use crate::event::{Event, LeaveReason};
-use crate::limits::{
-    CHECK_AT_ONCE_AFTER, CLOSE_WITHIN, CONNECT_WITHIN, FINISH_WITHIN, GOODBYE_WITHIN, OUTAGE_AFTER, PEER_FREED_AFTER,
-    PEER_LOST_AFTER,
-};
+use crate::config::Transport;
+use crate::connection::{self, Channel, Packet, PeerConnection, Proven, Sender, Transmit};
+use crate::event::{Event, LeaveReason};
+use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, INQUIRY_CHECKS, OUTAGE_AFTER, PEER_LOST_AFTER};
+use crate::metrics::{Count, Counts};
 use crate::outbox::Outbox;
-use crate::source::SourceKey;
+use crate::session::{Deadline, Frame, Output, Session};
 use crate::whip::events::Events;
 use crate::why::Tried;
 
-/// What a session answers to an input.
-pub enum Output<'a> {
-    /// Nothing more; the session wants [`WebRtcSession::handle_timeout`] at this time.
-    Timeout(Instant),
+/// What a session asks of its transport.
+pub enum Command {
     Transmit(Transmit),
-    /// The caller has this address: it answered a check.
+    /// The caller has this address: it answered a check. Sessions that had it are told of a rival.
     Proven(Proven),
     /// What [`WebRtcSession::handle_inquiry`] wanted to know.
     Found(Found),
-    /// Speech of the caller: `i16` mono at the rate in Hz.
-    Audio(&'a [i16], u32),
-    Event(Event),
-    /// Nothing is left; no input has any effect.
-    Gone,
+    /// Every other session is to be told of this one.
+    Announce(Rival),
+    /// A call has come so far.
+    Progress(Progress),
 }
 
-/// A microcontroller, as far as it is known from outside of its session.
+/// How far a call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Where it was last proven to be.
-    pub address: SocketAddr,
-    /// The address that its offer names: its own one, behind a NAT.
-    pub host: Option<IpAddr>,
-}
-
-/// Where a device's offer came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    pub source: SourceKey,
-    /// As in [`Device`].
-    pub host: Option<IpAddr>,
-}
-
-impl Origin {
-    /// Tells whether the device of another offer may be this one, come back. Two that are there at
-    /// the same time have different addresses of their own.
-    pub fn may_be(self, other: Origin) -> bool {
-        let differ = self.host.zip(other.host).is_some_and(|(one, other)| one != other);
-        self.source == other.source && !differ
-    }
-}
-
-/// Another session whose caller may be this one's, come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rival {
-    /// Its checks are answered from an address and port from which this one's were.
-    AtAddress,
-    /// A device's, which is connected.
-    Device(Device),
+pub enum Progress {
+    /// ICE and DTLS are up.
+    Secured,
+    /// The caller's first audio has come.
+    Audible,
+    Ended,
 }
 
 /// Where a session is in its life.
@@ -123,6 +98,7 @@ pub struct WebRtcSession {
     /// What the client's channel expects of whoever is behind it.
     events: Option<Events>,
     event: Option<Event>,
+    commands: VecDeque<Command>,
     /// The bot has no more speech, as its last answer showed.
     source_dry: bool,
     /// The bot's turn is on, or was until a moment ago.
@@ -130,6 +106,11 @@ pub struct WebRtcSession {
     gate: Gate,
     /// How long the caller may be silent before the session is freed.
     freed_after: Duration,
+    is_call: bool,
+    /// Audio of the caller was handed out.
+    was_audible: bool,
+    /// Another has the permit, before this one was connected.
+    is_evicted: bool,
 }
 
 /// Whether audio may leave for the caller, once it is connected.
@@ -143,116 +124,6 @@ enum Gate {
 }
 
 impl WebRtcSession {
-    /// Answers an offer: the session, and the answer's SDP.
-    ///
-    /// # Errors
-    /// As [`PeerConnection::accept`].
-    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
-        let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
-        Ok((WebRtcSession::of(peer, setup, now), answer))
-    }
-
-    fn of(peer: PeerConnection, setup: &Setup<'_>, now: Instant) -> WebRtcSession {
-        let (device, codec) = (peer.is_device(), peer.codec());
-        WebRtcSession {
-            peer,
-            phase: Phase::Connecting {
-                until: now + CONNECT_WITHIN,
-            },
-            joined: false,
-            lost: false,
-            resumed: false,
-            liveness: Liveness::new(now),
-            doubted: false,
-            listener: Listener::new(codec),
-            speaker: Speaker::new(codec, device, setup.common.voice),
-            outbox: Outbox::new(device),
-            events: None,
-            event: None,
-            source_dry: true,
-            speaking: false,
-            gate: Gate::Open,
-            freed_after: PEER_FREED_AFTER,
-        }
-    }
-
-    /// Answers the offer of a call. The session connects, and stays silent and not joined until [`WebRtcSession::open`].
-    ///
-    /// # Errors
-    /// As [`PeerConnection::accept_call`].
-    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
-        let (peer, answer) = PeerConnection::accept_call(offer, setup, now)?;
-        let session = WebRtcSession {
-            phase: Phase::Connecting {
-                until: now + CALL_HELD_WITHIN,
-            },
-            gate: Gate::Held { is_secured: false },
-            freed_after: CALL_FREED_AFTER,
-            ..WebRtcSession::of(peer, setup, now)
-        };
-        Ok((session, answer))
-    }
-
-    /// The call was picked up: audio may leave. What is not connected yet has its time from here on.
-    pub fn open(&mut self, now: Instant) {
-        let Gate::Held { is_secured } = std::mem::replace(&mut self.gate, Gate::Open) else {
-            return;
-        };
-        if is_secured {
-            self.connected(now);
-        } else if let Phase::Connecting { until } = &mut self.phase {
-            *until = now + CONNECT_WITHIN;
-        }
-    }
-
-    /// Tells whether ICE and DTLS have come to be.
-    pub fn is_secured(&self) -> bool {
-        self.joined || self.gate == Gate::Held { is_secured: true }
-    }
-
-    /// Answers a further offer on the same connection.
-    ///
-    /// # Errors
-    /// As [`PeerConnection::renegotiate`], and [`OfferError::Ended`].
-    pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
-        if self.is_ending() {
-            return Err(OfferError::Ended);
-        }
-        self.peer.renegotiate(offer)
-    }
-
-    /// Answers an offer of a client that threw its connection away: a new connection under the same bot.
-    ///
-    /// # Errors
-    /// As [`PeerConnection::accept`], and [`OfferError::Ended`]; the old connection is kept then.
-    pub fn restart(&mut self, offer: &str, setup: &Setup<'_>, now: Instant) -> Result<String, OfferError> {
-        if self.is_ending() {
-            return Err(OfferError::Ended);
-        }
-        let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
-        // The client has forgotten the old connection, so there is nobody to say goodbye to.
-        let former = std::mem::replace(&mut self.peer, peer);
-        self.peer.follow(former);
-        self.listener.handle_restart();
-        self.listener.set_codec(self.peer.codec());
-        self.speaker.set_codec(self.peer.codec(), now);
-        self.outbox.handle_close();
-        if let Phase::Connecting { .. } | Phase::Live = self.phase {
-            self.phase = Phase::Connecting {
-                until: now + CONNECT_WITHIN,
-            };
-        }
-        self.liveness = Liveness::new(now);
-        self.doubted = false;
-        Ok(answer)
-    }
-
-    /// Takes the rates that the bot asks for, in Hz.
-    pub fn set_rates(&mut self, in_rate_hz: u32, out_rate_hz: u32, now: Instant) {
-        self.listener.set_rate(in_rate_hz);
-        self.speaker.set_rate(out_rate_hz, now);
-    }
-
     /// Tells whether the client's offer has a data channel.
     pub fn offers_channel(&self) -> bool {
         self.peer.offers_channel()
@@ -304,21 +175,6 @@ impl WebRtcSession {
         self.peer.add_remote_candidate(text);
     }
 
-    /// Returns what became of the caller's packets, for the log.
-    pub fn heard(&self) -> listener::Tally {
-        self.listener.tally()
-    }
-
-    /// Returns what left for the caller: frames of audio, and slots without one.
-    pub fn spoken(&self) -> pacer::Counters {
-        self.speaker.counters()
-    }
-
-    /// Returns how many texts of the bot the caller did not take.
-    pub fn messages_dropped(&self) -> u64 {
-        self.outbox.dropped()
-    }
-
     /// Returns what was tried to connect with the client, if its last connection never came to be.
     pub fn unconnected(&self) -> Option<&Tried> {
         Some(self.peer.tried()).filter(|tried| !tried.is_secured())
@@ -351,100 +207,10 @@ impl WebRtcSession {
         }
     }
 
-    /// Takes the news of another session.
-    ///
-    /// Silence is no proof that a caller has gone: a device that pushes to talk says nothing, and a
-    /// network may be away for a while. Nor is a common address, since a NAT has one for all behind
-    /// it. So none of this ends a session whose caller is there:
-    /// - A device that has shaken hands at the very address and port of this one is this one, and
-    ///   has new keys: it ends at once.
-    /// - Where no more is known than that the rival is answered there, or that it names the same
-    ///   address of its own behind a common one, the caller is asked. It goes when nothing was heard
-    ///   for as long as makes it lost. A checked address alone must not end a session: devices
-    ///   answer whoever knows their password, and some have all the same.
-    /// - Anybody else at a common address is a neighbour, who takes nothing away. If it was this
-    ///   device after all, there is a session too many until this one is given up.
-    pub fn handle_rival(&mut self, rival: Rival, now: Instant) {
-        match (rival, self.device()) {
-            (Rival::AtAddress, _) => self.doubted = true,
-            (Rival::Device(rival), Some(own)) if rival.address == own.address => {
-                return self.handle_end(LeaveReason::Replaced, now);
-            }
-            (Rival::Device(rival), Some(own)) if rival.address.ip() == own.address.ip() => {
-                if rival.host.is_none() || rival.host != own.host {
-                    return;
-                }
-                self.doubted = true;
-            }
-            (Rival::Device(_), _) => return,
-        }
-        self.handle_inquiry(now);
-    }
-
-    /// Somebody wants to know whether the caller is there: it is asked at once. What was found is
-    /// in the outputs.
-    pub fn handle_inquiry(&mut self, now: Instant) {
-        let can_ask = self.speaks() && self.peer.address().is_some();
-        self.liveness.inquire(can_ask, now);
-        self.ask(now);
-    }
-
     /// Asks the caller if that is due.
     fn ask(&mut self, now: Instant) {
         if self.speaks() && self.liveness.take_due(now) {
             self.peer.ask();
-        }
-    }
-
-    /// The place of this session is another's: of a pending one, since it did not connect in time;
-    /// of any other, since its device answered no question.
-    pub fn handle_eviction(&mut self, now: Instant) {
-        let reason = match self.joined {
-            true => LeaveReason::Replaced,
-            false => LeaveReason::NeverConnected,
-        };
-        self.handle_end(reason, now);
-    }
-
-    /// Takes a text for the caller.
-    pub fn handle_message(&mut self, text: String) {
-        self.outbox.push(text);
-    }
-
-    /// Drops all speech that has not left.
-    pub fn handle_interruption(&mut self, now: Instant) {
-        self.speaker.handle_interruption(now);
-        self.speak(now);
-    }
-
-    /// Takes speech from the bot as far as there is room. `take` appends at most so many samples, at the bot's rate.
-    pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) {
-        if self.speaks() {
-            self.source_dry = !self.speaker.pull(take, now);
-            self.speak(now);
-        }
-    }
-
-    /// The bot has ended: what it said last still leaves, then the session ends.
-    pub fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
-        match self.phase {
-            Phase::Live => {
-                self.source_dry = false;
-                self.phase = Phase::Finishing {
-                    until: now + FINISH_WITHIN,
-                    reason,
-                };
-            }
-            Phase::Connecting { .. } => self.end(reason, now),
-            _ => {}
-        }
-    }
-
-    /// The runner stops, or the session is replaced: it ends now, with a goodbye where somebody listens.
-    pub fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
-        match self.phase {
-            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } => self.end(reason, now),
-            Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone => {}
         }
     }
 
@@ -457,44 +223,6 @@ impl WebRtcSession {
     #[cfg(test)]
     pub fn leap(&mut self, packets: u64) {
         self.peer.leap(packets);
-    }
-
-    pub fn handle_timeout(&mut self, now: Instant) {
-        match self.phase {
-            Phase::Connecting { until } if now >= until => {
-                let reason = if self.joined {
-                    LeaveReason::Vanished
-                } else {
-                    LeaveReason::NeverConnected
-                };
-                self.end(reason, now);
-            }
-            Phase::Live | Phase::Finishing { .. } => {
-                let silent = self.liveness.silent_for(now);
-                if silent >= self.freed_after {
-                    self.end(LeaveReason::Vanished, now);
-                } else if silent >= PEER_LOST_AFTER && self.doubted {
-                    self.end(LeaveReason::Replaced, now);
-                } else if silent >= PEER_LOST_AFTER && !self.lost {
-                    self.lost = true;
-                    self.event = Some(Event::Lost);
-                }
-                // A client that is told goodbye stops playing what it still holds, so the turn must be over at its end, too.
-                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
-                if let Phase::Finishing { until, reason } = self.phase
-                    && (now >= until || said)
-                {
-                    self.end(reason, now);
-                }
-            }
-            Phase::Goodbye { until } if now >= until => self.close(now),
-            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
-            _ => {}
-        }
-        self.ask(now);
-        self.listener.handle_timeout(now);
-        self.queue_frames(now);
-        self.peer.handle_timeout(now);
     }
 
     /// Lets the frames that are due leave.
@@ -533,69 +261,35 @@ impl WebRtcSession {
         sent
     }
 
-    /// Returns the next thing to do.
-    pub fn poll_output(&mut self, now: Instant) -> Output<'_> {
-        loop {
-            if std::mem::take(&mut self.resumed) {
-                return Output::Event(Event::Resumed);
+    /// Takes the next event, and does what the others have to know of it.
+    fn next_event(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.resumed) {
+            log::info!("the caller is heard again");
+            return Some(Event::Resumed);
+        }
+        let event = self.event.take()?;
+        match event {
+            Event::Joined => {
+                log::info!("connected");
+                self.commands
+                    .extend(self.device().map(Rival::Device).map(Command::Announce));
             }
-            if let Some(event) = self.event.take() {
-                return Output::Event(event);
-            }
-            if let Some(found) = self.liveness.take_found() {
-                return Output::Found(found);
-            }
-            if self.phase == Phase::Gone {
-                return Output::Gone;
-            }
-            // A decoded frame is borrowed, so handing it out is the last thing that this function does.
-            if self.listener.poll_frame() {
-                let (pcm, rate_hz) = self.listener.take_frame();
-                return Output::Audio(pcm, rate_hz);
-            }
-            match self.peer.poll_output() {
-                connection::Output::Timeout(at) => {
-                    if let Some(turn) = self.speaker.poll_turn() {
-                        self.speaking = turn == Turn::Started;
-                        return Output::Event(match turn {
-                            Turn::Started => Event::SpeechStarted,
-                            Turn::Stopped => Event::SpeechStopped,
-                        });
-                    }
-                    if !self.go_on(now) {
-                        return Output::Timeout(self.next_timeout(at, now));
-                    }
-                }
-                connection::Output::Transmit(transmit) => {
-                    if transmit.is_check() {
-                        self.liveness.handle_check(now);
-                    }
-                    return Output::Transmit(transmit);
-                }
-                connection::Output::Proven(proven) => return Output::Proven(proven),
-                connection::Output::Connected => self.connected(now),
-                connection::Output::Audio { packet, .. } => {
-                    self.handle_sign_of_life(now);
-                    self.listener.handle_packet(&packet, now);
-                }
-                connection::Output::Key(key) => {
-                    self.handle_sign_of_life(now);
-                    self.event = Some(Event::Dtmf(key));
-                }
-                connection::Output::ChannelOpen => self.handle_channel(now),
-                connection::Output::Message(text) => {
-                    self.handle_sign_of_life(now);
-                    let answer = self.events.as_mut().and_then(|events| events.handle_message(&text));
-                    if let Some(answer) = answer {
-                        self.outbox.push(answer);
-                    }
-                    self.event = incoming(text);
-                }
-                // Clients have no tracks, and their messages are text.
-                connection::Output::TrackGone(_) | connection::Output::Data(_) => {}
-                connection::Output::Left => self.peer_gone(LeaveReason::Left, now),
-                connection::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
-            }
+            Event::Lost => log::info!("nothing heard of the caller for some seconds"),
+            Event::Left(_) => self.progress(Progress::Ended),
+            _ => {}
+        }
+        Some(event)
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        let found = self.liveness.take_found().map(Command::Found);
+        found.or_else(|| self.commands.pop_front())
+    }
+
+    /// Tells those who wait for a call how far it has come.
+    fn progress(&mut self, progress: Progress) {
+        if self.is_call {
+            self.commands.push_back(Command::Progress(progress));
         }
     }
 
@@ -630,7 +324,7 @@ impl WebRtcSession {
     fn connected(&mut self, now: Instant) {
         if let Gate::Held { is_secured } = &mut self.gate {
             *is_secured = true;
-            return;
+            return self.progress(Progress::Secured);
         }
         if let Phase::Connecting { .. } = self.phase {
             self.phase = Phase::Live;
@@ -642,40 +336,7 @@ impl WebRtcSession {
         }
     }
 
-    /// The peer is not there any more: no goodbye, only what its end of the connection still expects.
-    fn peer_gone(&mut self, reason: LeaveReason, now: Instant) {
-        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
-            return;
-        }
-        if !matches!(self.phase, Phase::Goodbye { .. }) {
-            self.event = Some(Event::Left(reason));
-        }
-        self.close(now);
-    }
-
-    fn end(&mut self, reason: LeaveReason, now: Instant) {
-        self.event = Some(Event::Left(reason));
-        let listens = self.peer.has_channel() && !self.lost && !self.peer.is_device();
-        if !listens {
-            return self.close(now);
-        }
-        // Only the clients of some channels know what that means; to others what waits is still sent.
-        if matches!(self.peer.channel(), Some(Channel::Chat | Channel::Rtvi)) {
-            self.outbox.push(PEER_LEFT.to_owned());
-        }
-        self.phase = Phase::Goodbye {
-            until: now + GOODBYE_WITHIN,
-        };
-    }
-
-    fn close(&mut self, now: Instant) {
-        self.peer.close();
-        self.phase = Phase::Closing {
-            until: now + CLOSE_WITHIN,
-        };
-    }
-
-    fn next_timeout(&self, peer: Instant, now: Instant) -> Instant {
+    fn next_timeout(&self, peer: Instant, now: Instant) -> Deadline {
         let phase = match self.phase {
             Phase::Connecting { until } | Phase::Goodbye { until } | Phase::Closing { until } => Some(until),
             Phase::Finishing { until, .. } => Some(until),
@@ -683,25 +344,229 @@ impl WebRtcSession {
             Phase::Live => Some(self.liveness.heard() + PEER_LOST_AFTER),
             Phase::Gone => None,
         };
-        let speaker = self.speaks().then(|| self.speaker.poll_timeout()).flatten();
-        let question = self.speaks().then(|| self.liveness.next());
         // A message that is due and did not leave waits for the peer, not for the clock.
         let message = self.outbox.poll_timeout().filter(|at| *at > now);
-        [phase, speaker, question, self.listener.poll_timeout(), message]
-            .into_iter()
-            .flatten()
-            .fold(peer, Instant::min)
+        let next = Deadline::new(peer, "connection")
+            .or(phase, "phase")
+            .or(self.listener.poll_timeout(), "speech in")
+            .or(message, "message");
+        if !self.speaks() {
+            return next;
+        }
+        next.or(self.speaker.poll_timeout(), "speech out")
+            .or(Some(self.liveness.next()), "question")
     }
 }
 
-/// How long a call may take to be picked up, with all requests that it takes: the phone gives up after 60 s.
-const CALL_HELD_WITHIN: Duration = Duration::from_secs(60);
-/// Silence of a call's server, which answers checks every few seconds, after which the session is freed: nobody takes such a
-/// call up again.
-const CALL_FREED_AFTER: Duration = Duration::from_secs(15);
+impl Session for WebRtcSession {
+    type Command = Command;
 
-/// Tells the client that the bot has left; without it, it would take the closed connection for a network failure.
-const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
+    fn name(&self) -> String {
+        let device = if self.is_device() { ", embedded" } else { "" };
+        format!("{}{device}, {}", Transport::WebRtc.name(), self.codec())
+    }
+
+    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, now: Instant) {
+        self.listener.set_rate(in_rate_hz);
+        self.speaker.set_rate(out_rate_hz, now);
+    }
+
+    fn speech_room(&self) -> Option<usize> {
+        Some(if self.speaks() { self.speaker.room() } else { 0 })
+    }
+
+    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
+        if self.speaks() {
+            self.source_dry = pcm.is_empty();
+            self.speaker.handle_audio(pcm, now);
+            self.speak(now);
+        }
+    }
+
+    fn handle_interruption(&mut self, now: Instant) {
+        self.speaker.handle_interruption(now);
+        self.speak(now);
+    }
+
+    fn handle_message(&mut self, text: String) {
+        self.outbox.push(text);
+    }
+
+    fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Live => {
+                self.source_dry = false;
+                self.phase = Phase::Finishing {
+                    until: now + FINISH_WITHIN,
+                    reason,
+                };
+            }
+            Phase::Connecting { .. } => self.end(reason, now),
+            _ => {}
+        }
+    }
+
+    fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } => self.end(reason, now),
+            Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone => {}
+        }
+    }
+
+    /// Of a pending session, since it did not connect in time; of any other, since its device answered no question.
+    fn handle_eviction(&mut self, now: Instant) {
+        let reason = if self.joined {
+            log::info!("{INQUIRY_CHECKS} checks got no answer, and a device at the same address takes the place");
+            LeaveReason::Replaced
+        } else {
+            self.is_evicted = true;
+            LeaveReason::NeverConnected
+        };
+        self.handle_end(reason, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Connecting { until } if now >= until => {
+                let reason = if self.joined {
+                    LeaveReason::Vanished
+                } else {
+                    LeaveReason::NeverConnected
+                };
+                self.end(reason, now);
+            }
+            Phase::Live | Phase::Finishing { .. } => {
+                let silent = self.liveness.silent_for(now);
+                if silent >= self.freed_after {
+                    self.end(LeaveReason::Vanished, now);
+                } else if silent >= PEER_LOST_AFTER && self.doubted {
+                    self.end(LeaveReason::Replaced, now);
+                } else if silent >= PEER_LOST_AFTER && !self.lost {
+                    self.lost = true;
+                    self.event = Some(Event::Lost);
+                }
+                // A client that is told goodbye stops playing what it still holds, so the turn must be over at its end, too.
+                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
+                if let Phase::Finishing { until, reason } = self.phase
+                    && (now >= until || said)
+                {
+                    self.end(reason, now);
+                }
+            }
+            Phase::Goodbye { until } if now >= until => self.close(now),
+            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            _ => {}
+        }
+        self.ask(now);
+        self.listener.handle_timeout(now);
+        self.queue_frames(now);
+        self.peer.handle_timeout(now);
+    }
+
+    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+        loop {
+            if let Some(event) = self.next_event() {
+                return Output::Event(event);
+            }
+            if let Some(command) = self.next_command() {
+                return Output::Command(command);
+            }
+            if self.phase == Phase::Gone {
+                return Output::Gone;
+            }
+            // A decoded frame is borrowed, so handing it out is the last thing that this function does.
+            if self.listener.poll_frame() {
+                if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
+                    return Output::Command(Command::Progress(Progress::Audible));
+                }
+                let (pcm, rate_hz) = self.listener.take_frame();
+                return Output::Audio(Frame {
+                    pcm,
+                    rate_hz,
+                    identity: None,
+                });
+            }
+            match self.peer.poll_output() {
+                connection::Output::Timeout(at) => {
+                    if let Some(turn) = self.speaker.poll_turn() {
+                        self.speaking = turn == Turn::Started;
+                        return Output::Event(match turn {
+                            Turn::Started => Event::SpeechStarted,
+                            Turn::Stopped => Event::SpeechStopped,
+                        });
+                    }
+                    if !self.go_on(now) {
+                        return Output::Timeout(self.next_timeout(at, now));
+                    }
+                }
+                connection::Output::Transmit(transmit) => {
+                    if transmit.is_check() {
+                        self.liveness.handle_check(now);
+                    }
+                    return Output::Command(Command::Transmit(transmit));
+                }
+                connection::Output::Proven(proven) => return Output::Command(Command::Proven(proven)),
+                connection::Output::Connected => self.connected(now),
+                connection::Output::Audio { packet, .. } => {
+                    self.handle_sign_of_life(now);
+                    self.listener.handle_packet(&packet, now);
+                }
+                connection::Output::Key(key) => {
+                    self.handle_sign_of_life(now);
+                    self.event = Some(Event::Dtmf(key));
+                }
+                connection::Output::ChannelOpen => self.handle_channel(now),
+                connection::Output::Message(text) => {
+                    self.handle_sign_of_life(now);
+                    let answer = self.events.as_mut().and_then(|events| events.handle_message(&text));
+                    if let Some(answer) = answer {
+                        self.outbox.push(answer);
+                    }
+                    self.event = incoming(text);
+                }
+                // Clients have no tracks, and their messages are text.
+                connection::Output::TrackGone(_) | connection::Output::Data(_) => {}
+                connection::Output::Left => self.peer_gone(LeaveReason::Left, now),
+                connection::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
+            }
+        }
+    }
+
+    fn has_caller(&self) -> bool {
+        self.joined
+    }
+
+    fn codec_name(&self) -> Option<&'static str> {
+        Some(self.codec().name())
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        self.listener.tally().count(counts);
+        self.speaker.counters().count(counts);
+        counts.set(Count::MessagesDropped, self.outbox.dropped());
+    }
+
+    fn summary(&self, counts: &Counts) -> String {
+        self.listener.tally().summary(counts)
+    }
+
+    /// Says why a connection did not come to be. A client that gives up says so over HTTP, if it has a resource there.
+    fn explain(&self, reason: LeaveReason) {
+        let is_unexplained = matches!(
+            reason,
+            LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed | LeaveReason::Left
+        );
+        let Some(tried) = self.unconnected().filter(|_| is_unexplained) else {
+            return;
+        };
+        if self.is_evicted {
+            log::debug!("{reason}: it gave way to a newcomer; {tried}");
+        } else {
+            log::warn!("{reason}: {tried}");
+        }
+        log::debug!("tried: {}", tried.pairs());
+    }
+}
 
 /// Sorts a text of the client: keep-alives and signalling are not the bot's.
 fn incoming(text: String) -> Option<Event> {

@@ -43,6 +43,7 @@ use edge_runner_proto::candidate::{RemotePolicy, parse_remote};
 use edge_runner_proto::crypto;
 use edge_runner_proto::frames::{self, Frame};
 use edge_runner_proto::limits;
+use edge_runner_proto::mediaroom::roster::Change;
 use edge_runner_proto::mediaroom::signal::{Output, Signal};
 use edge_runner_proto::mediaroom::wire::{self, DataPacket, Request, SignalRequest, SignalResponse};
 use edge_runner_proto::multipart::{self, Broken, Event, Parser};
@@ -347,13 +348,13 @@ impl Stay {
             assert!(!self.over, "{output:?} after the end");
             match output {
                 Output::Send(bytes) => self.sent(&bytes),
-                Output::ParticipantJoined(who) => {
+                Output::Change(Change::Joined(who)) => {
                     assert!((1..=limits::ROOM_NAME_BYTES_MAX).contains(&who.identity.len()));
                     assert!(who.name.len() <= limits::ROOM_NAME_BYTES_MAX);
                     assert_eq!(self.present.insert(who.identity, false), None);
                 }
-                Output::ParticipantLeft(who) => assert_eq!(self.present.remove(&who.identity), Some(false)),
-                Output::Speaking { identity, speaking } => {
+                Output::Change(Change::Left(who)) => assert_eq!(self.present.remove(&who.identity), Some(false)),
+                Output::Change(Change::Speaking { identity, speaking }) => {
                     assert_eq!(self.present.insert(identity, speaking), Some(!speaking));
                 }
                 Output::Candidate { candidate, .. } => {

@@ -13,8 +13,9 @@ use edge_runner_proto::audio::g711;
 use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
 use edge_runner_proto::crypto;
 use edge_runner_proto::gather::Gathered;
-use edge_runner_proto::socket::{self, Output as SocketOutput};
-use edge_runner_proto::webrtc_session::{Output as SessionOutput, WebRtcSession};
+use edge_runner_proto::session::{Output as SessionOutput, Session};
+use edge_runner_proto::socket;
+use edge_runner_proto::webrtc_session::{Command, WebRtcSession};
 use edge_runner_proto::{frames, socket::Message};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::media::{Direction, MediaKind, Mid};
@@ -133,6 +134,7 @@ impl End for Client {
 struct Runner {
     session: WebRtcSession,
     echo: VecDeque<i16>,
+    speech: Vec<i16>,
     frames: u64,
     joined: bool,
 }
@@ -145,24 +147,24 @@ impl End for Runner {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.session.handle_timeout(now);
-        pull(&mut self.echo, |take| self.session.pull_speech(take, now));
+        hand(&mut self.echo, &mut self.speech, &mut self.session, now);
     }
 
     fn drain(&mut self, sent: &mut VecDeque<Vec<u8>>, now: Instant) -> Instant {
         loop {
             let heard = self.echo.len();
             match self.session.poll_output(now) {
-                SessionOutput::Timeout(at) => return at,
+                SessionOutput::Timeout(deadline) => return deadline.at,
                 SessionOutput::Gone => panic!("the session ended"),
-                SessionOutput::Transmit(mut transmit) => sent.push_back(transmit.contents().to_vec()),
-                SessionOutput::Audio(pcm, _) => {
+                SessionOutput::Command(Command::Transmit(mut transmit)) => sent.push_back(transmit.contents().to_vec()),
+                SessionOutput::Audio(frame) => {
                     self.frames += 1;
                     if heard < ECHO_SAMPLES_MAX {
-                        self.echo.extend(pcm);
+                        self.echo.extend(frame.pcm);
                     }
-                    pull(&mut self.echo, |take| self.session.pull_speech(take, now));
+                    hand(&mut self.echo, &mut self.speech, &mut self.session, now);
                 }
-                SessionOutput::Proven(_) | SessionOutput::Found(_) => {}
+                SessionOutput::Command(_) | SessionOutput::MoreSpeech => {}
                 SessionOutput::Event(_) => self.joined = true,
             }
         }
@@ -173,13 +175,12 @@ impl End for Runner {
     }
 }
 
-/// Hands what waits to whoever takes it.
-fn pull(echo: &mut VecDeque<i16>, with: impl FnOnce(&mut dyn FnMut(&mut Vec<i16>, usize) -> usize)) {
-    with(&mut |into, samples_max| {
-        let samples = samples_max.min(echo.len());
-        into.extend(echo.drain(..samples));
-        samples
-    });
+/// Hands a session what waits for it, by way of memory that is kept.
+fn hand(echo: &mut VecDeque<i16>, speech: &mut Vec<i16>, session: &mut impl Session, now: Instant) {
+    let Some(room) = session.speech_room() else { return };
+    speech.clear();
+    speech.extend(echo.drain(..room.min(echo.len())));
+    session.handle_speech(speech, now);
 }
 
 /// Two ends and the clock that they share.
@@ -303,11 +304,12 @@ pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work
     let answer = SdpAnswer::from_sdp_string(&answer)?;
     client.rtc.sdp_api().accept_answer(pending, answer)?;
     if rate_hz > 0 {
-        session.set_rates(rate_hz, rate_hz, now);
+        session.set_audio(rate_hz, rate_hz, true, now);
     }
     let runner = Runner {
         session,
         echo: VecDeque::new(),
+        speech: Vec::new(),
         frames: 0,
         joined: false,
     };
@@ -372,30 +374,30 @@ fn talk(
     start: Instant,
     mut say: impl FnMut(&mut socket::SocketSession, usize, Instant) + 'static,
 ) -> Work {
-    session.set_rates(16_000, 16_000);
-    let mut echo = VecDeque::new();
+    session.set_audio(16_000, 16_000, true, start);
+    let (mut echo, mut speech) = (VecDeque::new(), Vec::new());
     let (mut heard, mut sent) = (0, 0);
     Box::new(move |frame| {
         let now = start + PTIME * frame as u32;
         session.handle_timeout(now);
         say(&mut session, frame, now);
         loop {
-            match session.poll_output(true, now) {
-                SocketOutput::Timeout(_) => break,
-                SocketOutput::Gone => panic!("the session ended"),
-                SocketOutput::Audio(pcm, _) => {
+            match session.poll_output(now) {
+                SessionOutput::Timeout(_) => break,
+                SessionOutput::Gone => panic!("the session ended"),
+                SessionOutput::Audio(frame) => {
                     heard += 1;
-                    echo.extend(pcm);
-                    pull(&mut echo, |take| session.pull_speech(take, now));
+                    echo.extend(frame.pcm);
+                    hand(&mut echo, &mut speech, &mut session, now);
                 }
-                SocketOutput::Send(message) => {
+                SessionOutput::Command(socket::Command::Send(message)) => {
                     sent += usize::from(matches!(message, Message::Text(_) | Message::Binary(_)));
                     std::hint::black_box(message);
                 }
                 _ => {}
             }
         }
-        pull(&mut echo, |take| session.pull_speech(take, now));
+        hand(&mut echo, &mut speech, &mut session, now);
         assert!(
             heard + 3 > frame && sent + 20 > frame,
             "{heard} in and {sent} out of {frame}"

@@ -14,22 +14,21 @@ use tokio::task::JoinHandle;
 
 use super::{Registered, Request, WebRtc, new_pc_id, random, secret, seed_thread, seeding};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
-use crate::config::Host;
+use crate::config::{Host, Transport};
 use crate::io::addresses::local_address_towards;
 use crate::io::admission::Permit;
-use crate::io::media::{self, Life};
-use crate::io::sessions::Start;
+use crate::io::media::WebRtcCarrier;
+use crate::io::session::{self, SessionTask};
+use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks::{self, Place};
 use crate::io::udp::{Inbox, Port};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
-use crate::logging;
 use crate::proto::candidate::{RemotePolicy, parse_remote};
 use crate::proto::connection::{OfferError, Setup};
 use crate::proto::event::LeaveReason;
 use crate::proto::gather::Gathered;
 use crate::proto::sdp;
-use crate::proto::stall::Task;
-use crate::proto::webrtc_session::WebRtcSession;
+use crate::proto::webrtc_session::{self, WebRtcSession};
 
 /// What becomes of the session of a call.
 pub enum Progress {
@@ -45,27 +44,16 @@ pub enum Progress {
 const PROGRESS_MAX: usize = 4;
 
 /// Where a session tells its progress.
-pub struct Hook {
-    progress: mpsc::Sender<Progress>,
-    is_secured: bool,
-    is_heard: bool,
-}
+pub struct Hook(mpsc::Sender<Progress>);
 
 impl Hook {
-    pub fn secured(&mut self) {
-        if !std::mem::replace(&mut self.is_secured, true) {
-            let _ = self.progress.try_send(Progress::Secured);
-        }
-    }
-
-    pub fn heard(&mut self) {
-        if !std::mem::replace(&mut self.is_heard, true) {
-            let _ = self.progress.try_send(Progress::Heard);
-        }
-    }
-
-    pub fn ended(&self, place: Option<Place>) {
-        let _ = self.progress.try_send(Progress::Ended(place));
+    pub fn handle_progress(&self, progress: webrtc_session::Progress, sessions: &Sessions) {
+        let _ = self.0.try_send(match progress {
+            webrtc_session::Progress::Secured => Progress::Secured,
+            webrtc_session::Progress::Audible => Progress::Heard,
+            // The end of the call is asked for when the session is gone, and the end of the runner waits for it.
+            webrtc_session::Progress::Ended => Progress::Ended(sessions.hang_ups().enter()),
+        });
     }
 }
 
@@ -145,21 +133,20 @@ impl WebRtc {
         let inner = &self.0;
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
         let (progress, progress_rx) = mpsc::channel(PROGRESS_MAX);
-        let (link, seat) = bot::media::pair(AUDIO_IN_FRAMES_MAX);
         let pc_id = new_pc_id();
         let connection = WebRtcConnection::new(pc_id.clone(), false, false);
-        let arguments = WebRtcArguments::new(connection, seat).with_call_data(Some(json!({"via": "messaging"})));
-        let bot = inner
-            .sessions
-            .begin(start.session_id.clone(), start.body, bot::Kind::WebRtc(arguments));
-        let life = Life {
-            session: Box::new(answered.session),
+        let id = start.session_id;
+        let lease = Box::new((answered.port, start.lease));
+        let mut task = SessionTask::new(inner.sessions.clone(), permit, Some(lease));
+        task.start_bot(id.clone(), start.body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |seat| {
+            let arguments = WebRtcArguments::new(connection, seat);
+            bot::Kind::WebRtc(arguments.with_call_data(Some(json!({"via": "messaging"}))))
+        });
+        let carrier = WebRtcCarrier {
             inbox: answered.inbox,
             used: None,
             requests: requests_rx,
             inquirers: Vec::new(),
-            link,
-            bot,
             engine: self.clone(),
             registered: Registered {
                 engine: Weak::new(),
@@ -167,19 +154,11 @@ impl WebRtc {
                 former: None,
                 number: 0,
             },
-            shutdown: inner.sessions.shutdown().clone(),
             resource: None,
-            call: Some(Hook {
-                progress,
-                is_secured: false,
-                is_heard: false,
-            }),
-            permit,
-            _lease: Some(Box::new((answered.port, start.lease))),
+            call: Some(Hook(progress)),
         };
-        let task = logging::of_caller(start.caller, seeding(media::run(life)));
-        let task = logging::in_session(start.session_id.clone(), task);
-        tasks::spawn(inner.sessions.watch().over(start.session_id, Task::Media, task));
+        let task = seeding(session::run(Box::new(answered.session), carrier, task));
+        session::spawn(&inner.sessions, id, start.caller, task);
         Running {
             progress: progress_rx,
             requests,

@@ -21,6 +21,7 @@ use crate::config::{BuiltInBot, Config, Host};
 use crate::io::addresses::own_addresses;
 use crate::io::services::Services;
 use crate::io::tasks::Live;
+use crate::logging;
 use crate::proto::offer::RemoteCandidate;
 use crate::proto::testing::client::Client;
 

@@ -11,6 +11,7 @@ use crate::audio::codec::Codec;
 use crate::audio::decoder::Decoder;
 use crate::audio::jitter::{self, Jitter};
 use crate::connection::AudioPacket;
+use crate::metrics::{Count, Counts};
 
 /// The hearing half of a session's audio.
 pub struct Listener {
@@ -135,6 +136,22 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Puts what the metrics know of it.
+    pub fn count(&self, counts: &mut Counts) {
+        let counters = &self.counters;
+        counts.set(Count::PacketsLost, counters.lost);
+        counts.set(Count::PacketsLate, counters.late);
+        counts.set(Count::PacketsUnreadable, self.unreadable + counters.refused);
+        counts.set(Count::FramesRecovered, counters.recovered);
+        counts.set(Count::FramesConcealed, counters.concealed);
+    }
+
+    /// Says, for the last line of a session in the log, which packets came and left.
+    pub fn summary(&self, counts: &Counts) -> String {
+        let (came, left) = (counts.get(Count::PacketsIn), counts.get(Count::PacketsOut));
+        format!("{came} packets in, {left} out, {self}")
+    }
+
     /// Returns the sum of two; the jitter is the greater one.
     pub fn with(&self, other: &Tally) -> Tally {
         let (one, two) = (&self.counters, &other.counters);

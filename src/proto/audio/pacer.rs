@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
+use crate::metrics::{Count, Counts};
 
 /// The length of a frame, and the distance of slots.
 const PTIME: Duration = Duration::from_millis(20);
@@ -57,6 +58,14 @@ pub struct Counters {
     pub silent: u64,
     /// Slots that passed without a frame, for want of a timely wake-up.
     pub skipped: u64,
+}
+
+impl Counters {
+    /// Puts what the metrics know of it.
+    pub fn count(&self, counts: &mut Counts) {
+        counts.set(Count::FramesOut, self.frames);
+        counts.set(Count::FramesSkipped, self.skipped);
+    }
 }
 
 /// The clock of one outgoing stream.

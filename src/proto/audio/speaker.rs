@@ -47,8 +47,7 @@ pub struct Speaker {
     /// Ticks of 48 kHz that had passed when the rate was set.
     ticks_before: u64,
     ticks: u64,
-    /// Speech on its way into the pacer, at the bot's rate and at the codec's; both are kept for their memory.
-    taken: Vec<i16>,
+    /// Speech on its way into the pacer, at the codec's rate; kept for its memory.
     resampled: Vec<i16>,
     turns: VecDeque<Turn>,
     /// What left before the rate was set.
@@ -69,7 +68,6 @@ impl Speaker {
             started: false,
             ticks_before: 0,
             ticks: 0,
-            taken: Vec::new(),
             resampled: Vec::new(),
             turns: VecDeque::new(),
             before: pacer::Counters::default(),
@@ -132,23 +130,24 @@ impl Speaker {
         }
     }
 
-    /// Lets `take` append at most so many samples as there is room for, and tells whether any came.
-    pub fn pull(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
-        self.taken.clear();
+    /// Returns how many samples there is room for, at the bot's rate.
+    pub fn room(&self) -> usize {
         // One sample less than there is room for: a piece may come out one sample longer than its share.
         let room = self.pacer.room().saturating_sub(usize::from(self.resampler.is_some())) as u64;
-        let room = room * u64::from(self.rate_hz) / u64::from(self.codec_hz());
-        let came = take(&mut self.taken, room as usize) > 0;
+        (room * u64::from(self.rate_hz) / u64::from(self.codec_hz())) as usize
+    }
+
+    /// Takes speech at the bot's rate, at most [`Speaker::room`] of it.
+    pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
                 self.resampled.clear();
-                resampler.process(&self.taken, &mut self.resampled);
+                resampler.process(pcm, &mut self.resampled);
                 &self.resampled
             }
-            None => &self.taken,
+            None => pcm,
         };
         self.pacer.handle_audio(speech, now);
-        came
     }
 
     /// Tells whether nothing is left to say.
@@ -224,13 +223,9 @@ mod tests {
         let mut packets = Vec::new();
         let mut now = from;
         while now < until {
-            let take = |into: &mut Vec<i16>, samples_max: usize| {
-                let (head, tail) = pcm.split_at(samples_max.min(pcm.len()));
-                into.extend_from_slice(head);
-                *pcm = tail;
-                head.len()
-            };
-            speaker.pull(take, now);
+            let (head, tail) = pcm.split_at(speaker.room().min(pcm.len()));
+            speaker.handle_audio(head, now);
+            *pcm = tail;
             while let Some(packet) = speaker.poll_packet(now) {
                 packets.push((packet.payload.to_vec(), packet.ticks));
             }

@@ -13,14 +13,7 @@ use self::mixer::{Mixer, Track};
 use crate::audio::listener::Tally;
 use crate::connection::AudioPacket;
 use crate::limits::ROOM_VOICES_MAX;
-
-/// One frame on its way to the bot.
-pub struct Frame<'a> {
-    /// Whose it is; nobody's when it is mixed.
-    pub identity: Option<&'a Arc<str>>,
-    pub pcm: &'a [i16],
-    pub rate_hz: u32,
-}
+use crate::session::Frame;
 
 /// Those who are heard in one sound.
 struct Voice {

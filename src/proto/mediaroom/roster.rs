@@ -29,17 +29,25 @@ const AGENT: i32 = 4;
 
 /// What became different in the room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub enum Change {
     Joined(Participant),
+    /// Whoever joins again under its identity has left before, even where the server does not say so.
     Left(Participant),
     /// Another name, another kind, or now within reach or no longer; whoever joins is so from the start.
     Changed(Participant),
+    /// It began or ended; who leaves while speaking has ended before.
     Speaking {
         identity: Arc<str>,
         speaking: bool,
     },
-    /// A track is to be subscribed to.
-    Track(Arc<str>),
+}
+
+/// What follows from one message of the server.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub told: Vec<Change>,
+    /// Sids of tracks to subscribe to.
+    pub tracks: Vec<String>,
 }
 
 /// One stay of one participant.
@@ -81,7 +89,7 @@ impl Roster {
     }
 
     /// Takes what the server says of one participant.
-    pub fn update(&mut self, info: &ParticipantInfo, changes: &mut Vec<Change>) {
+    pub fn update(&mut self, info: &ParticipantInfo, changes: &mut Changes) {
         if info.sid == self.own_sid || info.identity == self.own_identity {
             return;
         }
@@ -121,14 +129,14 @@ impl Roster {
     }
 
     /// Takes what the server says of who speaks; who is not named is as before.
-    pub fn speakers(&mut self, speakers: &[SpeakerInfo], changes: &mut Vec<Change>) {
+    pub fn speakers(&mut self, speakers: &[SpeakerInfo], changes: &mut Changes) {
         for speaker in speakers {
             let Some(stay) = self.stays.get_mut(&*speaker.sid) else {
                 continue;
             };
             if stay.speaking != speaker.active {
                 stay.speaking = speaker.active;
-                changes.push(Change::Speaking {
+                changes.told.push(Change::Speaking {
                     identity: stay.participant.identity.clone(),
                     speaking: speaker.active,
                 });
@@ -158,14 +166,14 @@ impl Roster {
         ]
     }
 
-    fn join(&mut self, info: &ParticipantInfo, changes: &mut Vec<Change>) -> bool {
+    fn join(&mut self, info: &ParticipantInfo, changes: &mut Changes) -> bool {
         if self.stays.len() >= ROOM_PARTICIPANTS_MAX {
             debug!("a participant is ignored: {ROOM_PARTICIPANTS_MAX} are known");
             return false;
         }
         let (sid, identity): (Arc<str>, Arc<str>) = (info.sid.as_str().into(), info.identity.as_str().into());
         let participant = describe(identity.clone(), info);
-        changes.push(Change::Joined(participant.clone()));
+        changes.told.push(Change::Joined(participant.clone()));
         self.present.insert(identity, sid.clone());
         self.stays.insert(
             sid,
@@ -181,7 +189,7 @@ impl Roster {
     }
 
     /// Brings a stay up to date, its tracks first of all.
-    fn refresh(&mut self, info: &ParticipantInfo, changes: &mut Vec<Change>) {
+    fn refresh(&mut self, info: &ParticipantInfo, changes: &mut Changes) {
         let Some(stay) = self.stays.get_mut(&*info.sid) else {
             return;
         };
@@ -190,7 +198,7 @@ impl Roster {
         let was_active = std::mem::replace(&mut stay.active, info.state == ACTIVE);
         if was_active != stay.active || participant != stay.participant {
             stay.participant = participant;
-            changes.push(Change::Changed(stay.participant.clone()));
+            changes.told.push(Change::Changed(stay.participant.clone()));
         }
         let heard: HashSet<&str> = info
             .tracks
@@ -217,11 +225,11 @@ impl Roster {
             let sid: Arc<str> = track.sid.as_str().into();
             self.owners.insert(sid.clone(), stay.participant.identity.clone());
             stay.tracks.insert(sid.clone());
-            changes.push(Change::Track(sid));
+            changes.tracks.push(sid.to_string());
         }
     }
 
-    fn leave(&mut self, sid: &str, changes: &mut Vec<Change>) {
+    fn leave(&mut self, sid: &str, changes: &mut Changes) {
         let Some((sid, stay)) = self.stays.remove_entry(sid) else {
             return;
         };
@@ -234,12 +242,12 @@ impl Roster {
         }
         self.departed.push_back(sid);
         if stay.speaking {
-            changes.push(Change::Speaking {
+            changes.told.push(Change::Speaking {
                 identity: stay.participant.identity.clone(),
                 speaking: false,
             });
         }
-        changes.push(Change::Left(stay.participant));
+        changes.told.push(Change::Left(stay.participant));
     }
 }
 

@@ -22,42 +22,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::audio::codec::Codec;
-use crate::audio::listener;
-use crate::audio::pacer;
 use crate::audio::speaker::{Speaker, Turn};
-use crate::config::Secret;
+use crate::config::{Secret, Transport};
 use crate::connection::{Common, Packet, Transmit};
-use crate::event::LeaveReason;
+use crate::event::{Event, LeaveReason};
 use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
-use crate::mediaroom::ears::{Ears, Frame};
-use crate::mediaroom::roster::Participant;
+use crate::mediaroom::ears::Ears;
 use crate::mediaroom::wire::Target;
+use crate::metrics::{Count, Counts};
 use crate::outbox::Outbox;
+use crate::session::{Deadline, Output, Session};
 use company::Company;
 use stay::Stay;
 use texts::EarlyWords;
-
-/// What a session tells its bot, beside audio.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    Joined,
-    Message(String),
-    Dtmf(char),
-    SpeechStarted,
-    SpeechStopped,
-    ParticipantJoined(Participant),
-    ParticipantLeft(Participant),
-    Speaking {
-        identity: Arc<str>,
-        speaking: bool,
-    },
-    /// Why, in words that help who runs the bot; [`Event::Left`] follows.
-    JoinFailed(String),
-    Lost,
-    Resumed,
-    /// The bot hears nothing after this; the session may still say goodbye.
-    Left(LeaveReason),
-}
 
 /// A WebSocket to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,12 +45,10 @@ pub struct Dial {
     pub token: Secret,
 }
 
-/// What a session answers to an input.
-pub enum Output<'a> {
-    /// Nothing more; the session wants [`RoomSession::handle_timeout`] at this time.
-    Timeout(Instant),
-    /// Exactly one of [`RoomSession::handle_open`], [`RoomSession::handle_refused`] and [`RoomSession::handle_unreachable`] follows, unless
-    /// the socket is closed before.
+/// What a session asks of its transport.
+pub enum Command {
+    /// Exactly one of [`RoomSession::handle_open`], [`RoomSession::handle_refused`] and [`RoomSession::handle_unreachable`]
+    /// follows, unless the socket is closed before.
     Dial(Dial),
     /// One binary message.
     Send(Vec<u8>),
@@ -82,10 +57,6 @@ pub enum Output<'a> {
     /// Datagrams that carry this user name fragment are this connection's from here on.
     Listen(Target, String),
     Transmit(Target, Transmit),
-    Audio(Frame<'a>),
-    Event(Event),
-    /// Nothing is left; no input has any effect.
-    Gone,
 }
 
 /// Where a session is in its life.
@@ -132,14 +103,6 @@ enum Way {
     Open(Box<Stay>),
 }
 
-/// What the shell does next, in this order.
-enum Order {
-    Dial(Dial),
-    Send(Vec<u8>),
-    CloseSocket,
-    Listen(Target, String),
-}
-
 /// What a session is made from.
 pub struct Setup {
     pub common: Arc<Common>,
@@ -179,7 +142,7 @@ pub struct RoomSession {
     /// Texts of the bot that are too long for the server.
     refused_texts: u64,
     events: VecDeque<Event>,
-    orders: VecDeque<Order>,
+    commands: VecDeque<Command>,
     /// The bot has no more speech, as its last answer showed.
     source_dry: bool,
     /// The bot's turn is on, or was until a moment ago.
@@ -209,35 +172,10 @@ impl RoomSession {
             early: EarlyWords::default(),
             refused_texts: 0,
             events: VecDeque::new(),
-            orders: VecDeque::new(),
+            commands: VecDeque::new(),
             source_dry: true,
             speaking: false,
         }
-    }
-
-    /// Takes the rates that the bot asks for, in Hz, and whether it hears everybody at once. The first call is what enters the
-    /// room.
-    pub fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant) {
-        self.ears.set(in_rate_hz, mixed, now);
-        self.speaker.set_rate(out_rate_hz, now);
-        if self.phase == Phase::Waiting {
-            self.enter(now);
-        }
-    }
-
-    /// Returns what became of the participants' packets, for the log.
-    pub fn heard(&self) -> listener::Tally {
-        self.ears.tally()
-    }
-
-    /// Returns what left for the room: frames of audio, and slots without one.
-    pub fn spoken(&self) -> pacer::Counters {
-        self.speaker.counters()
-    }
-
-    /// Returns how many texts of the bot the room did not take.
-    pub fn messages_dropped(&self) -> u64 {
-        self.outbox.dropped() + self.refused_texts
     }
 
     /// Takes one binary message of the server.
@@ -251,54 +189,6 @@ impl RoomSession {
     pub fn handle_packet(&mut self, target: Target, packet: &Packet<'_>, now: Instant) {
         if let Way::Open(stay) = &mut self.way {
             stay.handle_packet(target, packet, now);
-        }
-    }
-
-    /// Drops all speech that has not left.
-    pub fn handle_interruption(&mut self, now: Instant) {
-        self.speaker.handle_interruption(now);
-        self.speak(now);
-    }
-
-    /// Takes speech from the bot as far as there is room. `take` appends at most so many samples, at the bot's rate.
-    ///
-    /// Returns whether speech is taken at all at this time.
-    pub fn pull_speech(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
-        // What is said while nobody is there to hear it waits with the bot; only the last words of one that has ended cannot.
-        let is_heard = match self.phase {
-            Phase::Live { .. } => self.joined && !self.lost,
-            Phase::Finishing { .. } => true,
-            _ => false,
-        };
-        if is_heard {
-            self.source_dry = !self.speaker.pull(take, now);
-            self.speak(now);
-        }
-        is_heard
-    }
-
-    pub fn handle_timeout(&mut self, now: Instant) {
-        match self.phase {
-            Phase::Finishing { until, reason } => {
-                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
-                if now >= until || said {
-                    self.end(reason, now);
-                }
-            }
-            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
-            Phase::Live { .. } => self.look_around(now),
-            _ => {}
-        }
-        if let Way::Pause(until) = self.way
-            && now >= until
-        {
-            self.dial();
-        }
-        self.ears.handle_timeout(now);
-        self.queue_frames(now);
-        let unix_ms = self.unix_ms(now);
-        if let Way::Open(stay) = &mut self.way {
-            stay.handle_timeout(now, unix_ms);
         }
     }
 
@@ -367,48 +257,6 @@ impl RoomSession {
         matches!(self.phase, Phase::Live { .. } | Phase::Finishing { .. })
     }
 
-    /// Returns the next thing to do.
-    pub fn poll_output(&mut self, now: Instant) -> Output<'_> {
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Output::Event(event);
-            }
-            if let Some(order) = self.orders.pop_front() {
-                return match order {
-                    Order::Dial(dial) => Output::Dial(dial),
-                    Order::Send(bytes) => Output::Send(bytes),
-                    Order::CloseSocket => Output::CloseSocket,
-                    Order::Listen(target, ufrag) => Output::Listen(target, ufrag),
-                };
-            }
-            if self.phase == Phase::Gone {
-                return Output::Gone;
-            }
-            // A frame is borrowed, so handing it out is the last thing that this function does.
-            if self.ears.poll_frame() {
-                return Output::Audio(self.ears.take_frame());
-            }
-            let at = match self.poll_stay(now) {
-                Polled::More => continue,
-                Polled::Transmit(target, transmit) => return Output::Transmit(target, transmit),
-                Polled::Done(at) => at,
-            };
-            if let Some(turn) = self.speaker.poll_turn() {
-                self.speaking = turn == Turn::Started;
-                if !self.is_ending() {
-                    self.events.push_back(match turn {
-                        Turn::Started => Event::SpeechStarted,
-                        Turn::Stopped => Event::SpeechStopped,
-                    });
-                }
-                continue;
-            }
-            if !self.go_on(now) {
-                return Output::Timeout(self.next_timeout(at, now));
-            }
-        }
-    }
-
     /// Takes what the stay has, if there is one.
     fn poll_stay(&mut self, now: Instant) -> Polled {
         let Way::Open(stay) = &mut self.way else {
@@ -417,8 +265,8 @@ impl RoomSession {
         match stay.poll_output(&self.common, now) {
             stay::Output::Timeout(at) => return Polled::Done(at),
             stay::Output::Transmit(target, transmit) => return Polled::Transmit(target, transmit),
-            stay::Output::Send(bytes) => self.orders.push_back(Order::Send(bytes)),
-            stay::Output::Listen(target, ufrag) => self.orders.push_back(Order::Listen(target, ufrag)),
+            stay::Output::Send(bytes) => self.commands.push_back(Command::Send(bytes)),
+            stay::Output::Listen(target, ufrag) => self.commands.push_back(Command::Listen(target, ufrag)),
             stay::Output::Audio { track, packet } => {
                 if let Some(identity) = stay.owner(&track).filter(|_| self.joined) {
                     self.ears.handle_packet(&track, identity, &packet, now);
@@ -428,20 +276,9 @@ impl RoomSession {
             stay::Output::ChannelOpen => self.outbox.handle_open(now),
             stay::Output::Data(bytes) => self.take_data(&bytes),
             stay::Output::Up => self.up(now),
-            stay::Output::ParticipantJoined(who) => {
-                self.company.joined(who, &mut self.events);
+            stay::Output::Change(change) => {
+                self.company.handle_change(change, &mut self.events);
                 self.count_callers(now);
-            }
-            stay::Output::ParticipantLeft(who) => {
-                self.company.left(&who, &mut self.events);
-                self.count_callers(now);
-            }
-            stay::Output::ParticipantChanged(who) => {
-                self.company.changed(who);
-                self.count_callers(now);
-            }
-            stay::Output::Speaking { identity, speaking } => {
-                self.company.speaking(&identity, speaking, &mut self.events);
             }
             stay::Output::Token(token) => self.token = token,
             stay::Output::Over(why) => self.stay_over(&why, now),
@@ -466,11 +303,15 @@ impl RoomSession {
         }
         let here = callers > 0 && is_up;
         if here && !std::mem::replace(&mut self.joined, true) {
+            let after = now.saturating_duration_since(self.clock.0).as_secs_f64();
+            log::info!("connected after {after:.1} s");
             self.events.push_back(Event::Joined);
             self.events.extend(self.early.take());
         } else if here && std::mem::replace(&mut self.lost, false) {
+            log::info!("a caller is heard again");
             self.events.push_back(Event::Resumed);
         } else if !here && self.joined && !std::mem::replace(&mut self.lost, true) {
+            log::info!("no caller is heard");
             self.events.push_back(Event::Lost);
         }
     }
@@ -484,7 +325,7 @@ impl RoomSession {
             return false;
         };
         if stay.wants_close() {
-            self.orders.push_back(Order::CloseSocket);
+            self.commands.push_back(Command::CloseSocket);
         } else if stay.is_gone() {
             self.phase = Phase::Gone;
         } else {
@@ -493,7 +334,17 @@ impl RoomSession {
         true
     }
 
-    fn next_timeout(&self, stay: Option<Instant>, now: Instant) -> Instant {
+    /// Tells whether what the bot says is taken from it. What is said while nobody is there to hear it waits with the bot; only
+    /// the last words of one that has ended cannot.
+    fn takes_speech(&self) -> bool {
+        match self.phase {
+            Phase::Live { .. } => self.joined && !self.lost,
+            Phase::Finishing { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn next_timeout(&self, stay: Option<Instant>, now: Instant) -> Deadline {
         let phase = match self.phase {
             Phase::Finishing { until, .. } | Phase::Closing { until } => Some(until),
             _ => self.regather_until(),
@@ -506,12 +357,14 @@ impl RoomSession {
             _ => None,
         };
         let speaker = self.speaks().then(|| self.speaker.poll_timeout()).flatten();
-        [stay, phase, alone, pause, speaker, self.ears.poll_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
-            // Nothing is due before the bot or the shell does something.
-            .unwrap_or(now + ROOM_NOBODY)
+        // Nothing is due before the bot or the transport does something.
+        Deadline::new(now + ROOM_NOBODY, "nothing")
+            .or(stay, "connection")
+            .or(phase, "phase")
+            .or(alone, "no caller")
+            .or(pause, "next try")
+            .or(speaker, "speech out")
+            .or(self.ears.poll_timeout(), "speech in")
     }
 
     fn unix_ms(&self, now: Instant) -> u64 {
@@ -522,6 +375,134 @@ impl RoomSession {
     #[cfg(test)]
     fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Live { .. })
+    }
+}
+
+impl Session for RoomSession {
+    type Command = Command;
+
+    fn name(&self) -> String {
+        Transport::Mediaroom.name().to_owned()
+    }
+
+    /// The first call is what enters the room.
+    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant) {
+        self.ears.set(in_rate_hz, mixed, now);
+        self.speaker.set_rate(out_rate_hz, now);
+        if self.phase == Phase::Waiting {
+            self.enter(now);
+        }
+    }
+
+    fn speech_room(&self) -> Option<usize> {
+        self.takes_speech().then(|| self.speaker.room())
+    }
+
+    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
+        if self.takes_speech() {
+            self.source_dry = pcm.is_empty();
+            self.speaker.handle_audio(pcm, now);
+            self.speak(now);
+        }
+    }
+
+    fn handle_interruption(&mut self, now: Instant) {
+        self.speaker.handle_interruption(now);
+        self.speak(now);
+    }
+
+    fn handle_message(&mut self, text: String) {
+        self.push_text(text);
+    }
+
+    fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
+        self.finish(reason, now);
+    }
+
+    fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
+        if !self.is_ending() {
+            self.end(reason, now);
+        }
+    }
+
+    fn handle_eviction(&mut self, now: Instant) {
+        log::debug!("evicted: a newcomer has the place");
+        self.handle_end(LeaveReason::NeverConnected, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Finishing { until, reason } => {
+                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
+                if now >= until || said {
+                    self.end(reason, now);
+                }
+            }
+            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            Phase::Live { .. } => self.look_around(now),
+            _ => {}
+        }
+        if let Way::Pause(until) = self.way
+            && now >= until
+        {
+            self.dial();
+        }
+        self.ears.handle_timeout(now);
+        self.queue_frames(now);
+        let unix_ms = self.unix_ms(now);
+        if let Way::Open(stay) = &mut self.way {
+            stay.handle_timeout(now, unix_ms);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Output::Event(event);
+            }
+            if let Some(command) = self.commands.pop_front() {
+                return Output::Command(command);
+            }
+            if self.phase == Phase::Gone {
+                return Output::Gone;
+            }
+            // A frame is borrowed, so handing it out is the last thing that this function does.
+            if self.ears.poll_frame() {
+                return Output::Audio(self.ears.take_frame());
+            }
+            let at = match self.poll_stay(now) {
+                Polled::More => continue,
+                Polled::Transmit(target, transmit) => return Output::Command(Command::Transmit(target, transmit)),
+                Polled::Done(at) => at,
+            };
+            if let Some(turn) = self.speaker.poll_turn() {
+                self.speaking = turn == Turn::Started;
+                if !self.is_ending() {
+                    self.events.push_back(match turn {
+                        Turn::Started => Event::SpeechStarted,
+                        Turn::Stopped => Event::SpeechStopped,
+                    });
+                }
+                continue;
+            }
+            if !self.go_on(now) {
+                return Output::Timeout(self.next_timeout(at, now));
+            }
+        }
+    }
+
+    fn has_caller(&self) -> bool {
+        self.company.had_any()
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        self.ears.tally().count(counts);
+        self.speaker.counters().count(counts);
+        counts.set(Count::MessagesDropped, self.outbox.dropped() + self.refused_texts);
+    }
+
+    fn summary(&self, counts: &Counts) -> String {
+        self.ears.tally().summary(counts)
     }
 }
 

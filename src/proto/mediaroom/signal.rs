@@ -17,7 +17,7 @@ use log::debug;
 use prost::Message as _;
 use serde::Deserialize;
 
-use super::roster::{Change, Participant, Roster, nameable, shortened};
+use super::roster::{Change, Changes, Roster, nameable, shortened};
 use super::wire::{
     self, AddTrackRequest, JoinResponse, LeaveRequest, Ping, Pong, Request, RequestResponse, Response,
     SessionDescription, SignalRequest, Target, TrackPublishedResponse, TrackSource, TrackType, TrickleRequest,
@@ -43,7 +43,7 @@ const QUEUED: i32 = 4;
 pub enum Output {
     /// One binary WebSocket message.
     Send(Vec<u8>),
-    /// We are in the room. Who else is follows as [`Output::ParticipantJoined`].
+    /// We are in the room. Who else is follows as [`Output::Change`].
     Joined(Joined),
     /// The subscriber connection is to be answered, every time.
     Offer {
@@ -52,38 +52,20 @@ pub enum Output {
         mid_to_track: BTreeMap<String, String>,
     },
     /// To the last offer of the publisher connection; older ones are dropped.
-    Answer {
-        sdp: String,
-    },
+    Answer { sdp: String },
     /// A candidate of the server, as it stands in SDP without `a=`, UDP or not. It comes after the offer or the answer to which
     /// the session makes its connection, not always after the server's answer.
-    Candidate {
-        target: Target,
-        candidate: String,
-    },
+    Candidate { target: Target, candidate: String },
     /// Our track is known to the server under this sid.
-    Published {
-        sid: String,
-    },
+    Published { sid: String },
     /// The server does not let us publish, or no longer does: why.
     PublishRefused(String),
-    ParticipantJoined(Participant),
-    /// Whoever joins again under its identity has left before, even where the server does not say so.
-    ParticipantLeft(Participant),
-    /// What was told of somebody who is there is different, or whether the server reaches it is: [`Signal::callers`].
-    ParticipantChanged(Participant),
-    /// It began or ended; who leaves while speaking has ended before.
-    Speaking {
-        identity: Arc<str>,
-        speaking: bool,
-    },
+    /// Something is different in the room, perhaps [`Signal::callers`] as well.
+    Change(Change),
     /// A token for the next join.
     Token(Secret),
     /// The server ends the stay. Nothing follows.
-    Leave {
-        reason: i32,
-        then: Then,
-    },
+    Leave { reason: i32, then: Then },
     /// Nothing was heard of the server for its ping timeout. Nothing follows.
     Silent,
 }
@@ -320,7 +302,7 @@ impl Signal {
             server_version: shortened(&join.server_version).to_owned(),
         }));
         let mut roster = Roster::new(own.sid, own.identity);
-        let mut changes = Vec::new();
+        let mut changes = Changes::default();
         for info in &join.other_participants {
             roster.update(info, &mut changes);
         }
@@ -334,7 +316,7 @@ impl Signal {
         let Phase::In(roster) = &mut self.phase else {
             return;
         };
-        let mut changes = Vec::new();
+        let mut changes = Changes::default();
         match message {
             Response::Update(update) => {
                 for info in &update.participants {
@@ -371,20 +353,9 @@ impl Signal {
     }
 
     /// Says what changed, and subscribes to the tracks of one message in one.
-    fn tell(&mut self, changes: Vec<Change>) {
-        let mut track_sids: Vec<String> = Vec::new();
-        for change in changes {
-            self.outputs.push_back(match change {
-                Change::Joined(participant) => Output::ParticipantJoined(participant),
-                Change::Left(participant) => Output::ParticipantLeft(participant),
-                Change::Changed(participant) => Output::ParticipantChanged(participant),
-                Change::Speaking { identity, speaking } => Output::Speaking { identity, speaking },
-                Change::Track(sid) => {
-                    track_sids.push(sid.to_string());
-                    continue;
-                }
-            });
-        }
+    fn tell(&mut self, changes: Changes) {
+        self.outputs.extend(changes.told.into_iter().map(Output::Change));
+        let mut track_sids = changes.tracks;
         // Whoever came and went in one message is gone.
         track_sids.retain(|sid| self.owner(sid).is_some());
         if !track_sids.is_empty() {

@@ -18,6 +18,7 @@ impl SocketSession {
     /// Takes a text message of the peer.
     pub fn handle_text(&mut self, text: &str, now: Instant) {
         self.heard = now;
+        self.has_heard = true;
         match (&self.wire, self.phase) {
             (Wire::Call(_), Phase::Handshake { .. }) => self.detect(Some(text), now),
             (Wire::Client, Phase::Live | Phase::Finishing { .. }) => {
@@ -36,6 +37,7 @@ impl SocketSession {
     /// Takes a binary message of the peer.
     pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
         self.heard = now;
+        self.has_heard = true;
         match (&self.wire, self.phase) {
             (Wire::Call(_), Phase::Handshake { .. }) => self.detect(None, now),
             (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {

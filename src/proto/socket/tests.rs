@@ -7,7 +7,6 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::frames::Frame;
 use crate::limits::{CLIENT_LEAD, EARLY_AUDIO, EARLY_MESSAGE_BYTES_MAX, RATE_CHANGES_MAX, SOCKET_FREED_AFTER};
 
 mod calls;
@@ -58,44 +57,50 @@ impl Rig {
     /// A plain client whose bot listens at 16 kHz and speaks at 24.
     fn client() -> Rig {
         let mut rig = Rig::new(SocketSession::client);
-        rig.session.set_rates(16_000, 24_000);
+        rig.session.set_audio(16_000, 24_000, true, rig.now);
         rig.drain();
         rig
     }
 
     fn drain(&mut self) {
+        if self.writable {
+            self.session.handle_writable();
+        } else {
+            self.session.handle_blocked(self.now);
+        }
+        self.hand_speech();
         loop {
-            let speech = &mut self.speech;
-            self.session.pull_speech(
-                |into, samples_max| {
-                    let take = speech.len().min(samples_max);
-                    into.extend(speech.drain(..take));
-                    take
-                },
-                self.now,
-            );
-            match self.session.poll_output(self.writable, self.now) {
-                Output::Timeout(at) => {
-                    self.next = at;
+            match self.session.poll_output(self.now) {
+                Output::Timeout(deadline) => {
+                    self.next = deadline.at;
                     return;
                 }
                 Output::Gone => {
                     self.gone = true;
                     return;
                 }
-                Output::Send(message) => self.sent.push((self.now - self.start, message)),
-                Output::Begin => {
+                Output::MoreSpeech => self.hand_speech(),
+                Output::Command(Command::Send(message)) => self.sent.push((self.now - self.start, message)),
+                Output::Command(Command::Begin) => {
                     assert!(self.events.is_empty(), "the bot starts before anything happens");
                     self.begun += 1;
                 }
-                Output::Audio(pcm, rate_hz) => {
+                Output::Command(Command::HangUp) => self.hang_ups += 1,
+                Output::Audio(Frame { pcm, rate_hz, .. }) => {
                     assert!(pcm.len() <= rate_hz as usize / 50, "at most 20 ms");
                     self.heard.extend_from_slice(pcm);
                     self.heard_hz = rate_hz;
                 }
                 Output::Event(event) => self.events.push(event),
-                Output::HangUp => self.hang_ups += 1,
             }
+        }
+    }
+
+    fn hand_speech(&mut self) {
+        if let Some(room) = self.session.speech_room() {
+            let take = self.speech.len().min(room);
+            let pcm: Vec<i16> = self.speech.drain(..take).collect();
+            self.session.handle_speech(&pcm, self.now);
         }
     }
 

@@ -14,8 +14,7 @@ pub struct Voice {
     rate_hz: u32,
     resampler: Option<Resampler>,
     cadence: Cadence,
-    /// Speech on its way into the cadence, at the bot's rate and at the wire's; both are kept for their memory.
-    taken: Vec<i16>,
+    /// Speech on its way into the cadence, at the wire's rate; kept for its memory.
     resampled: Vec<i16>,
 }
 
@@ -26,7 +25,6 @@ impl Voice {
             rate_hz: cut.rate_hz,
             resampler: None,
             cadence: Cadence::new(cut),
-            taken: Vec::new(),
             resampled: Vec::new(),
         }
     }
@@ -39,26 +37,27 @@ impl Voice {
         }
     }
 
-    /// Lets `take` append at most so many samples as there is room for, and tells whether any came.
-    pub fn pull(&mut self, take: impl FnOnce(&mut Vec<i16>, usize) -> usize, now: Instant) -> bool {
-        self.taken.clear();
+    /// Returns how many samples there is room for, at the bot's rate.
+    pub fn room(&self) -> usize {
         // One sample less than there is room for: a piece may come out one sample longer than its share.
         let room = self
             .cadence
             .room()
             .saturating_sub(usize::from(self.resampler.is_some())) as u64;
-        let room = room * u64::from(self.rate_hz) / u64::from(self.wire_hz);
-        let came = take(&mut self.taken, room as usize) > 0;
+        (room * u64::from(self.rate_hz) / u64::from(self.wire_hz)) as usize
+    }
+
+    /// Takes speech at the bot's rate, at most [`Voice::room`] of it.
+    pub fn handle_audio(&mut self, pcm: &[i16], now: Instant) {
         let speech = match &mut self.resampler {
             Some(resampler) => {
                 self.resampled.clear();
-                resampler.process(&self.taken, &mut self.resampled);
+                resampler.process(pcm, &mut self.resampled);
                 &self.resampled
             }
-            None => &self.taken,
+            None => pcm,
         };
         self.cadence.handle_audio(speech, now);
-        came
     }
 
     /// Sets a mark behind all that was said.

@@ -15,7 +15,8 @@ use edge_runner_proto::crypto;
 use edge_runner_proto::event::Event;
 use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
-use edge_runner_proto::webrtc_session::{Output, WebRtcSession};
+use edge_runner_proto::session::{Output, Session as _};
+use edge_runner_proto::webrtc_session::{Command, WebRtcSession};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
 
@@ -133,7 +134,7 @@ impl Call {
             judged: 0,
         };
         call.read(&answer);
-        call.session.set_rates(16_000, 16_000, now);
+        call.session.set_audio(16_000, 16_000, true, now);
         call.settle();
         call
     }
@@ -278,29 +279,25 @@ impl Call {
     }
 
     fn speak(&mut self) {
-        let speech = &mut self.speech;
-        let take = |into: &mut Vec<i16>, samples_max: usize| {
-            let taken = samples_max.min(*speech);
-            into.extend((0..taken).map(|at| (at % 50) as i16 * 200));
-            *speech -= taken;
-            taken
-        };
-        self.session.pull_speech(take, self.now);
+        let taken = self.session.speech_room().unwrap_or_default().min(self.speech);
+        self.speech -= taken;
+        let pcm: Vec<i16> = (0..taken).map(|at| (at % 50) as i16 * 200).collect();
+        self.session.handle_speech(&pcm, self.now);
         self.drain();
     }
 
     fn drain(&mut self) {
         for _ in 0..OUTPUTS_MAX {
             match self.session.poll_output(self.now) {
-                Output::Timeout(at) => {
-                    self.wake = Some(at);
+                Output::Timeout(deadline) => {
+                    self.wake = Some(deadline.at);
                     return;
                 }
                 Output::Gone => {
                     self.wake = None;
                     return;
                 }
-                Output::Transmit(mut transmit) => {
+                Output::Command(Command::Transmit(mut transmit)) => {
                     let destination = transmit.destination;
                     let contents = transmit.contents().to_vec();
                     assert!(!contents.is_empty() && contents.len() <= DATAGRAM_BYTES_MAX);
@@ -314,11 +311,11 @@ impl Call {
                         }
                     }
                 }
-                Output::Audio(pcm, rate_hz) => {
-                    assert_eq!(rate_hz, 16_000);
-                    self.heard += pcm.len();
+                Output::Audio(frame) => {
+                    assert_eq!(frame.rate_hz, 16_000);
+                    self.heard += frame.pcm.len();
                 }
-                Output::Proven(_) | Output::Found(_) => {}
+                Output::Command(_) | Output::MoreSpeech => {}
                 Output::Event(event) => self.events.push(event),
             }
         }

@@ -10,6 +10,7 @@ use edge_runner_proto::crypto;
 use edge_runner_proto::event::{Event, LeaveReason};
 use edge_runner_proto::framing::Framed;
 use edge_runner_proto::limits;
+use edge_runner_proto::session::Session as _;
 
 use super::call::{Begins, Call, Operations, SILENCE, attribute, caller, mapped, provider, rtp, runner, stranger};
 use super::sctp::{self, chunk};

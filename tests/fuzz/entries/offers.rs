@@ -11,6 +11,7 @@ use edge_runner_proto::candidate::DeviceAddress;
 use edge_runner_proto::connection::{Common, IceSecret, Setup};
 use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
+use edge_runner_proto::session::Session as _;
 use edge_runner_proto::webrtc_session::WebRtcSession;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use edge_runner_proto::candidate::DeviceAddress;
 use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
+use edge_runner_proto::event::{Event, LeaveReason};
 use edge_runner_proto::gather::Gathered;
-use edge_runner_proto::webrtc_session::{Event, LeaveReason, Output, WebRtcSession};
+use edge_runner_proto::session::{Output, Session as _};
+use edge_runner_proto::webrtc_session::{Command, WebRtcSession};
 
 use super::answer;
 use super::offer::{self, Sender};
@@ -104,7 +106,7 @@ impl Call {
         let offer = offer::sdp(&options.shape, &sender);
         let (mut session, answer) =
             WebRtcSession::accept(&offer, &setup, start).expect("an offer that can be answered");
-        session.set_rates(RATE_HZ, RATE_HZ, start);
+        session.set_audio(RATE_HZ, RATE_HZ, true, start);
         let mut violations = Vec::new();
         let answer = answer::read_sdp(&answer, HOST.into(), &mut violations).expect("an answer");
         assert_eq!(violations, [""; 0]);
@@ -149,13 +151,9 @@ impl Call {
     }
 
     fn pull_speech(&mut self) {
-        let speech = &mut self.speech;
-        let take = |into: &mut Vec<i16>, samples_max: usize| {
-            let samples = speech.len().min(samples_max);
-            into.extend(speech.drain(..samples));
-            samples
-        };
-        self.session.pull_speech(take, self.now);
+        let samples = self.session.speech_room().unwrap_or_default().min(self.speech.len());
+        let pcm: Vec<i16> = self.speech.drain(..samples).collect();
+        self.session.handle_speech(&pcm, self.now);
     }
 
     /// The texts that the bot got, each with its time.
@@ -237,23 +235,23 @@ impl Call {
         let at = self.time();
         while !self.gone {
             match self.session.poll_output(self.now) {
-                Output::Timeout(wake) => {
-                    self.wake = wake;
+                Output::Timeout(deadline) => {
+                    self.wake = deadline.at;
                     return;
                 }
                 Output::Gone => self.gone = true,
-                Output::Transmit(mut transmit) => {
+                Output::Command(Command::Transmit(mut transmit)) => {
                     let contents = transmit.contents().to_vec();
                     self.launch(Way::ToDevice, contents);
                 }
-                Output::Audio(pcm, _) => {
+                Output::Audio(frame) => {
                     self.heard.push(at);
-                    if pcm.iter().any(|sample| sample.unsigned_abs() > LOUD) {
+                    if frame.pcm.iter().any(|sample| sample.unsigned_abs() > LOUD) {
                         self.loud.push(at);
                     }
                 }
                 Output::Event(event) => self.events.push((at, event)),
-                Output::Proven(_) | Output::Found(_) => {}
+                Output::Command(_) | Output::MoreSpeech => {}
             }
         }
     }

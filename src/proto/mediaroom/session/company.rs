@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::Event;
+use crate::event::Event;
 use crate::limits::ROOM_PARTICIPANTS_MAX;
-use crate::mediaroom::roster::Participant;
+use crate::mediaroom::roster::{Change, Participant};
 
 /// Those whom the bot knows to be in the room.
 #[derive(Default)]
@@ -17,13 +17,25 @@ pub(super) struct Company {
     /// Of those, the ones that were not seen since the connection was lost.
     awaited: BTreeSet<Arc<str>>,
     speaking: BTreeSet<Arc<str>>,
+    had_any: bool,
 }
 
 impl Company {
-    /// The server tells that somebody is there.
-    pub fn joined(&mut self, who: Participant, events: &mut VecDeque<Event>) {
+    /// Takes what the server tells.
+    pub fn handle_change(&mut self, change: Change, events: &mut VecDeque<Event>) {
+        match change {
+            Change::Joined(who) => self.joined(who, events),
+            Change::Left(who) => self.forget(&who.identity, events),
+            Change::Changed(who) => self.changed(who),
+            Change::Speaking { identity, speaking } => self.speaking(&identity, speaking, events),
+        }
+    }
+
+    fn joined(&mut self, who: Participant, events: &mut VecDeque<Event>) {
         self.awaited.remove(&who.identity);
         if self.known.insert(who.identity.clone(), who.clone()).is_none() {
+            log::debug!("`{}` is in the room", who.identity);
+            self.had_any = true;
             events.push_back(Event::ParticipantJoined(who));
         }
         if self.known.len() > ROOM_PARTICIPANTS_MAX {
@@ -32,20 +44,13 @@ impl Company {
         }
     }
 
-    /// The server tells something else of somebody.
-    pub fn changed(&mut self, who: Participant) {
+    fn changed(&mut self, who: Participant) {
         if let Some(known) = self.known.get_mut(&who.identity) {
             *known = who;
         }
     }
 
-    /// The server tells that somebody is gone.
-    pub fn left(&mut self, who: &Participant, events: &mut VecDeque<Event>) {
-        self.forget(&who.identity.clone(), events);
-    }
-
-    /// The server tells who speaks.
-    pub fn speaking(&mut self, identity: &Arc<str>, speaking: bool, events: &mut VecDeque<Event>) {
+    fn speaking(&mut self, identity: &Arc<str>, speaking: bool, events: &mut VecDeque<Event>) {
         if !self.known.contains_key(identity) {
             return;
         }
@@ -80,6 +85,11 @@ impl Company {
         }
     }
 
+    /// Tells whether anybody was ever there.
+    pub fn had_any(&self) -> bool {
+        self.had_any
+    }
+
     /// Tells whether somebody may yet come back.
     pub fn is_waiting(&self) -> bool {
         !self.awaited.is_empty()
@@ -100,6 +110,7 @@ impl Company {
         self.awaited.remove(identity);
         self.speaking(identity, false, events);
         if let Some(who) = self.known.remove(identity) {
+            log::debug!("`{}` left the room", who.identity);
             events.push_back(Event::ParticipantLeft(who));
         }
     }

@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use super::stay::{Stay, Why};
-use super::{Away, Dial, Event, Local, Order, Phase, RoomSession, Way};
-use crate::event::LeaveReason;
+use super::{Away, Command, Dial, Local, Phase, RoomSession, Way};
+use crate::event::{Event, LeaveReason};
 use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
 use crate::mediaroom::http_base;
 use crate::mediaroom::signal::Then;
@@ -51,7 +51,7 @@ impl RoomSession {
             *tries += 1;
         }
         self.way = Way::Dialing;
-        self.orders.push_back(Order::Dial(Dial {
+        self.commands.push_back(Command::Dial(Dial {
             url: join_url(&self.url),
             token: self.token.clone(),
         }));
@@ -60,7 +60,7 @@ impl RoomSession {
     /// The WebSocket is open. `seed` is random, and another one each time.
     pub fn handle_open(&mut self, local: Local, seed: u64, now: Instant) {
         if !matches!(self.way, Way::Dialing) {
-            return self.orders.push_back(Order::CloseSocket);
+            return self.commands.push_back(Command::CloseSocket);
         }
         self.way = Way::Open(Box::new(Stay::new(local, seed, now)));
     }
@@ -139,6 +139,7 @@ impl RoomSession {
                         self.way = Way::Pause(now + *pause);
                     }
                     None => {
+                        log::warn!("the room was not entered: {why}");
                         self.events.push_back(Event::JoinFailed(why.to_string()));
                         let reason = match verdict {
                             Verdict::Over(reason) if reason != LeaveReason::Failed => reason,
@@ -195,7 +196,7 @@ impl RoomSession {
     /// Lets go of the stay and of its socket.
     fn drop_stay(&mut self) {
         if let Way::Open(stay) = std::mem::replace(&mut self.way, Way::None) {
-            self.orders.push_back(Order::CloseSocket);
+            self.commands.push_back(Command::CloseSocket);
             self.outbox.handle_close();
             for track in stay.into_tracks() {
                 self.ears.handle_gone(&track);

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use super::{Event, Order, Phase, RoomSession, Way};
-use crate::event::LeaveReason;
+use super::{Command, Phase, RoomSession, Way};
+use crate::event::{Event, LeaveReason};
 use crate::limits::{FINISH_WITHIN, ROOM_CLOSE_WITHIN};
 
 impl RoomSession {
     /// The bot has ended: what it said last still leaves where somebody hears it, then the session ends.
-    pub fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
+    pub(super) fn finish(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
             Phase::Live { .. } if self.joined && !self.lost => {
                 self.source_dry = false;
@@ -22,18 +22,12 @@ impl RoomSession {
         }
     }
 
-    /// The runner stops: the session ends now, with a goodbye.
-    pub fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
-        if !self.is_ending() {
-            self.end(reason, now);
-        }
-    }
-
     /// Tells whether goodbye is being said.
     pub(super) fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Closing { .. } | Phase::Gone)
     }
 
+    /// Ends the session now, with a goodbye to a server that is there.
     pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
         self.events.push_back(Event::Left(reason));
         match &mut self.way {
@@ -44,7 +38,7 @@ impl RoomSession {
                 };
             }
             Way::Dialing => {
-                self.orders.push_back(Order::CloseSocket);
+                self.commands.push_back(Command::CloseSocket);
                 self.phase = Phase::Gone;
             }
             Way::None | Way::Pause(_) => self.phase = Phase::Gone,

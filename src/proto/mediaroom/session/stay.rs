@@ -18,7 +18,7 @@ use crate::connection::{
     self, AudioLevel, AudioPacket, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit,
 };
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
-use crate::mediaroom::roster::Participant;
+use crate::mediaroom::roster::Change;
 use crate::mediaroom::signal::{self, Signal, Then};
 use crate::mediaroom::wire::Target;
 
@@ -41,13 +41,7 @@ pub(super) enum Output {
     Data(Vec<u8>),
     /// Our track is published, and its connection is up.
     Up,
-    ParticipantJoined(Participant),
-    ParticipantLeft(Participant),
-    ParticipantChanged(Participant),
-    Speaking {
-        identity: Arc<str>,
-        speaking: bool,
-    },
+    Change(Change),
     Token(Secret),
     Over(Why),
 }
@@ -439,10 +433,7 @@ impl Stay {
                 return self.look_whether_up();
             }
             signal::Output::PublishRefused(why) => return self.end(Why::PublishRefused(why)),
-            signal::Output::ParticipantJoined(who) => Output::ParticipantJoined(who),
-            signal::Output::ParticipantLeft(who) => Output::ParticipantLeft(who),
-            signal::Output::ParticipantChanged(who) => Output::ParticipantChanged(who),
-            signal::Output::Speaking { identity, speaking } => Output::Speaking { identity, speaking },
+            signal::Output::Change(change) => Output::Change(change),
             signal::Output::Token(token) => Output::Token(token),
             signal::Output::Leave { reason, then } => return self.end(Why::Ended { reason, then }),
             signal::Output::Silent => return self.end(Why::Silent),

@@ -9,7 +9,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::{Event, RoomSession, Way};
+use super::{RoomSession, Way};
+use crate::event::Event;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
 use crate::mediaroom::wire::{Data, DataPacket, SipDtmf, UserPacket};
 
@@ -43,7 +44,7 @@ impl EarlyWords {
 
 impl RoomSession {
     /// Takes a text for the room.
-    pub fn handle_message(&mut self, text: String) {
+    pub(super) fn push_text(&mut self, text: String) {
         if text.len() > ROOM_TEXT_BYTES_MAX {
             log::warn!(
                 "message dropped: {} bytes, a room takes {ROOM_TEXT_BYTES_MAX}",

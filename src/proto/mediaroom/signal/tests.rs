@@ -8,6 +8,7 @@ use super::*;
 use crate::limits::{
     ROOM_ATTRIBUTES_BYTES_MAX, ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
 };
+use crate::mediaroom::participant::Participant;
 
 /// The time of the first ping, in milliseconds since 1970.
 const UNIX_MS: u64 = 1_795_252_753_000;
@@ -87,18 +88,18 @@ fn participant(identity: &str, is_agent: bool) -> Participant {
 }
 
 fn joined(identity: &str) -> Output {
-    Output::ParticipantJoined(participant(identity, false))
+    Output::Change(Change::Joined(participant(identity, false)))
 }
 
 fn left(identity: &str) -> Output {
-    Output::ParticipantLeft(participant(identity, false))
+    Output::Change(Change::Left(participant(identity, false)))
 }
 
 fn speaking(identity: &str, speaking: bool) -> Output {
-    Output::Speaking {
+    Output::Change(Change::Speaking {
         identity: identity.into(),
         speaking,
-    }
+    })
 }
 
 fn sent(message: Request) -> Output {
@@ -232,7 +233,7 @@ fn a_join_tells_who_is_there() {
                 server_version: "1.13.5".into(),
             }),
             joined("ann"),
-            Output::ParticipantJoined(participant("bot", true)),
+            Output::Change(Change::Joined(participant("bot", true))),
             joined("cid"),
             subscribed(&["TR_ann", "TR_cid"]),
         ]
@@ -767,7 +768,7 @@ fn agents_and_recorders_are_told_but_neither_heard_nor_counted() {
             is_telephone: kind == 3,
             ..participant("ann", is_agent)
         };
-        assert_eq!(outputs[0], Output::ParticipantJoined(ann));
+        assert_eq!(outputs[0], Output::Change(Change::Joined(ann)));
         assert_eq!(outputs.len(), if is_agent { 1 } else { 2 });
         assert_eq!(stay.signal.callers(), usize::from(!is_agent), "{kind}");
         assert_eq!(stay.signal.owner("TR_ann").is_none(), is_agent);
@@ -783,7 +784,7 @@ fn callers_count_once_they_are_active() {
         kind,
         ..somebody("PA_a", "ann")
     };
-    let changed = |is_agent| Output::ParticipantChanged(participant("ann", is_agent));
+    let changed = |is_agent| Output::Change(Change::Changed(participant("ann", is_agent)));
     assert_eq!(stay.hear(update([ann(0, 0)])), [joined("ann"), subscribed(&["TR_ann"])]);
     assert_eq!(stay.signal.callers(), 0);
     assert_eq!(stay.hear(update([ann(1, 0)])), []);
@@ -809,7 +810,7 @@ fn attributes_are_bounded_and_not_printed() {
         ..somebody("PA_a", "ann")
     };
     let outputs = stay.hear(update([info]));
-    let Output::ParticipantJoined(who) = &outputs[0] else {
+    let Output::Change(Change::Joined(who)) = &outputs[0] else {
         panic!("{outputs:?}")
     };
     assert_eq!(who.attributes, [("a.number".to_owned(), "+15550100".to_owned())].into());
@@ -870,7 +871,7 @@ fn participants_without_a_usable_name_are_ignored() {
         ..somebody("PA_a", &longest)
     };
     let outputs = stay.hear(update([named]));
-    let Output::ParticipantJoined(told) = &outputs[0] else {
+    let Output::Change(Change::Joined(told)) = &outputs[0] else {
         panic!("{outputs:?}")
     };
     assert_eq!((told.identity.len(), told.name.len()), (256, 256));

@@ -1,7 +1,9 @@
 //! Telephone calls: the handshake and its budget, marks, interruption, and who hangs up.
 
 use super::*;
+use crate::admission;
 use crate::allocations;
+use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
 use crate::telephony::named::TWILIO;
 
 fn start_a() -> Value {
@@ -17,7 +19,7 @@ fn call() -> Rig {
     rig.json(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}));
     rig.json(start_a());
     assert_eq!(rig.begun, 1);
-    rig.session.set_rates(16_000, 16_000);
+    rig.session.set_audio(16_000, 16_000, true, rig.now);
     rig.drain();
     rig
 }
@@ -88,27 +90,26 @@ fn a_handshake_has_a_budget() {
 /// No place is left when it is known who calls, or none for another silent socket: it closes with words, and no bot is told.
 #[test]
 fn a_call_without_a_place_is_closed_before_its_bot_begins() {
+    let full = Refused::Admission(admission::Refused::Full);
     let mut rig = Rig::new(SocketSession::call);
     rig.with(|session, now| {
         session.handle_text(&start_a().to_string(), now);
         session.handle_text(&media(&[0x10; 160]).to_string(), now);
-        assert_eq!(session.poll_output(true, now), Output::Begin);
-        session.handle_refused(1013, "full", now);
+        assert_eq!(session.poll_output(now), Output::Command(Command::Begin));
+        session.handle_refused(full, now);
     });
-    assert_eq!(
-        (rig.closed(), rig.session.refused()),
-        (Some((1013, "full")), Some("full"))
-    );
+    let why = "all places are taken; try again later";
+    assert_eq!((rig.closed(), rig.session.refused()), (Some((1013, why)), Some(why)));
     rig.json(media(&[0x10; 160]));
     rig.pass(SOCKET_CLOSE_WITHIN);
     assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty() && rig.hang_ups == 0);
 
     let mut rig = Rig::new(SocketSession::call);
-    rig.with(|session, now| session.handle_refused(1013, "others came", now));
+    rig.with(|session, now| session.handle_eviction(now));
     rig.json(start_a());
-    assert_eq!((rig.closed(), rig.begun), (Some((1013, "others came")), 0));
+    assert_eq!((rig.closed(), rig.begun), (Some((1013, GAVE_WAY)), 0));
     // Once it has ended there is nothing to take away.
-    rig.with(|session, now| session.handle_refused(1013, "again", now));
+    rig.with(|session, now| session.handle_refused(full, now));
     assert_eq!(rig.sent.len(), 1);
 }
 
@@ -123,7 +124,7 @@ fn an_early_message_has_a_length_at_most() {
         let mut rig = Rig::new(SocketSession::call);
         rig.json(early);
         rig.json(start_a());
-        rig.with(|session, _| session.set_rates(8_000, 8_000));
+        rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
         rig.heard.len()
     };
     assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX), 160);
@@ -140,7 +141,7 @@ fn early_speech_has_an_end() {
             rig.json(media(&[0x10; 160]));
         }
         rig.json(media(&vec![0x90; late]));
-        rig.with(|session, _| session.set_rates(8_000, 8_000));
+        rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
         (rig.heard.len(), rig.heard.iter().filter(|sample| **sample > 0).count())
     };
     let all = EARLY_AUDIO.as_secs() as usize * 8_000;
@@ -167,7 +168,7 @@ fn the_first_words_of_a_caller_are_heard() {
     for _ in 0..50 {
         rig.json(media(&[0x10; 160]));
     }
-    rig.with(|session, _| session.set_rates(8_000, 8_000));
+    rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
     assert_eq!((rig.heard_hz, rig.heard.len()), (8_000, 8_000));
     assert!(rig.heard.iter().all(|sample| *sample == rig.heard[0] && *sample != 0));
 }
@@ -179,7 +180,7 @@ fn audio_before_the_handshake_is_heard() {
     rig.json(json!({"event": "connected"}));
     rig.json(media(&[0x10; 160]));
     rig.json(start_a());
-    rig.with(|session, _| session.set_rates(8_000, 8_000));
+    rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
     assert_eq!(rig.heard.len(), 160);
     assert_eq!(rig.events, [Event::Joined]);
 }
@@ -209,7 +210,7 @@ fn what_the_provider_says_becomes_events() {
 fn a_provider_that_just_closes_is_not_hung_up() {
     let mut rig = call();
     rig.with(|session, now| session.handle_close(now));
-    rig.with(|session, _| session.handle_gone(false));
+    rig.with(|session, now| session.handle_read_error(ReadError::Ended, now));
     assert_eq!((rig.left(), rig.hang_ups, rig.gone), (Some(LeaveReason::Left), 0, true));
 }
 
@@ -242,16 +243,16 @@ fn an_interruption_clears_the_provider() {
     rig.speech.extend(tone(16_000 / 5, 16_000));
     rig.drain();
     rig.pass(MS * 100);
-    rig.with(|session, _| session.handle_mark("said".into()));
+    rig.with(|session, _| assert_eq!(session.handle_mark("said".into()), None));
     rig.pass(MS * 100);
-    rig.with(|session, _| session.handle_interruption());
+    rig.with(|session, now| session.handle_interruption(now));
     let events = events_sent(&rig);
     assert_eq!(events[events.len() - 2..], ["mark", "clear"]);
     assert!(rig.events.contains(&told("said", false)));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
     assert!(!rig.events.contains(&told("said", true)), "it was told before");
     // The name may be used again.
-    rig.with(|session, _| session.handle_mark("said".into()));
+    rig.with(|session, _| assert_eq!(session.handle_mark("said".into()), None));
     rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
     assert!(rig.events.contains(&told("said", true)));
 }
@@ -264,11 +265,11 @@ fn a_cleared_mark_that_never_comes_back_hides_no_other() {
         json!({"event": "start", "sequenceNumber": 1, "start": {"callId": "c1", "streamId": "s1",
         "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000}}}),
     );
-    rig.with(|session, _| session.handle_mark("end".into()));
-    rig.with(|session, _| session.handle_interruption());
+    rig.with(|session, _| assert_eq!(session.handle_mark("end".into()), None));
+    rig.with(|session, now| session.handle_interruption(now));
     rig.json(json!({"event": "clearedAudio", "sequenceNumber": 0, "streamId": "s1"}));
     assert!(rig.events.contains(&told("end", false)));
-    rig.with(|session, _| session.handle_mark("end".into()));
+    rig.with(|session, _| assert_eq!(session.handle_mark("end".into()), None));
     rig.json(json!({"event": "playedStream", "streamId": "s1", "name": "end"}));
     assert!(rig.events.contains(&told("end", true)));
     let told = rig.events.len();
@@ -370,31 +371,27 @@ fn sound_of_a_running_call_costs_little() {
     for round in 0..600 {
         now += MS * 20;
         let (frames, heard) = allocations::of(|| {
+            session.handle_blocked(now);
             session.handle_text(&text, now);
             let mut frames = 0;
             loop {
-                match session.poll_output(false, now) {
+                match session.poll_output(now) {
                     Output::Timeout(_) => return frames,
-                    Output::Audio(..) => frames += 1,
+                    Output::Audio(_) => frames += 1,
                     _ => {}
                 }
             }
         });
         let (texts, said) = allocations::of(|| {
+            session.handle_writable();
             session.handle_timeout(now);
-            session.pull_speech(
-                |into, samples_max| {
-                    let take = samples_max.min(320);
-                    into.resize(into.len() + take, 700);
-                    take
-                },
-                now,
-            );
+            let room = session.speech_room().unwrap_or_default();
+            session.handle_speech(&[700; 320][..room.min(320)], now);
             let mut texts = 0;
             loop {
-                match session.poll_output(true, now) {
+                match session.poll_output(now) {
                     Output::Timeout(_) => return texts,
-                    Output::Send(Message::Text(_)) => texts += 1,
+                    Output::Command(Command::Send(Message::Text(_))) => texts += 1,
                     _ => {}
                 }
             }

@@ -1,6 +1,8 @@
 //! Plain clients: frames both ways, rates, interruption, patience and its ends.
 
 use super::*;
+use crate::frames::Frame;
+use crate::limits::SOCKET_CLOSE_WITHIN;
 
 /// The audio that was sent: when, and how many samples, at 24 kHz mono.
 fn audio(rig: &Rig) -> Vec<(Duration, usize)> {
@@ -34,7 +36,7 @@ fn nothing_said_before_the_bot_listens_is_lost() {
         rig.binary(frames::audio(chunk, 16_000));
     }
     assert!(rig.heard.is_empty());
-    rig.with(|session, _| session.set_rates(16_000, 24_000));
+    rig.with(|session, now| session.set_audio(16_000, 24_000, true, now));
     assert_eq!((rig.heard_hz, &rig.heard), (16_000, &said));
     assert_eq!(rig.events[1], Event::Message(r#"{"type":"client-ready"}"#.into()));
 }
@@ -84,7 +86,7 @@ fn an_interruption_drops_what_has_not_left() {
     rig.drain();
     rig.with(|session, _| session.handle_message(r#"{"a":1}"#.into()));
     rig.speech.clear();
-    rig.with(|session, _| session.handle_interruption());
+    rig.with(|session, now| session.handle_interruption(now));
     let before = audio(&rig).len();
     rig.pass(Duration::from_secs(2));
     assert_eq!(audio(&rig).len(), before);
@@ -110,7 +112,7 @@ fn marks_come_back_when_their_speech_has_left() {
     let mut rig = Rig::client();
     rig.speech.extend(tone(480, 24_000));
     rig.drain();
-    rig.with(|session, _| session.handle_mark("one".into()));
+    rig.with(|session, _| assert_eq!(session.handle_mark("one".into()), None));
     let mark = Event::Mark {
         name: "one".into(),
         played: true,
@@ -233,11 +235,11 @@ fn a_client_that_leaves_is_gone() {
     let mut rig = Rig::client();
     rig.with(|session, now| session.handle_close(now));
     assert_eq!((rig.left(), rig.closed()), (Some(LeaveReason::Left), None));
-    rig.with(|session, _| session.handle_gone(false));
+    rig.with(|session, now| session.handle_read_error(ReadError::Ended, now));
     assert!(rig.gone);
 
     let mut rig = Rig::client();
-    rig.with(|session, _| session.handle_gone(true));
+    rig.with(|session, now| session.handle_read_error(ReadError::Broken, now));
     assert_eq!((rig.left(), rig.gone), (Some(LeaveReason::Failed), true));
 }
 
@@ -254,9 +256,13 @@ fn every_end_has_its_code() {
         assert_eq!(rig.closed().map(|(code, _)| code), Some(code));
         assert_eq!(rig.left(), Some(reason));
     }
-    for (code, why) in [(1009, "too long"), (1007, "no UTF-8"), (1002, "malformed")] {
+    for (error, code, why) in [
+        (ReadError::TooLong, 1009, "the message is too long"),
+        (ReadError::NotUtf8, 1007, "the text is not UTF-8"),
+        (ReadError::Malformed, 1002, "the frame is malformed"),
+    ] {
         let mut rig = Rig::client();
-        rig.with(|session, now| session.handle_unreadable(code, why, now));
+        rig.with(|session, now| session.handle_read_error(error, now));
         assert_eq!(
             (rig.closed(), rig.left()),
             (Some((code, why)), Some(LeaveReason::Protocol))

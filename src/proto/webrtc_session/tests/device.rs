@@ -1,6 +1,7 @@
 //! A microcontroller on the other end: its offer word for word, its role in the handshakes, and the little that it can take.
 //! Source: the embedded fact sheet, sections 3, 7, 8 and 11.
 
+use crate::connection::OfferError;
 use std::net::Ipv4Addr;
 
 use super::super::*;

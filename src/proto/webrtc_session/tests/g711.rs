@@ -61,7 +61,7 @@ fn a_caller_without_opus_talks() {
             let tail = &pair.bot.pcm[pair.bot.pcm.len() / 2..];
             let got = share(tail, A4, rate_hz);
             assert!(got > 0.95, "{law:?} at {rate_hz} Hz: {got}");
-            let tally = pair.session.heard();
+            let tally = pair.session.listener.tally();
             assert_eq!((tally.counters.lost, tally.unreadable), (0, 0));
             assert!(
                 pair.client
@@ -109,8 +109,8 @@ fn packets_may_have_any_length() {
         );
         let got = share(&pair.bot.pcm[heard / 2..], A4, 16_000);
         assert!(got > 0.95, "{ptime} ms: {got}");
-        assert_eq!(pair.session.heard().counters.lost, 0);
-        assert!(pair.session.heard().counters.jitter < ms(2));
+        assert_eq!(pair.session.listener.tally().counters.lost, 0);
+        assert!(pair.session.listener.tally().counters.jitter < ms(2));
     }
 }
 
@@ -125,7 +125,7 @@ fn lost_packets_are_made_up() {
         way.spread = ms(25);
     }
     pair.run(secs(10));
-    let counters = pair.session.heard().counters;
+    let counters = pair.session.listener.tally().counters;
     assert!((50..=150).contains(&counters.lost), "{counters:?}");
     assert!(counters.concealed > 0 && counters.recovered == 0, "{counters:?}");
     assert!(
@@ -156,7 +156,7 @@ fn odd_payloads_do_no_harm() {
         sequence += 1;
         ticks += bytes as u32;
     }
-    assert_eq!((pair.left(), pair.session.heard().unreadable), (None, 0));
+    assert_eq!((pair.left(), pair.session.listener.tally().unreadable), (None, 0));
 }
 
 /// Opus is spoken wherever it is offered, in whatever order, and the answer has nothing else.

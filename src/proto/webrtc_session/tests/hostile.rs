@@ -1,6 +1,7 @@
 //! What may come from anybody: noise, mutilated and repeated datagrams, floods, and sessions that are thrown away.
 
 use crate::connection::Packet;
+use crate::connection::Setup;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -457,7 +458,7 @@ fn sent_to(
     let (mut now, mut next) = (start, start);
     loop {
         match session.poll_output(now) {
-            Output::Timeout(at) => {
+            Output::Timeout(Deadline { at, .. }) => {
                 if now >= next {
                     next += ms(100);
                     each_100_ms(&mut session, &mut client);
@@ -466,11 +467,11 @@ fn sent_to(
                 session.handle_timeout(now);
             }
             Output::Gone => return sent,
-            Output::Transmit(mut transmit) => {
+            Output::Command(Command::Transmit(mut transmit)) => {
                 let sent = sent.entry(transmit.destination).or_default();
                 sent.push((now - start, transmit.contents().len()));
             }
-            Output::Event(_) | Output::Audio(..) | Output::Proven(_) | Output::Found(_) => {}
+            Output::Event(_) | Output::Audio(_) | Output::Command(_) | Output::MoreSpeech => {}
         }
     }
 }

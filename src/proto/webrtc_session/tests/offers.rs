@@ -1,6 +1,7 @@
 //! Offers of many kinds, and the answers they get.
 
 use crate::connection::IceSecret;
+use crate::connection::{OfferError, Setup};
 
 use super::super::*;
 use super::pair::{COMMON, Pair, ms, runner, secs, setup};

@@ -7,6 +7,7 @@
 use crate::allocations;
 use crate::candidate::DeviceAddress;
 use crate::connection::Packet;
+use crate::connection::Setup;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
@@ -117,6 +118,8 @@ pub struct Pair {
     pub answers: usize,
     /// When the client was proven to have an address.
     pub proven: Vec<(Duration, SocketAddr)>,
+    /// How far a call has come.
+    pub progress: Vec<Progress>,
     wake: Instant,
     flights: BTreeMap<(Instant, u64), Flight>,
     flown: u64,
@@ -222,6 +225,7 @@ impl Pair {
             destinations: Vec::new(),
             answers: 0,
             proven: Vec::new(),
+            progress: Vec::new(),
             wake: start,
             flights: BTreeMap::new(),
             flown: 0,
@@ -318,7 +322,7 @@ impl Pair {
 
     /// Tells the session of the rates that the bot wants, as opening the media does.
     pub fn open_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32) {
-        self.session.set_rates(in_rate_hz, out_rate_hz, self.now);
+        self.session.set_audio(in_rate_hz, out_rate_hz, true, self.now);
         self.flush();
     }
 
@@ -363,17 +367,15 @@ impl Pair {
     }
 
     fn pull_speech(&mut self) {
-        let Bot { speech, endless, .. } = &mut self.bot;
-        let take = |into: &mut Vec<i16>, samples_max: usize| {
-            if let Some(tone) = endless {
-                speech.extend(tone.take(samples_max.saturating_sub(speech.len())));
-            }
-            let take = speech.len().min(samples_max);
-            into.extend(speech.drain(..take));
-            take
-        };
         let (session, now) = (&mut self.session, self.now);
-        let ((), allocations) = allocations::of(|| session.pull_speech(take, now));
+        let Bot { speech, endless, .. } = &mut self.bot;
+        let room = session.speech_room().unwrap_or_default();
+        if let Some(tone) = endless {
+            speech.extend(tone.take(room.saturating_sub(speech.len())));
+        }
+        let take = speech.len().min(room);
+        let pcm: Vec<i16> = speech.drain(..take).collect();
+        let ((), allocations) = allocations::of(|| session.handle_speech(&pcm, now));
         add(&mut self.costs, allocations, 0, 0);
     }
 
@@ -415,19 +417,19 @@ impl Pair {
         for _ in 0..10_000 {
             let (session, now) = (&mut self.session, self.now);
             let (output, allocations) = allocations::of(move || session.poll_output(now));
-            let sent = u32::from(matches!(output, Output::Transmit(_)));
+            let sent = u32::from(matches!(output, Output::Command(Command::Transmit(_))));
             let frames = u32::from(matches!(output, Output::Audio(..)));
             add(&mut self.costs, allocations, sent, frames);
             match output {
-                Output::Timeout(wake) => {
-                    self.wake = wake;
+                Output::Timeout(deadline) => {
+                    self.wake = deadline.at;
                     return;
                 }
                 Output::Gone => {
                     self.gone.get_or_insert(at);
                     return;
                 }
-                Output::Transmit(mut transmit) => {
+                Output::Command(Command::Transmit(mut transmit)) => {
                     let (source, destination) = (transmit.source, transmit.destination);
                     self.answers += usize::from(transmit.is_answer());
                     let contents = transmit.contents().to_vec();
@@ -437,9 +439,10 @@ impl Pair {
                     }
                     self.launch(false, source, destination, contents);
                 }
-                Output::Proven(proven) => self.proven.push((at, proven.peer)),
-                Output::Found(_) => {}
-                Output::Audio(pcm, rate_hz) => {
+                Output::Command(Command::Proven(proven)) => self.proven.push((at, proven.peer)),
+                Output::Command(Command::Found(_) | Command::Announce(_)) | Output::MoreSpeech => {}
+                Output::Command(Command::Progress(progress)) => self.progress.push(progress),
+                Output::Audio(Frame { pcm, rate_hz, .. }) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;
                     self.bot.heard_at.push(at);

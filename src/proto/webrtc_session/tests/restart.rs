@@ -1,5 +1,6 @@
 //! Further offers: on the same connection, with new ICE credentials, and from a client that threw its connection away.
 
+use crate::connection::OfferError;
 use crate::connection::Packet;
 use str0m::media::{Direction, MediaKind};
 

@@ -176,7 +176,7 @@ impl World {
     /// The bot opens its media.
     pub fn open_audio(&mut self, number: u64) {
         let now = self.now;
-        self.life(number).session.set_rates(16_000, 16_000, now);
+        self.life(number).session.set_audio(16_000, 16_000, true, now);
         self.flush(number);
     }
 
@@ -332,7 +332,7 @@ impl World {
         loop {
             let life = self.lives.get_mut(&number).expect("a session");
             match life.session.poll_output(now) {
-                Output::Timeout(wake) => {
+                Output::Timeout(Deadline { at: wake, .. }) => {
                     // A session that has spoken is asked again for what its bot says: nothing.
                     life.wake = wake.max(now + Duration::from_micros(1));
                     break;
@@ -343,7 +343,7 @@ impl World {
                     self.routes.forget(Some(&ufrag), number, None);
                     break;
                 }
-                Output::Transmit(mut transmit) => {
+                Output::Command(Command::Transmit(mut transmit)) => {
                     let (source, destination) = (transmit.source, transmit.destination);
                     let finds_peer = transmit.is_check() || transmit.is_answer();
                     let contents = transmit.contents().to_vec();
@@ -353,20 +353,19 @@ impl World {
                     }
                     self.launch(false, source, destination, contents);
                 }
-                Output::Proven(proven) => {
+                Output::Command(Command::Proven(proven)) => {
                     life.proven.push((at, proven.peer));
                     let others = self.routes.prove(proven.peer.into(), number, &());
                     rivals.extend(others.into_iter().map(|other| (other, Rival::AtAddress)));
                 }
-                Output::Found(found) => life.found.push((at, found)),
-                Output::Audio(..) => life.frames += 1,
-                Output::Event(event) => {
-                    if let (Event::Joined, Some(device)) = (&event, life.session.device()) {
-                        let others = self.lives.keys().filter(|other| **other != number);
-                        rivals.extend(others.map(|other| (*other, Rival::Device(device))));
-                    }
-                    self.life(number).events.push((at, event));
+                Output::Command(Command::Found(found)) => life.found.push((at, found)),
+                Output::Command(Command::Announce(rival)) => {
+                    let others = self.lives.keys().filter(|other| **other != number);
+                    rivals.extend(others.map(|other| (*other, rival)));
                 }
+                Output::Command(Command::Progress(_)) | Output::MoreSpeech => {}
+                Output::Audio(_) => life.frames += 1,
+                Output::Event(event) => life.events.push((at, event)),
             }
         }
         for (other, rival) in rivals {

@@ -347,19 +347,11 @@ impl House {
     }
 
     fn drain(&mut self) {
+        self.hand_speech();
         for _ in 0..100_000 {
-            let speech = &mut self.speech;
-            self.session.pull_speech(
-                |into, samples_max| {
-                    let take = speech.len().min(samples_max);
-                    into.extend(speech.drain(..take));
-                    take
-                },
-                self.now,
-            );
             match self.session.poll_output(self.now) {
-                Output::Timeout(at) => {
-                    self.wake = at;
+                Output::Timeout(deadline) => {
+                    self.wake = deadline.at;
                     return;
                 }
                 Output::Gone => {
@@ -367,22 +359,8 @@ impl House {
                     self.lodging = None;
                     return;
                 }
-                Output::Dial(dial) => self.dialled(dial),
-                Output::Send(bytes) => self.take_request(&bytes),
-                Output::CloseSocket => {
-                    self.closes += 1;
-                    // The server closes its side at once.
-                    if std::mem::take(&mut self.is_open) {
-                        self.session.handle_socket_gone();
-                    }
-                }
-                Output::Listen(_, ufrag) => assert!(!ufrag.is_empty()),
-                Output::Transmit(target, mut transmit) => {
-                    let datagram = transmit.contents().to_vec();
-                    if (transmit.source, transmit.destination) == (ours(), theirs()) {
-                        self.flights.push_back((self.now + ms(2), true, target, datagram));
-                    }
-                }
+                Output::Command(command) => self.perform(command),
+                Output::MoreSpeech => self.hand_speech(),
                 Output::Audio(frame) => {
                     let pcm = self.heard.entry(frame.identity.cloned()).or_default();
                     pcm.extend_from_slice(frame.pcm);
@@ -391,6 +369,35 @@ impl House {
             }
         }
         panic!("the session's output has no end");
+    }
+
+    fn hand_speech(&mut self) {
+        if let Some(room) = self.session.speech_room() {
+            let take = self.speech.len().min(room);
+            let pcm: Vec<i16> = self.speech.drain(..take).collect();
+            self.session.handle_speech(&pcm, self.now);
+        }
+    }
+
+    fn perform(&mut self, command: Command) {
+        match command {
+            Command::Dial(dial) => self.dialled(dial),
+            Command::Send(bytes) => self.take_request(&bytes),
+            Command::CloseSocket => {
+                self.closes += 1;
+                // The server closes its side at once.
+                if std::mem::take(&mut self.is_open) {
+                    self.session.handle_socket_gone();
+                }
+            }
+            Command::Listen(_, ufrag) => assert!(!ufrag.is_empty()),
+            Command::Transmit(target, mut transmit) => {
+                let datagram = transmit.contents().to_vec();
+                if (transmit.source, transmit.destination) == (ours(), theirs()) {
+                    self.flights.push_back((self.now + ms(2), true, target, datagram));
+                }
+            }
+        }
     }
 
     fn dialled(&mut self, dial: Dial) {
@@ -579,8 +586,8 @@ impl House {
     }
 
     /// Tells whether speech would be taken from the bot.
-    pub fn takes_speech(&mut self) -> bool {
-        self.with(|session, now| session.pull_speech(|_, _| 0, now))
+    pub fn takes_speech(&self) -> bool {
+        self.session.speech_room().is_some()
     }
 
     /// Somebody goes.

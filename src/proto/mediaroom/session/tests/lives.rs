@@ -7,6 +7,7 @@ use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
 use crate::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
+use crate::mediaroom::participant::Participant;
 use crate::mediaroom::wire::{
     Data, DataPacket, Request, Response, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource, UserPacket,
 };
@@ -290,7 +291,7 @@ fn texts_and_keys_pass() {
     assert_eq!(house.texts.len(), 3);
     assert_eq!(house.texts[..2], [r#"{"early":1}"#, "second"]);
     assert_eq!(
-        (house.texts[2].len(), house.session.messages_dropped()),
+        (house.texts[2].len(), house.session.refused_texts),
         (ROOM_TEXT_BYTES_MAX, 1)
     );
 

@@ -5,6 +5,7 @@ use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
 use crate::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
+use crate::mediaroom::participant::Participant;
 use crate::mediaroom::wire::Response;
 
 fn names(house: &House, from: usize) -> Vec<&'static str> {

@@ -1,0 +1,355 @@
+//! The one loop that every session runs in, whatever carries its bytes.
+//!
+//! It waits for whichever comes first, something that the [`Carrier`] brings, something of the bot, the deadline, the bot's end,
+//! an eviction or the runner's end, hands it to the [`Session`], and does what the session answers: commands go to the carrier,
+//! audio and events to the bot. It ends when nothing of the session is left, its bot included.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use serde_json::Value;
+use tokio::time::sleep_until;
+
+use crate::bot::media::{self, Hearing, Link, Seat};
+use crate::bot::{self, SessionId};
+use crate::config::Transport;
+use crate::io::admission::Permit;
+use crate::io::sessions::{BotTask, Outcome, Sessions};
+use crate::io::tasks;
+use crate::logging::{self, Caller};
+use crate::proto::event::{Event, LeaveReason};
+use crate::proto::metrics::{Count, Counts, Share};
+use crate::proto::session::{Deadline, Frame, Output, Session};
+use crate::proto::stall::Task;
+
+/// Carries the bytes of one session, and does what the session asks for.
+pub trait Carrier: Send + 'static {
+    type Session: Session + Send;
+    /// What comes: a datagram, a message, a request.
+    type Input: Send;
+
+    /// Waits for what comes next. The future can be dropped at any time without losing any of it.
+    fn recv(&mut self) -> impl Future<Output = Self::Input> + Send;
+
+    /// Hands the session what has come.
+    fn deliver(&mut self, input: Self::Input, session: &mut Self::Session, task: &mut SessionTask);
+
+    /// Does what the session asks for. What cannot be done at once wakes the loop by `cx`.
+    fn perform(
+        &mut self,
+        command: <Self::Session as Session>::Command,
+        session: &mut Self::Session,
+        task: &mut SessionTask,
+        cx: &mut Context<'_>,
+    );
+
+    /// The session is over: closes what is open.
+    fn close(self, session: &Self::Session, task: &SessionTask) -> Closed;
+}
+
+/// What a carrier leaves behind.
+#[derive(Default)]
+pub struct Closed {
+    /// What goes on beside the end of the bot.
+    pub hang_up: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Goes to the end of the last line in the log.
+    pub words: String,
+}
+
+/// What a session has beside its state and its carrier: the bot, the counters, the permit.
+pub struct SessionTask {
+    pub sessions: Sessions,
+    pub counts: Counts,
+    pub began: Instant,
+    /// Why the session has ended.
+    reason: Option<LeaveReason>,
+    link: Option<Link>,
+    bot: Option<BotTask>,
+    share: Option<Share>,
+    /// Speech on its way from the bot to the session, kept for its memory.
+    speech: Vec<i16>,
+    lease: Option<Box<dyn Send>>,
+    /// Released last, as fields are dropped in this order: what waits for the last permit finds nothing left.
+    pub permit: Permit,
+}
+
+impl SessionTask {
+    /// Makes one whose bot has not started. `lease` is dropped when the session has ended.
+    pub fn new(sessions: Sessions, permit: Permit, lease: Option<Box<dyn Send>>) -> Self {
+        SessionTask {
+            sessions,
+            counts: Counts::default(),
+            began: tasks::now(),
+            reason: None,
+            link: None,
+            bot: None,
+            share: None,
+            speech: Vec::new(),
+            lease,
+            permit,
+        }
+    }
+
+    /// Starts the bot, of which `kind` is made with its seat. At most `frames_max` frames of audio wait for it.
+    pub fn start_bot(
+        &mut self,
+        session_id: SessionId,
+        body: Value,
+        transport: Transport,
+        frames_max: usize,
+        kind: impl FnOnce(Seat) -> bot::Kind,
+    ) {
+        let (link, seat) = media::pair(frames_max);
+        let metrics = self.sessions.metrics().clone();
+        self.share = Some(Share::begin(metrics, transport, tasks::now()));
+        self.bot = Some(self.sessions.begin(session_id, body, kind(seat)));
+        self.link = Some(link);
+    }
+
+    /// Tells whether the bot has started.
+    pub fn has_bot(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Takes over the totals that others count.
+    fn count(&mut self, session: &impl Session) {
+        session.count(&mut self.counts);
+        let dropped = self.link.as_ref().map(Link::dropped).unwrap_or_default();
+        self.counts.set(Count::FramesDropped, dropped.frames_in);
+        self.counts.add(Count::MessagesDropped, dropped.messages_out);
+    }
+
+    /// Adds what was counted to the metrics, when that is due.
+    fn flush(&mut self, session: &impl Session, now: Instant) {
+        if self.share.as_ref().is_none_or(|share| now < share.due()) {
+            return;
+        }
+        self.count(session);
+        if let (Some(share), Some(link)) = (&mut self.share, &self.link) {
+            share.tell(&self.counts, link.waiting(), now);
+        }
+    }
+
+    fn push_audio(&mut self, frame: &Frame<'_>) {
+        let Some(link) = &self.link else { return };
+        self.counts.add(Count::FramesIn, 1);
+        match frame.identity {
+            Some(identity) => link.push_voice(frame.pcm, frame.rate_hz, identity),
+            None => link.push_audio(frame.pcm, frame.rate_hz),
+        }
+    }
+
+    fn push_event(&mut self, event: Event, session: &impl Session) {
+        match &event {
+            Event::Joined => {
+                if let (Some(share), Some(codec)) = (&self.share, session.codec_name()) {
+                    share.connected(tasks::now() - self.began);
+                    share.spoken(codec);
+                }
+            }
+            Event::Message(_) => self.counts.add(Count::MessagesIn, 1),
+            Event::Left(reason) => self.reason = Some(*reason),
+            _ => {}
+        }
+        if let Some(link) = &self.link {
+            link.push(event.into());
+        }
+    }
+}
+
+/// Lets a session run in a task of its own, whose lines in the log are the session's.
+pub fn spawn(sessions: &Sessions, id: SessionId, caller: Caller, task: impl Future<Output = ()> + Send + 'static) {
+    let task = logging::in_session(id.clone(), logging::of_caller(caller, task));
+    tasks::spawn(sessions.watch().over(id, Task::Media, task));
+}
+
+/// Runs a session to its end.
+pub async fn run<C: Carrier>(mut session: Box<C::Session>, mut carrier: C, mut task: SessionTask) {
+    if task.has_bot() {
+        log::info!("session started: {}", session.name());
+    }
+    let outcome = run_loop(&mut *session, &mut carrier, &mut task).await;
+    // The bot has its own time to end, and holds its permit until then.
+    task.permit.settle();
+    task.count(&*session);
+    let Closed { hang_up, words } = carrier.close(&session, &task);
+    let SessionTask {
+        sessions,
+        counts,
+        began,
+        reason,
+        link,
+        bot,
+        share,
+        lease,
+        permit,
+        ..
+    } = task;
+    // The bot learns of the end by the link.
+    drop(link);
+    // A provider that does not answer keeps no caller out, unless many of them do not answer.
+    let aside = hang_up.as_ref().and_then(|_| sessions.hang_ups().enter());
+    let ended = async {
+        let outcome = match (outcome, bot) {
+            (None, Some(bot)) => Some(bot.finish(sessions.shutdown()).await),
+            (outcome, _) => outcome,
+        };
+        let reason = reason.unwrap_or(LeaveReason::Failed);
+        if let Some(outcome) = outcome {
+            session.explain(reason);
+            let seconds = (tasks::now() - began).as_secs_f64();
+            let (frames, dropped) = (counts.get(Count::FramesIn), counts.get(Count::FramesDropped));
+            let summary = session.summary(&counts);
+            outcome.log(
+                reason,
+                &format!("{seconds:.1} s, {summary}, {frames} frames to the bot, {dropped} dropped{words}"),
+            );
+        }
+        if let Some(share) = share {
+            share.end(&counts, reason);
+        }
+        drop((session, lease));
+        aside.is_none().then_some(permit)
+    };
+    let hang_up = async {
+        if let Some(hang_up) = hang_up {
+            hang_up.await;
+        }
+    };
+    // What waits for the last permit finds nothing left.
+    let ((), _permit) = tokio::join!(hang_up, ended);
+}
+
+/// Returns how the bot ended, if it did before the session.
+async fn run_loop<C: Carrier>(session: &mut C::Session, carrier: &mut C, task: &mut SessionTask) -> Option<Outcome> {
+    let mut timer = pin!(sleep_until(tasks::now().into()));
+    let mut shutdown = task.sessions.shutdown().clone();
+    let mut stop = pin!(async move { shutdown.wait().await });
+    let mut outcome = None;
+    let mut stopping = false;
+    while let Some(deadline) = poll_fn(|cx| Poll::Ready(drain(session, carrier, task, cx))).await {
+        // A session may be silent for long; what it counted before that is not kept back so long.
+        let due = task.share.as_ref().map(Share::due);
+        let until = tokio::time::Instant::from_std(deadline.or(due, "metrics").at);
+        if timer.deadline() != until {
+            timer.as_mut().reset(until);
+        }
+        let SessionTask { link, bot, permit, .. } = task;
+        // In no order: a peer that floods, or a bot that never stops sending, must not keep the others waiting.
+        tokio::select! {
+            input = carrier.recv() => carrier.deliver(input, session, task),
+            () = notified(link.as_ref()) => drain_bot(session, task),
+            () = &mut timer => handle_timeout(session, task, deadline),
+            ended = ended(bot.as_mut()), if outcome.is_none() => {
+                drain_bot(session, task);
+                // A bot may see the runner stop before its session does, and end for that reason.
+                let reason = if task.sessions.shutdown().is_set() {
+                    LeaveReason::Shutdown
+                } else {
+                    ended.reason()
+                };
+                session.handle_bot_end(reason, tasks::now());
+                outcome = Some(ended);
+            }
+            () = permit.evicted() => session.handle_eviction(tasks::now()),
+            () = &mut stop, if !stopping => {
+                stopping = true;
+                session.handle_end(LeaveReason::Shutdown, tasks::now());
+            }
+        }
+    }
+    outcome
+}
+
+async fn notified(link: Option<&Link>) {
+    match link {
+        Some(link) => link.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(bot: Option<&mut BotTask>) -> Outcome {
+    match bot {
+        Some(bot) => bot.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn handle_timeout(session: &mut impl Session, task: &mut SessionTask, deadline: Deadline) {
+    let now = tasks::now();
+    if let Some(share) = &mut task.share
+        && now >= deadline.at
+    {
+        log::trace!("due: {}", deadline.why);
+        share.served(now.saturating_duration_since(deadline.at));
+    }
+    session.handle_timeout(now);
+    hand_speech(session, task);
+}
+
+/// Does what the session answers, up to its next deadline; `None` when nothing of it is left.
+fn drain<C: Carrier>(
+    session: &mut C::Session,
+    carrier: &mut C,
+    task: &mut SessionTask,
+    cx: &mut Context<'_>,
+) -> Option<Deadline> {
+    let now = tasks::now();
+    task.flush(session, now);
+    loop {
+        match session.poll_output(now) {
+            Output::Timeout(deadline) => {
+                if session.has_caller() {
+                    task.permit.settle();
+                }
+                return Some(deadline);
+            }
+            Output::Gone => return None,
+            Output::Command(command) => carrier.perform(command, session, task, cx),
+            Output::Audio(frame) => task.push_audio(&frame),
+            Output::Event(event) => task.push_event(event, session),
+            Output::MoreSpeech => hand_speech(session, task),
+        }
+    }
+}
+
+/// Hands the session everything that the bot has for it.
+fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
+    let Some(link) = &task.link else { return };
+    let now = tasks::now();
+    if let Some(audio) = link.audio() {
+        let mixed = audio.hearing == Hearing::Mixed;
+        session.set_audio(audio.in_rate_hz, audio.out_rate_hz, mixed, now);
+    }
+    if link.take_interruption() {
+        task.counts.add(Count::Interruptions, 1);
+        session.handle_interruption(now);
+    }
+    while let Some(text) = link.take_message() {
+        task.counts.add(Count::MessagesOut, 1);
+        session.handle_message(text);
+    }
+    hand_speech(session, task);
+}
+
+/// Hands the session as much speech as it takes, up to the first mark behind which there is no more.
+fn hand_speech(session: &mut impl Session, task: &mut SessionTask) {
+    let SessionTask { link, speech, .. } = task;
+    let Some(link) = link else { return };
+    for name in link.take_unplayed() {
+        link.push(bot::Event::Mark { name, played: false });
+    }
+    while let Some(room) = session.speech_room() {
+        speech.clear();
+        if room > 0 {
+            link.take_audio(speech, room);
+        }
+        session.handle_speech(speech, tasks::now());
+        let Some(name) = link.take_mark() else { break };
+        if let Some(event) = session.handle_mark(name) {
+            link.push(event.into());
+        }
+    }
+}
