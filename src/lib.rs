@@ -5,15 +5,20 @@
 //! `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`], which makes a
 //! process of it, or to a [`Runner`] inside another program. [`testing`] plays the callers of its tests.
 //!
-//! # The house
+//! # Crates
 //!
-//! - [`bot`]: the entry contract, arguments and the media handle; [`rtvi`]: the conversation protocol of the clients, in one
-//!   line; [`dialin`]: what connects a dialled call; [`runner`]: embedding; [`testing`]: callers for tests;
-//!   [`bots`]: the two built-in bots.
-//! - `cli`: arguments and environment become a [`config::Config`]; `page`: the built-in page, embedded.
-//! - `proto`: pure cores. Bytes, values and `now` come in, values come out: routes, bodies, SDP, one peer connection, one
-//!   life over WebRTC or on a socket, the messages of telephony providers, audio.
-//! - `io`: sockets, tasks, the clock. It stamps the time, moves bytes, and does what `proto` answers.
+//! - This crate: [`bot`], the entry contract, arguments and the media handle; [`rtvi`], the
+//!   conversation protocol of the clients, in one line; [`dialin`], what connects a dialled call;
+//!   [`runner`], embedding; [`testing`], callers for tests; two built-in bots. Inside, `cli` makes a
+//!   [`config::Config`] of arguments and environment, and `io` drives: it stamps the time, moves bytes,
+//!   and does what the cores answer. `io::session` is the one loop that every session runs in.
+//! - `edge-runner-proto`: the pure cores. Bytes, values and `now` come in, values come out.
+//! - `edge-runner-http`: listening, connections, TLS, bodies, requests to others; what both servers
+//!   stand on.
+//! - `edge-runner-cloud`: the cloud agent service and its client, with cores, drivers and options of
+//!   its own.
+//!
+//! Uses run one way: `cli`, then `io`, then [`bot`], then the cores.
 //!
 //! # Features
 //!

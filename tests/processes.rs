@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use edge_runner_proto::frames::{self, Frame};
 use edge_runner_proto::limits::PROCESS_MESSAGE_BYTES_MAX;
+use edge_runner_proto::sockets::frames::{self, Frame};
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, PLAYS_HZ};

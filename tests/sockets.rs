@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::frames;
 use edge_runner_proto::limits::{HANDSHAKE_WITHIN, MESSAGE_BYTES_MAX, RATE_CHANGES_MAX};
+use edge_runner_proto::sockets::frames;
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, PLAYS_HZ};

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use edge_runner_proto::frames::{self, Frame};
 use edge_runner_proto::limits::HTTP_CONNECTIONS_MAX;
+use edge_runner_proto::sockets::frames::{self, Frame};
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use tokio_rustls::rustls::crypto::ring;

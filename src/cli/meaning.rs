@@ -14,9 +14,9 @@ use crate::config::{BuiltInBot, Config, IceServer, Secret, Tls, Transport};
 use crate::limits::{
     API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
 };
-use crate::proto::ice;
 use crate::proto::options::hosts;
-use crate::proto::telephony::PROVIDERS;
+use crate::proto::sockets::telephony::PROVIDERS;
+use crate::proto::webrtc::ice;
 
 /// HTTP port when none is given.
 const PORT_DEFAULT: u16 = 7860;

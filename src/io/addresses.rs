@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;
-use crate::proto::candidate::{self, DeviceAddress, Interface, LocalPolicy};
+use crate::proto::webrtc::candidate::{self, DeviceAddress, Interface, LocalPolicy};
 
 /// Returns the addresses that are offered as host candidates at this moment.
 pub fn local_addresses(config: &Config) -> Vec<IpAddr> {

@@ -21,7 +21,7 @@ use crate::io::tasks::Live;
 use crate::io::videoroom::{Prepared, prepare};
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
 use crate::logging::{self, Caller};
-use crate::proto::table;
+use crate::proto::http::table;
 use crate::proto::videoroom::{Asked, Wanted};
 
 /// Makes or chooses a room, and runs the bot in it once. `announce` is called with the room's URL before the bot begins.

@@ -56,21 +56,21 @@ use crate::io::server::{ConnState, Service};
 use crate::io::sessions::Sessions;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
-use crate::proto::access::Access;
-use crate::proto::admission::{Kind, Requester};
-use crate::proto::forwarded::TrustedProxies;
-use crate::proto::host;
-use crate::proto::lines::Lines;
+use crate::proto::http::access::Access;
+use crate::proto::http::admission::{Kind, Requester};
+use crate::proto::http::forwarded::TrustedProxies;
+use crate::proto::http::host;
+use crate::proto::http::lines::Lines;
+use crate::proto::http::origin::{self, Standing};
+use crate::proto::http::request_framing;
+use crate::proto::http::route::{self, Route};
+use crate::proto::http::start::{self, Asked, Plan, Status};
+use crate::proto::http::table::{self, Table};
+use crate::proto::http::token::{Family, Issuer, Tokens};
 use crate::proto::metrics::{is_forwarding, judge};
-use crate::proto::offer::OfferRefusal;
-use crate::proto::origin::{self, Standing};
-use crate::proto::request_framing;
-use crate::proto::route::{self, Route};
-use crate::proto::start::{self, Asked, Plan, Status};
-use crate::proto::table::{self, Table};
-use crate::proto::telephony::{PROVIDERS, proof};
-use crate::proto::token::{Family, Issuer, Tokens};
+use crate::proto::sockets::telephony::{PROVIDERS, proof};
 use crate::proto::videoroom::taken::Taken;
+use crate::proto::webrtc::offer::OfferRefusal;
 
 /// The content type of the text format of Prometheus.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -279,7 +279,10 @@ async fn dispatch(
         Route::DialIn => videoroom::dialled(app, head, body, peer).await,
         #[cfg(feature = "messaging")]
         Route::Messaging => messaging::messaging(app, head, body, peer).await,
-        #[allow(unreachable_patterns, reason = "a build of every feature has an arm for each endpoint")]
+        #[allow(
+            unreachable_patterns,
+            reason = "a build of every feature has an arm for each endpoint"
+        )]
         _ => Err(Refusal::Route(route::Refusal::NotFound)),
     }
 }

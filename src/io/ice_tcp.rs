@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::io::udp::{Attached, Port};
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PROVEN_WITHIN, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
-use crate::proto::connections::Connections;
-use crate::proto::framing::{self, Framed};
-use crate::proto::packet_kind::PacketKind;
+use crate::proto::webrtc::connections::Connections;
+use crate::proto::webrtc::framing::{self, Framed};
+use crate::proto::webrtc::packet_kind::PacketKind;
 
 /// The places of all connections.
 #[derive(Clone, Default)]

@@ -14,14 +14,14 @@ use crate::io::tasks;
 use crate::io::udp::{Datagram, Inbox};
 use crate::io::webrtc::{Hook, Registered, Reply, Request, Silent, WebRtc, refusal};
 use crate::limits::WAITING_OFFERS_MAX;
-use crate::proto::connection::{OfferError, Proven, Transmit};
 use crate::proto::metrics::Count;
-use crate::proto::offer::{Answer, OfferRefusal};
-use crate::proto::routes::Path;
 use crate::proto::session::Session as _;
-use crate::proto::webrtc_session::{Command, Found, Rival, WebRtcSession};
-use crate::proto::whip::resource::{Patch, Resource};
-use crate::proto::whip::{Asked, Done, Refusal};
+use crate::proto::webrtc::connection::{OfferError, Proven, Transmit};
+use crate::proto::webrtc::offer::{Answer, OfferRefusal};
+use crate::proto::webrtc::routes::Path;
+use crate::proto::webrtc::session::{Command, Found, Rival, WebRtcSession};
+use crate::proto::webrtc::whip::resource::{Patch, Resource};
+use crate::proto::webrtc::whip::{Asked, Done, Refusal};
 
 /// What one session has of the engine.
 pub struct WebRtcCarrier {

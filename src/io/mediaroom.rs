@@ -31,10 +31,10 @@ use crate::io::tasks;
 use crate::io::udp::{Datagram, Inbox, Port};
 use crate::io::webrtc::seeding;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
-use crate::proto::connection::{Common, Transmit};
 use crate::proto::mediaroom::session::{Command, Dial, Local, RoomSession, Setup};
 use crate::proto::mediaroom::wire::Target;
 use crate::proto::metrics::Count;
+use crate::proto::webrtc::connection::{Common, Transmit};
 use dial::{Failure, Socket, dial};
 
 /// The room of a session.

@@ -23,7 +23,7 @@ use crate::io::sessions::Start;
 use crate::io::tasks::{self, Place};
 use crate::io::webrtc::{Answered, Progress, Running, WebRtc};
 use crate::logging;
-use crate::proto::admission::{Kind, Requester};
+use crate::proto::http::admission::{Kind, Requester};
 use crate::proto::messaging::call::{Call, Output};
 use crate::proto::messaging::graph::{self, Action, Failure, Verdict};
 use crate::proto::messaging::table::Calls;

@@ -31,9 +31,9 @@ use crate::io::tasks;
 use crate::limits::{
     DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
 };
-use crate::proto::backoff::{Backoff, Pause};
-use crate::proto::connection::{Over, Packet};
-use crate::proto::routes::{Path, Routes};
+use crate::proto::webrtc::backoff::{Backoff, Pause};
+use crate::proto::webrtc::connection::{Over, Packet};
+use crate::proto::webrtc::routes::{Path, Routes};
 use queues::{Queues, Table};
 
 pub use queues::{Attached, Outgoing};

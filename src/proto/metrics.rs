@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use crate::config::{MetricsAccess, Transport};
 use crate::event::LeaveReason;
-use crate::gather::Standing;
-use crate::offer::OfferRefusal;
+use crate::webrtc::gather::Standing;
+use crate::webrtc::offer::OfferRefusal;
 use counts::{COUNTERS, COUNTS, Of};
 pub use counts::{Count, Counts, Waiting};
 use process::Process;

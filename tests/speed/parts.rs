@@ -13,7 +13,7 @@ use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
 use edge_runner_proto::audio::pacer::{self, Pacer};
 use edge_runner_proto::audio::resample::Resampler;
 use edge_runner_proto::audio::vad::Vad;
-use edge_runner_proto::crypto;
+use edge_runner_proto::webrtc::crypto;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 

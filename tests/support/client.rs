@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use edge_runner_proto::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, Frame};
 use serde_json::{Value, json};
 
 use super::socket::{Arrived, Habits, Refused, Socket, What, seconds};

@@ -9,11 +9,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
-use edge_runner_proto::connection::{AudioLevel, Common, Output, Packet, PeerConnection, SfuSetup};
 use edge_runner_proto::mediaroom::wire::{
     AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
     SignalResponse, Target, TrackSource, UserPacket,
 };
+use edge_runner_proto::webrtc::connection::{AudioLevel, Common, Output, Packet, PeerConnection, SfuSetup};
 use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use tokio::net::{TcpStream, UdpSocket};

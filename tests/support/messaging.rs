@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use data_encoding::HEXLOWER;
-use edge_runner_proto::crypto;
+use edge_runner_proto::webrtc::crypto;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha1::Sha1;

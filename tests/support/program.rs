@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, Frame};
 use serde_json::{Value, json};
 
 use super::runner::{PATIENCE, TestRunner};

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use edge_runner_proto::frames;
+use edge_runner_proto::sockets::frames;
 use futures_util::stream::SplitStream;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::runtime::Runtime;

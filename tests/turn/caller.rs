@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::crypto;
+use edge_runner_proto::webrtc::crypto;
 use serde_json::json;
 use str0m::change::SdpAnswer;
 use str0m::media::{Direction, MediaKind, Mid};

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use crate::limits::KEY_BYTES;
 use crate::proto::fault::Fault;
 use crate::proto::keys::{self, Kind};
-use edge_runner_proto::route::decoded;
+use edge_runner_proto::http::route::decoded;
 use edge_runner_proto::uuid::Uuid;
 
 /// Where the service answers without a key whether it is well.

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::Finding;
 use crate::config::Config;
 use crate::io::gather::probe::probe;
-use crate::proto::gather::server::{Service, servers};
+use crate::proto::webrtc::gather::server::{Service, servers};
 
 /// Asks every STUN and TURN server as the runner would, once.
 pub async fn examine(config: &Config) -> Vec<Finding> {

@@ -10,8 +10,8 @@ use super::Finding;
 use crate::config::{Config, Transport};
 use crate::io::addresses::local_addresses;
 use crate::io::{process, procfs};
-use crate::proto::candidate::Interface;
 use crate::proto::doctor::{machine, network};
+use crate::proto::webrtc::candidate::Interface;
 
 /// Looks at everything that needs no network.
 pub fn examine(config: &Config) -> Vec<Finding> {

@@ -6,7 +6,7 @@ use crate::abilities::{Ability, Absent};
 use crate::config::Config;
 use crate::io::services::Services;
 use crate::io::udp::Port;
-use crate::proto::gather::{Gathered, ServerStatus};
+use crate::proto::webrtc::gather::{Gathered, ServerStatus};
 
 /// Gathers nothing.
 #[derive(Clone)]

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::io::rest;
 use crate::limits::{RELAY_CONNECT, RELAY_READ_BYTES, RELAY_STREAM_BYTES_MAX};
-use crate::proto::gather::server::{Server, Transport};
-use crate::proto::relay::stream::{Messages, NotTurn};
+use crate::proto::webrtc::gather::server::{Server, Transport};
+use crate::proto::webrtc::relay::stream::{Messages, NotTurn};
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::config::IceServer;
-    use crate::proto::gather::server::servers;
+    use crate::proto::webrtc::gather::server::servers;
 
     /// Of what a stalled server does not take, as much waits as may, and one datagram more does not; a message of the
     /// protocol still does, and all that waited arrives in order once the server reads.

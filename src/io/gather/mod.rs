@@ -26,8 +26,8 @@ use crate::io::udp::Port;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
 };
-use crate::proto::gather::server::{Server, Service, servers};
-use crate::proto::gather::{Gathered, ServerStatus, Standing};
+use crate::proto::webrtc::gather::server::{Server, Service, servers};
+use crate::proto::webrtc::gather::{Gathered, ServerStatus, Standing};
 
 /// What the servers gave. Clones share it.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use crate::io::gather::{Gatherer, resolve, shown, status, stun};
 use crate::io::tasks::{self, Live};
 use crate::io::udp::Port;
 use crate::limits::{GATHER_PROBE, RELAY_END};
-use crate::proto::gather::Standing;
-use crate::proto::gather::server::{Server, Service, Transport};
-use crate::proto::relay::{Loss, Output, Relay, Setup};
+use crate::proto::webrtc::gather::Standing;
+use crate::proto::webrtc::gather::server::{Server, Service, Transport};
+use crate::proto::webrtc::relay::{Loss, Output, Relay, Setup};
 
 /// Asks one server.
 ///

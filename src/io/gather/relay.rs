@@ -16,9 +16,9 @@ use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks::{self, Place};
 use crate::io::udp::{Attached, Outgoing, Port};
 use crate::limits::GATHER_SETTLED;
-use crate::proto::gather::server::{Server, Service, Transport};
-use crate::proto::gather::{Pauses, Standing};
-use crate::proto::relay::{Loss, Output, Relay, Setup};
+use crate::proto::webrtc::gather::server::{Server, Service, Transport};
+use crate::proto::webrtc::gather::{Pauses, Standing};
+use crate::proto::webrtc::relay::{Loss, Output, Relay, Setup};
 
 /// One TURN server, its place in the list, and what its task needs.
 pub(super) struct Task {

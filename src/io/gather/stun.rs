@@ -9,9 +9,9 @@ use crate::bot::Shutdown;
 use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
-use crate::proto::connection::Over;
-use crate::proto::gather::reflexive::{Output, Reflexive};
-use crate::proto::gather::server::{Server, Service};
+use crate::proto::webrtc::connection::Over;
+use crate::proto::webrtc::gather::reflexive::{Output, Reflexive};
+use crate::proto::webrtc::gather::server::{Server, Service};
 
 /// Asks until the runner stops. Each server comes with its place in the list.
 pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gatherer: Gatherer, mut stopped: Shutdown) {

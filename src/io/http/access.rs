@@ -5,9 +5,9 @@ use hyper::http::request::Parts;
 
 use super::Refusal;
 use super::floor::{Reply, has_host};
-use crate::proto::access::{Access, Admitted, Head};
-use crate::proto::origin::{self, Standing};
-use crate::proto::route::{self, Route};
+use crate::proto::http::access::{Access, Admitted, Head};
+use crate::proto::http::origin::{self, Standing};
+use crate::proto::http::route::{self, Route};
 
 /// Lets a request in with `None`, or answers a preflight.
 pub(super) fn admit(

@@ -15,9 +15,9 @@ use super::read::{Takes, read};
 use super::{App, Refusal, fresh_id, methods};
 use crate::config::Messaging;
 use crate::io::sessions::Start;
+use crate::proto::http::route::{self, Query};
 use crate::proto::messaging::signature::{self, Wrong};
 use crate::proto::messaging::webhook;
-use crate::proto::route::{self, Query};
 
 /// Answers the provider.
 pub(super) async fn messaging(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {

@@ -11,8 +11,8 @@ use log::{Level, debug, log, warn};
 
 use super::{App, Peer, Refusal};
 use crate::logging::Caller;
-use crate::proto::offer::OfferRefusal;
-use crate::proto::{body, route};
+use crate::proto::http::{body, route};
+use crate::proto::webrtc::offer::OfferRefusal;
 
 /// Logs a refusal, and counts it. `takes_offer` says whether the request brings an offer.
 pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, takes_offer: bool, peer: Peer) {

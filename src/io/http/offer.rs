@@ -16,8 +16,8 @@ use super::note::caller;
 use super::read::{Takes, read};
 use super::{App, Refusal};
 use crate::logging;
-use crate::proto::offer::{Candidates, Offer};
-use crate::proto::table;
+use crate::proto::http::table;
+use crate::proto::webrtc::offer::{Candidates, Offer};
 
 /// Answers an offer: of the session that `/start` registered, or of a new one.
 pub(super) async fn take_offer(

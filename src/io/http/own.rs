@@ -16,7 +16,7 @@ use hyper::{Request, Response};
 use super::floor::{Peer, Reply, whole};
 use super::read::{Takes, read};
 use super::{App, Refusal};
-use crate::proto::route;
+use crate::proto::http::route;
 
 type Answer = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 type Handler = Arc<dyn Fn(Request<Bytes>) -> Answer + Send + Sync>;

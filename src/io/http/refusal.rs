@@ -12,14 +12,16 @@ use super::floor::{ReadError, Reply, json_reply};
 use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
 use crate::limits;
-use crate::proto::access::{self, Denied};
-use crate::proto::body::Invalid;
+use crate::proto::http::access::{self, Denied};
+use crate::proto::http::body::Invalid;
+use crate::proto::http::{route, start, table, token};
 use crate::proto::mediaroom::entry;
-use crate::proto::offer::OfferRefusal;
-use crate::proto::telephony::signature;
+use crate::proto::sockets::telephony::signature;
 use crate::proto::videoroom::{self, dialin};
-use crate::proto::whip::call;
-use crate::proto::{messaging, metrics, route, start, table, token, whip};
+use crate::proto::webrtc::offer::OfferRefusal;
+use crate::proto::webrtc::whip;
+use crate::proto::webrtc::whip::call;
+use crate::proto::{messaging, metrics};
 
 /// Every way in which a request is refused.
 #[derive(Debug, thiserror::Error)]

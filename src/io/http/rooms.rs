@@ -10,7 +10,7 @@ use super::note::caller;
 use super::{App, Refusal, fresh_id};
 use crate::io::mediaroom;
 use crate::io::sessions::Start;
-use crate::proto::admission::Kind;
+use crate::proto::http::admission::Kind;
 use crate::proto::mediaroom::entry::Access;
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.

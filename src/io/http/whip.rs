@@ -20,12 +20,12 @@ use super::note::caller;
 use super::read::{Takes, read};
 use super::{App, Peer, Refusal, Reply, register};
 use crate::logging;
-use crate::proto::offer::Answer;
-use crate::proto::origin;
-use crate::proto::route::Query;
-use crate::proto::whip::call::{self, Call, Shown};
-use crate::proto::whip::path::{Request, Verb, Via};
-use crate::proto::whip::{self, Asked, Done, Opening, answer, offer};
+use crate::proto::http::origin;
+use crate::proto::http::route::Query;
+use crate::proto::webrtc::offer::Answer;
+use crate::proto::webrtc::whip::call::{self, Call, Shown};
+use crate::proto::webrtc::whip::path::{Request, Verb, Via};
+use crate::proto::webrtc::whip::{self, Asked, Done, Opening, answer, offer};
 
 pub(super) async fn serve(
     app: &App,

@@ -24,10 +24,10 @@ use super::door::{Door, Socket};
 use crate::bot::media::{Audio, Event, Media, MediaError, Output, Seat};
 use crate::bot::{Kind, RunnerArguments};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
-use crate::proto::frames::{self, BadFrame, Frame};
 use crate::proto::process;
 use crate::proto::process::ahead::{Ahead, BadRate, Step};
 use crate::proto::process::backlog::Backlog;
+use crate::proto::sockets::frames::{self, BadFrame, Frame};
 
 /// How a talk ended.
 pub enum End {

@@ -20,7 +20,7 @@ use crate::bot::media::{Event, LeaveReason, Link, pair};
 use crate::bot::{ShutdownTrigger, WebRtcArguments, WebRtcConnection};
 use crate::config::Config;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_ARGUMENTS_BYTES_MAX};
-use crate::proto::frames;
+use crate::proto::sockets::frames;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::proto::rest::Request;
-use crate::proto::telephony::Provider;
+use crate::proto::http::rest::Request;
+use crate::proto::sockets::telephony::Provider;
 
 /// What a provider answered.
 pub struct Answer {

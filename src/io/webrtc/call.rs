@@ -23,12 +23,12 @@ use crate::io::sessions::{Sessions, Start};
 use crate::io::tasks::{self, Place};
 use crate::io::udp::{Inbox, Port};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
-use crate::proto::candidate::{RemotePolicy, parse_remote};
-use crate::proto::connection::{OfferError, Setup};
 use crate::proto::event::LeaveReason;
-use crate::proto::gather::Gathered;
-use crate::proto::sdp;
-use crate::proto::webrtc_session::{self, WebRtcSession};
+use crate::proto::webrtc::candidate::{RemotePolicy, parse_remote};
+use crate::proto::webrtc::connection::{OfferError, Setup};
+use crate::proto::webrtc::gather::Gathered;
+use crate::proto::webrtc::sdp;
+use crate::proto::webrtc::session::{self as webrtc_session, WebRtcSession};
 
 /// What becomes of the session of a call.
 pub enum Progress {

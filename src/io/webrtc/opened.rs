@@ -13,8 +13,8 @@ use crate::io::sessions::Sessions;
 use crate::io::udp::Port;
 use crate::io::{RunError, tasks};
 use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::connection::Common;
-use crate::proto::crypto;
+use crate::proto::webrtc::connection::Common;
+use crate::proto::webrtc::crypto;
 
 thread_local! {
     static IS_SEEDED: Cell<bool> = const { Cell::new(false) };

@@ -22,8 +22,8 @@ use crate::io::addresses::own_addresses;
 use crate::io::services::Services;
 use crate::io::tasks::Live;
 use crate::logging;
-use crate::proto::offer::RemoteCandidate;
 use crate::proto::testing::client::Client;
+use crate::proto::webrtc::offer::RemoteCandidate;
 
 const GUARD: Duration = Duration::from_secs(60);
 

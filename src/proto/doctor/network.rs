@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Finding;
 use crate::address_scope::AddressScope;
-use crate::candidate::Interface;
 use crate::config::Config;
+use crate::webrtc::candidate::Interface;
 
 /// Judges the addresses that clients would be offered.
 pub fn addresses(interfaces: &[Interface], offered: &[IpAddr], embedded: Option<Ipv4Addr>) -> Finding {

@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::config::Secret;
-use crate::route::Query;
+use crate::http::route::Query;
 
 /// The header with the signature.
 pub const HEADER: &str = "x-hub-signature-256";

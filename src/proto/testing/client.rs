@@ -22,8 +22,8 @@ use crate::audio::decoder::Decoder;
 use crate::audio::g711::Law;
 use crate::audio::opus::{Encoder, EncoderSettings};
 use crate::audio::tone::Tone;
-use crate::crypto;
 use crate::limits::{MESSAGE_BYTES_MAX, OPUS_PACKET_BYTES_MAX};
+use crate::webrtc::crypto;
 
 /// The rate of the microphone, in Hz.
 const RATE_HZ: u32 = 16_000;

@@ -8,7 +8,7 @@ use str0m::crypto::dtls::{
 };
 use str0m::crypto::{CryptoError, CryptoProvider};
 
-use crate::crypto;
+use crate::webrtc::crypto;
 
 /// What passed, and what is to be done to what passes next.
 #[derive(Default)]

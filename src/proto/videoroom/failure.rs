@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::aliases::{self, Area};
 use crate::config::Secret;
+use crate::http::rest::bland;
 use crate::limits::VIDEOROOM_WITHIN;
-use crate::rest::bland;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::frames::{self, Frame};
+use edge_runner_proto::sockets::frames::{self, Frame};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};

@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::connection::{Common, IceSecret, OfferError, Packet, Setup};
-use edge_runner_proto::crypto;
 use edge_runner_proto::event::Event;
-use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
 use edge_runner_proto::session::{Output, Session as _};
-use edge_runner_proto::webrtc_session::{Command, WebRtcSession};
+use edge_runner_proto::webrtc::connection::{Common, IceSecret, OfferError, Packet, Setup};
+use edge_runner_proto::webrtc::crypto;
+use edge_runner_proto::webrtc::gather::Gathered;
+use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
 

@@ -10,9 +10,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use edge_runner::config::Config;
 use edge_runner::inside::{Command, Surroundings, parse};
 use edge_runner_cloud::cli::Command as Cloud;
+use edge_runner_proto::http::host;
 use edge_runner_proto::limits;
 use edge_runner_proto::options::env::{self, Variables};
-use edge_runner_proto::{host, ice};
+use edge_runner_proto::webrtc::ice;
 
 /// Keys shorter than this could stand in a message by chance.
 const TELLING_BYTES: usize = 16;

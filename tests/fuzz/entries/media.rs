@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use edge_runner_proto::crypto;
 use edge_runner_proto::event::{Event, LeaveReason};
-use edge_runner_proto::framing::Framed;
 use edge_runner_proto::limits;
 use edge_runner_proto::session::Session as _;
+use edge_runner_proto::webrtc::crypto;
+use edge_runner_proto::webrtc::framing::Framed;
 
 use super::call::{Begins, Call, Operations, SILENCE, attribute, caller, mapped, provider, rtp, runner, stranger};
 use super::sctp::{self, chunk};

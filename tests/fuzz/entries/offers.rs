@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use edge_runner_proto::candidate::DeviceAddress;
-use edge_runner_proto::connection::{Common, IceSecret, Setup};
-use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::limits;
 use edge_runner_proto::session::Session as _;
-use edge_runner_proto::webrtc_session::WebRtcSession;
+use edge_runner_proto::webrtc::candidate::DeviceAddress;
+use edge_runner_proto::webrtc::connection::{Common, IceSecret, Setup};
+use edge_runner_proto::webrtc::gather::Gathered;
+use edge_runner_proto::webrtc::session::WebRtcSession;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 /// An answer has a section for each of the offer's, with candidates and codecs that the offer did not have.

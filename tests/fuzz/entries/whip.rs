@@ -5,10 +5,10 @@
 //! candidate that is not in it; what was a restart once is not one again. Source: RFC 9725 section 4.3.
 
 use edge_runner_proto::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, OFFER_SDP_BYTES_MAX};
-use edge_runner_proto::sdp::prepare_offer;
-use edge_runner_proto::whip::fragment::{Fragment, credentials};
-use edge_runner_proto::whip::resource::{Patch, Resource};
-use edge_runner_proto::whip::{Done, Refusal};
+use edge_runner_proto::webrtc::sdp::prepare_offer;
+use edge_runner_proto::webrtc::whip::fragment::{Fragment, credentials};
+use edge_runner_proto::webrtc::whip::resource::{Patch, Resource};
+use edge_runner_proto::webrtc::whip::{Done, Refusal};
 
 const OFFER: &str = include_str!("../../data/sdp/chrome.offer.sdp");
 

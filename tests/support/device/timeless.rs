@@ -11,12 +11,12 @@ use std::f64::consts::TAU;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use edge_runner_proto::candidate::DeviceAddress;
-use edge_runner_proto::connection::{Common, IceSecret, Packet, Setup};
 use edge_runner_proto::event::{Event, LeaveReason};
-use edge_runner_proto::gather::Gathered;
 use edge_runner_proto::session::{Output, Session as _};
-use edge_runner_proto::webrtc_session::{Command, WebRtcSession};
+use edge_runner_proto::webrtc::candidate::DeviceAddress;
+use edge_runner_proto::webrtc::connection::{Common, IceSecret, Packet, Setup};
+use edge_runner_proto::webrtc::gather::Gathered;
+use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
 
 use super::answer;
 use super::offer::{self, Sender};

@@ -95,9 +95,9 @@ impl Link {
             extensions.set(1, Extension::AudioLevel);
             extensions.set(4, Extension::RtpMid);
         }
-        let cert = edge_runner_proto::crypto::certificate().expect("keys can be made");
+        let cert = edge_runner_proto::webrtc::crypto::certificate().expect("keys can be made");
         let mut rtc = Rtc::builder()
-            .set_crypto_provider(Arc::new(edge_runner_proto::crypto::provider()))
+            .set_crypto_provider(Arc::new(edge_runner_proto::webrtc::crypto::provider()))
             .set_dtls_cert(cert.clone())
             .set_rtp_mode(true)
             .clear_codecs()

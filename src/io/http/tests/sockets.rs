@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::config::{Settings, Telephony, Transport};
-use crate::proto::telephony::{PROVIDERS, Provider};
+use crate::proto::sockets::telephony::{PROVIDERS, Provider};
 
 const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
@@ -58,7 +58,7 @@ fn with_tokens() -> Config {
 async fn a_socket_is_a_session_and_loses_no_early_byte() {
     let runner = Runner::start().await;
     // A frame of a client, whose mask is zero.
-    let message = crate::proto::frames::message("early");
+    let message = crate::proto::sockets::frames::message("early");
     let length = u8::try_from(message.len()).expect("a short message");
     let early = [&[0x82, 0x80 | length, 0, 0, 0, 0][..], &message].concat();
     for target in ["/ws-client", "/ws-client/", "/ws-client/x?token=y"] {

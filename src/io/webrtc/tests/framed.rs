@@ -5,7 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PER_SESSION_MAX};
-use crate::proto::framing::{self, Framed};
+use crate::proto::webrtc::framing::{self, Framed};
 
 /// The listener of an HTTP server whose connections all bring packets, and the engine behind it.
 async fn rig() -> (Rig, SocketAddr) {

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use super::Local;
 use crate::audio::speaker;
 use crate::config::Secret;
-use crate::connection::{
-    self, AudioLevel, AudioPacket, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit,
-};
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
 use crate::mediaroom::roster::Change;
 use crate::mediaroom::signal::{self, Signal, Then};
 use crate::mediaroom::wire::Target;
+use crate::webrtc::connection::{
+    self, AudioLevel, AudioPacket, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit,
+};
 
 /// The name of our track, which is also its id in the offer.
 const TRACK: &str = "bot-audio";

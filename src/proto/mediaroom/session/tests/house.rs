@@ -15,11 +15,11 @@ use str0m::media::Mid;
 use str0m::net::{Protocol, Receive};
 
 use super::super::*;
-use crate::connection::sfu::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
 use crate::mediaroom::wire::{
     self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, Request, Response, SessionDescription,
     SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackType,
 };
+use crate::webrtc::connection::sfu::tests::world::{Kind, RATE_HZ, Server, Talker, decode, ms, ours, theirs};
 
 pub fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

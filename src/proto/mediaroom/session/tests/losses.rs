@@ -4,9 +4,9 @@ use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 use crate::mediaroom::participant::Participant;
 use crate::mediaroom::wire::Response;
+use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 
 fn names(house: &House, from: usize) -> Vec<&'static str> {
     let name = |event: &Event| match event {

@@ -1,0 +1,150 @@
+//! How many log lines callers may cause: whoever repeats himself must not fill a memory card, nor hide what others did.
+//!
+//! In: the address of the caller whose doing a line tells, and `now`. Out: whether the line is written, and how many were not
+//! since that was last told. A minute has its lines: so many for one caller, so many for all. Of IPv6 a caller has a whole
+//! network of 64 bits. Refuses beyond the caps; callers that are too many to be told apart share one count.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Instant;
+
+use crate::http::source::SourceKey;
+use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX};
+
+/// The lines of this minute.
+#[derive(Debug, Default)]
+pub struct Lines {
+    window: Option<Instant>,
+    all: u32,
+    callers: HashMap<SourceKey, u32>,
+    /// Those of callers who are not in `callers`.
+    others: u32,
+    bodies: u32,
+    left_out: u64,
+}
+
+impl Lines {
+    /// Takes leave to write a line that `caller` has caused. `Some` is leave, with the number of lines that were left out and
+    /// have to be told now, mostly none.
+    pub fn take(&mut self, caller: IpAddr, now: Instant) -> Option<u64> {
+        self.turn(now);
+        let caller = SourceKey::from(caller);
+        let is_known = self.callers.contains_key(&caller) || self.callers.len() < LOGGED_CALLERS_MAX;
+        let lines = match is_known {
+            true => self.callers.entry(caller).or_default(),
+            false => &mut self.others,
+        };
+        if self.all >= LINES_MAX || *lines >= LINES_PER_CALLER_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        *lines += 1;
+        self.all += 1;
+        // What is still left out is told when it is over, so that one line tells it all.
+        Some(match self.all {
+            1 => std::mem::take(&mut self.left_out),
+            _ => 0,
+        })
+    }
+
+    /// Takes leave to write a refused body, which is much longer than other lines; its line is taken beside that.
+    pub fn take_body(&mut self, now: Instant) -> bool {
+        self.turn(now);
+        let granted = self.bodies < LOGGED_BODIES_MAX;
+        self.bodies += u32::from(granted);
+        self.left_out += u64::from(!granted);
+        granted
+    }
+
+    /// Begins a new minute when the last one is over.
+    fn turn(&mut self, now: Instant) {
+        if self.window.is_none_or(|start| now >= start + LINES_WINDOW) {
+            *self = Lines {
+                window: Some(now),
+                left_out: self.left_out,
+                ..Lines::default()
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(1);
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    /// The address of the n-th caller.
+    fn nth(n: u32) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + n).to_be_bytes())
+    }
+
+    /// One caller's lines end at the cap, another's do not, and the next minute tells how many were left out, once.
+    #[test]
+    fn one_caller_s_lines_are_capped() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        for _ in 0..LINES_PER_CALLER_MAX {
+            assert_eq!(lines.take(nth(1), start), Some(0));
+        }
+        assert_eq!(lines.take(nth(1), start + TICK), None);
+        assert_eq!(lines.take(nth(2), start + TICK), Some(0));
+        assert_eq!(lines.take(nth(1), start + LINES_WINDOW - TICK), None);
+        assert_eq!(lines.take(nth(1), start + LINES_WINDOW), Some(2));
+        assert_eq!(lines.take(nth(1), start + LINES_WINDOW), Some(0));
+    }
+
+    #[test]
+    fn all_lines_are_capped() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        for n in 0..LINES_MAX {
+            assert_eq!(lines.take(nth(n % 32), start), Some(0), "{n}");
+        }
+        assert_eq!(lines.take(nth(1_000), start), None);
+        assert_eq!(lines.take(nth(1_000), start + LINES_WINDOW), Some(1));
+    }
+
+    /// Beyond so many callers the further ones share one count; those who are known keep theirs, and memory has its end.
+    #[test]
+    fn callers_that_are_told_apart_are_capped() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        for n in 0..LOGGED_CALLERS_MAX as u32 {
+            assert_eq!(lines.take(nth(n), start), Some(0));
+        }
+        for n in 0..LINES_PER_CALLER_MAX {
+            assert_eq!(lines.take(nth(10_000 + n), start), Some(0));
+        }
+        assert_eq!(lines.take(nth(20_000), start), None);
+        assert_eq!(lines.take(nth(0), start), Some(0));
+        assert_eq!(lines.callers.len(), LOGGED_CALLERS_MAX);
+    }
+
+    /// Who has a network of addresses is one caller.
+    #[test]
+    fn a_network_is_one_caller() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        for host in 0..LINES_PER_CALLER_MAX {
+            assert_eq!(lines.take(address(&format!("2001:db8::{host:x}")), start), Some(0));
+        }
+        assert_eq!(lines.take(address("2001:db8::ffff:1"), start), None);
+        assert_eq!(lines.take(address("2001:db8:0:1::1"), start), Some(0));
+    }
+
+    /// Refused bodies: so many a minute, and what is left out of them is told too.
+    #[test]
+    fn logged_bodies_are_capped() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        let end = start + LINES_WINDOW;
+        for _ in 0..LOGGED_BODIES_MAX {
+            assert!(lines.take_body(start));
+        }
+        assert!(!lines.take_body(start) && !lines.take_body(end - TICK));
+        assert_eq!(lines.take(nth(1), end), Some(2));
+        assert!(lines.take_body(end));
+    }
+}

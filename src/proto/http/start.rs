@@ -1,0 +1,605 @@
+//! `/start` and `/status`: what a request asks for becomes a plan, and the plan's outcome becomes a reply.
+//!
+//! In: the bytes of a body and the configuration. Out: a [`Plan`] for `io` to carry out, then the JSON of the reply. An
+//! empty body means `{}`; `null` counts as absent; unknown fields are ignored.
+//! Refuses: a body that is no JSON object or has a field of the wrong type (422); a transport that does not exist, that
+//! `-t` excludes, that only an option can choose, or that this build lacks (400).
+//! Source: checklist R-043, R-044, R-052 to R-072.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::abilities::Absent;
+use crate::config::{Config, IceServer, Transport};
+use crate::http::body::{self, Fields, Invalid};
+use crate::http::route;
+use crate::http::token::Family;
+use crate::limits;
+use crate::videoroom::Wanted;
+use crate::webrtc::ice;
+
+/// The one public server that `enableDefaultIceServers` adds; the reference peer's.
+const DEFAULT_STUN: &str = "stun:stun.l.google.com:19302";
+
+/// What has to be done for a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan<'c> {
+    /// Local WebRTC: keep the body under a session id. The bot starts when the offer comes.
+    Register {
+        body: Value,
+        /// Servers for the client; empty leaves `iceConfig` out.
+        ice_servers: Cow<'c, [IceServer]>,
+    },
+    /// A WebSocket: the client is told where. The bot starts when it connects.
+    Socket { family: Family, body: Value },
+    /// A hosted video room: it is made or chosen, a token is made, and the bot starts. Without a room, only the bot starts.
+    Videoroom { room: Option<Wanted>, body: Value },
+    /// A media room: tokens are made, and the bot starts.
+    Mediaroom { body: Value },
+}
+
+/// Why a `/start` is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The body has the wrong shape.
+    Invalid(Invalid),
+    /// No transport has this name; these can be asked for.
+    Unknown { asked: String, allowed: Vec<Transport> },
+    /// The runner serves one transport only.
+    Excluded { asked: Transport, only: Transport },
+    /// Only an option chooses this transport.
+    ByOptionOnly(Transport),
+    /// A later version has this transport, or another build.
+    NotInThisBuild(Transport),
+}
+
+impl From<Invalid> for Refusal {
+    fn from(invalid: Invalid) -> Self {
+        Refusal::Invalid(invalid)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Invalid(invalid) => invalid.fmt(f),
+            Refusal::Unknown { asked, allowed } => {
+                let names: Vec<&str> = allowed.iter().map(|transport| transport.name()).collect();
+                write!(f, "transport `{asked}` is unknown; allowed: {}", names.join(", "))
+            }
+            Refusal::Excluded { asked, only } => {
+                let (asked, only) = (asked.name(), only.name());
+                write!(
+                    f,
+                    "transport `{asked}` is not allowed: this runner serves `{only}` only (-t {only})"
+                )
+            }
+            Refusal::ByOptionOnly(asked) => {
+                let asked = asked.name();
+                write!(
+                    f,
+                    "transport `{asked}` is served only by a runner started with -t {asked}"
+                )
+            }
+            Refusal::NotInThisBuild(asked) => match asked.ability() {
+                Some(ability) => write!(f, "transport `{}` {}", asked.name(), Absent(ability)),
+                None => write!(f, "transport `{}` is not in this build yet", asked.name()),
+            },
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Plans a `/start`.
+///
+/// # Errors
+/// [`Refusal`], which says what was asked and what would be right.
+pub fn plan<'c>(config: &'c Config, request: &[u8]) -> Result<Plan<'c>, Refusal> {
+    let map = if request.trim_ascii().is_empty() {
+        Default::default()
+    } else {
+        body::object(request)?
+    };
+    let mut fields = Fields::new(map, Vec::new());
+    let asked = fields.string("transport", limits::TRANSPORT_BYTES_MAX);
+    let create_room = fields.flag("createVideoroomRoom").unwrap_or(false);
+    let default_ice = fields.flag("enableDefaultIceServers").unwrap_or(false);
+    let room = fields.object("videoroomRoomProperties");
+    let token = fields.object("videoroomMeetingTokenProperties");
+    let body = fields.any("body").map_or_else(|| json!({}), |(_, body)| body);
+    fields.finish()?;
+
+    match transport(config, asked, create_room)? {
+        Transport::WebRtc => Ok(Plan::Register {
+            body,
+            ice_servers: ice_servers(config, default_ice),
+        }),
+        Transport::WebSocket => Ok(Plan::Socket {
+            family: Family::Client,
+            body,
+        }),
+        Transport::Telephony(_) => Ok(Plan::Socket {
+            family: Family::Call,
+            body,
+        }),
+        Transport::Videoroom => Ok(Plan::Videoroom {
+            room: (create_room || config.videoroom.room_url.is_some()).then(|| Wanted {
+                room: room.unwrap_or_default(),
+                token: token.unwrap_or_default(),
+            }),
+            body,
+        }),
+        Transport::Mediaroom => Ok(Plan::Mediaroom { body }),
+        Transport::Moq => Err(Refusal::NotInThisBuild(Transport::Moq)),
+    }
+}
+
+/// Where a request came from, as its client sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'r> {
+    /// The `Host` header.
+    pub host: &'r str,
+    /// Whether the client's own connection is encrypted, by this server or by a proxy before it.
+    pub secure: bool,
+}
+
+/// Returns the URL of a WebSocket: the public one of `--proxy`, else the one by which the client reached the server.
+pub fn socket_url(config: &Config, asked: Asked<'_>, family: Family) -> String {
+    let path = route::socket_path(family);
+    match &config.proxy {
+        Some(proxy) => format!("wss://{proxy}{path}"),
+        None => format!("{}://{}{path}", if asked.secure { "wss" } else { "ws" }, asked.host),
+    }
+}
+
+/// Returns the JSON of the reply to a start on a WebSocket. What is absent is left out: clients refuse a `null`.
+pub fn socket_reply(url: &str, session_id: Option<&str>, token: Option<&str>) -> Vec<u8> {
+    let mut reply = json!({"wsUrl": url});
+    if let Some(id) = session_id {
+        reply["sessionId"] = json!(id);
+    }
+    if let Some(token) = token {
+        reply["token"] = json!(token);
+    }
+    reply.to_string().into_bytes()
+}
+
+/// Returns the JSON of the reply to a WebRTC start.
+pub fn webrtc_reply(session_id: &str, ice_servers: &[IceServer]) -> Vec<u8> {
+    let mut reply = json!({"sessionId": session_id});
+    if !ice_servers.is_empty() {
+        reply["iceConfig"] = json!({"iceServers": ice::to_json(ice_servers)});
+    }
+    reply.to_string().into_bytes()
+}
+
+/// Finds the one transport that a request is for, and refuses it where the runner does not serve it.
+fn transport(config: &Config, asked: Option<String>, create_room: bool) -> Result<Transport, Refusal> {
+    let transport = match asked {
+        Some(name) => match Transport::from_name(&name) {
+            Some(transport) => transport,
+            None => {
+                return Err(Refusal::Unknown {
+                    asked: name,
+                    allowed: accepted(config),
+                });
+            }
+        },
+        None if create_room => Transport::Videoroom,
+        None => config.default_transport(),
+    };
+    match config.transport {
+        Some(only) if only != transport => Err(Refusal::Excluded { asked: transport, only }),
+        None if transport == Transport::Moq => Err(Refusal::ByOptionOnly(transport)),
+        _ if !transport.in_this_build() => Err(Refusal::NotInThisBuild(transport)),
+        _ => Ok(transport),
+    }
+}
+
+fn ice_servers(config: &Config, default_ice: bool) -> Cow<'_, [IceServer]> {
+    if config.ice_servers.is_empty() && default_ice {
+        let urls = vec![DEFAULT_STUN.to_owned()];
+        return Cow::Owned(vec![IceServer {
+            urls,
+            username: None,
+            credential: None,
+        }]);
+    }
+    Cow::Borrowed(&config.ice_servers)
+}
+
+/// The transports that `/start` is for: the one of `-t`, else all but the one that only an option chooses.
+fn served(config: &Config) -> impl Iterator<Item = Transport> {
+    let only = config.transport;
+    Transport::ALL.into_iter().filter(move |transport| match only {
+        Some(only) => *transport == only,
+        None => *transport != Transport::Moq,
+    })
+}
+
+fn accepted(config: &Config) -> Vec<Transport> {
+    served(config).filter(|transport| transport.in_this_build()).collect()
+}
+
+/// The reply of `/status`, made ready once: only the number of sessions changes.
+#[derive(Clone, Debug)]
+pub struct Status {
+    ready: Vec<u8>,
+    draining: Vec<u8>,
+}
+
+impl Status {
+    /// Makes it for a runner of this configuration.
+    pub fn new(config: &Config) -> Self {
+        let names = |available: bool| -> Vec<&str> {
+            served(config)
+                .filter(|transport| transport.in_this_build() == available)
+                .map(Transport::name)
+                .collect()
+        };
+        // Sessions that begin, and whose bot stays outside.
+        let without_bot: Vec<&str> = accepted(config)
+            .into_iter()
+            .filter(|transport| *transport == Transport::Videoroom && !config.bot_enters_rooms)
+            .map(Transport::name)
+            .collect();
+        let messaging = config.messaging.as_ref().map_or("", |_| r#""messaging":true,"#);
+        let before_sessions = |word: &str| {
+            let text = format!(
+                r#"{{"status":"{word}","transports":{},"unavailable":{},"without_bot":{},{messaging}"version":"{}","sessions":"#,
+                json!(names(true)),
+                json!(names(false)),
+                json!(without_bot),
+                env!("CARGO_PKG_VERSION"),
+            );
+            text.into_bytes()
+        };
+        Status {
+            ready: before_sessions("ready"),
+            draining: before_sessions("draining"),
+        }
+    }
+
+    /// Returns the JSON of the reply. A runner that takes no new session is `draining`, and not `ready` as clients know it.
+    pub fn reply(&self, sessions: usize, draining: bool) -> Vec<u8> {
+        use std::io::Write as _;
+        let before_sessions = if draining { &self.draining } else { &self.ready };
+        // Room for the longest number and the brace.
+        let mut reply = Vec::with_capacity(before_sessions.len() + 24);
+        reply.extend_from_slice(before_sessions);
+        write!(reply, "{sessions}}}").expect("writing to a vector cannot fail");
+        reply
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+
+    fn config(transport: Option<Transport>) -> Config {
+        Config {
+            transport,
+            ..Config::default()
+        }
+    }
+
+    fn start(text: &str) -> Result<(Value, Vec<IceServer>), Refusal> {
+        let config = config(None);
+        plan(&config, text.as_bytes()).map(|plan| match plan {
+            Plan::Register { body, ice_servers } => (body, ice_servers.into_owned()),
+            other => panic!("WebRTC was asked for, not {other:?}"),
+        })
+    }
+
+    /// R-053, R-071: an absent transport is `webrtc`, or the one of `-t`; an empty body is `{}`.
+    #[test]
+    fn webrtc_is_the_default() {
+        for text in [
+            "",
+            " \r\n",
+            "{}",
+            r#"{"transport":null}"#,
+            r#"{"transport":"webrtc","unknown":[1]}"#,
+        ] {
+            assert_eq!(start(text), Ok((json!({}), Vec::new())), "{text}");
+        }
+        let telephony = config(Some(Transport::Telephony(TWILIO)));
+        assert_eq!(
+            plan(&telephony, b"{}"),
+            Ok(Plan::Socket {
+                family: Family::Call,
+                body: json!({})
+            })
+        );
+        let webrtc = config(Some(Transport::WebRtc));
+        assert!(plan(&webrtc, b"").is_ok());
+    }
+
+    /// R-058: the bot gets the body as it came, whatever its type; absent and `null` mean `{}`.
+    #[test]
+    fn the_body_is_handed_on_as_it_came() {
+        for body in [
+            json!({"a": [1, {"b": null}]}),
+            json!([1]),
+            json!("text"),
+            json!(0),
+            json!(false),
+        ] {
+            let text = json!({"transport": "webrtc", "body": body}).to_string();
+            assert_eq!(start(&text), Ok((body, Vec::new())));
+        }
+        assert_eq!(start(r#"{"body":null}"#), Ok((json!({}), Vec::new())));
+    }
+
+    /// R-096: a field of the wrong type is told by its name; all of them at once.
+    #[test]
+    fn wrong_types_are_invalid() {
+        let text = r#"{"transport":1,"createDailyRoom":"yes","enableDefaultIceServers":1,
+            "videoroomRoomProperties":[],"dailyMeetingTokenProperties":"x"}"#;
+        let Err(Refusal::Invalid(invalid)) = start(text) else {
+            panic!("taken")
+        };
+        let detail = invalid.detail();
+        let found: Vec<(&str, &str)> = detail
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|problem| {
+                (
+                    problem["loc"][1].as_str().expect("a name"),
+                    problem["type"].as_str().expect("a type"),
+                )
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("transport", "string_type"),
+                ("createDailyRoom", "bool_type"),
+                ("enableDefaultIceServers", "bool_type"),
+                ("videoroomRoomProperties", "dict_type"),
+                ("dailyMeetingTokenProperties", "dict_type"),
+            ]
+        );
+        for text in ["[]", "null", "{", "transport=webrtc", "\u{feff}{}", "{} {}"] {
+            assert!(matches!(start(text), Err(Refusal::Invalid(_))), "{text}");
+        }
+        let longest = "x".repeat(limits::TRANSPORT_BYTES_MAX);
+        let one = |name: &str| start(&json!({"transport": name}).to_string());
+        assert!(matches!(one(&longest), Err(Refusal::Unknown { .. })));
+        assert!(matches!(one(&(longest + "x")), Err(Refusal::Invalid(_))));
+    }
+
+    /// R-068: an unknown name is refused with the names that would do.
+    #[test]
+    fn unknown_transports_are_refused_with_the_allowed_ones() {
+        for name in ["", "WebRTC", "carrier-pigeon", " webrtc"] {
+            let refusal = start(&json!({"transport": name}).to_string()).expect_err("refused");
+            assert_eq!(
+                refusal,
+                Refusal::Unknown {
+                    asked: name.into(),
+                    allowed: accepted(&config(None))
+                }
+            );
+            assert_eq!(
+                refusal.to_string(),
+                format!(
+                    "transport `{name}` is unknown; allowed: webrtc, videoroom, mediaroom, telephony_a, telephony_b, telephony_c, telephony_d, \
+                     websocket"
+                )
+            );
+        }
+    }
+
+    /// R-067: with `-t` every other transport is refused, by either name, and so is a room asked for by its flag.
+    #[test]
+    fn a_transport_that_the_option_excludes_is_refused() {
+        let only = config(Some(Transport::WebRtc));
+        for (text, asked) in [
+            (r#"{"transport":"telephony_b"}"#, Transport::Telephony(TELNYX)),
+            (r#"{"transport":"telnyx"}"#, Transport::Telephony(TELNYX)),
+            (r#"{"transport":"moq"}"#, Transport::Moq),
+            (r#"{"createVideoroomRoom":true}"#, Transport::Videoroom),
+        ] {
+            let refusal = plan(&only, text.as_bytes()).expect_err("refused");
+            assert_eq!(
+                refusal,
+                Refusal::Excluded {
+                    asked,
+                    only: Transport::WebRtc
+                }
+            );
+            assert!(refusal.to_string().contains("`webrtc` only (-t webrtc)"));
+        }
+    }
+
+    /// R-043, R-064, R-065: one endpoint plans all nine transports, by canonical name and by alias.
+    #[test]
+    fn every_transport_has_a_plan_or_a_reason() {
+        let body = || json!([1]);
+        let plan_for = |transport| match transport {
+            Transport::Videoroom => Plan::Videoroom {
+                room: None,
+                body: body(),
+            },
+            Transport::Mediaroom => Plan::Mediaroom { body: body() },
+            Transport::WebSocket => Plan::Socket {
+                family: Family::Client,
+                body: body(),
+            },
+            _ => Plan::Socket {
+                family: Family::Call,
+                body: body(),
+            },
+        };
+        for (names, transport) in [
+            (&["videoroom", "daily"][..], Transport::Videoroom),
+            (&["mediaroom", "livekit"], Transport::Mediaroom),
+            (&["telephony_a", "twilio"], Transport::Telephony(TWILIO)),
+            (&["telephony_b", "telnyx"], Transport::Telephony(TELNYX)),
+            (&["telephony_c", "plivo"], Transport::Telephony(PLIVO)),
+            (&["telephony_d", "exotel"], Transport::Telephony(EXOTEL)),
+            (&["websocket"], Transport::WebSocket),
+        ] {
+            for name in names {
+                let expected = Ok(plan_for(transport));
+                let request = json!({"transport": name, "body": [1]}).to_string();
+                assert_eq!(plan(&config(None), request.as_bytes()), expected);
+                // Chosen by the option, it is the same transport and the same plan.
+                assert_eq!(plan(&config(Some(transport)), br#"{"body": [1]}"#), expected);
+            }
+        }
+        assert_eq!(
+            Refusal::NotInThisBuild(Transport::Moq).to_string(),
+            "transport `moq` is not in this build yet"
+        );
+        assert_eq!(
+            start(r#"{"transport":"moq"}"#),
+            Err(Refusal::ByOptionOnly(Transport::Moq))
+        );
+        assert!(start(r#"{"createDailyRoom":true,"transport":"webrtc"}"#).is_ok());
+    }
+
+    /// R-030, R-054 to R-056: a room is asked for by the flag, or by one being configured, with what is asked of it.
+    #[test]
+    fn a_video_room_is_asked_for_by_flag_or_by_configuration() {
+        let rooms = |config: &Config, text: &str| match plan(config, text.as_bytes()) {
+            Ok(Plan::Videoroom { room, .. }) => room,
+            other => panic!("{text}: {other:?}"),
+        };
+        let plain = config(None);
+        let object = |value: Value| value.as_object().expect("an object").clone();
+        let text =
+            r#"{"createDailyRoom":true,"videoroomRoomProperties":{"exp":1},"dailyMeetingTokenProperties":{"a":null}}"#;
+        let wanted = Wanted {
+            room: object(json!({"exp": 1})),
+            token: object(json!({"a": null})),
+        };
+        assert_eq!(rooms(&plain, text), Some(wanted));
+        assert_eq!(
+            rooms(&plain, r#"{"createVideoroomRoom":true}"#),
+            Some(Wanted::default())
+        );
+        let unasked = r#"{"transport":"videoroom","createVideoroomRoom":false,"videoroomRoomProperties":{"exp":1}}"#;
+        assert_eq!(rooms(&plain, unasked), None);
+        let mut sample = config(None);
+        sample.videoroom.sample_room_url = Some("https://h/s".into());
+        assert_eq!(rooms(&sample, unasked), None, "a sample asks for nothing");
+        let mut configured = config(None);
+        configured.videoroom.room_url = Some("https://h/r".into());
+        assert!(rooms(&configured, r#"{"transport":"videoroom"}"#).is_some());
+        assert!(rooms(&configured, unasked).is_some());
+    }
+
+    /// R-064, R-065: the URL is the public one, or the one by which the client came; what is absent is left out.
+    #[test]
+    fn a_socket_is_found_where_the_client_is() {
+        let mut config = config(None);
+        let asked = |secure| Asked {
+            host: "board.local:7860",
+            secure,
+        };
+        let url = |config: &Config, secure, family| socket_url(config, asked(secure), family);
+        assert_eq!(url(&config, false, Family::Client), "ws://board.local:7860/ws-client");
+        assert_eq!(url(&config, true, Family::Client), "wss://board.local:7860/ws-client");
+        assert_eq!(url(&config, false, Family::Call), "ws://board.local:7860/ws");
+        config.proxy = Some("bots.example.net".into());
+        assert_eq!(url(&config, false, Family::Call), "wss://bots.example.net/ws");
+        let reply = |id, token| -> Value {
+            serde_json::from_slice(&socket_reply("ws://h/ws-client", id, token)).expect("a reply is JSON")
+        };
+        assert_eq!(reply(None, None), json!({"wsUrl": "ws://h/ws-client"}));
+        assert_eq!(
+            reply(Some("S"), Some("T")),
+            json!({"wsUrl": "ws://h/ws-client", "sessionId": "S", "token": "T"})
+        );
+    }
+
+    /// R-057, R-060, R-061, R-081: configured servers win over the one that a client can ask for.
+    #[test]
+    fn ice_servers_come_from_the_configuration_first() {
+        let asking = br#"{"enableDefaultIceServers":true}"#;
+        let mut config = config(None);
+        let reply = |config: &Config, request: &[u8]| -> Value {
+            let Ok(Plan::Register { ice_servers, .. }) = plan(config, request) else {
+                panic!("refused")
+            };
+            serde_json::from_slice(&webrtc_reply("S", &ice_servers)).expect("a reply is JSON")
+        };
+        assert_eq!(reply(&config, b"{}"), json!({"sessionId": "S"}));
+        assert_eq!(
+            reply(&config, asking),
+            json!({"sessionId": "S", "iceConfig": {"iceServers": [{"urls": ["stun:stun.l.google.com:19302"]}]}})
+        );
+        config.ice_servers =
+            ice::parse([r#"{"urls":"turn:t","username":"u","credential":"c"}"#, "stun:s"]).expect("a valid list");
+        for request in [&b"{}"[..], asking] {
+            assert_eq!(
+                reply(&config, request),
+                json!({"sessionId": "S", "iceConfig": {"iceServers": [
+                    {"urls": ["turn:t"], "username": "u", "credential": "c"},
+                    {"urls": ["stun:s"]},
+                ]}})
+            );
+        }
+    }
+
+    /// R-044, R-070: what this build accepts, what it will, and how busy it is.
+    #[test]
+    fn status_tells_the_truth_about_this_build() {
+        let status = |transport, sessions| -> Value {
+            let status = Status::new(&config(transport));
+            let reply = |draining| -> Value {
+                serde_json::from_slice(&status.reply(sessions, draining)).expect("a reply is JSON")
+            };
+            let (ready, mut draining) = (reply(false), reply(true));
+            assert_eq!(draining["status"].take(), json!("draining"));
+            draining["status"] = json!("ready");
+            assert_eq!(draining, ready, "nothing else changes");
+            ready
+        };
+        assert_eq!(
+            status(None, 3),
+            json!({
+                "status": "ready",
+                "transports": [
+                    "webrtc", "videoroom", "mediaroom", "telephony_a", "telephony_b", "telephony_c", "telephony_d",
+                    "websocket"
+                ],
+                "unavailable": [],
+                "without_bot": [],
+                "version": env!("CARGO_PKG_VERSION"),
+                "sessions": 3,
+            })
+        );
+        let stock = Config {
+            bot_enters_rooms: false,
+            ..Config::default()
+        };
+        let stock: Value = serde_json::from_slice(&Status::new(&stock).reply(0, false)).expect("JSON");
+        assert_eq!(stock["without_bot"], json!(["videoroom"]), "its bot cannot enter one");
+        assert_eq!(
+            stock["transports"].as_array().map(Vec::len),
+            Some(8),
+            "and all are served"
+        );
+        let calls = Config {
+            messaging: Some(crate::config::Messaging::for_tests("http://127.0.0.1:9")),
+            ..Config::default()
+        };
+        let mut calls: Value = serde_json::from_slice(&Status::new(&calls).reply(3, false)).expect("JSON");
+        let one_key_more = calls.as_object_mut().expect("an object").remove("messaging");
+        assert_eq!((one_key_more, calls), (Some(json!(true)), status(None, 3)));
+        let one = status(Some(Transport::WebRtc), usize::MAX);
+        assert_eq!(
+            (&one["transports"], &one["unavailable"]),
+            (&json!(["webrtc"]), &json!([]))
+        );
+        assert_eq!(one["sessions"], json!(usize::MAX));
+    }
+}

@@ -1,0 +1,152 @@
+//! Which serial number a telephone call's token has, so that a webhook that comes again gets no
+//! second one.
+//!
+//! In: a call, the signed webhook that named it, and the serial numbers. Out: the [`Issued`]
+//! number. A webhook that came before, be it a provider's retry or a captured one that is sent
+//! again, gets what it got; another webhook of the same call shares the number until that was used
+//! or has expired, and gets a new one then, since a call may come back to its bot. Refuses nothing:
+//! past [`CALLS_REMEMBERED_MAX`] the oldest is forgotten.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::serials::{Serials, State};
+use crate::limits::{CALLS_REMEMBERED_MAX, TOKEN_LIFE};
+use crate::sockets::telephony::proof::CallKey;
+
+/// A number that was given to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Issued {
+    pub call: CallKey,
+    pub serial: u64,
+    /// When the token expires.
+    pub expires: u64,
+}
+
+/// What a number is remembered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Call(CallKey),
+    Webhook([u8; 16]),
+}
+
+/// The numbers of the last calls.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    issued: HashMap<Key, Issued>,
+    order: VecDeque<Key>,
+}
+
+impl Calls {
+    /// Returns the number of a webhook's call: a fresh one, or the one that the call or this
+    /// webhook had before.
+    pub fn issue(&mut self, call: CallKey, webhook: [u8; 16], serials: &mut Serials, second: u64) -> Issued {
+        if let Some(issued) = self.issued.get(&Key::Webhook(webhook)) {
+            return *issued;
+        }
+        let is_good = |last: &&Issued| second < last.expires && serials.state(last.serial) == State::Fresh;
+        let issued = match self.issued.get(&Key::Call(call)).filter(is_good) {
+            Some(last) => *last,
+            None => {
+                let expires = second + TOKEN_LIFE.as_secs();
+                let serial = serials.issue(expires);
+                Issued { call, serial, expires }
+            }
+        };
+        self.keep(Key::Call(call), issued);
+        self.keep(Key::Webhook(webhook), issued);
+        issued
+    }
+
+    fn keep(&mut self, key: Key, issued: Issued) {
+        if self.issued.insert(key, issued).is_some() {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > CALLS_REMEMBERED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.issued.remove(&oldest);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        assert_eq!(self.issued.len(), self.order.len());
+        self.order.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::telephony::named::TWILIO;
+
+    fn key(n: u32) -> CallKey {
+        CallKey::of(TWILIO, &n.to_string())
+    }
+
+    fn webhook(n: u32) -> [u8; 16] {
+        u128::from(n).to_be_bytes()
+    }
+
+    /// A provider that asks again before the socket opened, whether it signs anew or not, gets what
+    /// works.
+    #[test]
+    fn a_retry_shares_the_number_of_its_call() {
+        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let first = calls.issue(key(1), webhook(1), &mut serials, 0);
+        assert_eq!(calls.issue(key(1), webhook(1), &mut serials, 5), first);
+        assert_eq!(calls.issue(key(1), webhook(2), &mut serials, 5), first);
+        let other = calls.issue(key(2), webhook(3), &mut serials, 5);
+        assert!(other.serial != first.serial && other.expires == first.expires + 5);
+    }
+
+    /// Once the call's number was used, no webhook that was seen before gives another: not the one
+    /// whose token was used, and not a retry whose token was not. A new one does, since a call may
+    /// come back to its bot.
+    #[test]
+    fn a_webhook_that_is_sent_again_gives_no_second_number() {
+        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let first = calls.issue(key(1), webhook(1), &mut serials, 0);
+        assert_eq!(calls.issue(key(1), webhook(2), &mut serials, 0), first);
+        serials.use_up(first.serial);
+        for seen in [webhook(1), webhook(2)] {
+            for second in [0, 299, 300, 86_400] {
+                serials.expire(second);
+                assert_eq!(calls.issue(key(1), seen, &mut serials, second), first);
+            }
+        }
+        let back = calls.issue(key(1), webhook(4), &mut serials, 10);
+        assert_ne!(back.serial, first.serial);
+        assert_eq!(calls.issue(key(1), webhook(1), &mut serials, 10), first);
+        // Who claims that a captured webhook is of another call gets the number of its own.
+        assert_eq!(calls.issue(key(7), webhook(1), &mut serials, 10), first);
+    }
+
+    /// A number that was never used expires as well, and a webhook that is new gets one that is
+    /// good.
+    #[test]
+    fn an_expired_number_is_not_shared() {
+        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let first = calls.issue(key(1), webhook(1), &mut serials, 0);
+        assert_eq!(calls.issue(key(1), webhook(2), &mut serials, 299), first);
+        let later = calls.issue(key(1), webhook(3), &mut serials, 300);
+        assert_eq!((later.serial, later.expires), (first.serial + 1, 600));
+    }
+
+    /// The oldest is forgotten, which only a provider's own calls can bring about.
+    #[test]
+    fn the_memory_has_an_end() {
+        let (mut calls, mut serials) = (Calls::default(), Serials::default());
+        let first = calls.issue(key(0), webhook(0), &mut serials, 0);
+        let last = CALLS_REMEMBERED_MAX as u32 / 2;
+        for n in 1..last {
+            calls.issue(key(n), webhook(n), &mut serials, 0);
+        }
+        serials.use_up(first.serial);
+        assert_eq!(calls.issue(key(0), webhook(0), &mut serials, 0), first);
+        calls.issue(key(last), webhook(last), &mut serials, 0);
+        assert_ne!(calls.issue(key(0), webhook(0), &mut serials, 0), first);
+        assert_eq!(calls.len(), CALLS_REMEMBERED_MAX);
+    }
+}

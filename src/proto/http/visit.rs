@@ -1,0 +1,201 @@
+//! Whether a GET that makes a room was meant by whoever sits at the browser.
+//!
+//! In: what a request says of where it comes from. Out: yes or no. An address that is typed, and a link that is clicked, are
+//! meant; an image, a script, a frame, a redirect or a guess of a browser at what comes next are not, for a page of a stranger
+//! would spend the owner's money by them. Nor are crawlers and the previews of messengers, which follow every link: they are
+//! told by their names. Other programs say nothing of a page, and are let through.
+//! Browsers send `Sec-Fetch-*` to encrypted and to loopback addresses alone. Elsewhere, an image or a script is told by
+//! `Accept`; a navigation that a script began, and a page in a frame, hidden or not, cannot be told from a click there, so in a
+//! network without HTTPS a page of a stranger may make rooms. A key, or HTTPS, keeps it out.
+//! Source: Fetch Metadata Request Headers (W3C), HTML's `Sec-Purpose`, the Fetch standard on `Accept`; R-042, R-086.
+
+use crate::http::host::Hosts;
+use crate::http::origin;
+
+/// Parts of the names of crawlers and of messengers' previews. Programs of one's own, curl among them, have none of these.
+const CRAWLERS: [&[u8]; 6] = [b"bot", b"crawl", b"spider", b"preview", b"externalhit", b"whatsapp"];
+
+/// What a GET says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Visit<'r> {
+    /// `Origin`; the first one where there are several.
+    pub origin: Option<&'r [u8]>,
+    /// `Host`.
+    pub host: Option<&'r [u8]>,
+    /// `Sec-Fetch-Site`, `-Mode`, `-Dest` and `-User`.
+    pub site: Option<&'r [u8]>,
+    pub mode: Option<&'r [u8]>,
+    pub dest: Option<&'r [u8]>,
+    pub user: Option<&'r [u8]>,
+    /// `Sec-Purpose`, or one of the names that it had before.
+    pub purpose: Option<&'r [u8]>,
+    pub accept: Option<&'r [u8]>,
+    pub agent: Option<&'r [u8]>,
+}
+
+impl Visit<'_> {
+    /// Tells whether a browser only guesses that somebody will want this.
+    pub fn is_guess(&self) -> bool {
+        let words = self.purpose.unwrap_or_default();
+        [&b"prefetch"[..], b"prerender", b"preview"]
+            .into_iter()
+            .any(|word| words.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    }
+
+    /// Tells whether a machine looks at the address for others: a crawler, or a messenger that shows what a link leads to.
+    pub fn is_crawler(&self) -> bool {
+        let agent = self.agent.unwrap_or_default();
+        CRAWLERS
+            .iter()
+            .any(|word| agent.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word)))
+    }
+
+    /// Tells whether a browser went here by itself: an address that was typed, or a page of this very server.
+    pub fn is_own(&self) -> bool {
+        self.is_navigation() && is(self.site, &[b"none", b"same-origin"])
+    }
+
+    /// Tells whether the page of a stranger did this without anybody's click.
+    pub fn is_of_a_stranger(&self, hosts: &Hosts) -> bool {
+        if let Some(origin) = self.origin {
+            return origin::is_stranger(origin, self.host, hosts);
+        }
+        match self.site {
+            Some(_) if is(self.site, &[b"none", b"same-origin", b"same-site"]) => false,
+            Some(_) => !(self.is_navigation() && is(self.user, &[b"?1"])),
+            None => self.is_browser() && !self.takes_pages(),
+        }
+    }
+
+    fn is_navigation(&self) -> bool {
+        is(self.mode, &[b"navigate"]) && is(self.dest, &[b"document"])
+    }
+
+    fn is_browser(&self) -> bool {
+        self.agent.is_some_and(|agent| agent.starts_with(b"Mozilla/"))
+    }
+
+    fn takes_pages(&self) -> bool {
+        let accept = self.accept.unwrap_or_default();
+        accept.windows(9).any(|part| part.eq_ignore_ascii_case(b"text/html"))
+    }
+}
+
+fn is(value: Option<&[u8]>, words: &[&[u8]]) -> bool {
+    value.is_some_and(|value| words.iter().any(|word| value.eq_ignore_ascii_case(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHROME: &[u8] = b"Mozilla/5.0 (X11; Linux aarch64) AppleWebKit/537.36 Chrome/142.0.0.0 Safari/537.36";
+    const PAGE: &[u8] = b"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+    fn hosts() -> Hosts {
+        Hosts::new(&crate::config::Config {
+            proxy: Some("bots.example.net".into()),
+            ..Default::default()
+        })
+    }
+
+    fn browser<'r>(site: &'r str, mode: &'r str, dest: &'r str) -> Visit<'r> {
+        Visit {
+            site: Some(site.as_bytes()),
+            mode: Some(mode.as_bytes()),
+            dest: Some(dest.as_bytes()),
+            host: Some(b"bots.example.net"),
+            agent: Some(CHROME),
+            accept: Some(PAGE),
+            ..Visit::default()
+        }
+    }
+
+    /// R-042: a typed address, a bookmark, a click on any page, and a program.
+    #[test]
+    fn who_means_it_is_let_through() {
+        let click = Visit {
+            user: Some(b"?1"),
+            ..browser("cross-site", "navigate", "document")
+        };
+        let lan = Visit {
+            agent: Some(CHROME),
+            accept: Some(PAGE),
+            host: Some(b"192.168.1.5:7860"),
+            ..Visit::default()
+        };
+        let own_script = Visit {
+            origin: Some(b"http://localhost:5173"),
+            ..browser("same-site", "cors", "empty")
+        };
+        for meant in [
+            browser("none", "navigate", "document"),
+            browser("same-origin", "navigate", "document"),
+            click,
+            lan,
+            own_script,
+            Visit::default(),
+        ] {
+            assert!(!meant.is_of_a_stranger(&hosts()) && !meant.is_guess(), "{meant:?}");
+        }
+        assert!(browser("none", "navigate", "document").is_own());
+        assert!(!click.is_own() && !lan.is_own() && !browser("none", "navigate", "iframe").is_own());
+    }
+
+    /// What the page of a stranger makes a browser do while nobody clicks.
+    #[test]
+    fn what_a_stranger_s_page_does_by_itself_is_refused() {
+        for (mode, dest) in [
+            ("no-cors", "image"),
+            ("no-cors", "script"),
+            ("cors", "empty"),
+            ("navigate", "iframe"),
+            ("navigate", "document"),
+        ] {
+            assert!(
+                browser("cross-site", mode, dest).is_of_a_stranger(&hosts()),
+                "{mode} {dest}"
+            );
+        }
+        let clicked_frame = Visit {
+            user: Some(b"?1"),
+            ..browser("cross-site", "navigate", "iframe")
+        };
+        assert!(clicked_frame.is_of_a_stranger(&hosts()));
+        assert!(browser("new-word", "navigate", "document").is_of_a_stranger(&hosts()));
+        // Without the metadata, an image and a script still do not take pages.
+        for accept in [Some(&b"image/avif,image/webp,*/*;q=0.8"[..]), Some(b"*/*"), None] {
+            let lan = Visit {
+                agent: Some(CHROME),
+                accept,
+                ..Visit::default()
+            };
+            assert!(lan.is_of_a_stranger(&hosts()), "{accept:?}");
+        }
+        for origin in ["https://evil.example", "null", ""] {
+            let fetched = Visit {
+                origin: Some(origin.as_bytes()),
+                agent: Some(CHROME),
+                accept: Some(PAGE),
+                ..Visit::default()
+            };
+            assert!(fetched.is_of_a_stranger(&hosts()), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_guess_is_one_whoever_makes_it() {
+        for purpose in [
+            "prefetch",
+            "Prefetch;prerender",
+            "prefetch;anonymous-client-ip",
+            "preview",
+        ] {
+            let guess = Visit {
+                purpose: Some(purpose.as_bytes()),
+                ..browser("none", "navigate", "document")
+            };
+            assert!(guess.is_guess(), "{purpose}");
+        }
+    }
+}

@@ -1,0 +1,547 @@
+//! One session on a WebSocket: a plain client, or a telephone call from its provider's first message to its hang-up.
+//!
+//! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Gone`, with a deadline in every phase; a plain client begins
+//! live. In: messages of the peer, the bot's speech, texts, marks and interruptions, and `now`. Out, by
+//! [`SocketSession::poll_output`]: messages for the peer, PCM for the bot at the rate it asked for, events, the moment when the bot
+//! is to start and the one when the call is to be hung up, and the next deadline. What is sent is made only when the socket
+//! takes it, so nothing piles up before a peer that does not read.
+//! Times and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf WebSocket.
+
+mod ear;
+mod ending;
+mod peer;
+mod voice;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::audio::cadence::{self, Cut};
+use crate::config::Transport;
+use crate::event::{Event, LeaveReason};
+use crate::limits::{
+    CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
+    MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
+};
+use crate::metrics::{Count, Counts};
+use crate::session::{Deadline, Frame, Output, Session};
+use crate::sockets::frames;
+use crate::sockets::telephony::Call;
+use ear::Ear;
+use ending::{GAVE_WAY, farewell};
+pub use ending::{ReadError, Refused};
+use voice::Voice;
+
+/// The rate at which a plain client plays what it gets, whatever the frame says.
+const CLIENT_HZ: u32 = 24_000;
+
+/// A message for the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    Text(String),
+    Binary(Vec<u8>),
+    Ping,
+    /// The last one; a code and a reason.
+    Close(u16, &'static str),
+}
+
+/// What a session asks of its transport.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    Send(Message),
+    /// Everything that the bot is to know is known: it starts. Comes once, and before any event.
+    Begin,
+    /// The call has to be hung up at its provider; [`SocketSession::handle_hung_up`] says that it was tried. Comes at most once.
+    HangUp,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The provider is not recognised yet.
+    Handshake {
+        until: Instant,
+        messages: u32,
+    },
+    Live,
+    /// The bot has ended, and its last words are still leaving.
+    Finishing {
+        until: Instant,
+        reason: LeaveReason,
+    },
+    /// The provider is asked to end the call; then the socket closes.
+    HangingUp {
+        until: Instant,
+        code: u16,
+        why: &'static str,
+    },
+    /// Our close has left, or the peer's has come.
+    Closing {
+        until: Instant,
+    },
+    Gone,
+}
+
+/// Whose language the socket speaks.
+enum Wire {
+    /// Protobuf frames.
+    Client,
+    /// A provider's JSON; nobody's before the handshake.
+    Call(Option<Box<Call>>),
+}
+
+/// One session.
+pub struct SocketSession {
+    wire: Wire,
+    phase: Phase,
+    ear: Ear,
+    voice: Voice,
+    /// Messages that wait for room in the socket.
+    waiting: VecDeque<Message>,
+    waiting_bytes: usize,
+    events: VecDeque<Event>,
+    begin: bool,
+    hang_up: bool,
+    /// When the peer was last heard, and last pinged.
+    heard: Instant,
+    pinged: Instant,
+    /// Since when the socket takes nothing.
+    blocked: Option<Instant>,
+    /// The bot has no more speech, as its last answer showed.
+    source_dry: bool,
+    /// Marks that the provider has and has not given back, and those of them that it clears.
+    marks: VecDeque<String>,
+    cleared: VecDeque<String>,
+    /// What a provider said before it was recognised.
+    early: Vec<String>,
+    /// PCM of one message, kept for its memory.
+    pcm: Vec<i16>,
+    dropped: u64,
+    refused: Option<&'static str>,
+    /// Speech has left since more was asked for.
+    has_room: bool,
+    /// The bot was to start, and a text or binary message has come.
+    has_begun: bool,
+    has_heard: bool,
+}
+
+impl SocketSession {
+    /// Begins with a plain client, which is live at once.
+    pub fn client(now: Instant) -> Self {
+        let cut = Cut {
+            rate_hz: CLIENT_HZ,
+            chunk: CLIENT_HZ as usize / 50,
+            multiple: CLIENT_HZ as usize / 50,
+            lead: CLIENT_LEAD,
+        };
+        let mut session = SocketSession::new(Wire::Client, Phase::Live, cut, now);
+        session.begin();
+        session
+    }
+
+    /// Begins with a telephony provider that has said nothing yet.
+    pub fn call(now: Instant) -> Self {
+        let phase = Phase::Handshake {
+            until: now + HANDSHAKE_WITHIN,
+            messages: 0,
+        };
+        // Nothing is said before the handshake, which brings the right cut.
+        let cut = Cut {
+            rate_hz: 8_000,
+            chunk: 160,
+            multiple: 1,
+            lead: CALL_LEAD,
+        };
+        SocketSession::new(Wire::Call(None), phase, cut, now)
+    }
+
+    fn new(wire: Wire, phase: Phase, cut: Cut, now: Instant) -> Self {
+        SocketSession {
+            wire,
+            phase,
+            ear: Ear::default(),
+            voice: Voice::new(cut),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            events: VecDeque::new(),
+            begin: false,
+            hang_up: false,
+            heard: now,
+            pinged: now,
+            blocked: None,
+            source_dry: true,
+            marks: VecDeque::new(),
+            cleared: VecDeque::new(),
+            early: Vec::new(),
+            pcm: Vec::new(),
+            dropped: 0,
+            refused: None,
+            has_room: false,
+            has_begun: false,
+            has_heard: false,
+        }
+    }
+
+    fn begin(&mut self) {
+        self.begin = true;
+        self.has_begun = true;
+        self.events.push_back(Event::Joined);
+    }
+
+    /// Returns the call, once its provider is recognised.
+    pub fn telephone(&self) -> Option<&Call> {
+        match &self.wire {
+            Wire::Call(call) => call.as_deref(),
+            Wire::Client => None,
+        }
+    }
+
+    /// Returns whose language is spoken.
+    pub fn transport(&self) -> Transport {
+        self.telephone()
+            .map_or(Transport::WebSocket, |call| Transport::Telephony(call.provider))
+    }
+
+    /// Returns why the handshake led to no session.
+    pub fn refused(&self) -> Option<&'static str> {
+        self.refused
+    }
+
+    /// Returns what was heard and said, for the log.
+    pub fn tally(&self) -> Tally {
+        Tally {
+            heard: self.ear.heard(),
+            chunks_out: self.voice.chunks(),
+            messages_dropped: self.dropped,
+            malformed: self.telephone().map_or(0, |call| call.malformed),
+        }
+    }
+
+    /// The peer answered a ping, or sent one.
+    pub fn handle_pong(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
+    /// The socket took only a part of what it was given.
+    pub fn handle_blocked(&mut self, now: Instant) {
+        self.blocked.get_or_insert(now);
+    }
+
+    /// The socket took all of it.
+    pub fn handle_writable(&mut self) {
+        self.blocked = None;
+    }
+
+    /// Counts a message that the peer cannot take. The log hears of it ever more rarely: a bot can send any number.
+    fn drop_message(&mut self, why: &str) {
+        self.dropped += 1;
+        if self.dropped.is_power_of_two() {
+            log::warn!("message dropped: {why}");
+        }
+    }
+
+    /// The provider was asked to hang up, or there was nobody to ask.
+    pub fn handle_hung_up(&mut self, now: Instant) {
+        if let Phase::HangingUp { code, why, .. } = self.phase {
+            self.close(code, why, now);
+        }
+    }
+
+    /// Returns when the bot's last words will have been played; nothing while some of them have not left.
+    fn said(&self) -> Option<Instant> {
+        let margin = match self.wire {
+            Wire::Client => Duration::ZERO,
+            Wire::Call(_) => CALL_PLAYOUT_MARGIN,
+        };
+        let sent = self.source_dry && self.voice.is_sent();
+        sent.then(|| self.voice.played().map_or(self.heard, |played| played + margin))
+    }
+
+    fn speaks(&self) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Finishing { .. })
+    }
+
+    /// Queues a message for the peer; beyond the caps the oldest goes.
+    fn send(&mut self, message: Message) {
+        self.waiting_bytes += length(&message);
+        self.waiting.push_back(message);
+        while self.waiting.len() > MESSAGES_OUT_MAX || self.waiting_bytes > MESSAGES_OUT_BYTES_MAX {
+            let oldest = self.waiting.pop_front();
+            self.waiting_bytes -= oldest.as_ref().map_or(0, length);
+            self.dropped += 1;
+        }
+    }
+
+    /// Returns what is due of the bot's speech.
+    fn speak(&mut self, now: Instant) -> Option<Output<'static, Command>> {
+        if !self.speaks() {
+            return None;
+        }
+        let message = match (self.voice.poll_output(now)?, &self.wire) {
+            (cadence::Output::SpeechStarted, _) => return Some(Output::Event(Event::SpeechStarted)),
+            (cadence::Output::SpeechStopped, _) => return Some(Output::Event(Event::SpeechStopped)),
+            (cadence::Output::Chunk(pcm), Wire::Call(Some(call))) => Message::Text(call.media(pcm)),
+            (cadence::Output::Chunk(pcm), _) => Message::Binary(frames::audio(pcm, CLIENT_HZ)),
+            (cadence::Output::Mark(name), Wire::Call(Some(call))) => {
+                let text = call.mark(&name);
+                if self.marks.len() == MARKS_MAX {
+                    self.marks.pop_front();
+                }
+                self.marks.push_back(name);
+                Message::Text(text)
+            }
+            (cadence::Output::Mark(name), _) => return Some(Output::Event(Event::Mark { name, played: true })),
+        };
+        self.has_room = true;
+        Some(Output::Command(Command::Send(message)))
+    }
+
+    fn next_timeout(&self) -> Deadline {
+        let phase = match self.phase {
+            Phase::Handshake { until, .. } | Phase::HangingUp { until, .. } => Some(until),
+            Phase::Closing { until } => return Deadline::new(until, "close"),
+            Phase::Finishing { until, .. } => Some(self.said().map_or(until, |said| said.min(until))),
+            Phase::Live | Phase::Gone => None,
+        };
+        let alive = (self.pinged + SOCKET_PING_INTERVAL).min(self.heard + SOCKET_FREED_AFTER);
+        let next = Deadline::new(alive, "keep-alive").or(phase, "phase");
+        match self.blocked {
+            Some(since) => next.or(Some(since + SOCKET_STALL), "stall"),
+            None if self.speaks() => next.or(self.voice.poll_timeout(), "speech out"),
+            None => next,
+        }
+    }
+}
+
+impl Session for SocketSession {
+    type Command = Command;
+
+    fn name(&self) -> String {
+        self.transport().name().to_owned()
+    }
+
+    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, _now: Instant) {
+        self.ear.set_rate(in_rate_hz);
+        self.voice.set_rate(out_rate_hz);
+    }
+
+    fn speech_room(&self) -> Option<usize> {
+        Some(if self.speaks() { self.voice.room() } else { 0 })
+    }
+
+    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
+        if self.speaks() {
+            self.source_dry = pcm.is_empty();
+            self.voice.handle_audio(pcm, now);
+        }
+    }
+
+    /// A provider says what it has played; a plain client has played what has left.
+    fn handle_mark(&mut self, name: String) -> Option<Event> {
+        self.voice.handle_mark(name);
+        None
+    }
+
+    fn handle_interruption(&mut self, _now: Instant) {
+        let unsent = self.voice.handle_interruption();
+        let message = match &self.wire {
+            Wire::Call(Some(call)) => Message::Text(call.clear()),
+            Wire::Call(None) => return,
+            Wire::Client => Message::Binary(frames::interruption()),
+        };
+        if self.speaks() {
+            self.send(message);
+        }
+        for name in unsent {
+            self.events.push_back(Event::Mark { name, played: false });
+        }
+        for name in std::mem::take(&mut self.marks) {
+            if self.cleared.len() == MARKS_MAX {
+                self.cleared.pop_front();
+            }
+            self.cleared.push_back(name.clone());
+            self.events.push_back(Event::Mark { name, played: false });
+        }
+    }
+
+    /// A telephone gets JSON alone, and nothing of the talk with a screen.
+    fn handle_message(&mut self, text: String) {
+        if !self.speaks() {
+            // Behind a close nothing may be sent, and what is tried would cut its handshake short.
+            return;
+        }
+        if text.len() > MESSAGE_BYTES_MAX {
+            self.drop_message("it is longer than a client takes");
+            return;
+        }
+        let message = match self.wire {
+            Wire::Client => Message::Binary(frames::message(&text)),
+            Wire::Call(_) => match serde_json::from_str::<Value>(&text) {
+                Ok(Value::Object(object)) if object.get("label").is_none_or(|label| label != "rtvi-ai") => {
+                    Message::Text(text)
+                }
+                Ok(Value::Object(_)) => return,
+                _ => return self.drop_message("a telephony provider takes JSON objects alone"),
+            },
+        };
+        self.send(message);
+    }
+
+    fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
+        if self.phase == Phase::Live {
+            self.source_dry = false;
+            self.phase = Phase::Finishing {
+                until: now + FINISH_WITHIN,
+                reason,
+            };
+        }
+    }
+
+    fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Handshake { .. } => self.close(1001, "the runner is stopping", now),
+            Phase::Live | Phase::Finishing { .. } => {
+                let (code, why) = farewell(reason);
+                self.end(reason, code, why, now);
+            }
+            Phase::HangingUp { .. } | Phase::Closing { .. } | Phase::Gone => {}
+        }
+    }
+
+    /// Of a socket that never said who calls, or of a client that never sent a frame.
+    fn handle_eviction(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Handshake { .. } => self.drop_out(1013, GAVE_WAY, now),
+            _ => self.handle_end(LeaveReason::NeverConnected, now),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Handshake { until, .. } if now >= until => {
+                self.refuse(1008, "unrecognised telephony handshake", now);
+            }
+            Phase::Finishing { until, reason } if now >= until || self.said().is_some_and(|said| now >= said) => {
+                let (code, why) = farewell(reason);
+                self.end(reason, code, why, now);
+            }
+            Phase::HangingUp { until, code, why } if now >= until => self.close(code, why, now),
+            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            _ => {}
+        }
+        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
+            return;
+        }
+        if self.blocked.is_some_and(|since| now >= since + SOCKET_STALL) {
+            self.end(LeaveReason::Stalled, 1008, "what was sent is not read", now);
+        } else if now >= self.heard + SOCKET_FREED_AFTER {
+            self.end(LeaveReason::Vanished, 1001, "nothing was heard for too long", now);
+        } else if now >= self.pinged + SOCKET_PING_INTERVAL {
+            self.pinged = now;
+            self.send(Message::Ping);
+        }
+    }
+
+    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+        if std::mem::take(&mut self.begin) {
+            return Output::Command(Command::Begin);
+        }
+        // What a message brought in sound comes before what it said, its end included.
+        if self.ear.poll_frame() {
+            let (pcm, rate_hz) = self.ear.take_frame();
+            return Output::Audio(Frame {
+                pcm,
+                rate_hz,
+                identity: None,
+            });
+        }
+        if let Some(event) = self.events.pop_front() {
+            return Output::Event(event);
+        }
+        if std::mem::take(&mut self.hang_up) {
+            return Output::Command(Command::HangUp);
+        }
+        if self.phase == Phase::Gone {
+            return Output::Gone;
+        }
+        if self.blocked.is_none() {
+            // What left makes room for more, which may be due as well.
+            if std::mem::take(&mut self.has_room) {
+                return Output::MoreSpeech;
+            }
+            if let Some(message) = self.waiting.pop_front() {
+                self.waiting_bytes -= length(&message);
+                return Output::Command(Command::Send(message));
+            }
+            if let Some(output) = self.speak(now) {
+                return output;
+            }
+        }
+        Output::Timeout(self.next_timeout())
+    }
+
+    /// A first frame has come, of a caller who is known.
+    fn has_caller(&self) -> bool {
+        self.has_begun && self.has_heard && self.refused.is_none()
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        counts.set(Count::FramesOut, self.voice.chunks());
+        counts.set(Count::MessagesDropped, self.dropped);
+    }
+
+    fn summary(&self, _counts: &Counts) -> String {
+        self.tally().to_string()
+    }
+}
+
+/// What a session did, for its last line in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Speech of the caller, silence included.
+    pub heard: Duration,
+    pub chunks_out: u64,
+    /// Messages that the caller did not take, or could not.
+    pub messages_dropped: u64,
+    /// Messages of the caller that made no sense.
+    pub malformed: u64,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (chunks, dropped) = (self.chunks_out, self.messages_dropped);
+        write!(f, "audio: {:.1} s in, {chunks} messages out", self.heard.as_secs_f64())?;
+        if dropped > 0 {
+            write!(f, ", {dropped} messages dropped")?;
+        }
+        if self.malformed > 0 {
+            write!(f, ", {} malformed", self.malformed)?;
+        }
+        Ok(())
+    }
+}
+
+fn call_cut(call: &Call) -> Cut {
+    let rate_hz = call.tx.rate_hz;
+    let chunk = call.chunk();
+    let samples = |time: Duration| (time.as_micros() as u64 * u64::from(rate_hz) / 1_000_000) as usize;
+    Cut {
+        rate_hz,
+        chunk: samples(chunk.length),
+        multiple: samples(chunk.multiple).max(1),
+        lead: CALL_LEAD,
+    }
+}
+
+fn length(message: &Message) -> usize {
+    match message {
+        Message::Text(text) => text.len(),
+        Message::Binary(bytes) => bytes.len(),
+        Message::Ping | Message::Close(..) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The end of a session on a socket: the close code and the words for each reason.
+//!
+//! In: what cannot be read, refusals, the peer's close. Out: the close of RFC 6455, after the hang-up where a call is live.
+
+use std::time::Instant;
+
+use super::{Message, Phase, SocketSession};
+use crate::event::{Event, LeaveReason};
+use crate::http::admission;
+use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
+use crate::sockets::telephony::proof::Unproven;
+
+/// Why a socket becomes no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Nothing shows whose call it is.
+    Unproven(Unproven),
+    Stopping,
+    Admission(admission::Refused),
+}
+
+/// Why nothing more can be read from a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// A message is longer than [`MESSAGE_BYTES_MAX`].
+    TooLong,
+    NotUtf8,
+    Malformed,
+    /// The connection has ended. Nobody need say goodbye on a telephone.
+    Ended,
+    /// The connection broke.
+    Broken,
+}
+
+const STOPPING: &str = "the runner is stopping";
+/// Why a socket is closed whose place another has.
+pub(super) const GAVE_WAY: &str = "it gave way to newer connections";
+
+impl SocketSession {
+    /// The peer closes; the answer to that is the socket's own.
+    pub fn handle_close(&mut self, now: Instant) {
+        self.leave(LeaveReason::Left);
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        if self.phase != Phase::Gone {
+            self.phase = Phase::Closing {
+                until: now + SOCKET_CLOSE_WITHIN,
+            };
+        }
+    }
+
+    /// Nothing more can be read. What is no message is closed with the code of RFC 6455 section 7.4.1.
+    pub fn handle_read_error(&mut self, error: ReadError, now: Instant) {
+        let (code, why) = match error {
+            ReadError::TooLong => (1009, "the message is too long"),
+            ReadError::NotUtf8 => (1007, "the text is not UTF-8"),
+            ReadError::Malformed => (1002, "the frame is malformed"),
+            ReadError::Ended => return self.gone(LeaveReason::Left),
+            ReadError::Broken => return self.gone(LeaveReason::Failed),
+        };
+        match self.phase {
+            Phase::Handshake { .. } => self.refuse(code, why, now),
+            Phase::Live | Phase::Finishing { .. } => self.end(LeaveReason::Protocol, code, why, now),
+            Phase::HangingUp { .. } | Phase::Closing { .. } | Phase::Gone => {}
+        }
+    }
+
+    fn gone(&mut self, reason: LeaveReason) {
+        self.leave(reason);
+        self.phase = Phase::Gone;
+    }
+
+    /// There is no session for this socket, of whose caller everything is known: it ends before its bot begins.
+    pub fn handle_refused(&mut self, refused: Refused, now: Instant) {
+        let (code, why) = match refused {
+            Refused::Unproven(unproven) => (1008, unproven.reason()),
+            Refused::Stopping => (1001, STOPPING),
+            Refused::Admission(admission::Refused::Full) => (1013, "all places are taken; try again later"),
+            Refused::Admission(admission::Refused::Share) => {
+                (1013, "this address has its share of the places; try again later")
+            }
+        };
+        self.drop_out(code, why, now);
+    }
+
+    /// Ends what has no bot yet.
+    pub(super) fn drop_out(&mut self, code: u16, why: &'static str, now: Instant) {
+        if matches!(self.phase, Phase::Handshake { .. } | Phase::Live) {
+            // A telephone may have said more than who it is.
+            self.events.clear();
+            self.refuse(code, why, now);
+        }
+    }
+
+    /// Ends a handshake that leads nowhere: there is no bot to tell.
+    pub(super) fn refuse(&mut self, code: u16, why: &'static str, now: Instant) {
+        self.refused = Some(why);
+        self.close(code, why, now);
+    }
+
+    /// Ends the session from this side: the bot is told, the provider is asked to hang up, then the socket closes.
+    pub(super) fn end(&mut self, reason: LeaveReason, code: u16, why: &'static str, now: Instant) {
+        if reason == LeaveReason::Protocol {
+            log::warn!("closing with code {code}: {why}");
+        }
+        self.leave(reason);
+        if self.telephone().is_some() && self.speaks() {
+            self.hang_up = true;
+            self.phase = Phase::HangingUp {
+                until: now + HANG_UP_BEFORE_CLOSE,
+                code,
+                why,
+            };
+        } else {
+            self.close(code, why, now);
+        }
+    }
+
+    /// Tells the bot that nothing more comes, unless it was told before.
+    pub(super) fn leave(&mut self, reason: LeaveReason) {
+        if self.speaks() {
+            self.events.push_back(Event::Left(reason));
+        }
+    }
+
+    pub(super) fn close(&mut self, code: u16, why: &'static str, now: Instant) {
+        // What still waits would keep the close waiting, and nobody is there to miss it.
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        self.send(Message::Close(code, why));
+        self.phase = Phase::Closing {
+            until: now + SOCKET_CLOSE_WITHIN,
+        };
+    }
+}
+
+/// What a socket is closed with when the session ends for this reason.
+pub(super) fn farewell(reason: LeaveReason) -> (u16, &'static str) {
+    match reason {
+        LeaveReason::Shutdown => (1001, STOPPING),
+        LeaveReason::BotFailed => (1011, "the bot failed"),
+        // Sockets are connected; what never came is a first frame.
+        LeaveReason::NeverConnected => (1013, GAVE_WAY),
+        _ => (1000, ""),
+    }
+}

@@ -1,0 +1,138 @@
+//! What the peer of a socket says: its messages become speech, events, and the moment when a call is recognised.
+//!
+//! In: text and binary messages, and `now`. Out: changes of the [`SocketSession`], which is told in `socket`. Refuses, with a close
+//! code and a reason: what is no message of the socket's language, and a telephone that says nothing of itself in time.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::voice::Voice;
+use super::{Phase, SocketSession, Wire, call_cut};
+use crate::event::{Event, LeaveReason};
+use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
+use crate::sockets::frames::{self, Frame};
+use crate::sockets::telephony::{self, Call, Heard, PROVIDERS};
+
+impl SocketSession {
+    /// Takes a text message of the peer.
+    pub fn handle_text(&mut self, text: &str, now: Instant) {
+        self.heard = now;
+        self.has_heard = true;
+        match (&self.wire, self.phase) {
+            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(Some(text), now),
+            (Wire::Client, Phase::Live | Phase::Finishing { .. }) => {
+                self.end(LeaveReason::Protocol, 1003, "binary messages are due here", now);
+            }
+            (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {
+                let is_read = self.read(text, now);
+                if !is_read {
+                    self.end(LeaveReason::Protocol, 1003, "JSON objects are due here", now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a binary message of the peer.
+    pub fn handle_binary(&mut self, bytes: Bytes, now: Instant) {
+        self.heard = now;
+        self.has_heard = true;
+        match (&self.wire, self.phase) {
+            (Wire::Call(_), Phase::Handshake { .. }) => self.detect(None, now),
+            (Wire::Call(_), Phase::Live | Phase::Finishing { .. }) => {
+                self.end(LeaveReason::Protocol, 1003, "text messages are due here", now);
+            }
+            (Wire::Client, Phase::Live | Phase::Finishing { .. }) => self.take_frame(bytes, now),
+            _ => {}
+        }
+    }
+
+    /// Looks at a message of a peer that is not recognised yet; nothing stands for what is no text.
+    fn detect(&mut self, text: Option<&str>, now: Instant) {
+        match text.map_or(Ok(None), |text| telephony::detect(&PROVIDERS, text)) {
+            Ok(Some(call)) => {
+                let cut = call_cut(&call);
+                self.voice = Voice::new(cut);
+                self.wire = Wire::Call(Some(Box::new(call)));
+                self.phase = Phase::Live;
+                self.begin();
+                // Where a provider promises no order, its first audio may have come before.
+                for text in std::mem::take(&mut self.early) {
+                    self.read(&text, now);
+                }
+            }
+            Ok(None) => {
+                let Phase::Handshake { messages, .. } = &mut self.phase else {
+                    return;
+                };
+                *messages += 1;
+                if *messages >= HANDSHAKE_MESSAGES_MAX {
+                    self.refuse(1008, "unrecognised telephony handshake", now);
+                } else if let Some(text) = text.filter(|text| text.len() <= EARLY_MESSAGE_BYTES_MAX) {
+                    self.early.push(text.to_owned());
+                }
+            }
+            Err(telephony::Refusal::Encoding(encoding)) => {
+                log::warn!("call refused: its audio encoding `{encoding}` cannot be decoded here");
+                self.refuse(1003, "unsupported audio encoding", now);
+            }
+        }
+    }
+
+    /// Reads a message of a recognised provider, and tells whether it is one.
+    fn read(&mut self, text: &str, now: Instant) -> bool {
+        let Wire::Call(Some(call)) = &mut self.wire else {
+            return false;
+        };
+        self.pcm.clear();
+        let Ok(heard) = call.read(text, &mut self.pcm) else {
+            return false;
+        };
+        if !self.pcm.is_empty() {
+            self.ear.hear(&self.pcm, call.rx.rate_hz);
+        }
+        match heard {
+            Heard::Audio | Heard::Nothing => {}
+            Heard::Dtmf(key) => self.events.push_back(Event::Dtmf(key)),
+            Heard::Mark(name) => self.mark_returned(name),
+            Heard::Stop => {
+                self.leave(LeaveReason::Left);
+                self.close(1000, "", now);
+            }
+        }
+        true
+    }
+
+    fn mark_returned(&mut self, name: String) {
+        let awaited = self.marks.iter().position(|mark| *mark == name);
+        let cleared = self.cleared.iter().position(|cleared| *cleared == name);
+        // One that was cleared has been told already. Where it may never come back, one of that name that is under way does.
+        let cleared_first = awaited.is_none() || self.telephone().is_some_and(Call::returns_cleared);
+        if let Some(at) = cleared.filter(|_| cleared_first) {
+            self.cleared.remove(at);
+            return;
+        }
+        if let Some(at) = awaited {
+            self.marks.remove(at);
+        }
+        self.events.push_back(Event::Mark { name, played: true });
+    }
+
+    fn take_frame(&mut self, bytes: Bytes, now: Instant) {
+        match frames::decode(bytes) {
+            Err(_) => self.end(LeaveReason::Protocol, 1003, "no protobuf frame", now),
+            Ok(Frame::Audio { pcm, rate_hz, channels }) => {
+                self.pcm.clear();
+                if !RATES_HZ.contains(&rate_hz) || frames::samples(&pcm, channels, &mut self.pcm).is_err() {
+                    let due = "audio is 16-bit PCM at 8000 to 48000 Hz";
+                    self.end(LeaveReason::Protocol, 1003, due, now);
+                } else if !self.ear.hear(&self.pcm, rate_hz) {
+                    self.end(LeaveReason::Protocol, 1008, "the rate changed too often", now);
+                }
+            }
+            Ok(Frame::Message(text)) => self.events.push_back(Event::Message(text)),
+            Ok(_) => {}
+        }
+    }
+}

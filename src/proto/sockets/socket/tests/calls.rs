@@ -1,0 +1,408 @@
+//! Telephone calls: the handshake and its budget, marks, interruption, and who hangs up.
+
+use super::*;
+use crate::allocations;
+use crate::http::admission;
+use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
+use crate::sockets::telephony::named::TWILIO;
+
+fn start_a() -> Value {
+    json!({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": {
+        "accountSid": "AC1", "streamSid": "MZ1", "callSid": "CA1", "tracks": ["inbound"],
+        "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1},
+        "customParameters": {"from_number": "+15550001111"}}})
+}
+
+/// A call of provider a whose bot listens and speaks at 16 kHz.
+fn call() -> Rig {
+    let mut rig = Rig::new(SocketSession::call);
+    rig.json(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"}));
+    rig.json(start_a());
+    assert_eq!(rig.begun, 1);
+    rig.session.set_audio(16_000, 16_000, true, rig.now);
+    rig.drain();
+    rig
+}
+
+fn media(payload: &[u8]) -> Value {
+    let payload = data_encoding::BASE64.encode(payload);
+    let media = json!({"track": "inbound", "chunk": "1", "timestamp": "1", "payload": payload});
+    json!({"event": "media", "streamSid": "MZ1", "media": media})
+}
+
+fn events_sent(rig: &Rig) -> Vec<String> {
+    let event = |message: &Message| match message {
+        Message::Text(text) => {
+            let value: Value = serde_json::from_str(text).expect("a provider is sent JSON");
+            Some(value["event"].as_str().expect("an event").to_owned())
+        }
+        _ => None,
+    };
+    rig.sent.iter().filter_map(|(_, message)| event(message)).collect()
+}
+
+fn told(name: &str, played: bool) -> Event {
+    let name = name.into();
+    Event::Mark { name, played }
+}
+
+/// R-049, R-050: nothing begins before the provider is known, and then everything is.
+#[test]
+fn the_bot_starts_with_a_complete_call() {
+    let mut rig = Rig::new(SocketSession::call);
+    rig.json(json!({"event": "connected"}));
+    assert_eq!((rig.begun, rig.session.telephone().is_none()), (0, true));
+    rig.json(start_a());
+    assert_eq!(rig.begun, 1);
+    let call = rig.session.telephone().expect("a call");
+    assert_eq!(call.provider, TWILIO);
+    assert_eq!(call.data["call_id"], json!("CA1"));
+    assert_eq!(rig.events, [Event::Joined]);
+}
+
+/// Five messages, or ten seconds, and what is not recognised is closed; garbage and binary count as messages.
+#[test]
+fn a_handshake_has_a_budget() {
+    let refused = Some((1008, "unrecognised telephony handshake"));
+    let mut rig = Rig::new(SocketSession::call);
+    rig.text("no JSON");
+    rig.binary(&b"binary"[..]);
+    rig.json(json!([1]));
+    rig.json(json!({"event": "media"}));
+    assert_eq!(rig.closed(), None);
+    rig.json(json!({"event": "connected"}));
+    assert_eq!((rig.closed(), rig.begun), (refused, 0));
+    rig.json(start_a());
+    assert_eq!(rig.begun, 0, "too late");
+
+    let mut rig = Rig::new(SocketSession::call);
+    rig.pass(HANDSHAKE_WITHIN - MS);
+    assert_eq!(rig.closed(), None);
+    rig.pass(MS);
+    assert_eq!(
+        (rig.closed(), rig.session.refused()),
+        (refused, refused.map(|(_, why)| why))
+    );
+    rig.pass(SOCKET_CLOSE_WITHIN);
+    assert!(rig.gone && rig.events.is_empty(), "there is no bot to tell");
+}
+
+/// No place is left when it is known who calls, or none for another silent socket: it closes with words, and no bot is told.
+#[test]
+fn a_call_without_a_place_is_closed_before_its_bot_begins() {
+    let full = Refused::Admission(admission::Refused::Full);
+    let mut rig = Rig::new(SocketSession::call);
+    rig.with(|session, now| {
+        session.handle_text(&start_a().to_string(), now);
+        session.handle_text(&media(&[0x10; 160]).to_string(), now);
+        assert_eq!(session.poll_output(now), Output::Command(Command::Begin));
+        session.handle_refused(full, now);
+    });
+    let why = "all places are taken; try again later";
+    assert_eq!((rig.closed(), rig.session.refused()), (Some((1013, why)), Some(why)));
+    rig.json(media(&[0x10; 160]));
+    rig.pass(SOCKET_CLOSE_WITHIN);
+    assert!(rig.gone && rig.events.is_empty() && rig.heard.is_empty() && rig.hang_ups == 0);
+
+    let mut rig = Rig::new(SocketSession::call);
+    rig.with(|session, now| session.handle_eviction(now));
+    rig.json(start_a());
+    assert_eq!((rig.closed(), rig.begun), (Some((1013, GAVE_WAY)), 0));
+    // Once it has ended there is nothing to take away.
+    rig.with(|session, now| session.handle_refused(full, now));
+    assert_eq!(rig.sent.len(), 1);
+}
+
+/// A message that came before it is known who calls is kept when it may be audio, and not when it is longer.
+#[test]
+fn an_early_message_has_a_length_at_most() {
+    let heard = |bytes: usize| {
+        let mut early = media(&[0x10; 160]);
+        early["x"] = json!("");
+        early["x"] = json!("x".repeat(bytes - early.to_string().len()));
+        assert_eq!(early.to_string().len(), bytes);
+        let mut rig = Rig::new(SocketSession::call);
+        rig.json(early);
+        rig.json(start_a());
+        rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
+        rig.heard.len()
+    };
+    assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX), 160);
+    assert_eq!(heard(EARLY_MESSAGE_BYTES_MAX + 1), 0);
+}
+
+/// Of a caller whom the bot does not listen to yet so much is kept; beyond it the oldest goes.
+#[test]
+fn early_speech_has_an_end() {
+    let kept = |late: usize| {
+        let mut rig = Rig::new(SocketSession::call);
+        rig.json(start_a());
+        for _ in 0..EARLY_AUDIO.as_secs() * 50 {
+            rig.json(media(&[0x10; 160]));
+        }
+        rig.json(media(&vec![0x90; late]));
+        rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
+        (rig.heard.len(), rig.heard.iter().filter(|sample| **sample > 0).count())
+    };
+    let all = EARLY_AUDIO.as_secs() as usize * 8_000;
+    assert_eq!(kept(0), (all, 0));
+    assert_eq!(kept(1), (all, 1));
+}
+
+/// An encoding that nobody here can decode is refused at once, rather than played as noise.
+#[test]
+fn an_unknown_encoding_is_refused() {
+    let mut start = start_a();
+    start["start"]["mediaFormat"]["encoding"] = json!("audio/opus");
+    let mut rig = Rig::new(SocketSession::call);
+    rig.json(start);
+    assert_eq!(rig.closed().map(|(code, _)| code), Some(1003));
+    assert_eq!(rig.begun, 0);
+}
+
+/// What the caller says before the bot listens is kept.
+#[test]
+fn the_first_words_of_a_caller_are_heard() {
+    let mut rig = Rig::new(SocketSession::call);
+    rig.json(start_a());
+    for _ in 0..50 {
+        rig.json(media(&[0x10; 160]));
+    }
+    rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
+    assert_eq!((rig.heard_hz, rig.heard.len()), (8_000, 8_000));
+    assert!(rig.heard.iter().all(|sample| *sample == rig.heard[0] && *sample != 0));
+}
+
+/// One provider promises no order: audio that overtakes its `start` is heard as well.
+#[test]
+fn audio_before_the_handshake_is_heard() {
+    let mut rig = Rig::new(SocketSession::call);
+    rig.json(json!({"event": "connected"}));
+    rig.json(media(&[0x10; 160]));
+    rig.json(start_a());
+    rig.with(|session, now| session.set_audio(8_000, 8_000, true, now));
+    assert_eq!(rig.heard.len(), 160);
+    assert_eq!(rig.events, [Event::Joined]);
+}
+
+/// Keys and marks are events; a stop ends the call, and nobody is asked to hang up.
+#[test]
+fn what_the_provider_says_becomes_events() {
+    let mut rig = call();
+    rig.json(json!({"event": "dtmf", "streamSid": "MZ1", "dtmf": {"track": "inbound_track", "digit": "5"}}));
+    rig.json(json!({"event": "mark", "streamSid": "MZ1", "mark": {"name": "other"}}));
+    rig.json(json!({"event": "whatever"}));
+    rig.json(json!({"event": "stop", "streamSid": "MZ1", "stop": {}}));
+    assert_eq!(
+        rig.events,
+        [
+            Event::Joined,
+            Event::Dtmf('5'),
+            told("other", true),
+            Event::Left(LeaveReason::Left)
+        ]
+    );
+    assert_eq!((rig.closed(), rig.hang_ups), (Some((1000, "")), 0));
+}
+
+/// A bare close is an end too.
+#[test]
+fn a_provider_that_just_closes_is_not_hung_up() {
+    let mut rig = call();
+    rig.with(|session, now| session.handle_close(now));
+    rig.with(|session, now| session.handle_read_error(ReadError::Ended, now));
+    assert_eq!((rig.left(), rig.hang_ups, rig.gone), (Some(LeaveReason::Left), 0, true));
+}
+
+/// Speech is cut into 20 ms, and runs at most the lead ahead of its playing.
+#[test]
+fn speech_keeps_its_lead() {
+    let mut rig = call();
+    rig.speech.extend(tone(16_000 * 2, 16_000));
+    rig.drain();
+    rig.pass(Duration::from_secs(4));
+    let texts = rig
+        .sent
+        .iter()
+        .filter(|(_, message)| matches!(message, Message::Text(_)));
+    let times: Vec<Duration> = texts.map(|(at, _)| *at).collect();
+    assert_eq!(times.len(), 100);
+    for (nth, at) in times.iter().enumerate() {
+        let played = MS * 20 * u32::try_from(nth).expect("few");
+        assert!(
+            *at <= played && played <= *at + CALL_LEAD,
+            "message {nth} left at {at:?}"
+        );
+    }
+}
+
+/// An interruption clears the provider; the marks that it then gives back have been told as not played.
+#[test]
+fn an_interruption_clears_the_provider() {
+    let mut rig = call();
+    rig.speech.extend(tone(16_000 / 5, 16_000));
+    rig.drain();
+    rig.pass(MS * 100);
+    rig.with(|session, _| assert_eq!(session.handle_mark("said".into()), None));
+    rig.pass(MS * 100);
+    rig.with(|session, now| session.handle_interruption(now));
+    let events = events_sent(&rig);
+    assert_eq!(events[events.len() - 2..], ["mark", "clear"]);
+    assert!(rig.events.contains(&told("said", false)));
+    rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
+    assert!(!rig.events.contains(&told("said", true)), "it was told before");
+    // The name may be used again.
+    rig.with(|session, _| assert_eq!(session.handle_mark("said".into()), None));
+    rig.json(json!({"event": "mark", "mark": {"name": "said"}}));
+    assert!(rig.events.contains(&told("said", true)));
+}
+
+/// Plivo promises nothing of marks that it clears: one of the same name that follows must not be taken for them.
+#[test]
+fn a_cleared_mark_that_never_comes_back_hides_no_other() {
+    let mut rig = Rig::new(SocketSession::call);
+    rig.json(
+        json!({"event": "start", "sequenceNumber": 1, "start": {"callId": "c1", "streamId": "s1",
+        "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000}}}),
+    );
+    rig.with(|session, _| assert_eq!(session.handle_mark("end".into()), None));
+    rig.with(|session, now| session.handle_interruption(now));
+    rig.json(json!({"event": "clearedAudio", "sequenceNumber": 0, "streamId": "s1"}));
+    assert!(rig.events.contains(&told("end", false)));
+    rig.with(|session, _| assert_eq!(session.handle_mark("end".into()), None));
+    rig.json(json!({"event": "playedStream", "streamId": "s1", "name": "end"}));
+    assert!(rig.events.contains(&told("end", true)));
+    let told = rig.events.len();
+    rig.json(json!({"event": "playedStream", "streamId": "s1", "name": "end"}));
+    assert_eq!(rig.events.len(), told, "the one that was cleared, after all");
+}
+
+/// A provider gets JSON objects as the bot wrote them, and nothing of the talk with a screen.
+#[test]
+fn only_what_a_provider_can_read_is_sent() {
+    let mut rig = call();
+    let own = r#"{"event":"sendDTMF","dtmf":"12#"}"#;
+    for text in [r#"{"label":"rtvi-ai","type":"bot-ready"}"#, "no JSON", "[1]", own] {
+        rig.with(|session, _| session.handle_message(text.into()));
+    }
+    let sent: Vec<&Message> = rig.sent.iter().map(|(_, message)| message).collect();
+    assert_eq!(sent, [&Message::Text(own.into())]);
+    assert_eq!(rig.session.tally().messages_dropped, 2);
+}
+
+/// R-038: every end by our side hangs up once, before the socket closes; the answer lets it close, and so does time.
+#[test]
+fn an_end_by_our_side_hangs_up_once() {
+    type Act = fn(&mut SocketSession, Instant);
+    let ends: [(Act, LeaveReason); 5] = [
+        (
+            |session, now| session.handle_end(LeaveReason::Shutdown, now),
+            LeaveReason::Shutdown,
+        ),
+        (
+            |session, now| session.handle_bot_end(LeaveReason::BotEnded, now),
+            LeaveReason::BotEnded,
+        ),
+        (
+            |session, now| session.handle_bot_end(LeaveReason::BotFailed, now),
+            LeaveReason::BotFailed,
+        ),
+        (
+            |session, now| session.handle_binary(Bytes::from_static(b"x"), now),
+            LeaveReason::Protocol,
+        ),
+        (
+            |session, now| session.handle_text("no JSON", now),
+            LeaveReason::Protocol,
+        ),
+    ];
+    for (end, reason) in ends {
+        let mut rig = call();
+        rig.with(end);
+        rig.pass(MS);
+        assert_eq!((rig.hang_ups, rig.left(), rig.closed()), (1, Some(reason), None));
+        rig.with(|session, now| session.handle_end(LeaveReason::Shutdown, now));
+        rig.with(|session, now| session.handle_hung_up(now));
+        assert!(rig.closed().is_some());
+        rig.pass(Duration::from_secs(60));
+        assert!(rig.gone && rig.hang_ups == 1);
+
+        let mut rig = call();
+        rig.with(end);
+        rig.pass(HANG_UP_BEFORE_CLOSE + MS * 2);
+        assert!(
+            rig.closed().is_some(),
+            "a provider that does not answer does not hold the socket"
+        );
+    }
+}
+
+/// A half-open call is given up after the same silence as any socket, and hung up.
+#[test]
+fn a_call_that_falls_silent_is_hung_up() {
+    let mut rig = call();
+    rig.pass(SOCKET_FREED_AFTER + MS);
+    assert_eq!((rig.left(), rig.hang_ups), (Some(LeaveReason::Vanished), 1));
+}
+
+/// The last words are played to the caller's ear before the call is hung up.
+#[test]
+fn the_last_words_are_played_before_the_hang_up() {
+    let mut rig = call();
+    rig.speech.extend(tone(16_000, 16_000));
+    rig.drain();
+    rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+    rig.pass(Duration::from_secs(1) + CALL_PLAYOUT_MARGIN - MS);
+    assert_eq!(rig.hang_ups, 0);
+    rig.pass(MS * 40);
+    assert_eq!(rig.hang_ups, 1);
+}
+
+/// What 20 ms of a telephone's sound cost the allocator once the call runs. In, from the provider's
+/// text to PCM at the bot's rate: nothing. Out, from the bot's PCM to the provider's text: the
+/// text, and the base64 in it.
+#[test]
+fn sound_of_a_running_call_costs_little() {
+    const PER_MESSAGE_HEARD: u64 = 0;
+    const PER_MESSAGE_SAID: u64 = 2;
+    let mut session = call().session;
+    let text = media(&[0x35; 160]).to_string();
+    let (mut now, mut sent) = (session.heard, 0);
+    for round in 0..600 {
+        now += MS * 20;
+        let (frames, heard) = allocations::of(|| {
+            session.handle_blocked(now);
+            session.handle_text(&text, now);
+            let mut frames = 0;
+            loop {
+                match session.poll_output(now) {
+                    Output::Timeout(_) => return frames,
+                    Output::Audio(_) => frames += 1,
+                    _ => {}
+                }
+            }
+        });
+        let (texts, said) = allocations::of(|| {
+            session.handle_writable();
+            session.handle_timeout(now);
+            let room = session.speech_room().unwrap_or_default();
+            session.handle_speech(&[700; 320][..room.min(320)], now);
+            let mut texts = 0;
+            loop {
+                match session.poll_output(now) {
+                    Output::Timeout(_) => return texts,
+                    Output::Command(Command::Send(Message::Text(_))) => texts += 1,
+                    _ => {}
+                }
+            }
+        });
+        sent += texts;
+        // Buffers reach their sizes first.
+        if round >= 100 {
+            assert_eq!(frames, 1);
+            assert_eq!(heard, PER_MESSAGE_HEARD, "round {round}");
+            assert!(said <= PER_MESSAGE_SAID * texts, "round {round}: {said} for {texts}");
+        }
+    }
+    assert!((590..=620).contains(&sent), "{sent} sent");
+}

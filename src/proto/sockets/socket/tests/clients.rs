@@ -1,0 +1,286 @@
+//! Plain clients: frames both ways, rates, interruption, patience and its ends.
+
+use super::*;
+use crate::limits::SOCKET_CLOSE_WITHIN;
+use crate::sockets::frames::Frame;
+
+/// The audio that was sent: when, and how many samples, at 24 kHz mono.
+fn audio(rig: &Rig) -> Vec<(Duration, usize)> {
+    let mut audio = Vec::new();
+    for (at, message) in &rig.sent {
+        let Message::Binary(bytes) = message else { continue };
+        if let Ok(Frame::Audio { pcm, rate_hz, channels }) = frames::decode(Bytes::from(bytes.clone())) {
+            assert_eq!((rate_hz, channels, pcm.len() % 2), (24_000, 1, 0));
+            audio.push((*at, pcm.len() / 2));
+        }
+    }
+    audio
+}
+
+fn frames_sent(rig: &Rig) -> Vec<Frame> {
+    let frame = |message: &Message| match message {
+        Message::Binary(bytes) => frames::decode(Bytes::from(bytes.clone())).ok(),
+        _ => None,
+    };
+    rig.sent.iter().filter_map(|(_, message)| frame(message)).collect()
+}
+
+/// R-051, R-066: the bot starts with the connection, and hears what came before it listened.
+#[test]
+fn nothing_said_before_the_bot_listens_is_lost() {
+    let mut rig = Rig::new(SocketSession::client);
+    assert_eq!((rig.begun, rig.events.clone()), (1, vec![Event::Joined]));
+    rig.binary(frames::message(r#"{"type":"client-ready"}"#));
+    let said = tone(16_000, 16_000);
+    for chunk in said.chunks(256) {
+        rig.binary(frames::audio(chunk, 16_000));
+    }
+    assert!(rig.heard.is_empty());
+    rig.with(|session, now| session.set_audio(16_000, 24_000, true, now));
+    assert_eq!((rig.heard_hz, &rig.heard), (16_000, &said));
+    assert_eq!(rig.events[1], Event::Message(r#"{"type":"client-ready"}"#.into()));
+}
+
+/// The rate of a frame is what it says, and the bot hears the rate that it asked for.
+#[test]
+fn the_rate_of_a_frame_is_believed() {
+    let mut rig = Rig::client();
+    rig.binary(frames::audio(&tone(48_000, 48_000), 48_000));
+    assert!(rig.heard.len().abs_diff(16_000) < 100, "{} samples", rig.heard.len());
+    for _ in 0..=RATE_CHANGES_MAX / 2 {
+        rig.binary(frames::audio(&[0; 160], 16_000));
+        rig.binary(frames::audio(&[0; 160], 8_000));
+    }
+    assert_eq!(
+        rig.left(),
+        Some(LeaveReason::Protocol),
+        "a client that changes it for ever is let go"
+    );
+}
+
+/// Speech leaves as frames of 20 ms at playing speed, a short lead ahead, since this client cannot be told to stop.
+#[test]
+fn speech_is_paced() {
+    let mut rig = Rig::client();
+    rig.speech.extend(tone(24_000 * 3, 24_000));
+    rig.drain();
+    rig.pass(Duration::from_secs(5));
+    let audio = audio(&rig);
+    assert_eq!(audio.len(), 150);
+    for (nth, (at, samples)) in audio.iter().enumerate() {
+        assert_eq!(*samples, 480);
+        let played = MS * 20 * u32::try_from(nth).expect("few");
+        assert!(
+            *at <= played && played <= *at + CLIENT_LEAD,
+            "frame {nth} left at {at:?}"
+        );
+    }
+    assert_eq!(rig.events[1..], [Event::SpeechStarted, Event::SpeechStopped]);
+}
+
+/// A message overtakes queued speech, and an interruption drops it and says so.
+#[test]
+fn an_interruption_drops_what_has_not_left() {
+    let mut rig = Rig::client();
+    rig.speech.extend(tone(24_000, 24_000));
+    rig.drain();
+    rig.with(|session, _| session.handle_message(r#"{"a":1}"#.into()));
+    rig.speech.clear();
+    rig.with(|session, now| session.handle_interruption(now));
+    let before = audio(&rig).len();
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(audio(&rig).len(), before);
+    let frames = frames_sent(&rig);
+    assert!(frames.contains(&Frame::Message(r#"{"a":1}"#.into())));
+    assert_eq!(frames.last(), Some(&Frame::Interruption));
+    assert_eq!(rig.events.last(), Some(&Event::SpeechStopped));
+}
+
+/// At the cap a message of the bot leaves, and one byte past it does not.
+#[test]
+fn a_message_has_a_longest_length() {
+    let mut rig = Rig::client();
+    rig.with(|session, _| session.handle_message("m".repeat(MESSAGE_BYTES_MAX)));
+    assert_eq!(frames_sent(&rig).len(), 1);
+    rig.with(|session, _| session.handle_message("m".repeat(MESSAGE_BYTES_MAX + 1)));
+    assert_eq!((frames_sent(&rig).len(), rig.session.tally().messages_dropped), (1, 1));
+}
+
+/// A client says nothing of what it played, so a mark is passed when the speech before it has left.
+#[test]
+fn marks_come_back_when_their_speech_has_left() {
+    let mut rig = Rig::client();
+    rig.speech.extend(tone(480, 24_000));
+    rig.drain();
+    rig.with(|session, _| assert_eq!(session.handle_mark("one".into()), None));
+    let mark = Event::Mark {
+        name: "one".into(),
+        played: true,
+    };
+    assert_eq!(rig.events.last(), Some(&mark));
+}
+
+/// What is no frame ends the session with a code and words; what is only unknown is skipped.
+#[test]
+fn what_is_no_frame_is_refused() {
+    for bad in [b"\xff\xff".to_vec(), frames::audio(&[0; 10], 4_000)] {
+        let mut rig = Rig::client();
+        rig.binary(bad);
+        assert_eq!(rig.closed().map(|(code, _)| code), Some(1003));
+        assert_eq!((rig.left(), rig.hang_ups), (Some(LeaveReason::Protocol), 0));
+    }
+    let mut rig = Rig::client();
+    rig.text("{}");
+    assert_eq!(rig.closed(), Some((1003, "binary messages are due here")));
+    let mut rig = Rig::client();
+    rig.binary(Bytes::new());
+    rig.binary(frames::interruption());
+    assert_eq!((rig.closed(), rig.left()), (None, None));
+}
+
+/// A socket that answers no ping is given up; one that does stays for ever, however silent.
+#[test]
+fn a_silent_socket_is_freed_when_pings_go_unanswered() {
+    let mut rig = Rig::client();
+    rig.pass(SOCKET_FREED_AFTER - MS);
+    assert_eq!((rig.pings(), rig.left()), (2, None));
+    rig.pass(MS);
+    assert_eq!(rig.left(), Some(LeaveReason::Vanished));
+    assert_eq!(rig.closed().map(|(code, _)| code), Some(1001));
+    rig.pass(SOCKET_CLOSE_WITHIN);
+    assert!(rig.gone);
+
+    let mut rig = Rig::client();
+    for _ in 0..10 {
+        rig.pass(SOCKET_FREED_AFTER / 2);
+        rig.with(|session, now| session.handle_pong(now));
+    }
+    assert_eq!(rig.left(), None);
+}
+
+/// While the socket takes nothing, nothing is made; a client that reads nothing for too long is let go.
+#[test]
+fn a_client_that_does_not_read_costs_nothing_and_is_let_go() {
+    let mut rig = Rig::client();
+    rig.writable = false;
+    rig.speech.extend(tone(24_000 * 60, 24_000));
+    rig.drain();
+    for _ in 0..MESSAGES_OUT_MAX + 5 {
+        rig.with(|session, _| session.handle_message("{}".into()));
+    }
+    rig.pass(SOCKET_STALL - MS);
+    assert_eq!((rig.sent.len(), rig.left()), (0, None));
+    assert!(rig.speech.len() > 24_000 * 59, "the bot waits");
+    assert_eq!(rig.session.tally().messages_dropped, 5);
+    rig.pass(MS);
+    assert_eq!(rig.left(), Some(LeaveReason::Stalled));
+    rig.pass(SOCKET_CLOSE_WITHIN);
+    assert!(rig.gone);
+
+    // One that reads again in time loses only time.
+    let mut rig = Rig::client();
+    rig.writable = false;
+    rig.speech.extend(tone(24_000, 24_000));
+    rig.drain();
+    rig.pass(SOCKET_STALL - MS);
+    rig.writable = true;
+    rig.drain();
+    rig.pass(Duration::from_secs(3));
+    assert_eq!((audio(&rig).len(), rig.left()), (50, None));
+}
+
+/// A bot's last words leave and are played before the socket closes.
+#[test]
+fn the_last_words_are_heard() {
+    let mut rig = Rig::client();
+    rig.speech.extend(tone(24_000, 24_000));
+    rig.drain();
+    rig.with(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+    rig.pass(Duration::from_secs(3));
+    assert_eq!(audio(&rig).len(), 50);
+    let close = |(_, message): &&(Duration, Message)| matches!(message, Message::Close(1000, _));
+    let (closed, _) = rig.sent.iter().find(close).expect("a close");
+    assert!(
+        *closed >= Duration::from_secs(1),
+        "closed at {closed:?}, with a second of speech"
+    );
+    assert!(*closed < Duration::from_millis(1_200), "closed at {closed:?}");
+    assert_eq!(rig.left(), Some(LeaveReason::BotEnded));
+    assert!(rig.gone);
+}
+
+/// What the bot still says to a caller that is let go must not follow the close: that would cut the handshake short.
+#[test]
+fn nothing_follows_a_close() {
+    let mut rig = Rig::client();
+    rig.text("{}");
+    for _ in 0..=MESSAGES_OUT_MAX {
+        rig.with(|session, _| session.handle_message("{}".into()));
+    }
+    let closes = rig
+        .sent
+        .iter()
+        .position(|(_, message)| matches!(message, Message::Close(..)));
+    assert_eq!(closes, Some(rig.sent.len() - 1));
+
+    let mut rig = Rig::client();
+    rig.with(|session, now| session.handle_close(now));
+    rig.with(|session, _| session.handle_message("{}".into()));
+    assert_eq!(rig.sent, []);
+}
+
+/// A close, and a connection that is gone, end the session without a word more.
+#[test]
+fn a_client_that_leaves_is_gone() {
+    let mut rig = Rig::client();
+    rig.with(|session, now| session.handle_close(now));
+    assert_eq!((rig.left(), rig.closed()), (Some(LeaveReason::Left), None));
+    rig.with(|session, now| session.handle_read_error(ReadError::Ended, now));
+    assert!(rig.gone);
+
+    let mut rig = Rig::client();
+    rig.with(|session, now| session.handle_read_error(ReadError::Broken, now));
+    assert_eq!((rig.left(), rig.gone), (Some(LeaveReason::Failed), true));
+}
+
+/// The ends by our side have codes that a client can tell apart.
+#[test]
+fn every_end_has_its_code() {
+    for (reason, code) in [
+        (LeaveReason::Shutdown, 1001),
+        (LeaveReason::BotFailed, 1011),
+        (LeaveReason::BotEnded, 1000),
+    ] {
+        let mut rig = Rig::client();
+        rig.with(|session, now| session.handle_end(reason, now));
+        assert_eq!(rig.closed().map(|(code, _)| code), Some(code));
+        assert_eq!(rig.left(), Some(reason));
+    }
+    for (error, code, why) in [
+        (ReadError::TooLong, 1009, "the message is too long"),
+        (ReadError::NotUtf8, 1007, "the text is not UTF-8"),
+        (ReadError::Malformed, 1002, "the frame is malformed"),
+    ] {
+        let mut rig = Rig::client();
+        rig.with(|session, now| session.handle_read_error(error, now));
+        assert_eq!(
+            (rig.closed(), rig.left()),
+            (Some((code, why)), Some(LeaveReason::Protocol))
+        );
+    }
+}
+
+/// A peer is pinged when the interval is over and not before, and again after the next one.
+#[test]
+fn pings_keep_their_interval() {
+    let mut rig = Rig::client();
+    rig.pass(SOCKET_PING_INTERVAL - MS);
+    assert_eq!(rig.pings(), 0);
+    rig.pass(MS);
+    assert_eq!(rig.pings(), 1);
+    rig.with(|session, now| session.handle_pong(now));
+    rig.pass(SOCKET_PING_INTERVAL - MS);
+    assert_eq!(rig.pings(), 1);
+    rig.pass(MS);
+    assert_eq!(rig.pings(), 2);
+}

@@ -1,0 +1,306 @@
+//! Hanging a call up at its provider, when the session has ended before the caller did.
+//!
+//! In: the call's id as the provider's handshake told it, and the credentials. Out: the one request
+//! that ends the call, and later what its answer means. Any peer can open a media socket and claim a
+//! call id, so an id never leaves its segment of the path: there are providers that take a path
+//! without one for "every call of the account".
+//! Refuses: providers that end a call with its socket; missing credentials; ids that are empty or
+//! change the path.
+
+use serde_json::Value;
+
+use super::provider::Provider;
+use super::settings::Settings;
+use crate::http::rest::{Request, bland, segment};
+use crate::limits::HANG_UP_ID_BYTES_MAX;
+
+/// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do it
+/// with.
+pub fn request(provider: &Provider, call_id: &str, settings: &Settings) -> Option<Request> {
+    let call = segment_of(call_id).filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)?;
+    provider.protocol.hang_up(&call, settings)
+}
+
+/// Returns a text as one segment of a path; `None` where it could change the path.
+pub fn segment_of(text: &str) -> Option<String> {
+    is_segment(text).then(|| segment(text))
+}
+
+/// Tells whether a text can stand in a path without changing it, even where a server decodes `%2F` before it resolves dots.
+fn is_segment(text: &str) -> bool {
+    text.split(['/', '\\'])
+        .all(|piece| !matches!(piece.trim(), "" | "." | ".."))
+}
+
+/// What a provider's answer means. The words are for the log: without credentials, ids and phone numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Done,
+    /// The provider does not know the call, or not any more.
+    AlreadyOver,
+    /// Asking again would change nothing.
+    Refused(String),
+    /// The provider stumbled; the same request may succeed.
+    Retry(String),
+}
+
+/// Says what the status and body of an answer mean.
+pub fn verdict(provider: &Provider, status: u16, body: &[u8]) -> Verdict {
+    let problem = Problem::read(body);
+    let is_over = |(over, code): &(u16, &str)| *over == status && problem.has_code(code);
+    match status {
+        200..=299 => Verdict::Done,
+        404 => Verdict::AlreadyOver,
+        _ if provider.over.iter().any(is_over) => Verdict::AlreadyOver,
+        408 | 429 | 500..=599 => Verdict::Retry(problem.words(status)),
+        _ => Verdict::Refused(problem.words(status)),
+    }
+}
+
+/// What the body of a refusal tells, whichever provider wrote it.
+#[derive(Default)]
+struct Problem {
+    codes: Vec<String>,
+    text: Option<String>,
+}
+
+impl Problem {
+    fn read(body: &[u8]) -> Self {
+        let Ok(body) = serde_json::from_slice::<Value>(body) else {
+            return Problem::default();
+        };
+        let list = match body["errors"].as_array() {
+            Some(list) => list.as_slice(),
+            None => std::slice::from_ref(&body),
+        };
+        let text = list
+            .iter()
+            .flat_map(|error| [&error["message"], &error["detail"], &error["title"], &error["error"]])
+            .find_map(Value::as_str);
+        Problem {
+            codes: list.iter().filter_map(|error| code(&error["code"])).collect(),
+            text: text.map(bland).filter(|text| !text.is_empty()),
+        }
+    }
+
+    fn has_code(&self, wanted: &str) -> bool {
+        self.codes.iter().any(|code| code == wanted)
+    }
+
+    fn words(&self, status: u16) -> String {
+        let mut words = match status {
+            300..=399 => format!("status {status}, a redirect, which is not followed"),
+            401 | 403 => format!("status {status}, the provider does not take the credentials"),
+            429 => format!("status {status}, too many requests"),
+            _ => format!("status {status}"),
+        };
+        if let Some(code) = self.codes.first() {
+            words += &format!(", code {code}");
+        }
+        if let Some(text) = &self.text {
+            words += &format!(": {text}");
+        }
+        words
+    }
+}
+
+/// Reads a code, number or string; a longer number could be somebody's.
+fn code(value: &Value) -> Option<String> {
+    let code = match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        _ => return None,
+    };
+    (!code.is_empty() && code.len() <= 6 && code.bytes().all(|byte| byte.is_ascii_digit())).then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
+    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+
+    fn settings() -> Settings {
+        Settings::from([
+            ("TELCO_A_ACCOUNT_SID", "AC01"),
+            ("TELCO_A_AUTH_TOKEN", "a-token"),
+            ("TELCO_B_API_KEY", "b-key"),
+            ("TELCO_C_AUTH_ID", "MA01"),
+            ("TELCO_C_AUTH_TOKEN", "c-token"),
+        ])
+    }
+
+    fn parts(provider: &Provider, id: &str) -> (&'static str, String, String, Option<(&'static str, String)>) {
+        let request = request(provider, id, &settings()).expect("something to hang up");
+        let authorization = request.authorization.expect("a credential").expose().to_owned();
+        let body = request.body.map(|body| {
+            let text = String::from_utf8(body.bytes).expect("text");
+            (body.content_type, text)
+        });
+        (request.method.name(), request.url, authorization, body)
+    }
+
+    /// R-033, R-034, R-035, R-038, R-087: one request per provider, as its API wants it.
+    #[test]
+    fn every_provider_is_asked_in_its_own_way() {
+        assert_eq!(
+            parts(TWILIO, "CA01"),
+            (
+                "POST",
+                "https://api.twilio.com/2010-04-01/Accounts/AC01/Calls/CA01.json".into(),
+                "Basic QUMwMTphLXRva2Vu".into(),
+                Some(("application/x-www-form-urlencoded", "Status=completed".into())),
+            )
+        );
+        assert_eq!(
+            parts(TELNYX, "v3:abcDEF123-_"),
+            (
+                "POST",
+                "https://api.telnyx.com/v2/calls/v3:abcDEF123-_/actions/hangup".into(),
+                "Bearer b-key".into(),
+                Some(("application/json", "{}".into())),
+            )
+        );
+        assert_eq!(
+            parts(PLIVO, "0f0e-01"),
+            (
+                "DELETE",
+                "https://api.plivo.com/v1/Account/MA01/Call/0f0e-01/".into(),
+                "Basic TUEwMTpjLXRva2Vu".into(),
+                None,
+            )
+        );
+    }
+
+    /// R-036, R-038: provider d has no hang-up, and without credentials there is none for anybody.
+    #[test]
+    fn without_credentials_nothing_is_hung_up() {
+        assert_eq!(request(EXOTEL, "c-0001", &settings()), None);
+        for provider in [TWILIO, TELNYX, PLIVO, EXOTEL] {
+            assert_eq!(request(provider, "CA01", &Settings::default()), None);
+        }
+        let mut nameless = settings();
+        for id in ["TELCO_A_ACCOUNT_SID", "TELCO_C_AUTH_ID"] {
+            nameless.set(id, "");
+        }
+        assert_eq!(request(TWILIO, "CA01", &nameless), None);
+        assert_eq!(request(PLIVO, "CA01", &nameless), None);
+    }
+
+    /// Provider c would hang up every call of the account if the id vanished from the path. The id is a peer's word.
+    #[test]
+    fn an_id_cannot_leave_its_place_in_the_path() {
+        let long = "x".repeat(HANG_UP_ID_BYTES_MAX + 1);
+        let refused = [
+            "", " ", "\t\r\n", ".", "..", " .. ", "/", "x/..", "x/../", "../x", "x\\..", "x//y", &long,
+        ];
+        for provider in [TWILIO, TELNYX, PLIVO] {
+            for id in refused {
+                assert_eq!(request(provider, id, &settings()), None, "{id:?}");
+            }
+            assert!(request(provider, &long[1..], &settings()).is_some());
+        }
+        assert!(parts(PLIVO, "a/b?c#d e").1.ends_with("/Call/a%2Fb%3Fc%23d%20e/"));
+        assert!(parts(PLIVO, "%2e%2e").1.ends_with("/Call/%252e%252e/"));
+        assert!(parts(PLIVO, "1\r\nHost: x").1.ends_with("/Call/1%0D%0AHost:%20x/"));
+    }
+
+    #[test]
+    fn success_and_calls_that_are_over_are_the_same_good_end() {
+        let is = |provider, status, body: &str, wanted: Verdict| {
+            assert_eq!(verdict(provider, status, body.as_bytes()), wanted, "{status} {body}");
+        };
+        is(TWILIO, 200, r#"{"status":"completed"}"#, Verdict::Done);
+        is(TELNYX, 200, r#"{"data":{"result":"ok"}}"#, Verdict::Done);
+        is(PLIVO, 204, "", Verdict::Done);
+        is(TWILIO, 404, r#"{"code":20404,"status":404}"#, Verdict::AlreadyOver);
+        is(TWILIO, 400, r#"{"code":21220,"status":400}"#, Verdict::AlreadyOver);
+        is(
+            TELNYX,
+            422,
+            r#"{"errors":[{"code":"10015"},{"code":"90018"}]}"#,
+            Verdict::AlreadyOver,
+        );
+        is(TELNYX, 404, "", Verdict::AlreadyOver);
+        is(PLIVO, 404, "not found", Verdict::AlreadyOver);
+    }
+
+    /// The codes mean what they mean at their own provider only.
+    #[test]
+    fn other_answers_are_refusals_or_stumbles() {
+        for (provider, status, body) in [
+            (TWILIO, 400, r#"{"code":20001}"#),
+            (TELNYX, 400, r#"{"code":21220}"#),
+            (TWILIO, 422, r#"{"errors":[{"code":"90018"}]}"#),
+            (TELNYX, 422, r#"{"errors":[{"code":"90015"}]}"#),
+            (TELNYX, 422, "<html>"),
+            (TWILIO, 401, ""),
+            (PLIVO, 403, "[]"),
+            (PLIVO, 302, ""),
+        ] {
+            let verdict = verdict(provider, status, body.as_bytes());
+            assert!(matches!(verdict, Verdict::Refused(_)), "{status} {body}: {verdict:?}");
+        }
+        for status in [408, 429, 500, 502, 503, 599] {
+            for provider in [TWILIO, TELNYX, PLIVO] {
+                let verdict = verdict(provider, status, b"\xff{");
+                assert!(matches!(verdict, Verdict::Retry(_)), "{status}: {verdict:?}");
+            }
+        }
+    }
+
+    fn words(status: u16, body: &str) -> String {
+        match verdict(TWILIO, status, body.as_bytes()) {
+            Verdict::Refused(words) | Verdict::Retry(words) => words,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_words_say_what_to_look_at() {
+        assert_eq!(
+            words(401, r#"{"code":20003,"message":"Authenticate","status":401}"#),
+            "status 401, the provider does not take the credentials, code 20003: Authenticate"
+        );
+        assert_eq!(
+            words(
+                422,
+                r#"{"errors":[{"code":"90015","title":"Invalid Call Control ID"}]}"#
+            ),
+            "status 422, code 90015: Invalid Call Control ID"
+        );
+        assert_eq!(
+            words(400, r#"{"api_id":"x","error":"bad request"}"#),
+            "status 400: bad request"
+        );
+        assert_eq!(words(429, "slow down"), "status 429, too many requests");
+        assert_eq!(words(307, ""), "status 307, a redirect, which is not followed");
+    }
+
+    /// R-087: neither keys nor ids nor phone numbers get into the log, even when a provider repeats them.
+    #[test]
+    fn the_words_hold_no_number_and_no_key() {
+        let told = words(
+            400,
+            r#"{"code":15550001111,"message":"Call CA00000000000000000000000000000001 from +1 (555) 000-1111 with\nBasic QUMwMTphLXRva2VuYS10b2tlbg== failed\u0007"}"#,
+        );
+        assert_eq!(
+            told,
+            "status 400: Call \u{2026} from +# (###) ###-#### with Basic \u{2026} failed"
+        );
+        let long = format!(r#"{{"message":"{}"}}"#, "word ".repeat(1000));
+        assert_eq!(
+            words(400, &long).chars().count(),
+            "status 400: ".len() + REST_REASON_CHARS_MAX
+        );
+        let limit = "w".repeat(REST_REASON_WORD_CHARS_MAX);
+        assert_eq!(
+            words(400, &format!(r#"{{"message":"{limit}"}}"#)),
+            format!("status 400: {limit}")
+        );
+        assert_eq!(
+            words(400, &format!(r#"{{"message":"{limit}w"}}"#)),
+            "status 400: \u{2026}"
+        );
+    }
+}

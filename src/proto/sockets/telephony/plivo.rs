@@ -1,0 +1,199 @@
+//! Plivo: camelCase members, ids that end in `Id`, numbers as numbers, `start` as the very first message.
+//!
+//! In: the provider's `start`, whose format the markup chose, with the parameters of the call as one
+//! text. Out: the text of `playAudio`, `checkpoint` and `clearAudio`; audio is mu-law at 8000 Hz, as
+//! the runner's markup asks for. The answer to a checkpoint is `playedStream`; one support page of
+//! the provider calls it `played`. Webhooks carry an HMAC-SHA256 of URL, form and a nonce.
+//! Refuses: formats that the provider's markup cannot choose.
+//! Source: the provider's references of audio streaming, of calls, and of request validation.
+
+use serde_json::{Value, json};
+
+use super::call::Stream;
+use super::message;
+use super::provider::{Object, Protocol, Provider, Setting, built};
+use super::settings::Settings;
+use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_hmac_sha256, split_query, verified};
+use super::webhook::{Reply, escaped, markup};
+use super::{Call, Codec, Format, Refusal, hangup};
+use crate::http::form;
+use crate::http::rest::{Method, Request, basic};
+use crate::limits::SIGNATURES_MAX;
+use crate::secret::Secret;
+
+const ACCOUNT: &str = "TELCO_C_AUTH_ID";
+const TOKEN: &str = "TELCO_C_AUTH_TOKEN";
+const API: Setting = Setting::base("TELCO_C_API_URL", "https://api.plivo.com");
+
+pub(super) const SIGNATURE: &str = "x-plivo-signature-v3";
+pub(super) const MAIN_SIGNATURE: &str = "x-plivo-signature-ma-v3";
+pub(super) const NONCE: &str = "x-plivo-signature-v3-nonce";
+
+pub static PLIVO: Provider = Provider {
+    name: "plivo",
+    settings: &[Setting::account_id(ACCOUNT), Setting::account_token(TOKEN), API],
+    hangs_up_with: &[ACCOUNT, TOKEN],
+    verifies_with: &[ACCOUNT, TOKEN],
+    signs_upgrades: false,
+    takes_markup: true,
+    call_field: "CallUUID",
+    mark_events: &["playedStream", "played"],
+    returns_cleared: false,
+    over: &[],
+    protocol: built(&Plivo),
+};
+
+struct Plivo;
+
+impl Protocol for Plivo {
+    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+        let Some(start) = message::object(opening, "start") else {
+            return Ok(None);
+        };
+        let (Some(stream_id), Some(call_id)) = (message::id(start, "streamId"), message::id(start, "callId")) else {
+            return Ok(None);
+        };
+        Ok(Some(Call::new(
+            &PLIVO,
+            Stream {
+                rx: heard(start)?,
+                tx: Format::ULAW_8000,
+                data: json!({
+                    "stream_id": stream_id,
+                    "call_id": call_id,
+                    "from": null,
+                    "to": null,
+                    "body": opening.get("extra_headers").map(parameters).unwrap_or_default(),
+                }),
+                media_head: media_head(&message::quoted(&stream_id)),
+                in_order: true,
+                stream_id,
+                call_id,
+            },
+        )))
+    }
+
+    fn clear(&self, stream_id: &str) -> String {
+        format!(r#"{{"event":"clearAudio","streamId":{stream_id}}}"#)
+    }
+
+    fn mark(&self, stream_id: &str, name: &str) -> String {
+        format!(r#"{{"event":"checkpoint","streamId":{stream_id},"name":{name}}}"#)
+    }
+
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
+        let (path, authorization) = account(settings)?;
+        Some(Request {
+            method: Method::Delete,
+            url: format!("{path}/Call/{call}/"),
+            authorization: Some(authorization),
+            body: None,
+        })
+    }
+
+    fn probe(&self, settings: &Settings) -> Option<Request> {
+        let (path, authorization) = account(settings)?;
+        Some(Request::get(format!("{path}/"), authorization))
+    }
+
+    /// An HMAC-SHA256 over the URL with its query sorted, the sorted parameters of the form, and a
+    /// nonce. Each header is a list of signatures.
+    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, _now_unix_s: u64) -> Result<Standing, Wrong> {
+        let Some((_, token)) = settings.account(ACCOUNT, TOKEN) else {
+            return Ok(Standing::NotChecked);
+        };
+        let nonce = (webhook.header)(NONCE).ok_or(Wrong::Missing { header: NONCE })?;
+        let lists = [SIGNATURE, MAIN_SIGNATURE].map(webhook.header);
+        if lists == [None, None] {
+            return Err(Wrong::Missing { header: SIGNATURE });
+        }
+        let (place, query) = split_query(webhook.url);
+        let message = format!("{}.{nonce}", signed(place, query, webhook.body));
+        let fitting = |text: &str| {
+            let signature = base64(SIGNATURE, text).ok()?;
+            is_hmac_sha256(token, message.as_bytes(), &signature).then_some(signature)
+        };
+        let mut signatures = lists
+            .into_iter()
+            .flatten()
+            .flat_map(|list| list.split(',').take(SIGNATURES_MAX));
+        if let Some(signature) = signatures.find_map(fitting) {
+            return Ok(verified(&signature));
+        }
+        Err(Wrong::Foreign {
+            header: SIGNATURE,
+            url: place.to_owned(),
+        })
+    }
+
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+        let url = escaped(socket_url);
+        markup(&format!(
+            "  <Stream bidirectional=\"true\" keepCallAlive=\"true\" \
+             contentType=\"audio/x-mulaw;rate=8000\">{url}</Stream>\n"
+        ))
+    }
+}
+
+fn heard(start: &Object) -> Result<Format, Refusal> {
+    let (encoding, rate_hz) = message::encoding(start, "mediaFormat", "sampleRate", "audio/x-mulaw");
+    let l16 = |rate_hz| Format {
+        codec: Codec::L16,
+        rate_hz,
+    };
+    match (encoding.as_str(), rate_hz) {
+        ("audio/x-mulaw", 8_000) => Ok(Format::ULAW_8000),
+        ("audio/x-l16", 8_000) => Ok(l16(8_000)),
+        ("audio/x-l16", 16_000) => Ok(l16(16_000)),
+        _ => Err(Refusal::encoding(&encoding, rate_hz)),
+    }
+}
+
+/// Reads the parameters that the markup gave the stream: an object, the text of one, or `k=v` pairs between `,` or `;`.
+fn parameters(extra_headers: &Value) -> Object {
+    let text = match extra_headers {
+        Value::Object(object) => return object.clone(),
+        Value::String(text) => text.trim(),
+        _ => return Object::new(),
+    };
+    if text.starts_with('{') {
+        return serde_json::from_str(text).unwrap_or_default();
+    }
+    text.split([',', ';'])
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(key, value)| (key.trim().to_string(), Value::from(value.trim())))
+        .collect()
+}
+
+/// The id is JSON already.
+fn media_head(stream_id: &str) -> String {
+    format!(
+        r#"{{"event":"playAudio","streamId":{stream_id},"media":{{"contentType":"audio/x-mulaw","sampleRate":8000,"payload":""#
+    )
+}
+
+/// Returns the URL of the account, without a slash at its end, and what proves it.
+fn account(settings: &Settings) -> Option<(String, Secret)> {
+    let (id, token) = settings.account(ACCOUNT, TOKEN)?;
+    let (base, segment) = (settings.base(&API), hangup::segment_of(id)?);
+    Some((format!("{base}/v1/Account/{segment}"), basic(id, token)))
+}
+
+/// Returns what is signed of a POST, but for the nonce. The `?` is there whenever anything follows;
+/// the `.` parts a query from parameters.
+pub(super) fn signed(place: &str, query: Option<&str>, body: &[u8]) -> String {
+    let mut base = place.to_owned();
+    let mut query = form::pairs(query.unwrap_or_default().as_bytes());
+    let mut parameters = form::pairs(body);
+    query.sort_unstable();
+    parameters.sort_unstable();
+    if !query.is_empty() || !parameters.is_empty() {
+        base.push('?');
+    }
+    let pairs: Vec<String> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    base += &pairs.join("&");
+    if !query.is_empty() && !parameters.is_empty() {
+        base.push('.');
+    }
+    base + &concatenated(&parameters)
+}

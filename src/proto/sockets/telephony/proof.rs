@@ -1,0 +1,246 @@
+//! Whether a call is its provider's: what a media socket has to bring before it may claim to be
+//! one.
+//!
+//! In: what the upgrade brought, as a [`Proof`], the credentials, and the call that the provider's
+//! handshake names. Out: leave, or why not, in the words of the close and of the log. A provider is
+//! protected where its webhooks are verified: its calls need the token that a verified webhook's
+//! markup carried, for the call that the webhook named; or the provider's signature on the upgrade
+//! itself; or a token that somebody with the API key asked for. Refuses: calls of a protected
+//! provider without that, and with the token of one call any other. Calls of a provider without a
+//! credential, or without signatures, need nothing: `--ws-auth token` is for them.
+
+use std::fmt;
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
+use super::Call;
+use super::provider::Provider;
+use super::settings::Telephony;
+
+/// Names one call among those of all providers: 128 bits of a hash, whatever the length of the
+/// provider's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CallKey([u8; 16]);
+
+impl CallKey {
+    /// Makes that of a call by the provider's id of it.
+    pub fn of(provider: &Provider, call_id: &str) -> CallKey {
+        let name = provider.wire_name();
+        let hash = Sha256::new_with_prefix(name).chain_update([0]).chain_update(call_id);
+        let mut key = [0; 16];
+        key.copy_from_slice(&hash.finalize()[..16]);
+        CallKey(key)
+    }
+}
+
+impl fmt::Display for CallKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER.encode(&self.0))
+    }
+}
+
+/// What a socket brought to show whose call it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Proof {
+    #[default]
+    Nothing,
+    /// The provider signed the upgrade.
+    Signature(&'static Provider),
+    /// The token of a verified webhook, which named the call of this [`CallKey`].
+    Webhook(String),
+    /// A token that somebody with the API key asked for.
+    ApiKey,
+}
+
+/// Why a call is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unproven {
+    /// The provider signs, and nothing that it signed was brought.
+    Nothing(&'static Provider),
+    /// The token is that of another call.
+    OtherCall(&'static Provider),
+}
+
+impl Unproven {
+    /// Returns the reason of the close, which has at most 123 bytes.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Unproven::Nothing(_) => {
+                "no proof that the provider makes this call: the URL lacks the token of its webhook"
+            }
+            Unproven::OtherCall(_) => "the token in the URL was made for another call",
+        }
+    }
+
+    /// Returns what to do about it, for the log; `host` is the runner's public name.
+    pub fn advice(self, host: Option<&str>) -> String {
+        match self {
+            Unproven::Nothing(provider) => format!(
+                "a call of {} came without proof that the provider makes it. Enter https://{}/ as the number's webhook (-t {}), \
+                 so that this runner makes its markup, with a token; or see --unverified-calls",
+                provider.wire_name(),
+                host.unwrap_or("PUBLIC-HOST"),
+                provider.wire_name(),
+            ),
+            Unproven::OtherCall(provider) => format!(
+                "a call of {} came with a token that was made for another call",
+                provider.wire_name()
+            ),
+        }
+    }
+}
+
+impl Proof {
+    /// Tells whether somebody vouched for the socket whom the runner knows.
+    pub fn is_authorised(&self) -> bool {
+        *self != Proof::Nothing
+    }
+
+    /// Judges a call by what its socket brought.
+    ///
+    /// # Errors
+    /// [`Unproven`] when it is not to be served.
+    pub fn admit(&self, call: &Call, telephony: &Telephony) -> Result<(), Unproven> {
+        let provider = call.provider;
+        match self {
+            Proof::ApiKey => Ok(()),
+            Proof::Webhook(key) if *key == CallKey::of(provider, &call.call_id).to_string() => Ok(()),
+            Proof::Webhook(_) => Err(Unproven::OtherCall(provider)),
+            Proof::Signature(signed) if *signed == provider => Ok(()),
+            Proof::Signature(_) | Proof::Nothing if is_protected(provider, telephony) => {
+                Err(Unproven::Nothing(provider))
+            }
+            Proof::Signature(_) | Proof::Nothing => Ok(()),
+        }
+    }
+}
+
+/// Tells whether calls of a provider need proof: whether its webhooks are verified, and the
+/// operator did not ask to do without.
+pub fn is_protected(provider: &Provider, telephony: &Telephony) -> bool {
+    provider.verifies(&telephony.settings) && telephony.verify_webhooks && !telephony.unverified_calls
+}
+
+/// Tells whether the calls of any of these providers do.
+pub fn protects_any(providers: &[&Provider], telephony: &Telephony) -> bool {
+    providers.iter().any(|provider| is_protected(provider, telephony))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::Settings;
+    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::sockets::telephony::{PROVIDERS, detect};
+
+    fn with<const N: usize>(settings: [(&'static str, &str); N]) -> Telephony {
+        Telephony {
+            settings: Settings::from(settings),
+            ..Telephony::default()
+        }
+    }
+
+    fn full() -> Telephony {
+        with([
+            ("TELCO_A_ACCOUNT_SID", "AC01"),
+            ("TELCO_A_AUTH_TOKEN", "token"),
+            ("TELCO_B_PUBLIC_KEY", "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="),
+            ("TELCO_C_AUTH_ID", "AC01"),
+            ("TELCO_C_AUTH_TOKEN", "token"),
+        ])
+    }
+
+    fn call(provider: &'static Provider, id: &str) -> Call {
+        let start = match provider.name {
+            "twilio" => json!({"event": "start", "start": {"streamSid": "s", "callSid": id}}),
+            "telnyx" => json!({"event": "start", "stream_id": "s", "start": {"call_control_id": id}}),
+            "plivo" => json!({"event": "start", "start": {"streamId": "s", "callId": id}}),
+            _ => json!({"event": "start", "start": {"stream_sid": "s", "call_sid": id, "account_sid": "a"}}),
+        };
+        let call = detect(&PROVIDERS, &start.to_string())
+            .expect("a codec")
+            .expect("a handshake");
+        assert_eq!(call.provider, provider);
+        call
+    }
+
+    fn webhook(provider: &Provider, id: &str) -> Proof {
+        Proof::Webhook(CallKey::of(provider, id).to_string())
+    }
+
+    /// Finding 3: without proof there is no call of a provider that signs, whatever the socket says
+    /// of itself.
+    #[test]
+    fn a_protected_provider_is_nobody_without_proof() {
+        for provider in [TWILIO, TELNYX, PLIVO] {
+            let call = call(provider, "1");
+            assert_eq!(Proof::Nothing.admit(&call, &full()), Err(Unproven::Nothing(provider)));
+            for proof in [Proof::ApiKey, Proof::Signature(provider), webhook(provider, "1")] {
+                assert_eq!(proof.admit(&call, &full()), Ok(()), "{proof:?}");
+            }
+        }
+        assert_eq!(Proof::Nothing.admit(&call(EXOTEL, "1"), &full()), Ok(()));
+    }
+
+    /// A token is good for the call that its webhook named: no other id is served, and none is hung
+    /// up.
+    #[test]
+    fn a_token_of_one_call_is_good_for_no_other() {
+        for named in PROVIDERS {
+            for claimed in PROVIDERS {
+                for id in ["1", "2", ""] {
+                    let is_same = named == claimed && id == "1";
+                    let admitted = webhook(named, "1").admit(&call(claimed, id), &full());
+                    assert_eq!(admitted.is_ok(), is_same, "{named:?} {claimed:?} {id}");
+                }
+            }
+        }
+        let other = Proof::Signature(TWILIO).admit(&call(PLIVO, "1"), &full());
+        assert_eq!(other, Err(Unproven::Nothing(PLIVO)));
+    }
+
+    /// Each provider by its own credential; the key that only hangs up verifies nothing.
+    #[test]
+    fn what_is_not_verified_is_not_protected() {
+        let key_alone = with([("TELCO_B_API_KEY", "key")]);
+        let off = Telephony {
+            verify_webhooks: false,
+            ..full()
+        };
+        let switched = Telephony {
+            unverified_calls: true,
+            ..full()
+        };
+        for telephony in [Telephony::default(), key_alone, off, switched] {
+            for provider in PROVIDERS {
+                assert_eq!(Proof::Nothing.admit(&call(provider, "1"), &telephony), Ok(()));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_calls_differ_by_provider_and_id() {
+        let keys: Vec<String> = PROVIDERS
+            .iter()
+            .flat_map(|provider| ["", "1", "11"].map(|id| CallKey::of(provider, id).to_string()))
+            .collect();
+        for (at, key) in keys.iter().enumerate() {
+            assert!(key.len() == 32 && !keys[at + 1..].contains(key));
+        }
+    }
+
+    /// A close frame takes 123 bytes; the log says what to do, and no id.
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        for unproven in [Unproven::Nothing(TWILIO), Unproven::OtherCall(TWILIO)] {
+            assert!(unproven.reason().len() <= 123);
+        }
+        let advice = Unproven::Nothing(PLIVO).advice(Some("bots.example.net"));
+        for part in ["telephony_c", "https://bots.example.net/", "--unverified-calls"] {
+            assert!(advice.contains(part), "{advice}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Telnyx: snake_case members, `stream_id` beside `start`, numbers as strings, the call's own codec.
+//!
+//! In: the provider's `start`, later its `media`, whose order it does not promise, and its `error`.
+//! Out: the text of `media`, `mark` and `clear`, none of which names the stream. What the provider
+//! sends is what the call's far end speaks; what it is sent is mu-law at 8000 Hz, its default for
+//! both directions. Webhooks carry an Ed25519 signature of time and body.
+//! Refuses: codecs other than G.711 and headerless PCM.
+//! Source: the provider's references of media streaming, of call control, and of webhooks.
+
+use data_encoding::BASE64;
+use log::{debug, warn};
+use serde_json::json;
+
+use super::call::Stream;
+use super::message;
+use super::provider::{Holds, Object, Protocol, Provider, Report, Setting, built};
+use super::settings::Settings;
+use super::signature::keyed::is_ed25519;
+use super::signature::{Standing, Webhook, Wrong, base64, verified};
+use super::webhook::{Reply, escaped, markup};
+use super::{Call, Codec, Format, Refusal};
+use crate::http::rest::{Body, Method, Request, bearer};
+use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
+
+const KEY: &str = "TELCO_B_API_KEY";
+const PUBLIC_KEY: &str = "TELCO_B_PUBLIC_KEY";
+const API: Setting = Setting::base("TELCO_B_API_URL", "https://api.telnyx.com");
+
+pub(super) const SIGNATURE: &str = "telnyx-signature-ed25519";
+pub(super) const TIMESTAMP: &str = "telnyx-timestamp";
+
+pub static TELNYX: Provider = Provider {
+    name: "telnyx",
+    settings: &[
+        Setting {
+            name: KEY,
+            holds: Holds::Secret,
+            help: "Key of {}, to hang calls up.",
+        },
+        Setting {
+            name: PUBLIC_KEY,
+            holds: Holds::PublicKey,
+            help: "Public key of {}, 32 bytes in base64, to verify webhooks.",
+        },
+        API,
+    ],
+    hangs_up_with: &[KEY],
+    verifies_with: &[PUBLIC_KEY],
+    signs_upgrades: false,
+    takes_markup: true,
+    // What webhooks call so is the `call_control_id` of the stream.
+    call_field: "CallSid",
+    mark_events: &["mark"],
+    returns_cleared: true,
+    over: &[(422, "90018")],
+    protocol: built(&Telnyx),
+};
+
+struct Telnyx;
+
+impl Protocol for Telnyx {
+    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+        let Some(start) = message::object(opening, "start") else {
+            return Ok(None);
+        };
+        let (Some(stream_id), Some(call_id)) =
+            (message::id(opening, "stream_id"), message::id(start, "call_control_id"))
+        else {
+            return Ok(None);
+        };
+        let encoding = message::object(start, "media_format").and_then(|format| message::text(format, "encoding"));
+        Ok(Some(Call::new(
+            &TELNYX,
+            Stream {
+                rx: heard(start)?,
+                tx: Format::ULAW_8000,
+                data: json!({
+                    "stream_id": stream_id,
+                    "call_id": call_id,
+                    "from": message::text(start, "from").unwrap_or_default(),
+                    "to": message::text(start, "to").unwrap_or_default(),
+                    "body": message::object(start, "custom_parameters").cloned().unwrap_or_default(),
+                    "outbound_encoding": encoding.as_deref().unwrap_or("PCMU"),
+                }),
+                media_head: MEDIA_HEAD.to_string(),
+                in_order: false,
+                stream_id,
+                call_id,
+            },
+        )))
+    }
+
+    fn clear(&self, _stream_id: &str) -> String {
+        r#"{"event":"clear"}"#.to_string()
+    }
+
+    fn mark(&self, _stream_id: &str, name: &str) -> String {
+        format!(r#"{{"event":"mark","mark":{{"name":{name}}}}}"#)
+    }
+
+    /// The text may hold phone numbers, and so may its title.
+    fn report(&self, report: &Report<'_>) {
+        let word =
+            |word: Option<&str>| -> String { word.unwrap_or("?").chars().take(TELEPHONY_WORD_CHARS_MAX).collect() };
+        let code = word(report.code.filter(|code| code.len() <= CODE_CHARS_MAX));
+        let title = word(report.title).replace(char::is_numeric, "#");
+        let stream_id = report.stream_id;
+        warn!("the provider of stream {stream_id} reports error {code}, {title}");
+        let whole: String = report.text.chars().take(TELEPHONY_LOGGED_CHARS_MAX).collect();
+        debug!("the error: {whole}");
+    }
+
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
+        let key = settings.get(KEY)?;
+        Some(Request {
+            method: Method::Post,
+            url: format!("{}/v2/calls/{call}/actions/hangup", settings.base(&API)),
+            authorization: Some(bearer(key)),
+            body: Some(Body::json(&json!({}))),
+        })
+    }
+
+    fn probe(&self, settings: &Settings) -> Option<Request> {
+        let url = format!("{}/v2/balance", settings.base(&API));
+        Some(Request::get(url, bearer(settings.get(KEY)?)))
+    }
+
+    /// An Ed25519 signature over time and body.
+    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, now_unix_s: u64) -> Result<Standing, Wrong> {
+        let Some(key) = settings.get(PUBLIC_KEY) else {
+            return Ok(Standing::NotChecked);
+        };
+        let text = (webhook.header)(SIGNATURE).ok_or(Wrong::Missing { header: SIGNATURE })?;
+        let signature = base64(SIGNATURE, text)?;
+        let timestamp = (webhook.header)(TIMESTAMP).ok_or(Wrong::Missing { header: TIMESTAMP })?;
+        let signed_s: u64 = timestamp.parse().map_err(|_| Wrong::Malformed { header: TIMESTAMP })?;
+        let message = [timestamp.as_bytes(), b"|", webhook.body].concat();
+        let key = BASE64.decode(key.expose().as_bytes()).unwrap_or_default();
+        if !is_ed25519(&key, &message, &signature) {
+            return Err(Wrong::ForeignBody { header: SIGNATURE });
+        }
+        let off_s = now_unix_s.abs_diff(signed_s);
+        if off_s > SIGNATURE_AGE_MAX_S {
+            return Err(Wrong::Stale { off_s });
+        }
+        Ok(verified(&signature))
+    }
+
+    fn reply(&self, socket_url: &str, _body: &[u8]) -> Reply {
+        let url = escaped(socket_url);
+        markup(&format!(
+            "  <Connect>\n    <Stream url=\"{url}\" bidirectionalMode=\"rtp\"></Stream>\n  </Connect>\n"
+        ))
+    }
+}
+
+/// Codes of the provider's errors have six digits; what is longer could be a phone number.
+const CODE_CHARS_MAX: usize = 6;
+
+const MEDIA_HEAD: &str = r#"{"event":"media","media":{"payload":""#;
+
+fn heard(start: &Object) -> Result<Format, Refusal> {
+    let (encoding, rate_hz) = message::encoding(start, "media_format", "sample_rate", "pcmu");
+    let codec = match encoding.as_str() {
+        "pcmu" => Codec::Ulaw,
+        "pcma" => Codec::Alaw,
+        "l16" => Codec::L16,
+        _ => return Err(Refusal::encoding(&encoding, rate_hz)),
+    };
+    match u32::try_from(rate_hz) {
+        Ok(rate_hz) if RATES_HZ.contains(&rate_hz) => Ok(Format { codec, rate_hz }),
+        _ => Err(Refusal::encoding(&encoding, rate_hz)),
+    }
+}

@@ -1,0 +1,275 @@
+//! Handshakes of the four providers, and of those who are none of them; what is heard and said later is tested in rooms of
+//! its own. The calls are those of `tests/data/telephony`.
+
+use serde_json::{Value, json};
+
+use super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+use super::*;
+use crate::limits::{TELEPHONY_ID_BYTES_MAX, TELEPHONY_START_BYTES_MAX};
+
+mod fifth;
+mod heard;
+mod said;
+
+const SCRIPTS: [(&Provider, &str); 4] = [
+    (TWILIO, include_str!("../../../../tests/data/telephony/a.jsonl")),
+    (TELNYX, include_str!("../../../../tests/data/telephony/b.jsonl")),
+    (PLIVO, include_str!("../../../../tests/data/telephony/c.jsonl")),
+    (EXOTEL, include_str!("../../../../tests/data/telephony/d.jsonl")),
+];
+
+fn call(text: &str) -> Call {
+    detect(&PROVIDERS, text)
+        .expect("a stream that is served")
+        .expect("a handshake")
+}
+
+fn script_call(provider: &Provider) -> Call {
+    let (_, script) = SCRIPTS.iter().find(|(of, _)| *of == provider).expect("a script");
+    script
+        .lines()
+        .find_map(|line| detect(&PROVIDERS, line).expect("served"))
+        .expect("a handshake")
+}
+
+/// A call of provider b whose far end speaks this.
+fn b_call(codec: &str, rate_hz: u32) -> Call {
+    call(
+        &json!({"event": "start", "stream_id": "s", "start": {"call_control_id": "c",
+            "media_format": {"encoding": codec, "sample_rate": rate_hz}}})
+        .to_string(),
+    )
+}
+
+/// R-049: of a whole call only the start is a handshake, of the one provider; so a socket may begin with any message.
+#[test]
+fn each_call_is_claimed_by_its_provider_and_by_its_start_alone() {
+    for (provider, script) in SCRIPTS {
+        for line in script.lines() {
+            let claimed = detect(&PROVIDERS, line).expect("served").map(|call| call.provider);
+            let is_start = line.contains(r#""event":"start""#);
+            assert_eq!(claimed, is_start.then_some(provider), "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_data_of_a_call_has_one_shape() {
+    let data = |provider| script_call(provider).data;
+    assert_eq!(
+        data(TWILIO),
+        json!({"stream_id": "MZ5f0c1d2e3b4a59687786958493a2b1c0", "call_id": "CA00d1e2f3a4b5c6d7e8f90a1b2c3d4e5f",
+            "from": "+15550001111", "to": "+15550002222",
+            "body": {"from_number": "+15550001111", "to_number": "+15550002222", "campaign": "spring \"26\""}})
+    );
+    assert_eq!(
+        data(TELNYX),
+        json!({"stream_id": "7d1a3c52-0b61-4f4e-9f0e-3a8f0c9b2a11",
+            "call_id": "v3:kq2Yt0m4WcZ8sHn1RvXe7uJfLd3bGi6oPaTz9-_EwMxC5hNQyVrKB4",
+            "from": "", "to": "+15550002222", "body": {"customer": "42"}, "outbound_encoding": "PCMA"})
+    );
+    assert_eq!(
+        data(PLIVO),
+        json!({"stream_id": "a1a2a3a4-0000-4000-8000-000000000002", "call_id": "0f0e0d0c-0b0a-4000-8000-000000000001",
+            "from": null, "to": null, "body": {"campaign": "spring26", "lang": "en"}})
+    );
+    assert_eq!(
+        data(EXOTEL),
+        json!({"stream_id": "s-7f3a90b1c2d34e5f", "call_id": "c-19fb5a3de0c84711", "account_sid": "acct1",
+            "from": "+919800000000", "to": "", "body": {"k": "v"}, "custom_parameters": {"k": "v"}})
+    );
+    for (provider, _) in SCRIPTS {
+        let call = script_call(provider);
+        assert_eq!(call.data["stream_id"], *call.stream_id);
+        assert_eq!(call.data["call_id"], *call.call_id);
+    }
+}
+
+/// The data when nothing is told but what makes a handshake; the first is what mock clients send.
+#[test]
+fn a_bare_start_is_enough() {
+    let a = call(r#"{"event":"start","start":{"streamSid":"mock","callSid":"mock"}}"#);
+    assert_eq!((a.provider, a.rx, a.tx), (TWILIO, Format::ULAW_8000, Format::ULAW_8000));
+    assert_eq!(
+        a.data,
+        json!({"stream_id": "mock", "call_id": "mock", "from": null, "to": null, "body": {}})
+    );
+    let b =
+        call(r#"{"stream_id":1,"start":{"call_control_id":"","from":15550001111,"to":null,"custom_parameters":[]}}"#);
+    assert_eq!((b.provider, b.rx), (TELNYX, Format::ULAW_8000));
+    assert_eq!(
+        b.data,
+        json!({"stream_id": "1", "call_id": "", "from": "15550001111", "to": "", "body": {}, "outbound_encoding": "PCMU"})
+    );
+    let c = call(r#"{"start":{"streamId":"s","callId":"c"}}"#);
+    assert_eq!((c.provider, c.rx), (PLIVO, Format::ULAW_8000));
+    assert_eq!(
+        c.data,
+        json!({"stream_id": "s", "call_id": "c", "from": null, "to": null, "body": {}})
+    );
+    let d = call(
+        r#"{"event":"start","start":{"stream_sid":"s","call_sid":"c","account_sid":"a","custom_parameters":"k=v"}}"#,
+    );
+    assert_eq!(
+        (d.provider, d.rx.codec, d.rx.rate_hz, d.tx),
+        (EXOTEL, Codec::L16, 8_000, d.rx)
+    );
+    assert_eq!(
+        d.data,
+        json!({"stream_id": "s", "call_id": "c", "account_sid": "a", "from": "", "to": "", "body": {},
+            "custom_parameters": "k=v"})
+    );
+}
+
+/// The conditions of the reference, one member short each; and what opens no call whatever it holds.
+#[test]
+fn what_lacks_a_condition_is_no_handshake() {
+    for text in [
+        "",
+        "hello",
+        "[]",
+        "null",
+        r#"["start"]"#,
+        r#"{"event":"start"}"#,
+        r#"{"event":"start","start":null}"#,
+        r#"{"event":"start","start":["MZ","CA"]}"#,
+        r#"{"event":"start","start":{"streamSid":"s"}}"#,
+        r#"{"event":"start","start":{"callSid":"c"}}"#,
+        r#"{"event":"start","start":{"streamSid":"s","callSid":null}}"#,
+        r#"{"event":"media","start":{"streamSid":"s","callSid":"c"}}"#,
+        r#"{"start":{"streamSid":"s","callSid":"c"}}"#,
+        r#"{"event":"start","start":{"stream_id":"s","call_control_id":"c"}}"#,
+        r#"{"event":"start","stream_id":"s","start":{"call_id":"c"}}"#,
+        r#"{"event":"start","streamId":"s","start":{"callId":"c"}}"#,
+        r#"{"event":"start","start":{"stream_sid":"s","call_sid":"c"}}"#,
+        r#"{"event":"start","start":{"stream_sid":"s","call_sid":"c","account_sid":{}}}"#,
+        r#"{"start":{"stream_sid":"s","call_sid":"c","account_sid":"a"}}"#,
+        r#"{"event":"connected","stream_id":"s","start":{"call_control_id":"c"}}"#,
+        r#"{"event":"connected","protocol":"Call","version":"1.0.0"}"#,
+        r#"{"event":"start","start":{"streamSid":"s","callSid":"c"}"#,
+    ] {
+        assert!(detect(&PROVIDERS, text).expect("no refusal").is_none(), "{text}");
+    }
+}
+
+/// A carrier with the members of two providers is served as the first of the reference's list.
+#[test]
+fn the_order_of_the_reference_decides() {
+    let both = r#"{"event":"start","stream_id":"b","start":{"streamSid":"a","callSid":"a","call_control_id":"b"}}"#;
+    assert_eq!(call(both).provider, TWILIO);
+    let both = r#"{"event":"start","stream_id":"b","start":{"streamId":"c","callId":"c","call_control_id":"b"}}"#;
+    assert_eq!(call(both).provider, TELNYX);
+}
+
+#[test]
+fn handshakes_and_ids_have_a_limit() {
+    let start = |id: &str, more: &str| {
+        json!({"event": "start", "start": {"streamSid": id, "callSid": "c", "customParameters": {"k": more}}})
+            .to_string()
+    };
+    let longest = "s".repeat(TELEPHONY_ID_BYTES_MAX);
+    assert_eq!(call(&start(&longest, "")).stream_id, longest);
+    assert!(
+        detect(&PROVIDERS, &start(&format!("{longest}s"), ""))
+            .expect("no refusal")
+            .is_none()
+    );
+    let room = TELEPHONY_START_BYTES_MAX - start("s", "").len();
+    assert_eq!(call(&start("s", &"m".repeat(room))).stream_id, "s");
+    assert!(
+        detect(&PROVIDERS, &start("s", &"m".repeat(room + 1)))
+            .expect("no refusal")
+            .is_none()
+    );
+}
+
+#[test]
+fn formats_that_are_decoded_are_taken_and_others_refused() {
+    let start = |provider: &Provider, encoding: &str, rate: Value| match provider.name {
+        "twilio" => json!({"event": "start", "start": {"streamSid": "s", "callSid": "c",
+            "mediaFormat": {"encoding": encoding, "sampleRate": rate}}}),
+        "telnyx" => json!({"event": "start", "stream_id": "s", "start": {"call_control_id": "c",
+            "media_format": {"encoding": encoding, "sample_rate": rate}}}),
+        "plivo" => json!({"event": "start", "start": {"streamId": "s", "callId": "c",
+            "mediaFormat": {"encoding": encoding, "sampleRate": rate}}}),
+        _ => json!({"event": "start", "start": {"stream_sid": "s", "call_sid": "c", "account_sid": "a",
+            "media_format": {"encoding": encoding, "sample_rate": rate}}}),
+    };
+    for (provider, encoding, rate, codec, rate_hz) in [
+        (TWILIO, "audio/x-mulaw", json!("8000"), Codec::Ulaw, 8_000),
+        (TWILIO, "audio/x-mulaw;rate=8000", json!(null), Codec::Ulaw, 8_000),
+        (TELNYX, "PCMU", json!(8000), Codec::Ulaw, 8_000),
+        (TELNYX, "pcma", json!("8000"), Codec::Alaw, 8_000),
+        (TELNYX, "L16", json!(16000), Codec::L16, 16_000),
+        (TELNYX, "L16", json!("22050"), Codec::L16, 22_050),
+        (TELNYX, "L16", json!(48000), Codec::L16, 48_000),
+        (PLIVO, "audio/x-mulaw", json!(8000), Codec::Ulaw, 8_000),
+        (PLIVO, "audio/x-l16", json!(8000), Codec::L16, 8_000),
+        (PLIVO, "audio/x-l16", json!("16000"), Codec::L16, 16_000),
+        (EXOTEL, "audio/x-raw", json!("16000"), Codec::L16, 16_000),
+        (EXOTEL, "base64", json!(24000), Codec::L16, 24_000),
+        (EXOTEL, "audio/x-mulaw", json!("8000"), Codec::Ulaw, 8_000),
+        (EXOTEL, "audio/x-raw", json!("usual"), Codec::L16, 8_000),
+    ] {
+        let call = call(&start(provider, encoding, rate).to_string());
+        assert_eq!(
+            (call.provider, call.rx),
+            (provider, Format { codec, rate_hz }),
+            "{encoding}"
+        );
+        let tx = if provider == EXOTEL { call.rx } else { Format::ULAW_8000 };
+        assert_eq!(call.tx, tx, "{encoding}");
+    }
+    for (provider, encoding, rate, why) in [
+        (TWILIO, "audio/x-l16", json!(16000), "audio/x-l16 at 16000 Hz"),
+        (TWILIO, "audio/x-mulaw", json!(16000), "audio/x-mulaw at 16000 Hz"),
+        (TELNYX, "G722", json!(8000), "g722 at 8000 Hz"),
+        (TELNYX, "OPUS", json!("48000"), "opus at 48000 Hz"),
+        (TELNYX, "L16", json!(7999), "l16 at 7999 Hz"),
+        (TELNYX, "L16", json!(48001), "l16 at 48001 Hz"),
+        (TELNYX, "L16", json!(4_294_975_296_u64), "l16 at 4294975296 Hz"),
+        (PLIVO, "audio/x-l16", json!(24000), "audio/x-l16 at 24000 Hz"),
+        (PLIVO, "audio/x-alaw", json!(8000), "audio/x-alaw at 8000 Hz"),
+        (EXOTEL, "audio/x-raw", json!("44100"), "audio/x-raw at 44100 Hz"),
+        (EXOTEL, "audio/x-raw", json!(0), "audio/x-raw at 0 Hz"),
+    ] {
+        let refused = detect(&PROVIDERS, &start(provider, encoding, rate).to_string()).expect_err("a refusal");
+        assert_eq!(refused, Refusal::Encoding(why.into()));
+    }
+    let odd = "\u{1f4de}\n".repeat(100);
+    let refused = detect(&PROVIDERS, &start(TELNYX, &odd, json!(u64::MAX)).to_string()).expect_err("a refusal");
+    // What a close frame has room for.
+    assert!(refused.to_string().len() <= 123 && refused.to_string().is_ascii());
+    assert_eq!(
+        Refusal::Encoding("g722 at 8000 Hz".into()).to_string(),
+        "audio encoding g722 at 8000 Hz is not supported"
+    );
+}
+
+#[test]
+fn the_parameters_of_c_come_in_several_spellings() {
+    for (given, body) in [
+        (json!("{}"), json!({})),
+        (json!(r#" {"k":"v","n":1}"#), json!({"k": "v", "n": 1})),
+        (json!("k=v,k2=v2"), json!({"k": "v", "k2": "v2"})),
+        (json!("k=v; k2 = v2=v3;;lone"), json!({"k": "v", "k2": "v2=v3"})),
+        (json!({"k": "v"}), json!({"k": "v"})),
+        (json!("{broken"), json!({})),
+        (json!(""), json!({})),
+        (json!(null), json!({})),
+        (json!(7), json!({})),
+    ] {
+        let start = json!({"event": "start", "start": {"streamId": "s", "callId": "c"}, "extra_headers": given});
+        assert_eq!(call(&start.to_string()).data["body"], body, "{given}");
+    }
+}
+
+/// A call may be logged without telling who called whom.
+#[test]
+fn a_call_in_the_log_has_no_numbers() {
+    let shown = format!("{:?}", script_call(TWILIO));
+    assert!(
+        shown.contains("CA00d1e2f3a4b5c6d7e8f90a1b2c3d4e5f") && !shown.contains("1555000"),
+        "{shown}"
+    );
+}

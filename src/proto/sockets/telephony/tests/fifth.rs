@@ -1,0 +1,171 @@
+//! A fifth provider, which is one file and one line in one list, is served like the others: claimed,
+//! heard, spoken to, hung up, verified, answered, configured and examined.
+
+use data_encoding::BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use super::{PROVIDERS, SCRIPTS};
+use crate::config::{Config, Settings, Telephony, Transport};
+use crate::doctor::{Verdict as Judged, providers};
+use crate::http::rest::Method;
+use crate::sockets::telephony::hangup::{self, Verdict};
+use crate::sockets::telephony::invented::{FIVE, INVENTED};
+use crate::sockets::telephony::proof::{CallKey, Proof, Unproven, is_protected, protects_any};
+use crate::sockets::telephony::signature::{self, Standing, Webhook, Wrong};
+use crate::sockets::telephony::{Call, Codec, Heard, Malformed, detect, webhook};
+
+const START: &str = r#"{"event":"begin","line":"L-1","leg":"leg 7","codec":"alaw16"}"#;
+
+fn call() -> Call {
+    detect(&FIVE, START).expect("served").expect("a handshake")
+}
+
+fn configured() -> Telephony {
+    Telephony {
+        settings: Settings::from([("QUINTEL_KEY", "hunter2")]),
+        ..Telephony::default()
+    }
+}
+
+/// The list decides: the same handshake is none without the line, and no call of another changes hands.
+#[test]
+fn its_handshake_is_claimed_by_the_list_it_stands_in() {
+    let call = call();
+    assert_eq!((call.provider, call.call_id.as_str()), (&INVENTED, "leg 7"));
+    assert!(detect(&PROVIDERS, START).expect("no refusal").is_none());
+    assert!(detect(&FIVE, &START.replace("alaw16", "opus")).is_err());
+    for (provider, script) in SCRIPTS {
+        let claimed = script
+            .lines()
+            .find_map(|line| detect(&FIVE, line).expect("served"))
+            .expect("a handshake");
+        assert_eq!(claimed.provider, provider);
+    }
+}
+
+#[test]
+fn its_media_is_heard_and_said_in_its_own_codec() {
+    let mut call = call();
+    assert_eq!(
+        (call.rx, call.tx.codec, call.tx.rate_hz),
+        (call.tx, Codec::Alaw, 16_000)
+    );
+    assert_eq!(call.chunk().length.as_millis(), 40);
+    // 0xd5 and 0x55 are the two zeros of A-law, 0xaa its loudest sample.
+    let said = call.media(&[8, -8, 32_256]);
+    let message: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&message["event"], &message["line"]), (&json!("voice"), &json!("L-1")));
+    assert_eq!(message["media"]["payload"], BASE64.encode(&[0xd5, 0x55, 0xaa]));
+    let mut pcm = Vec::new();
+    let heard = json!({"event": "media", "media": {"payload": BASE64.encode(&[0xd5, 0x55, 0xaa])}});
+    assert_eq!(call.read(&heard.to_string(), &mut pcm), Ok(Heard::Audio));
+    assert_eq!(pcm, [8, -8, 32_256]);
+    assert_eq!(call.read("[]", &mut pcm), Err(Malformed));
+}
+
+#[test]
+fn it_is_cleared_and_marked_in_its_own_words() {
+    let mut call = call();
+    assert_eq!(call.clear(), r#"{"event":"hush","line":"L-1"}"#);
+    assert_eq!(call.mark("m1"), r#"{"event":"echo","line":"L-1","name":"m1"}"#);
+    let returned = call.mark("m1");
+    assert_eq!(call.read(&returned, &mut Vec::new()), Ok(Heard::Mark("m1".into())));
+    // A word by which another provider gives marks back is none here.
+    assert_eq!(
+        call.read(r#"{"event":"mark","name":"m1"}"#, &mut Vec::new()),
+        Ok(Heard::Nothing)
+    );
+    assert!(call.returns_cleared());
+}
+
+#[test]
+fn it_is_hung_up_and_its_answers_are_understood() {
+    let telephony = configured();
+    let request = hangup::request(&INVENTED, &call().call_id, &telephony.settings).expect("a request");
+    assert_eq!(request.method, Method::Delete);
+    assert_eq!(request.url, "https://api.quintel.example/legs/leg%207");
+    assert_eq!(request.authorization.expect("a credential").expose(), "Bearer hunter2");
+    assert_eq!(hangup::request(&INVENTED, "..", &telephony.settings), None);
+    assert_eq!(hangup::request(&INVENTED, "1", &Settings::default()), None);
+    let over = |provider| hangup::verdict(provider, 410, br#"{"code":7}"#);
+    assert_eq!(over(&INVENTED), Verdict::AlreadyOver);
+    assert!(matches!(over(PROVIDERS[0]), Verdict::Refused(_)));
+}
+
+/// Its webhooks carry its own signature, its markup a token for the one call, and its calls need that.
+#[test]
+fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
+    let telephony = configured();
+    let body = b"leg=leg+7&from=1";
+    let mut mac = Hmac::<Sha256>::new_from_slice(b"hunter2").expect("a key");
+    mac.update(body);
+    let good = BASE64.encode(&mac.finalize().into_bytes());
+    let verify = |signature: Option<&str>, telephony: &Telephony| {
+        let header = |name: &str| signature.filter(|_| name == "x-quintel-signature");
+        let webhook = Webhook {
+            url: "https://bots.example.net/",
+            header: &header,
+            body,
+        };
+        signature::verify(&INVENTED, telephony, &webhook, 0)
+    };
+    assert!(matches!(verify(Some(&good), &telephony), Ok(Standing::Verified(_))));
+    let foreign = good.replace(&good[..1], if good.starts_with('A') { "B" } else { "A" });
+    assert!(matches!(
+        verify(Some(&foreign), &telephony),
+        Err(Wrong::ForeignBody { .. })
+    ));
+    assert!(matches!(verify(None, &telephony), Err(Wrong::Missing { .. })));
+    assert_eq!(verify(None, &Telephony::default()), Ok(Standing::NotChecked));
+
+    assert_eq!(webhook::call_id(&INVENTED, body), "leg 7");
+    let reply = INVENTED.protocol.reply("wss://h/ws/t&", body);
+    assert!(
+        reply.body.contains("  <Line to=\"wss://h/ws/t&amp;\"/>\n"),
+        "{}",
+        reply.body
+    );
+
+    assert!(is_protected(&INVENTED, &telephony) && protects_any(&FIVE, &telephony));
+    assert!(!protects_any(&PROVIDERS, &telephony));
+    let (call, key) = (call(), CallKey::of(&INVENTED, "leg 7").to_string());
+    assert_eq!(
+        Proof::Nothing.admit(&call, &telephony),
+        Err(Unproven::Nothing(&INVENTED))
+    );
+    assert_eq!(Proof::Webhook(key).admit(&call, &telephony), Ok(()));
+}
+
+#[test]
+fn it_is_a_transport_of_its_name() {
+    let all: [Transport; Transport::ALL.len() + 1] = Transport::all(FIVE);
+    let found = Transport::named(&all, "quintel");
+    assert_eq!(found, Some(Transport::Telephony(&INVENTED)));
+    assert_eq!(found.map(Transport::name), Some("quintel"));
+    assert_eq!(Transport::from_name("quintel"), None, "the product has four");
+    for transport in Transport::ALL {
+        assert_eq!(Transport::named(&all, transport.name()), Some(transport));
+    }
+}
+
+#[test]
+fn the_doctor_examines_it() {
+    let of = |telephony| Config {
+        transport: Some(Transport::Telephony(&INVENTED)),
+        telephony,
+        ..Config::default()
+    };
+    let request = providers::request(&INVENTED, &configured().settings).expect("a request");
+    assert_eq!(
+        (request.method, request.url.as_str()),
+        (Method::Get, "https://api.quintel.example/me")
+    );
+    assert_eq!(providers::request(&INVENTED, &Settings::default()), None);
+    assert_eq!(providers::answer(&INVENTED, 401).verdict, Judged::Broken);
+    assert_eq!(providers::what(&INVENTED), "quintel");
+    assert_eq!(providers::missing(&INVENTED, &of(configured())), None);
+    let missing = providers::missing(&INVENTED, &of(Telephony::default())).expect("words");
+    assert!(missing.words.starts_with("no credentials"), "{}", missing.words);
+}

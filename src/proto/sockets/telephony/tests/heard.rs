@@ -1,0 +1,252 @@
+//! What is heard in a running call: whole calls, frames out of order, and messages that make no sense.
+
+use std::f64::consts::TAU;
+
+use data_encoding::BASE64;
+use serde_json::json;
+
+use super::super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+use super::{SCRIPTS, b_call, script_call};
+use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX, TELEPHONY_REORDERED_MAX};
+use crate::sockets::telephony::{Heard, Malformed};
+
+fn media(payload: &str) -> String {
+    json!({"event": "media", "media": {"payload": payload}}).to_string()
+}
+
+fn numbered(chunk: u64, sample: i16) -> String {
+    let payload = BASE64.encode(&sample.to_le_bytes());
+    json!({"event": "media", "media": {"track": "inbound", "chunk": chunk.to_string(), "payload": payload}}).to_string()
+}
+
+/// The scripts hold a tone of 437 Hz; `indexes` are the samples of it that were heard. A step of G.711 is 256 at this loudness.
+fn assert_tone(pcm: &[i16], indexes: &[usize]) {
+    assert_eq!(pcm.len(), indexes.len());
+    for (sample, index) in pcm.iter().zip(indexes) {
+        let exact = 8_000.0 * (TAU * 437.0 * *index as f64 / 8_000.0).sin();
+        assert!(
+            (f64::from(*sample) - exact).abs() <= 140.0,
+            "sample {index}: {sample}, not {exact}"
+        );
+    }
+}
+
+/// A whole call of each: what is heard, in which order, and what is skipped. In b's the frames come out of order, one twice,
+/// one too late, and the last with the end of the stream.
+#[test]
+fn whole_calls_are_read() {
+    let mark = |name: &str| Heard::Mark(name.into());
+    let marks = || vec![mark("utt-7"), mark("utt-8")];
+    for (provider, keys, marks, frames, frame, malformed) in [
+        (TWILIO, "5#", marks(), &[0, 1, 2, 3, 4, 6][..], 160, 2),
+        (
+            TELNYX,
+            "7*",
+            vec![mark("utt-7")],
+            &[0, 1, 2, 3, 4, 5, 6, 7, 9, 11],
+            160,
+            1,
+        ),
+        (PLIVO, "90", marks(), &[0, 1, 2, 4], 160, 1),
+        (EXOTEL, "5*", vec![mark("utt-7")], &[0, 1, 2, 4], 800, 3),
+    ] {
+        let (_, script) = SCRIPTS.iter().find(|(of, _)| *of == provider).expect("a script");
+        let mut call = script_call(provider);
+        let (mut pcm, mut heard) = (Vec::new(), Vec::new());
+        for line in script.lines() {
+            let before = pcm.len();
+            let meaning = call.read(line, &mut pcm).expect("an object");
+            let grown = pcm.len() > before;
+            assert!(grown == (meaning == Heard::Audio) || meaning == Heard::Stop, "{line}");
+            heard.push(meaning);
+        }
+        assert_eq!(heard.last(), Some(&Heard::Stop));
+        let dialled: String = heard
+            .iter()
+            .filter_map(|heard| match heard {
+                Heard::Dtmf(key) => Some(*key),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(dialled, keys);
+        heard.retain(|heard| matches!(heard, Heard::Mark(_)));
+        assert_eq!(heard, marks);
+        assert_eq!(call.malformed, malformed, "{provider:?}");
+        let mut indexes: Vec<usize> = frames.iter().flat_map(|at| at * frame..(at + 1) * frame).collect();
+        if provider == EXOTEL {
+            // The third frame ends with half a sample.
+            indexes.remove(3 * 800 - 1);
+        }
+        assert_tone(&pcm, &indexes);
+    }
+}
+
+/// A message that is no object ends a call, as the caller reads [`Malformed`]; any object is at worst skipped.
+#[test]
+fn an_object_is_at_worst_skipped_and_counted() {
+    let mut call = script_call(TWILIO);
+    let mut pcm = Vec::new();
+    for text in [
+        "",
+        "stop",
+        "[]",
+        r#"["media"]"#,
+        "7",
+        "{",
+        r#"{"event":"stop"} x"#,
+        r#"{"event":"stop""#,
+    ] {
+        assert_eq!(call.read(text, &mut pcm), Err(Malformed), "{text}");
+    }
+    assert_eq!(call.malformed, 0);
+    let skipped = [
+        "{}".to_string(),
+        r#"{"event":null}"#.into(),
+        r#"{"event":["media"]}"#.into(),
+        r#"{"event":"media","event":"media"}"#.into(),
+        r#"{"event":"media"}"#.into(),
+        r#"{"event":"media","media":"AAAA"}"#.into(),
+        r#"{"event":"media","media":["inbound",1,"AAAA"]}"#.into(),
+        r#"{"event":"media","media":{"payload":{}}}"#.into(),
+        r#"{"event":"media","media":{"track":"outbound","payload":"AAAA"}}"#.into(),
+        r#"{"event":"media","media":{"track":"outbound_track","payload":"AAAA"}}"#.into(),
+        r#"{"event":"media","media":{"chunk":1e999,"payload":"AAAA"}}"#.into(),
+        media("A"),
+        media("AAAA==="),
+        media("AA-_"),
+        media("AA\nAA"),
+        media("AAAB*"),
+        r#"{"event":"dtmf","dtmf":{}}"#.into(),
+        r#"{"event":"mark","mark":{}}"#.into(),
+    ];
+    for text in &skipped {
+        assert_eq!(call.read(text, &mut pcm), Ok(Heard::Nothing), "{text}");
+    }
+    assert_eq!((call.malformed, pcm.len()), (skipped.len() as u64, 0));
+    for text in [
+        r#"{"event":"later","media":{"payload":"AAAA"}}"#.to_string(),
+        r#"{"event":"connected","protocol":"Call","version":"1.0.0"}"#.into(),
+        r#"{"event":"playedStream","name":"utt-7"}"#.into(),
+        r#"{"event":"error","payload":{"code":1}}"#.into(),
+        r#"{"event":"dtmf","dtmf":{"digit":"D"}}"#.into(),
+        r#"{"event":"dtmf","dtmf":{"digit":"12"}}"#.into(),
+        r#"{"event":"dtmf","dtmf":{"digit":"\u0665"}}"#.into(),
+        media(""),
+    ] {
+        assert_eq!(call.read(&text, &mut pcm), Ok(Heard::Nothing), "{text}");
+    }
+    assert_eq!((call.malformed, pcm.len()), (skipped.len() as u64, 0));
+    // Escapes and missing padding are good base64 all the same.
+    for (payload, samples) in [(r"\/\/\/\u002f", 3), ("AA", 1), ("AA==", 1), ("AAA", 2), ("AAA=", 2)] {
+        pcm.clear();
+        let text = format!("  {{\"event\":\"media\",\"media\":{{\"payload\":\"{payload}\"}}}}");
+        assert_eq!(
+            (call.read(&text, &mut pcm), pcm.len()),
+            (Ok(Heard::Audio), samples),
+            "{payload}"
+        );
+    }
+}
+
+#[test]
+fn half_a_sample_is_counted_and_the_others_are_heard() {
+    let mut call = b_call("L16", 16_000);
+    let mut pcm = vec![7];
+    assert_eq!(
+        call.read(&media(&BASE64.encode(&[1, 0, 0xff, 0xff, 9])), &mut pcm),
+        Ok(Heard::Audio)
+    );
+    assert_eq!((pcm, call.malformed), (vec![7, 1, -1], 1));
+}
+
+#[test]
+fn payloads_and_names_of_marks_have_a_limit() {
+    let mut call = script_call(TWILIO);
+    let mut pcm = Vec::new();
+    call.read(&media(&"A".repeat(TELEPHONY_PAYLOAD_BYTES_MAX)), &mut pcm)
+        .expect("an object");
+    assert_eq!((pcm.len(), call.malformed), (TELEPHONY_PAYLOAD_BYTES_MAX / 4 * 3, 0));
+    call.read(&media(&"A".repeat(TELEPHONY_PAYLOAD_BYTES_MAX + 4)), &mut pcm)
+        .expect("an object");
+    assert_eq!((pcm.len(), call.malformed), (TELEPHONY_PAYLOAD_BYTES_MAX / 4 * 3, 1));
+    let mark = |bytes: usize| json!({"event": "mark", "mark": {"name": "m".repeat(bytes)}}).to_string();
+    assert_eq!(
+        call.read(&mark(MARK_BYTES_MAX), &mut pcm),
+        Ok(Heard::Mark("m".repeat(MARK_BYTES_MAX)))
+    );
+    assert_eq!(call.read(&mark(MARK_BYTES_MAX + 1), &mut pcm), Ok(Heard::Nothing));
+    assert_eq!(call.malformed, 2);
+}
+
+/// Feeds numbered one-sample frames, each with its number as the sample, and returns what comes out, stop included.
+fn ordered(chunks: &[u64]) -> Vec<i16> {
+    let mut call = b_call("L16", 8_000);
+    let mut pcm = Vec::new();
+    for chunk in chunks {
+        call.read(&numbered(*chunk, *chunk as i16), &mut pcm)
+            .expect("an object");
+    }
+    call.read(r#"{"event":"stop"}"#, &mut pcm).expect("an object");
+    pcm
+}
+
+#[test]
+fn frames_of_b_come_out_in_order() {
+    // Every order of five frames in which none is overtaken by more than the window.
+    let mut orders = vec![Vec::new()];
+    for _ in 1..=5 {
+        orders = orders
+            .iter()
+            .flat_map(|order: &Vec<u64>| {
+                let left = (1..=5).filter(|chunk| !order.contains(chunk));
+                left.map(|chunk| [&order[..], &[chunk]].concat())
+            })
+            .collect();
+    }
+    assert_eq!(orders.len(), 120);
+    let overtaken = |order: &[u64], at: usize| order[..at].iter().filter(|chunk| **chunk > order[at]).count();
+    orders.retain(|order| (0..5).all(|at| overtaken(order, at) <= TELEPHONY_REORDERED_MAX));
+    assert_eq!(orders.len(), 96);
+    for order in orders {
+        assert_eq!(ordered(&order), [1, 2, 3, 4, 5], "{order:?}");
+    }
+}
+
+#[test]
+fn frames_of_b_that_come_twice_too_late_or_never_hold_nobody_up() {
+    assert_eq!(ordered(&[1, 2, 2, 3, 1, 4, 4]), [1, 2, 3, 4]);
+    assert_eq!(ordered(&[1, 3, 3, 2, 4]), [1, 2, 3, 4]);
+    // 2 never comes; three wait for it, and the fourth sends them on.
+    assert_eq!(ordered(&[1, 3, 4, 5, 6, 2, 7]), [1, 3, 4, 5, 6, 7]);
+    // A stream that was joined later, and one that counts from 0.
+    assert_eq!(ordered(&[500, 501, 503, 502]), [500, 501, 502, 503]);
+    assert_eq!(ordered(&[0, 1, 2]), [0, 1, 2]);
+    // A provider that starts to count again is believed after a window of frames.
+    assert_eq!(
+        ordered(&[90, 91, 92, 93, 95, 1, 2, 3, 4, 5, 6]),
+        [90, 91, 92, 93, 95, 4, 5, 6]
+    );
+    assert_eq!(ordered(&[1, u64::MAX, 2, 3]), [1, 2, 3, -1]);
+
+    let mut call = b_call("L16", 8_000);
+    let mut pcm = Vec::new();
+    call.read(&numbered(1, 1), &mut pcm).expect("an object");
+    assert_eq!(call.read(&numbered(3, 3), &mut pcm), Ok(Heard::Nothing));
+    // The second cannot be read, but it came: the third waits no longer.
+    let broken = json!({"event": "media", "media": {"chunk": 2, "payload": "%"}}).to_string();
+    assert_eq!(call.read(&broken, &mut pcm), Ok(Heard::Audio));
+    // Without a number a frame is where it is.
+    assert_eq!(call.read(&media(&BASE64.encode(&[7, 0])), &mut pcm), Ok(Heard::Audio));
+    assert_eq!((pcm, call.malformed), (vec![1, 3, 7], 1));
+}
+
+/// The order of the other providers is the order of their messages, whatever the numbers say.
+#[test]
+fn frames_of_the_others_come_out_as_they_came() {
+    let mut call = script_call(EXOTEL);
+    let mut pcm = Vec::new();
+    for chunk in [3, 1, 2, 2] {
+        assert_eq!(call.read(&numbered(chunk, chunk as i16), &mut pcm), Ok(Heard::Audio));
+    }
+    assert_eq!(pcm, [3, 1, 2, 2]);
+}

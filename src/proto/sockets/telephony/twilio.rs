@@ -1,0 +1,232 @@
+//! Twilio: camelCase members, ids that end in `Sid`, numbers as strings, mu-law at 8000 Hz both ways.
+//!
+//! In: the provider's `start`. Out: the text of `media`, `mark` and `clear`, which are all it takes;
+//! each names the stream. The numbers of caller and callee come as parameters of the stream, which
+//! the webhook's markup puts there. Webhooks and upgrades of sockets carry an HMAC-SHA1 of the URL.
+//! Refuses: streams in another audio format, which newer markup can ask for.
+//! Source: the provider's references of media streams, of calls, and of webhook security.
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::call::Stream;
+use super::message;
+use super::provider::{Object, Protocol, Provider, Setting, built};
+use super::settings::Settings;
+use super::signature::keyed::is_hmac_sha1;
+use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_form, split_query, verified};
+use super::webhook::{Reply, escaped, markup};
+use super::{Call, Format, Refusal, hangup};
+use crate::http::form;
+use crate::http::rest::{Body, Method, Request, basic};
+use crate::limits::CALLER_BYTES_MAX;
+use crate::secret::Secret;
+
+const ACCOUNT: &str = "TELCO_A_ACCOUNT_SID";
+const TOKEN: &str = "TELCO_A_AUTH_TOKEN";
+const API: Setting = Setting::base("TELCO_A_API_URL", "https://api.twilio.com");
+
+pub(super) const SIGNATURE: &str = "x-twilio-signature";
+pub(super) const SIGNATURE_SETTINGS: &str = "x-twilio-webhooks-signature-settings";
+
+pub static TWILIO: Provider = Provider {
+    name: "twilio",
+    settings: &[Setting::account_id(ACCOUNT), Setting::account_token(TOKEN), API],
+    hangs_up_with: &[ACCOUNT, TOKEN],
+    verifies_with: &[ACCOUNT, TOKEN],
+    signs_upgrades: true,
+    takes_markup: true,
+    call_field: "CallSid",
+    mark_events: &["mark"],
+    returns_cleared: true,
+    over: &[(400, "21220")],
+    protocol: built(&Twilio),
+};
+
+struct Twilio;
+
+impl Protocol for Twilio {
+    fn claim(&self, opening: &Object) -> Result<Option<Call>, Refusal> {
+        let Some(start) = message::started(opening) else {
+            return Ok(None);
+        };
+        let (Some(stream_id), Some(call_id)) = (message::id(start, "streamSid"), message::id(start, "callSid")) else {
+            return Ok(None);
+        };
+        let parameters = message::object(start, "customParameters");
+        let number = |key| parameters.and_then(|parameters| message::text(parameters, key));
+        Ok(Some(Call::new(
+            &TWILIO,
+            Stream {
+                rx: heard(start)?,
+                tx: Format::ULAW_8000,
+                data: json!({
+                    "stream_id": stream_id,
+                    "call_id": call_id,
+                    "from": number("from_number"),
+                    "to": number("to_number"),
+                    "body": parameters.cloned().unwrap_or_default(),
+                }),
+                media_head: media_head(&message::quoted(&stream_id)),
+                in_order: true,
+                stream_id,
+                call_id,
+            },
+        )))
+    }
+
+    fn clear(&self, stream_id: &str) -> String {
+        format!(r#"{{"event":"clear","streamSid":{stream_id}}}"#)
+    }
+
+    fn mark(&self, stream_id: &str, name: &str) -> String {
+        format!(r#"{{"event":"mark","streamSid":{stream_id},"mark":{{"name":{name}}}}}"#)
+    }
+
+    fn hang_up(&self, call: &str, settings: &Settings) -> Option<Request> {
+        let (path, authorization) = account(settings)?;
+        Some(Request {
+            method: Method::Post,
+            url: format!("{path}/Calls/{call}.json"),
+            authorization: Some(authorization),
+            body: Some(Body::form("Status=completed")),
+        })
+    }
+
+    fn probe(&self, settings: &Settings) -> Option<Request> {
+        let (path, authorization) = account(settings)?;
+        Some(Request::get(format!("{path}.json"), authorization))
+    }
+
+    /// An HMAC-SHA1 over the URL and the sorted parameters of a form, or over the URL alone when
+    /// that has the hash of the body in its query.
+    fn verify(&self, settings: &Settings, webhook: &Webhook<'_>, _now_unix_s: u64) -> Result<Standing, Wrong> {
+        let Some((_, token)) = settings.account(ACCOUNT, TOKEN) else {
+            return Ok(Standing::NotChecked);
+        };
+        let (place, query) = split_query(webhook.url);
+        let hash = form::pairs(query.unwrap_or_default().as_bytes());
+        let parameters = match form::value(&hash, "bodySHA256") {
+            Some(hash) if !is_form(webhook) => {
+                let told = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).unwrap_or_default();
+                if told != Sha256::digest(webhook.body).as_slice() {
+                    return Err(Wrong::ForeignBody { header: SIGNATURE });
+                }
+                String::new()
+            }
+            _ => {
+                // Distinct pairs in the order of their names, then of their values.
+                let mut pairs = form::pairs(webhook.body);
+                pairs.sort_unstable();
+                pairs.dedup();
+                concatenated(&pairs)
+            }
+        };
+        let urls = with_and_without_port(webhook.url);
+        signed(token, &urls, &parameters, webhook.header).map_err(|wrong| wrong.at(place))
+    }
+
+    fn verify_upgrade<'r>(
+        &self,
+        settings: &Settings,
+        url: &str,
+        header: &dyn Fn(&str) -> Option<&'r str>,
+    ) -> Result<Standing, Wrong> {
+        let (Some((_, token)), Some(_)) = (settings.account(ACCOUNT, TOKEN), header(SIGNATURE)) else {
+            return Ok(Standing::NotChecked);
+        };
+        let bare = url.trim_end_matches('/');
+        signed(token, &[bare.to_owned(), format!("{bare}/")], "", header).map_err(|wrong| {
+            // A token may follow in the path, and no log shows it.
+            let host = url.match_indices('/').nth(2).map_or(url, |(end, _)| &url[..end]);
+            wrong.at(&format!("{host}/ws"))
+        })
+    }
+
+    fn reply(&self, socket_url: &str, body: &[u8]) -> Reply {
+        let (url, parameters) = (escaped(socket_url), parameters(body));
+        markup(&format!(
+            "  <Connect>\n    <Stream url=\"{url}\">{parameters}</Stream>\n  </Connect>\n"
+        ))
+    }
+}
+
+fn heard(start: &Object) -> Result<Format, Refusal> {
+    let (encoding, rate_hz) = message::encoding(start, "mediaFormat", "sampleRate", "audio/x-mulaw");
+    match (encoding.as_str(), rate_hz) {
+        ("audio/x-mulaw", 8_000) => Ok(Format::ULAW_8000),
+        _ => Err(Refusal::encoding(&encoding, rate_hz)),
+    }
+}
+
+/// The id is JSON already.
+fn media_head(stream_id: &str) -> String {
+    format!(r#"{{"event":"media","streamSid":{stream_id},"media":{{"payload":""#)
+}
+
+/// Returns the URL of the account, and what proves it.
+fn account(settings: &Settings) -> Option<(String, Secret)> {
+    let (id, token) = settings.account(ACCOUNT, TOKEN)?;
+    let (base, segment) = (settings.base(&API), hangup::segment_of(id)?);
+    let url = format!("{base}/2010-04-01/Accounts/{segment}");
+    Some((url, basic(id, token)))
+}
+
+fn signed<'r>(
+    token: &Secret,
+    urls: &[String],
+    parameters: &str,
+    header: &dyn Fn(&str) -> Option<&'r str>,
+) -> Result<Standing, Wrong> {
+    let text = header(SIGNATURE).ok_or(Wrong::Missing { header: SIGNATURE })?;
+    let signature = base64(SIGNATURE, text)?;
+    let fits = |url: &String| is_hmac_sha1(token.expose(), [url.as_bytes(), parameters.as_bytes()], &signature);
+    if urls.iter().any(fits) {
+        return Ok(verified(&signature));
+    }
+    if header(SIGNATURE_SETTINGS).is_some() {
+        return Err(Wrong::OtherKey {
+            header: SIGNATURE_SETTINGS,
+        });
+    }
+    Err(Wrong::Foreign {
+        header: SIGNATURE,
+        url: String::new(),
+    })
+}
+
+/// Returns a URL as it is, without a port, and with the default one: the provider signs any of them.
+pub(super) fn with_and_without_port(url: &str) -> [String; 3] {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address are inside its brackets.
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    let port = if matches!(scheme, "http" | "ws") { 80 } else { 443 };
+    [
+        url.to_owned(),
+        format!("{scheme}://{host}{path}"),
+        format!("{scheme}://{host}:{port}{path}"),
+    ]
+}
+
+/// Returns who calls whom, as parameters that come back in the stream's `start`, since that tells
+/// neither. Nothing when the form tells neither.
+fn parameters(body: &[u8]) -> String {
+    let pairs = form::pairs(body);
+    let mut lines = String::new();
+    for (field, name) in [("From", "from_number"), ("To", "to_number")] {
+        let value = form::value(&pairs, field).unwrap_or_default();
+        if !value.is_empty() && value.len() <= CALLER_BYTES_MAX {
+            lines += &format!("\n      <Parameter name=\"{name}\" value=\"{}\"/>", escaped(value));
+        }
+    }
+    if !lines.is_empty() {
+        lines += "\n    ";
+    }
+    lines
+}

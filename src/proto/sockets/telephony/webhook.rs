@@ -1,0 +1,194 @@
+//! What a provider is told when it asks, by `POST /`, what to do with a call: open a media socket to
+//! this runner.
+//!
+//! In: the socket's whole URL, token included, and the form that the provider sent. Out: a [`Reply`],
+//! which most providers want as markup. What it says stands in the provider's file. Refuses nothing:
+//! a form that cannot be read is an empty one.
+
+use super::provider::Provider;
+use crate::http::form;
+
+/// The answer to a webhook; its status is 200.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub content_type: &'static str,
+    pub body: String,
+}
+
+/// Returns the public URL of the media socket. The token is in the path, since a provider may drop a
+/// query.
+pub fn socket_url(host: &str, token: Option<&str>) -> String {
+    match token {
+        Some(token) => format!("wss://{host}/ws/{token}"),
+        None => format!("wss://{host}/ws"),
+    }
+}
+
+/// Returns the provider's id of the call that a webhook is about, which the `start` of its stream
+/// names again. It is empty when the form names none.
+pub fn call_id(provider: &Provider, body: &[u8]) -> String {
+    form::value(&form::pairs(body), provider.call_field)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Returns markup around what it is to say, which ends with a line break.
+pub fn markup(content: &str) -> Reply {
+    Reply {
+        content_type: "application/xml",
+        body: format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Response>\n{content}</Response>"),
+    }
+}
+
+/// Writes text as XML that is good in content and in attributes; control characters, which XML has no word for, are left
+/// out.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&apos;",
+            '\u{fffe}' | '\u{ffff}' => {}
+            _ if letter.is_control() => {}
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::CALLER_BYTES_MAX;
+    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use serde_json::Value;
+
+    const URL: &str = "wss://bots.example.net/ws";
+
+    fn markup(provider: &Provider, url: &str, form: &str) -> String {
+        let reply = provider.protocol.reply(url, form.as_bytes());
+        assert_eq!(reply.content_type, "application/xml");
+        reply.body
+    }
+
+    /// R-046, R-047: what the reference answers, to the byte.
+    #[test]
+    fn the_markup_is_that_of_the_reference() {
+        assert_eq!(
+            markup(TWILIO, URL, ""),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Connect>
+    <Stream url="wss://bots.example.net/ws"></Stream>
+  </Connect>
+</Response>"#
+        );
+        assert_eq!(
+            markup(TELNYX, URL, ""),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Connect>
+    <Stream url="wss://bots.example.net/ws" bidirectionalMode="rtp"></Stream>
+  </Connect>
+</Response>"#
+        );
+        assert_eq!(
+            markup(PLIVO, URL, ""),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Stream bidirectional="true" keepCallAlive="true" contentType="audio/x-mulaw;rate=8000">wss://bots.example.net/ws</Stream>
+</Response>"#
+        );
+    }
+
+    /// The field of each provider's form that names the call.
+    #[test]
+    fn a_webhook_names_its_call() {
+        let form = b"CallSid=v3%3Aabc-_&CallUUID=7b1f&From=%2B15550001111";
+        assert_eq!(call_id(TWILIO, form), "v3:abc-_");
+        assert_eq!(call_id(TELNYX, form), "v3:abc-_");
+        assert_eq!(call_id(PLIVO, form), "7b1f");
+        assert_eq!(call_id(TWILIO, b"From=1"), "");
+    }
+
+    /// R-036, R-046: provider d takes JSON with the address under `url`, and a person reads the rest.
+    #[test]
+    fn provider_d_gets_json() {
+        let reply = EXOTEL.protocol.reply(URL, b"CallSid=1");
+        assert_eq!(reply.content_type, "application/json");
+        let body: Value = serde_json::from_str(&reply.body).expect("JSON");
+        assert_eq!(body["url"], URL);
+        assert_eq!(body["websocket_url"], URL);
+        for text in ["error", "note"] {
+            assert!(body[text].as_str().is_some_and(|text| !text.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_token_is_in_the_path() {
+        assert_eq!(socket_url("bots.example.net", None), URL);
+        let url = socket_url("bots.example.net:8443", Some("eyJ9.0a"));
+        assert_eq!(url, "wss://bots.example.net:8443/ws/eyJ9.0a");
+        assert!(markup(TWILIO, &url, "").contains(&format!("<Stream url=\"{url}\"></Stream>")));
+        assert!(markup(PLIVO, &url, "").contains(&format!(">{url}</Stream>")));
+    }
+
+    /// The stream of provider a does not tell who calls; the parameters come back in its `start`.
+    #[test]
+    fn caller_and_callee_go_along_at_provider_a() {
+        let form = "CallSid=CA01&From=%2B15550001111&CallStatus=ringing&To=%2B15550002222";
+        assert_eq!(
+            markup(TWILIO, URL, form),
+            r#"<?xml version="1.0" encoding="UTF-8"?>
+<Response>
+  <Connect>
+    <Stream url="wss://bots.example.net/ws">
+      <Parameter name="from_number" value="+15550001111"/>
+      <Parameter name="to_number" value="+15550002222"/>
+    </Stream>
+  </Connect>
+</Response>"#
+        );
+        let only_to = markup(TWILIO, URL, "From=&To=client%3Aann");
+        assert!(only_to.contains("ws\">\n      <Parameter name=\"to_number\" value=\"client:ann\"/>\n    </Stream>"));
+        for provider in [TELNYX, PLIVO] {
+            assert_eq!(markup(provider, URL, form), markup(provider, URL, ""));
+        }
+    }
+
+    /// A form without numbers, with ones that are too long, or that is none, gives the plain template.
+    #[test]
+    fn other_forms_change_nothing() {
+        let plain = markup(TWILIO, URL, "");
+        let limit = "5".repeat(CALLER_BYTES_MAX);
+        for form in [
+            "From=&To=",
+            "from=1&to=2",
+            r#"{"From":"1"}"#,
+            "%%%&&=",
+            &format!("From={limit}5"),
+        ] {
+            assert_eq!(markup(TWILIO, URL, form), plain);
+        }
+        assert!(markup(TWILIO, URL, &format!("From={limit}")).contains(&limit));
+    }
+
+    /// Neither the caller's number nor the host can write markup of their own.
+    #[test]
+    fn markup_cannot_be_smuggled_in() {
+        let body = markup(TWILIO, URL, "From=%22%2F%3E%3CDial%3E%261%00%0A%27&To=");
+        assert!(
+            body.contains("value=\"&quot;/&gt;&lt;Dial&gt;&amp;1&apos;\"/>"),
+            "{body}"
+        );
+        let hostile = socket_url("h\"><Hangup/>&", None);
+        for provider in [TWILIO, TELNYX, PLIVO] {
+            let body = markup(provider, &hostile, "");
+            assert!(body.contains("wss://h&quot;&gt;&lt;Hangup/&gt;&amp;/ws"), "{body}");
+            assert!(!body.contains("<Hangup"));
+        }
+    }
+}

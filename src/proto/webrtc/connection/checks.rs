@@ -1,0 +1,153 @@
+//! The connectivity checks of this end that are under way, and which of them an answer belongs to.
+//!
+//! In: what is sent, and what came. Out: whether a packet answers a check that was sent to its very
+//! source. The transaction id of a check is known to who has received it, so such an answer shows
+//! that its sender is where it says (return routability); whether it is signed is str0m's to say.
+//! Sources: RFC 8489 section 5, RFC 8445 section 7.2.5.2.1.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use super::consent::Way;
+use super::packet::{Packet, Transmit};
+use crate::limits::CHECKS_UNDER_WAY_MAX;
+use crate::webrtc::packet_kind::PacketKind;
+
+type TransactionId = [u8; 12];
+
+struct Check {
+    id: TransactionId,
+    way: Way,
+    maker: Maker,
+}
+
+/// Who has made a check, and so who reads its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    Str0m,
+    /// [`super::consent`].
+    Consent,
+}
+
+/// Checks without an answer, the oldest first.
+#[derive(Default)]
+pub struct Checks {
+    under_way: VecDeque<Check>,
+}
+
+impl Checks {
+    /// Takes note of a packet that leaves; anything but a check is none.
+    pub fn handle_outgoing(&mut self, maker: Maker, transmit: &mut Transmit) {
+        if !transmit.is_check() {
+            return;
+        }
+        let Some(id) = transaction_id(transmit.contents()) else {
+            return;
+        };
+        if self.under_way.len() == CHECKS_UNDER_WAY_MAX {
+            self.under_way.pop_front();
+        }
+        let way = transmit.way();
+        self.under_way.push_back(Check { id, way, maker });
+    }
+
+    /// Tells whose check a packet says to answer that was sent to where it comes from.
+    pub fn answered(&self, kind: PacketKind, packet: &Packet<'_>) -> Option<Maker> {
+        self.position(kind, packet).map(|at| self.under_way[at].maker)
+    }
+
+    /// Returns from where the check was sent that a packet answers, if it was sent to where the
+    /// packet comes from. Each is answered once.
+    pub fn take_answered(&mut self, kind: PacketKind, packet: &Packet<'_>) -> Option<SocketAddr> {
+        let at = self.position(kind, packet)?;
+        self.under_way.remove(at).map(|check| check.way.source)
+    }
+
+    fn position(&self, kind: PacketKind, packet: &Packet<'_>) -> Option<usize> {
+        if kind != PacketKind::CheckAnswer {
+            return None;
+        }
+        let id = transaction_id(packet.contents)?;
+        let is_there = |way: Way| way.over == packet.over && way.peer == packet.source;
+        let is_it = |check: &Check| check.id == id && is_there(check.way);
+        self.under_way.iter().position(is_it)
+    }
+}
+
+fn transaction_id(contents: &[u8]) -> Option<TransactionId> {
+    contents.get(8..20)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::packet::Over;
+    use super::*;
+
+    fn message(kind: [u8; 2], number: usize) -> Vec<u8> {
+        let mut message = [&kind[..], &[0, 0, 0x21, 0x12, 0xa4, 0x42]].concat();
+        message.extend([0; 8]);
+        message.extend((number as u32).to_be_bytes());
+        message
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 9], port))
+    }
+
+    fn sent(checks: &mut Checks, contents: &[u8]) {
+        let way = Way {
+            over: Over::Udp,
+            source: at(7860),
+            peer: at(1),
+        };
+        checks.handle_outgoing(Maker::Str0m, &mut Transmit::ready(way, contents.to_vec()));
+    }
+
+    fn answers(checks: &mut Checks, source: SocketAddr, contents: &[u8]) -> bool {
+        let packet = Packet::datagram(source, at(7860), contents);
+        let kind = PacketKind::of(contents);
+        let maker = checks.answered(kind, &packet);
+        let from = checks.take_answered(kind, &packet);
+        assert_eq!(maker, from.map(|_| Maker::Str0m));
+        from.is_some_and(|from| from == at(7860))
+    }
+
+    /// An answer counts from where its check was sent, over what carried it, and once; nothing else
+    /// is an answer.
+    #[test]
+    fn an_answer_belongs_to_one_check() {
+        let mut checks = Checks::default();
+        sent(&mut checks, &message([0, 1], 1));
+        sent(&mut checks, &message([1, 1], 2));
+        sent(&mut checks, &[0, 1]);
+        let answer = message([1, 1], 1);
+        assert!(!answers(&mut checks, at(2), &answer), "from another port");
+        assert!(
+            !answers(&mut checks, at(1), &message([1, 1], 2)),
+            "to what was no check"
+        );
+        assert!(!answers(&mut checks, at(1), &message([1, 0x11], 1)), "a refusal");
+        assert!(!answers(&mut checks, at(1), &message([0, 1], 1)), "the check itself");
+        assert!(!answers(&mut checks, at(1), &answer[..19]), "half of it");
+        let over_tcp = Packet {
+            over: Over::Tcp,
+            ..Packet::datagram(at(1), at(7860), &answer)
+        };
+        assert_eq!(checks.take_answered(PacketKind::CheckAnswer, &over_tcp), None);
+        assert!(answers(&mut checks, at(1), &answer));
+        assert!(!answers(&mut checks, at(1), &answer), "again");
+    }
+
+    /// So many checks are remembered, the newest.
+    #[test]
+    fn checks_under_way_are_bounded() {
+        let mut checks = Checks::default();
+        for number in 0..=CHECKS_UNDER_WAY_MAX {
+            sent(&mut checks, &message([0, 1], number));
+        }
+        assert_eq!(checks.under_way.len(), CHECKS_UNDER_WAY_MAX);
+        assert!(!answers(&mut checks, at(1), &message([1, 1], 0)));
+        assert!(answers(&mut checks, at(1), &message([1, 1], 1)));
+        assert!(answers(&mut checks, at(1), &message([1, 1], CHECKS_UNDER_WAY_MAX)));
+    }
+}

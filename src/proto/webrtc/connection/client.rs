@@ -1,0 +1,281 @@
+//! The negotiation with a client, which offers: a browser, a microcontroller, or the server of a
+//! call.
+//!
+//! In: the offer's SDP, and the addresses of this machine. Out: the connection, and the answer as
+//! that client reads it. Microcontrollers get one candidate and an answer that fits their buffers;
+//! `--embedded` limits every answer to one candidate. Refused: offers without a codec that is
+//! spoken here. Sources: RFC 8829, RFC 8839.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use str0m::Candidate;
+use str0m::change::SdpOffer;
+use str0m::error::IceError;
+use str0m::net::{Protocol, TcpType};
+
+use super::PeerConnection;
+use super::config::{Config, Setup};
+use super::keys::Keys;
+use super::output::OfferError;
+use crate::audio::codec::Codec;
+use crate::webrtc::candidate;
+use crate::webrtc::sdp::{self, DeviceAnswerError, PreparedOffer};
+
+/// What the answers to one client keep to.
+#[derive(Default)]
+pub struct ClientTerms {
+    /// The one address that clients of an embedded runner are offered.
+    embedded: Option<Ipv4Addr>,
+    /// The one address that a device was told.
+    device_address: Option<Ipv4Addr>,
+    /// The client's address in its own network, as its offer has it.
+    pub host: Option<IpAddr>,
+    pub offers_channel: bool,
+    /// The user name fragment that str0m chose at the last restart of ICE, and that its candidates
+    /// go on to tell.
+    replaced_ufrag: Option<String>,
+}
+
+/// What tells microcontrollers apart before they are heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceOffer {
+    /// The address that it has in its own network, if the offer names one.
+    pub host: Option<IpAddr>,
+}
+
+impl DeviceOffer {
+    /// Reads an offer; `None` if it is no microcontroller's.
+    pub fn read(offer: &str) -> Option<DeviceOffer> {
+        let prepared = prepare(offer).ok()?;
+        prepared.family.is_device().then(|| DeviceOffer {
+            host: candidate::own_address(&prepared.candidates),
+        })
+    }
+}
+
+impl PeerConnection {
+    /// Makes the connection that answers `offer`, and the answer's SDP.
+    ///
+    /// # Errors
+    /// [`OfferError`] says whose fault it is.
+    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(PeerConnection, String), OfferError> {
+        let prepared = prepare(offer)?;
+        let spoken = prepared.spoken.ok_or_else(nothing_spoken)?;
+        let config = match prepared.family.is_device() {
+            true => Config::device(setup, &prepared, spoken),
+            false => Config::browser(setup, &prepared, spoken),
+        };
+        PeerConnection::answer(&prepared, config, setup, now)
+    }
+
+    /// Makes the connection that answers the offer of a call, and the answer's SDP. This end
+    /// checks, and begins the handshake.
+    ///
+    /// # Errors
+    /// [`OfferError`] says whose fault it is.
+    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(PeerConnection, String), OfferError> {
+        let prepared = sdp::prepare_call(offer).map_err(|error| OfferError::Bad(error.to_string()))?;
+        let spoken = prepared.spoken.filter(|spoken| spoken.codec == Codec::Opus);
+        let spoken = spoken.ok_or_else(|| OfferError::Bad("the offer of a call has no Opus".to_owned()))?;
+        PeerConnection::answer(&prepared, Config::call(setup, &prepared, spoken), setup, now)
+    }
+
+    fn answer(
+        prepared: &PreparedOffer,
+        config: Config,
+        setup: &Setup<'_>,
+        now: Instant,
+    ) -> Result<(PeerConnection, String), OfferError> {
+        let device = config.is_device;
+        let device_address = if device { Some(address_for_device(setup)?) } else { None };
+        let local = local(setup, device_address);
+        let mut peer = PeerConnection::new(config, &local, own(setup, &local), now)?;
+        peer.client = ClientTerms {
+            embedded: setup.embedded,
+            device_address,
+            host: candidate::own_address(&prepared.candidates),
+            offers_channel: prepared.has_application,
+            replaced_ufrag: None,
+        };
+        peer.add_local_candidates(candidates(setup, &local, device));
+        if device && prepared.has_application {
+            // Whichever end opens the association on the wire, `sctp` knows one role of str0m.
+            peer.rtc.direct_api().start_sctp(true);
+        }
+        let answer = peer.negotiate(prepared)?;
+        Ok((peer, answer))
+    }
+
+    /// Answers a further offer on the same connection.
+    ///
+    /// # Errors
+    /// [`OfferError`]; the connection goes on as it was.
+    pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
+        let prepared = prepare(offer)?;
+        self.negotiate(&prepared)
+    }
+
+    /// Takes over from a connection that the client has thrown away.
+    pub fn follow(&mut self, former: PeerConnection) {
+        self.paths.follow(former.paths);
+    }
+
+    fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, OfferError> {
+        let ufrag = self.local_ufrag();
+        let offer = SdpOffer::from_sdp_string(&prepared.sdp)
+            .map_err(|error| OfferError::Bad(format!("the offer's SDP cannot be read: {error}")))?;
+        let mut answer = self
+            .rtc
+            .sdp_api()
+            .accept_offer(offer)
+            .map_err(|error| OfferError::Bad(format!("the offer cannot be answered: {error}")))?
+            .to_sdp_string();
+        self.paths.consent.handle_description(&prepared.sdp);
+        // A later offer may stop its audio; a talk cannot begin without.
+        if self.sources.sections.is_empty() && !has_audio(&answer) {
+            return Err(nothing_spoken());
+        }
+        if self.local_ufrag() != ufrag {
+            self.paths.handle_restart();
+            answer = self.replace_credentials(&answer);
+        }
+        if let Some(replaced) = &self.client.replaced_ufrag {
+            answer = answer.replace(replaced, &self.rtc.direct_api().local_ice_credentials().ufrag);
+        }
+        for line in &prepared.candidates {
+            self.add_remote_candidate(line);
+        }
+        if self.config.has_keys {
+            let answer = sdp::write_call_answer(&answer);
+            self.keys = answer.keys.map(|pt| (pt.into(), Keys::default()));
+            return Ok(answer.sdp);
+        }
+        self.write_answer(&answer, prepared)
+    }
+
+    /// Writes an answer as the client reads it.
+    fn write_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, OfferError> {
+        let mut answer = sdp::write_declined(answer, &prepared.sdp);
+        for (ours, theirs) in &prepared.opus_spellings {
+            answer = answer.replace(&format!("a={ours}\r\n"), &format!("a={theirs}\r\n"));
+        }
+        match (self.client.device_address, self.client.embedded) {
+            (Some(address), _) => sdp::rewrite_answer_for_device(&answer, address, prepared.role),
+            (None, Some(host)) => sdp::keep_only_host_candidate(&answer, host),
+            (None, None) => Ok(answer),
+        }
+        .map_err(|error| match error {
+            DeviceAnswerError::NoCandidate { .. } => OfferError::NoCandidate(error.to_string()),
+            DeviceAnswerError::NoCodec | DeviceAnswerError::Setup(_) => OfferError::Bad(error.to_string()),
+            DeviceAnswerError::LongLine { .. } | DeviceAnswerError::LongBody { .. } => {
+                OfferError::TooLong(error.to_string())
+            }
+            other => OfferError::Answer(other.to_string()),
+        })
+    }
+
+    /// Puts credentials in place of those that str0m has made for a restart of ICE; see
+    /// [`super::credentials`].
+    fn replace_credentials(&mut self, answer: &str) -> String {
+        let Some(credentials) = &mut self.credentials else {
+            return answer.to_owned();
+        };
+        let mut api = self.rtc.direct_api();
+        let made = api.local_ice_credentials();
+        let ours = credentials.next();
+        let answer = answer.replace(&made.pass, &ours.pass);
+        api.set_local_ice_credentials(ours);
+        self.client.replaced_ufrag = Some(made.ufrag);
+        answer
+    }
+}
+
+/// Returns the one address to tell a device.
+fn address_for_device(setup: &Setup<'_>) -> Result<Ipv4Addr, OfferError> {
+    let Some(device) = setup.device else {
+        let local: Vec<String> = setup.local.iter().map(|local| local.ip().to_string()).collect();
+        return Err(OfferError::NoCandidate(format!(
+            "this client is a microcontroller, which reads IPv4 alone, and there is {} here; start the runner with \
+             `--embedded --host ADDRESS`",
+            if local.is_empty() {
+                "nothing".to_owned()
+            } else {
+                local.join(", ")
+            }
+        )));
+    };
+    if device.is_guess {
+        log::warn!(
+            "this client is a microcontroller, which takes one address, and which it can reach is not known here: it is \
+             told {}; start the runner with `--embedded --host ADDRESS`",
+            device.address
+        );
+    }
+    Ok(device.address)
+}
+
+/// Returns the addresses to offer as host candidates. A device tries one candidate after the other,
+/// 17 s for a dead one: it is offered one.
+fn local(setup: &Setup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
+    let port = setup.local.first().map_or(0, SocketAddr::port);
+    match device {
+        Some(address) => vec![SocketAddr::from((address, port))],
+        None => setup.local.to_vec(),
+    }
+}
+
+/// Returns the candidates to offer, which are these alone for a device. What a server sees where
+/// there is no NAT is a host candidate already.
+fn candidates(
+    setup: &Setup<'_>,
+    local: &[SocketAddr],
+    for_device: bool,
+) -> impl Iterator<Item = Result<Candidate, IceError>> {
+    let host = local.iter().map(|address| Candidate::host(*address, Protocol::Udp));
+    let gathered = Some(setup.gathered).filter(|_| !for_device).into_iter();
+    let reflexive = gathered.clone().flat_map(|gathered| &gathered.reflexive);
+    let reflexive = reflexive
+        .filter(|(address, _)| !local.contains(address))
+        .map(|(address, base)| Candidate::server_reflexive(*address, *base, Protocol::Udp));
+    let relayed = gathered.flat_map(|gathered| &gathered.relayed);
+    let relayed = relayed.map(|(address, local)| Candidate::relayed(*address, *local, Protocol::Udp));
+    // Microcontrollers know UDP alone.
+    let tcp = setup
+        .tcp
+        .iter()
+        .filter(move |_| !for_device && setup.embedded.is_none());
+    let tcp = tcp.map(|address| {
+        Candidate::builder()
+            .tcp()
+            .host(*address)
+            .tcptype(TcpType::Passive)
+            .build()
+    });
+    host.chain(reflexive).chain(relayed).chain(tcp)
+}
+
+/// Returns the addresses under which this end is reached, offered or not.
+fn own(setup: &Setup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
+    let gathered = setup.gathered.reflexive.iter().chain(&setup.gathered.relayed);
+    let gathered = gathered.map(|(address, _)| *address);
+    local.iter().copied().chain(gathered).collect()
+}
+
+/// Tells whether an answer takes audio; a section without a codec in common, or stopped by its
+/// sender, has port 0.
+fn has_audio(answer: &str) -> bool {
+    let mut sections = answer.lines().filter_map(|line| line.strip_prefix("m=audio "));
+    sections.any(|section| !section.starts_with("0 "))
+}
+
+fn nothing_spoken() -> OfferError {
+    let [opus, pcmu, pcma] = Codec::ALL;
+    OfferError::Bad(format!(
+        "the offer has no audio with a codec that is spoken here: {opus} (opus/48000/2), {pcmu} or {pcma} (8000 Hz)"
+    ))
+}
+
+fn prepare(offer: &str) -> Result<PreparedOffer, OfferError> {
+    sdp::prepare_offer(offer).map_err(|error| OfferError::Bad(error.to_string()))
+}

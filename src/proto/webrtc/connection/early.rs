@@ -1,0 +1,80 @@
+//! Handshake records that came before this end's own check was answered.
+//!
+//! str0m refuses them, and the peer would send them again only after a second. At most
+//! [`EARLY_RECORDS_MAX`] wait until ICE knows their sender; of more, the newest.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use str0m::net::Receive;
+use str0m::{Input, Rtc};
+
+use super::packet::{Over, Packet};
+use crate::limits::EARLY_RECORDS_MAX;
+use crate::webrtc::packet_kind::PacketKind;
+
+struct Record {
+    over: Over,
+    source: SocketAddr,
+    destination: SocketAddr,
+    contents: Vec<u8>,
+}
+
+/// The records that wait.
+#[derive(Default)]
+pub struct Early {
+    records: Vec<Record>,
+}
+
+impl Early {
+    /// Keeps a handshake record; anything else is no loss.
+    pub fn keep(&mut self, kind: PacketKind, packet: &Packet<'_>) {
+        if kind != PacketKind::Dtls {
+            return;
+        }
+        if self.records.len() == EARLY_RECORDS_MAX {
+            self.records.remove(0);
+        }
+        self.records.push(Record {
+            over: packet.over,
+            source: packet.source,
+            destination: packet.destination,
+            contents: packet.contents.to_vec(),
+        });
+    }
+
+    /// Hands over the oldest record whose sender has proven itself by now; tells whether there was
+    /// one.
+    pub fn hand_over(&mut self, rtc: &mut Rtc, now: Instant) -> bool {
+        for at in 0..self.records.len() {
+            let early = &self.records[at];
+            let Ok(receive) = Receive::new(early.over.into(), early.source, early.destination, &early.contents) else {
+                continue;
+            };
+            let input = Input::Receive(now, receive);
+            // The peer may have come by several paths, and one of them may be dead.
+            if rtc.accepts(&input) {
+                if let Err(error) = rtc.handle_input(input) {
+                    log::debug!("datagram refused: {error}");
+                }
+                self.records.remove(at);
+                return true;
+            }
+        }
+        false
+    }
+
+    pub fn clear(&mut self) {
+        self.records = Vec::new();
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+}

@@ -1,0 +1,135 @@
+//! Lets a microcontroller repeat the end of its DTLS handshake.
+//!
+//! Its library is done once it has sent its Finished, and from then on reads DTLS from datagrams
+//! that begin with application data alone. So if that packet is lost, it does not see that this end
+//! repeats its own flight, and the call stays silent for good. A record of application data in an
+//! epoch that never comes, ahead of the repeated flight, is skipped by every receiver and lets the
+//! rest of the datagram in. The device then reads nothing else for a second; so this waits for a
+//! packet that only a finished handshake sends, or, of a device that has nothing to send, until the
+//! flight has left in vain twice. In: packets that come and leave before the connection is up.
+//! Sources: RFC 6347 section 4.1 (records of other epochs), libpeer 4b3f567.
+
+use super::packet::Transmit;
+use crate::webrtc::packet_kind::PacketKind;
+
+/// The content type of a record, RFC 6347 section 4.1.
+const APPLICATION_DATA: u8 = 23;
+
+/// Application data of one byte, in the last epoch there can be.
+const SKIPPED: [u8; 14] = [APPLICATION_DATA, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+
+/// How often the flight leaves as it is where nothing tells of the peer: a slow one may be busy with
+/// the first when the second comes.
+const PLAIN_FLIGHTS: u32 = 2;
+
+/// Bytes of a record's header, RFC 6347 section 4.1.
+const HEADER_BYTES: usize = 13;
+
+/// What is known of the peer's handshake.
+#[derive(Default)]
+pub struct LastFlight {
+    peer_is_done: bool,
+    /// How often this end's flight has left.
+    flights: u32,
+}
+
+impl LastFlight {
+    /// Takes a packet of the peer's own address.
+    pub fn handle_incoming(&mut self, kind: PacketKind, contents: &[u8]) {
+        self.peer_is_done |= match kind {
+            PacketKind::Rtp | PacketKind::Rtcp => true,
+            PacketKind::Dtls => contents[0] == APPLICATION_DATA,
+            _ => false,
+        };
+    }
+
+    /// Opens a datagram to the peer if it repeats the end of this end's handshake.
+    pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
+        if !has_finished(transmit.contents()) {
+            return;
+        }
+        if self.peer_is_done || self.flights >= PLAIN_FLIGHTS {
+            transmit.put_ahead(&SKIPPED);
+        }
+        self.flights = self.flights.saturating_add(1);
+    }
+}
+
+/// Tells whether a datagram has an encrypted record of a handshake: its Finished.
+fn has_finished(mut records: &[u8]) -> bool {
+    while let [content, _, _, epoch_high, epoch_low, .., high, low] = records.get(..HEADER_BYTES).unwrap_or_default() {
+        if *content == 22 && (*epoch_high, *epoch_low) != (0, 0) {
+            return true;
+        }
+        let next = HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+        records = records.get(next..).unwrap_or_default();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::super::consent::Way;
+    use super::super::packet::Over;
+    use super::*;
+
+    fn record(content: u8, epoch: u8, length: u8) -> Vec<u8> {
+        let mut record = vec![content, 0xfe, 0xfd, 0, epoch, 0, 0, 0, 0, 0, 1, 0, length];
+        record.resize(HEADER_BYTES + usize::from(length), 7);
+        record
+    }
+
+    fn leaving(flight: &mut LastFlight, contents: &[u8]) -> Vec<u8> {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        let way = Way {
+            over: Over::Udp,
+            source: address,
+            peer: address,
+        };
+        let mut transmit = Transmit::ready(way, contents.to_vec());
+        flight.handle_outgoing(&mut transmit);
+        transmit.contents().to_vec()
+    }
+
+    /// only the repeated end of the handshake changes, and only once the device has sent
+    /// what follows its own.
+    #[test]
+    fn a_finished_device_can_read_the_repeated_flight() {
+        let keys = [record(22, 0, 40), record(20, 0, 1)].concat();
+        let flight = [keys.clone(), record(22, 1, 40)].concat();
+        for after in [vec![0x80, 111, 0, 0], record(23, 1, 20)] {
+            let mut last = LastFlight::default();
+            for before in [record(22, 0, 30), vec![0x00, 0x01]] {
+                last.handle_incoming(PacketKind::of(&before), &before);
+                assert_eq!(leaving(&mut last, &flight), flight);
+            }
+            last.handle_incoming(PacketKind::of(&after), &after);
+            assert_eq!(leaving(&mut last, &flight), [&SKIPPED[..], &flight].concat());
+            assert_eq!(leaving(&mut last, &keys), keys, "nothing of the end is in it");
+        }
+    }
+
+    /// A device whose microphone is off, and whose first packet after the handshake was lost too, says
+    /// nothing by which it could be known.
+    #[test]
+    fn a_flight_that_leaves_in_vain_is_opened_without_a_sign() {
+        let flight = record(22, 1, 40);
+        let mut last = LastFlight::default();
+        let left: Vec<bool> = (0..4).map(|_| leaving(&mut last, &flight) == flight).collect();
+        assert_eq!(left, [true, true, false, false]);
+    }
+
+    /// Records that are cut off, or claim more than there is, change nothing.
+    #[test]
+    fn rubbish_leaves_as_it_is() {
+        let mut last = LastFlight::default();
+        last.handle_incoming(PacketKind::of(&[128]), &[128]);
+        let mut long = record(22, 0, 40);
+        long[12] = 200;
+        for contents in [Vec::new(), vec![22, 0xfe, 0xfd], long, vec![0x00, 0x01, 0, 0]] {
+            assert_eq!(leaving(&mut last, &contents), contents);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What goes between a connection and the network: packets in and packets out.
+//!
+//! Source: RFC 3550 section 5.1 (RTP).
+
+use std::net::SocketAddr;
+
+use str0m::net::Protocol;
+use str0m::rtp::Ssrc;
+
+use super::consent::Way;
+use crate::webrtc::crypto;
+use crate::webrtc::packet_kind::PacketKind;
+
+/// What carries a packet between this machine, or a relay, and the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Over {
+    Udp,
+    /// Framed on a connection that the peer has opened, RFC 6544.
+    Tcp,
+}
+
+impl From<Over> for Protocol {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Udp => Protocol::Udp,
+            Over::Tcp => Protocol::Tcp,
+        }
+    }
+}
+
+/// A packet that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    pub over: Over,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    pub contents: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Makes one that came as a datagram.
+    pub fn datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
+        Packet {
+            over: Over::Udp,
+            source,
+            destination,
+            contents,
+        }
+    }
+}
+
+/// A packet to send.
+pub struct Transmit {
+    pub over: Over,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    kind: PacketKind,
+    contents: Vec<u8>,
+    bare: bool,
+}
+
+impl Transmit {
+    /// Takes what str0m wants sent; `bare` says that RTP leaves without its empty header extension.
+    pub fn new(transmit: str0m::net::Transmit, bare: bool) -> Self {
+        let over = match transmit.proto {
+            Protocol::Udp => Over::Udp,
+            _ => Over::Tcp,
+        };
+        Transmit {
+            over,
+            source: transmit.source,
+            destination: transmit.destination,
+            kind: PacketKind::of(&transmit.contents),
+            contents: transmit.contents.into(),
+            bare,
+        }
+    }
+
+    /// Makes one whose bytes are as they go on the wire.
+    pub fn ready(way: Way, contents: Vec<u8>) -> Self {
+        Transmit {
+            over: way.over,
+            source: way.source,
+            destination: way.peer,
+            kind: PacketKind::of(&contents),
+            contents,
+            bare: false,
+        }
+    }
+
+    /// Returns the bytes as they go on the wire.
+    pub fn contents(&mut self) -> &[u8] {
+        if self.bare {
+            crypto::strip_empty_extension(&mut self.contents)
+        } else {
+            &self.contents
+        }
+    }
+
+    /// Puts bytes ahead of what leaves.
+    pub fn put_ahead(&mut self, bytes: &[u8]) {
+        self.contents.splice(..0, bytes.iter().copied());
+    }
+
+    /// Returns what this is.
+    pub fn kind(&self) -> PacketKind {
+        self.kind
+    }
+
+    /// Returns the addresses between which this goes.
+    pub fn way(&self) -> Way {
+        Way {
+            over: self.over,
+            source: self.source,
+            peer: self.destination,
+        }
+    }
+
+    /// Tells whether this answers a connectivity check. Who knows the password is sent one, from
+    /// wherever it says to be: that proves no address.
+    pub fn is_answer(&self) -> bool {
+        self.kind == PacketKind::CheckAnswer
+    }
+
+    /// Tells whether this is a connectivity check, whose answer will come from the destination.
+    pub fn is_check(&self) -> bool {
+        self.kind == PacketKind::Check
+    }
+}
+
+/// What a packet has shown of who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// It had no effect.
+    Stranger,
+    /// It came from an address of the peer, as far as it says; what is in it may show more.
+    Unproven,
+    /// It is signed by the peer.
+    Peer,
+}
+
+/// Returns the source and the payload type that an RTP packet claims to have, RFC 3550 section 5.1.
+pub fn rtp_header(kind: PacketKind, contents: &[u8]) -> Option<(Ssrc, u8)> {
+    let &[_, second, _, _, _, _, _, _, a, b, c, d, ..] = contents else {
+        return None;
+    };
+    (kind == PacketKind::Rtp).then(|| (u32::from_be_bytes([a, b, c, d]).into(), second & 0x7f))
+}

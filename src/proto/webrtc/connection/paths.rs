@@ -1,0 +1,206 @@
+//! Where the other end is: the addresses that it has named, checked from, and answered at.
+//!
+//! In: candidates, and the STUN messages of both ends. Out: candidates for str0m, what may come in,
+//! and the addresses that an answer to a check of this end has proven (return routability). Whether
+//! a message is signed is for str0m to say, or for [`super::consent`] where it answers a check of
+//! that. Source: RFC 8445 sections 7.2.5 and 7.3.
+
+use std::net::SocketAddr;
+
+use str0m::Candidate;
+use str0m::crypto::Sha1HmacProvider;
+
+use super::checks::{Checks, Maker};
+use super::consent::{Consent, Way};
+use super::output::Proven;
+use super::packet::{Packet, Transmit};
+use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
+use crate::webrtc::candidate::{self, Ignored, RemotePolicy, Usable};
+use crate::webrtc::packet_kind::PacketKind;
+
+/// What is known of the other end's addresses.
+///
+/// All are counted, since str0m keeps each for ever. An address of this end is never the other's. A
+/// check may say to come from anywhere; so those addresses that have not answered are counted over
+/// all restarts of ICE, and over all connections of the session.
+pub struct Paths {
+    policy: RemotePolicy,
+    /// The addresses of this end, offered or not.
+    own: Vec<SocketAddr>,
+    candidates: usize,
+    /// Where the peer has checked from.
+    checked: Vec<SocketAddr>,
+    /// Where it has answered a check of this end, here and before.
+    answered: Vec<SocketAddr>,
+    /// How many addresses it has checked from that did not answer, here and before.
+    unproven: usize,
+    checks: Checks,
+    pub consent: Consent,
+    /// A check of this end's own that has to leave.
+    check: Option<Transmit>,
+    proven: Option<Proven>,
+}
+
+impl Paths {
+    /// Begins with all addresses under which this end is reached. `hmac` signs the checks that this
+    /// end makes beside those of str0m.
+    pub fn new(policy: RemotePolicy, own: Vec<SocketAddr>, hmac: &'static dyn Sha1HmacProvider) -> Self {
+        Paths {
+            policy,
+            own,
+            candidates: 0,
+            checked: Vec::new(),
+            answered: Vec::new(),
+            unproven: 0,
+            checks: Checks::default(),
+            consent: Consent::new(hmac),
+            check: None,
+            proven: None,
+        }
+    }
+
+    /// Goes on counting where the connection before this one stopped.
+    pub fn follow(&mut self, former: Paths) {
+        self.unproven += former.unproven;
+        self.answered = former.answered;
+    }
+
+    /// ICE has restarted, and has forgotten the peer's candidates.
+    pub fn handle_restart(&mut self) {
+        self.candidates = 0;
+        self.checked.clear();
+        self.consent.handle_restart();
+    }
+
+    /// Takes a candidate of the peer as text, and returns it fit for str0m.
+    ///
+    /// # Errors
+    /// Why it is ignored; nothing when there are too many, or when str0m cannot read it.
+    pub fn candidate(&mut self, text: &str) -> Result<(Usable, Candidate), Option<Ignored>> {
+        if self.candidates == REMOTE_CANDIDATES_MAX {
+            log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
+            return Err(None);
+        }
+        let policy = self.policy;
+        let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
+            true => Err(Ignored::Own),
+            false => Ok(usable),
+        });
+        let usable = usable.map_err(|ignored| {
+            log::debug!("remote candidate ignored: {ignored}");
+            Some(ignored)
+        })?;
+        match Candidate::from_sdp_string(&usable.text) {
+            Ok(candidate) => {
+                self.candidates += 1;
+                Ok((usable, candidate))
+            }
+            Err(error) => {
+                log::debug!("remote candidate ignored: {error}");
+                Err(None)
+            }
+        }
+    }
+
+    /// Tells whether an address is this end's: one that is offered, or, with the port of one, any
+    /// of loopback.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        let is_it = |own: &SocketAddr| *own == address || (own.port() == address.port() && address.ip().is_loopback());
+        self.own.iter().any(is_it)
+    }
+
+    /// Tells whether a packet may come from its source: each address that checks becomes a
+    /// candidate that str0m keeps.
+    pub fn admits(&mut self, kind: PacketKind, packet: &Packet<'_>) -> bool {
+        if kind != PacketKind::Check || self.has_checked_from(packet.source) {
+            return true;
+        }
+        let known = self.answered.contains(&packet.source);
+        let room = self.checked.len() < CHECKED_ADDRESSES_MAX && (known || self.unproven < CHECKED_UNPROVEN_MAX);
+        if room {
+            self.unproven += usize::from(!known);
+            self.checked.push(packet.source);
+        } else {
+            let (here, unproven) = (self.checked.len(), self.unproven);
+            log::debug!("check ignored: the peer has {here} addresses already, and {unproven} did not answer");
+        }
+        room
+    }
+
+    /// Tells whether the peer has checked from this address. Who has not is a stranger.
+    pub fn has_checked_from(&self, source: SocketAddr) -> bool {
+        self.checked.contains(&source)
+    }
+
+    /// Tells whether a packet says to answer a check that this end made beside those of str0m.
+    pub fn is_answer(&self, kind: PacketKind, packet: &Packet<'_>) -> bool {
+        self.checks.answered(kind, packet) == Some(Maker::Consent)
+    }
+
+    /// Takes what says to answer such a check, and tells whether it is signed.
+    pub fn handle_answer(&mut self, packet: &Packet<'_>) -> bool {
+        let is_signed = self.consent.is_signed(packet.contents);
+        if is_signed {
+            self.handle_signed(PacketKind::CheckAnswer, packet);
+        }
+        is_signed
+    }
+
+    /// Takes a signed message: it may answer a check from where that was sent to.
+    pub fn handle_signed(&mut self, kind: PacketKind, packet: &Packet<'_>) {
+        let Some(source) = self.checks.take_answered(kind, packet) else {
+            return;
+        };
+        self.note_answered(packet.source);
+        self.consent.handle_proof(Way {
+            over: packet.over,
+            source,
+            peer: packet.source,
+        });
+        self.proven = Some(Proven {
+            over: packet.over,
+            local: packet.destination,
+            peer: packet.source,
+        });
+    }
+
+    /// A check of this end was answered from there.
+    fn note_answered(&mut self, source: SocketAddr) {
+        if self.answered.contains(&source) || self.answered.len() == CHECKED_ADDRESSES_MAX {
+            return;
+        }
+        self.answered.push(source);
+        self.unproven -= usize::from(self.has_checked_from(source));
+    }
+
+    /// Takes note of what str0m sends.
+    pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
+        if transmit.is_check() {
+            self.checks.handle_outgoing(Maker::Str0m, transmit);
+            self.consent.handle_check(transmit.contents());
+        }
+    }
+
+    /// Returns an address that was proven since the last call.
+    pub fn take_proven(&mut self) -> Option<Proven> {
+        self.proven.take()
+    }
+
+    /// Returns the check that has to leave.
+    pub fn take_check(&mut self) -> Option<Transmit> {
+        let mut check = self.check.take()?;
+        self.checks.handle_outgoing(Maker::Consent, &mut check);
+        Some(check)
+    }
+
+    /// Makes a check, and tells whether there is one: the peer has to have answered before.
+    pub fn ask(&mut self) -> bool {
+        self.check = self.consent.check();
+        self.check.is_some()
+    }
+
+    /// Returns the address and port that the peer was last proven to have.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.consent.way().map(|way| way.peer)
+    }
+}

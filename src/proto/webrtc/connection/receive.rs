@@ -1,0 +1,100 @@
+//! What a connection does with a packet that comes.
+//!
+//! In: a packet of the network, and `now`. Out: what it has shown of its sender. Each is judged
+//! before str0m sees it: by its kind, its address, its signature, its source. What str0m makes of
+//! it is in the outputs that follow.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use str0m::Input;
+use str0m::media::Pt;
+use str0m::net::Receive;
+
+use super::PeerConnection;
+use super::packet::{Packet, Sender, rtp_header};
+use crate::webrtc::crypto;
+use crate::webrtc::packet_kind::PacketKind;
+
+impl PeerConnection {
+    /// Takes a packet. One that is not this connection's, or not readable, has no effect.
+    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) -> Sender {
+        let &Packet {
+            over,
+            source,
+            destination,
+            contents,
+        } = packet;
+        let Ok(receive) = Receive::new(over.into(), source, destination, contents) else {
+            self.tried.handle_unreadable(contents);
+            return Sender::Stranger;
+        };
+        self.now = now;
+        let kind = PacketKind::of(contents);
+        if self.paths.is_answer(kind, packet) {
+            return match self.paths.handle_answer(packet) {
+                true => Sender::Peer,
+                false => Sender::Stranger,
+            };
+        }
+        let input = Input::Receive(now, receive);
+        let accepted = self.rtc.accepts(&input);
+        self.tried.handle_incoming(source, destination, kind, accepted);
+        if !accepted {
+            if self.paths.has_checked_from(source) && !self.rtc.is_connected() {
+                self.early.keep(kind, packet);
+            }
+            return Sender::Stranger;
+        }
+        let signed = kind.is_stun() && self.is_signed(packet);
+        if signed {
+            self.paths.handle_signed(kind, packet);
+        }
+        if !self.paths.admits(kind, packet) {
+            return Sender::Stranger;
+        }
+        self.record.handle_incoming(kind);
+        if !self.tried.is_secured() {
+            self.last_flight.handle_incoming(kind, contents);
+        }
+        let header = rtp_header(kind, contents);
+        if let Some((source, payload_type)) = header {
+            let is_negotiated = self.is_negotiated(payload_type.into());
+            if !self.sources.admit(&mut self.rtc, source, is_negotiated) {
+                return Sender::Stranger;
+            }
+        }
+        self.heard_at = now;
+        if let Err(error) = self.rtc.handle_input(input) {
+            log::debug!("datagram refused: {error}");
+        }
+        if let Some((_, payload_type)) = header.filter(|_| self.rtc.is_connected()) {
+            self.unheard.handle_packet(payload_type, now);
+        }
+        self.note_refusal();
+        if signed { Sender::Peer } else { Sender::Unproven }
+    }
+
+    /// Tells whether the peer has signed a STUN message. Asked in the name of an unused address,
+    /// str0m looks at the signature; it takes whatever says to come from the address that it sends
+    /// to.
+    fn is_signed(&self, packet: &Packet<'_>) -> bool {
+        let unused = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let receive = Receive::new(packet.over.into(), unused, packet.destination, packet.contents);
+        receive.is_ok_and(|receive| self.rtc.accepts(&Input::Receive(self.now, receive)))
+    }
+
+    /// Tells whether packets of this payload type are audio or keys of the call.
+    fn is_negotiated(&self, payload_type: Pt) -> bool {
+        let keys = self.keys.as_ref().map(|(keys, _)| *keys);
+        [self.sender.payload_type(), keys].contains(&Some(payload_type))
+    }
+
+    /// Keeps the reason that DTLS refused the last datagram for, if it did.
+    pub(super) fn note_refusal(&mut self) {
+        if let Some(refusal) = crypto::take_refusal() {
+            log::debug!("the handshake failed: {refusal}");
+            self.tried.handle_refusal(refusal);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The negotiation with a media-room server (SFU): the publisher's connection, which this end
+//! offers, and the subscriber's, which it answers.
+//!
+//! In: the descriptions of the server, and the server's own list of tracks. Out: descriptions of
+//! this end. The publisher has one Opus track with its audio level and two data channels; the
+//! subscriber hears every participant's Opus, by its track. Refused: descriptions that str0m would
+//! take half, by [`sections`]; the connection goes on as it was. Ignored: video, codecs other than
+//! Opus, tracks and candidates beyond their caps. Sources: RFC 8829, RFC 6464 (audio level), RFC
+//! 7587.
+
+mod sections;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use str0m::Candidate;
+use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
+use str0m::channel::{ChannelConfig, Reliability};
+use str0m::media::{Direction, MediaKind, Mid};
+use str0m::net::Protocol;
+
+use self::sections::{Description, Kind};
+use super::PeerConnection;
+use super::channels::{LOSSY, RELIABLE};
+use super::config::{Common, Config};
+use super::output::{OfferError, Output};
+use super::sources::AudioSection;
+use crate::limits::REMOTE_CANDIDATES_MAX;
+use crate::webrtc::sdp;
+
+/// The stream that our track belongs to.
+const STREAM: &str = "bot";
+
+/// What a connection to a media-room server is made from.
+pub struct SfuSetup<'a> {
+    pub common: &'a Common,
+    /// Host candidates, each with the port of this connection's own UDP socket.
+    pub local: &'a [SocketAddr],
+    /// Random bits: where sequence numbers and timestamps start.
+    pub seed: u64,
+}
+
+/// Where the negotiation with a media-room server is.
+#[derive(Default)]
+pub struct SfuTerms {
+    /// The section that a publisher speaks in.
+    voice: Option<Mid>,
+    /// The sections of the description before, in order.
+    layout: Vec<(String, Kind)>,
+    pending: Option<SdpPendingOffer>,
+    /// Candidates that came before the answer; `None` once it is there.
+    waiting: Option<Vec<String>>,
+}
+
+impl SfuTerms {
+    /// Keeps a candidate until the answer is there; tells whether it has to wait.
+    pub fn keep_candidate(&mut self, text: &str) -> bool {
+        let Some(waiting) = &mut self.waiting else {
+            return false;
+        };
+        if waiting.len() < REMOTE_CANDIDATES_MAX {
+            waiting.push(text.to_owned());
+        } else {
+            log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} wait for the answer");
+        }
+        true
+    }
+}
+
+impl PeerConnection {
+    /// Makes the publisher's connection, and its first offer. `cid` names the track.
+    ///
+    /// # Errors
+    /// [`OfferError::Answer`] when this end cannot make a connection.
+    pub fn publisher(setup: &SfuSetup<'_>, cid: &str, now: Instant) -> Result<(PeerConnection, String), OfferError> {
+        let mut peer = PeerConnection::of_room(setup, now)?;
+        let mut change = peer.rtc.sdp_api();
+        let (stream, track) = (Some(STREAM.to_owned()), Some(cid.to_owned()));
+        let mid = change.add_media(MediaKind::Audio, Direction::SendOnly, stream, track, None);
+        let reliable = change.add_channel_with_config(ChannelConfig {
+            label: RELIABLE.to_owned(),
+            ..ChannelConfig::default()
+        });
+        change.add_channel_with_config(ChannelConfig {
+            label: LOSSY.to_owned(),
+            ordered: false,
+            reliability: Reliability::MaxRetransmits { retransmits: 0 },
+            ..ChannelConfig::default()
+        });
+        let (offer, pending) = change
+            .apply()
+            .ok_or_else(|| OfferError::Answer("there is nothing to offer".to_owned()))?;
+        let offer = offer.to_sdp_string();
+        peer.channels.offered = Some(reliable);
+        peer.sfu = SfuTerms {
+            voice: Some(mid),
+            layout: Description::read(&offer).layout(),
+            pending: Some(pending),
+            waiting: Some(Vec::new()),
+        };
+        Ok((peer, offer))
+    }
+
+    /// Makes the subscriber's connection from the server's first offer, and the answer.
+    ///
+    /// # Errors
+    /// [`OfferError`] says what is wrong with the offer.
+    pub fn subscriber(
+        setup: &SfuSetup<'_>,
+        offer: &str,
+        mid_to_track: &BTreeMap<String, String>,
+        now: Instant,
+    ) -> Result<(PeerConnection, String), OfferError> {
+        let mut peer = PeerConnection::of_room(setup, now)?;
+        let answer = peer.answer_room(offer, mid_to_track)?;
+        Ok((peer, answer))
+    }
+
+    fn of_room(setup: &SfuSetup<'_>, now: Instant) -> Result<PeerConnection, OfferError> {
+        let local = setup.local;
+        let config = Config::sfu(setup.common, setup.seed);
+        let mut peer = PeerConnection::new(config, local, local.to_vec(), now)?;
+        peer.add_local_candidates(local.iter().map(|address| Candidate::host(*address, Protocol::Udp)));
+        Ok(peer)
+    }
+
+    /// Takes the answer to the publisher's offer. A second answer has no effect.
+    ///
+    /// # Errors
+    /// [`OfferError::Bad`] says what is wrong with the answer; another one may still come.
+    pub fn handle_answer(&mut self, answer: &str, now: Instant) -> Result<(), OfferError> {
+        let bad = |why: String| OfferError::Bad(format!("the server's answer cannot be used: {why}"));
+        self.now = now;
+        let prepared = sdp::prepare_room(answer).map_err(|error| bad(error.to_string()))?;
+        let description = Description::read(&prepared.sdp);
+        description.check(&self.sfu.layout, |_| false).map_err(bad)?;
+        if description.sections.len() > self.sfu.layout.len() {
+            return Err(bad("it has more sections than the offer".to_owned()));
+        }
+        if !description.takes_audio_and_data() {
+            return Err(bad("it does not take audio with Opus, and data".to_owned()));
+        }
+        let parsed = SdpAnswer::from_sdp_string(&prepared.sdp).map_err(|error| bad(error.to_string()))?;
+        let Some(pending) = self.sfu.pending.take() else {
+            log::debug!("answer ignored: there is no offer that it belongs to");
+            return Ok(());
+        };
+        self.rtc
+            .sdp_api()
+            .accept_answer(pending, parsed)
+            .map_err(|error| bad(error.to_string()))?;
+        self.paths.consent.handle_description(&prepared.sdp);
+        if let Some(mid) = self.sfu.voice {
+            let media = self.rtc.media(mid);
+            let payload_type = media.and_then(|media| media.remote_pts().first().copied());
+            self.sender.bind(mid, payload_type);
+        }
+        let waiting = self.sfu.waiting.take().unwrap_or_default();
+        for candidate in prepared.candidates.iter().chain(&waiting) {
+            self.add_remote_candidate(candidate);
+        }
+        Ok(())
+    }
+
+    /// Answers a further offer of the server.
+    ///
+    /// # Errors
+    /// [`OfferError::Bad`] says what is wrong with the offer; the connection goes on as it was.
+    pub fn answer_room(&mut self, offer: &str, mid_to_track: &BTreeMap<String, String>) -> Result<String, OfferError> {
+        let bad = |why: String| OfferError::Bad(format!("the server's offer cannot be answered: {why}"));
+        if self.closing || self.is_over {
+            return Err(OfferError::Ended);
+        }
+        let prepared = sdp::prepare_room(offer).map_err(|error| bad(error.to_string()))?;
+        let description = Description::read(&prepared.sdp);
+        let is_free = |mid: &str| self.rtc.media(mid.into()).is_some_and(|media| media.disabled());
+        description.check(&self.sfu.layout, is_free).map_err(bad)?;
+        let choice = description.choose(mid_to_track, &self.sources.sections);
+        let text = description.write(&choice);
+        let parsed = SdpOffer::from_sdp_string(&text).map_err(|error| bad(error.to_string()))?;
+        let ufrag = self.local_ufrag();
+        let heard: Vec<AudioSection> = choice.into_iter().flatten().collect();
+        self.sources.forget(&mut self.rtc, &heard);
+        let answer = self.rtc.sdp_api().accept_offer(parsed);
+        let answer = answer.map_err(|error| bad(error.to_string()))?.to_sdp_string();
+        self.sfu.layout = description.layout();
+        self.paths.consent.handle_description(&prepared.sdp);
+        let gone = self.sources.replace(heard);
+        self.outputs.extend(gone.into_iter().map(Output::TrackGone));
+        if self.local_ufrag() != ufrag {
+            self.paths.handle_restart();
+        }
+        for candidate in &prepared.candidates {
+            self.add_remote_candidate(candidate);
+        }
+        Ok(sdp::name_rejected_formats(&answer, &prepared.sdp))
+    }
+}
+
+#[cfg(all(test, feature = "mediaroom"))]
+pub(crate) mod tests;

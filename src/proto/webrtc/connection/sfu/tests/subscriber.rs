@@ -1,0 +1,503 @@
+//! The connection that we answer: whose voice is heard, through every change of the room.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use str0m::media::{Direction, Mid};
+
+use str0m::rtp::Ssrc;
+
+use super::super::*;
+use super::world::{Kind, Server, Talker, World, ms, ours, setup};
+use crate::audio::tone::share;
+use crate::limits::{
+    ROOM_SDP_SECTIONS_MAX, ROOM_SECTION_SOURCES_MAX, ROOM_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_MAX,
+};
+use crate::webrtc::connection::{Packet, Sender};
+
+const ANN: &str = "PA_ann|TR_ann";
+const BOB: &str = "PA_bob|TR_bob";
+
+/// Returns the share of a tone in the last so many times 20 ms of a track.
+fn tone(world: &World, track: &str, hz: f64, frames: usize) -> f64 {
+    let pcm = world.heard(track);
+    share(&pcm[pcm.len().saturating_sub(frames * 320)..], hz, 16_000)
+}
+
+fn counts(world: &World) -> Vec<(&str, usize)> {
+    let tracks = world.audio.iter();
+    tracks.map(|(track, packets)| (track.as_str(), packets.len())).collect()
+}
+
+/// Returns the text without the lines that begin so.
+fn without(text: &str, start: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with(start));
+    lines.fold(String::new(), |text, line| text + line + "\r\n")
+}
+
+/// Returns the section of this name.
+fn section<'a>(text: &'a str, mid: &str) -> &'a str {
+    let named = |section: &&str| section.lines().any(|line| line == format!("a=mid:{mid}"));
+    text.split("m=").find(named).expect("a section")
+}
+
+#[test]
+fn each_track_is_heard_under_its_own_name() {
+    for kind in [
+        Kind::default(),
+        Kind {
+            lite: true,
+            ..Kind::default()
+        },
+        Kind {
+            nameless: true,
+            ..Kind::default()
+        },
+        Kind {
+            red: true,
+            ..Kind::default()
+        },
+    ] {
+        let (mut world, mids) = World::subscribed(kind, &[ANN, BOB]);
+        world.connect();
+        let mut talkers = [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))];
+        world.talk(&mut talkers, 50);
+        assert_eq!(counts(&world), [("TR_ann", 50), ("TR_bob", 50)]);
+        assert!(tone(&world, "TR_ann", 440.0, 40) > 0.99);
+        assert!(tone(&world, "TR_bob", 1_000.0, 40) > 0.99);
+        let packets = &world.audio["TR_ann"];
+        assert!(packets.windows(2).all(|two| two[1].sequence == two[0].sequence + 1));
+        assert!(packets.windows(2).all(|two| two[1].timestamp == two[0].timestamp + 960));
+        assert!(world.gone.is_empty() && world.failed == 0);
+    }
+}
+
+/// The server writes the section's name into packets, and no `a=ssrc` line into its offer.
+#[test]
+fn a_source_that_is_not_announced_is_found_by_the_name_of_its_section() {
+    let now = Instant::now();
+    let mut server = Server::new(Kind::default(), now);
+    let (offer, mids) = server.offer(&[ANN, BOB]);
+    let offer = without(&offer, "a=ssrc");
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
+    let (peer, answer) = made.expect("an offer that is answered");
+    server.accept(&answer);
+    let mut world = World::new(peer, server, now);
+    world.connect();
+    let mut talkers = [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))];
+    world.talk(&mut talkers, 20);
+    assert_eq!(counts(&world), [("TR_ann", 20), ("TR_bob", 20)]);
+    assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
+    assert_eq!(world.peer.sources.found, 2);
+    let (offer, _) = world.server.offer(&["PA_eve|TR_eve"]);
+    world.renegotiate(&without(&offer, "a=ssrc"), &[]);
+    world.talk(&mut talkers, 20);
+    assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 40)]);
+    assert_eq!(world.peer.sources.found, 2, "they need not be found again");
+}
+
+#[test]
+fn messages_of_the_room_come_on_the_channel_of_the_server() {
+    let (mut world, _) = World::subscribed(Kind::default(), &[]);
+    world.connect();
+    world.run(ms(500));
+    let (reliable, _) = world.server.channels[0];
+    let mut channel = world.server.rtc.channel(reliable).expect("a channel");
+    assert!(channel.write(true, b"\x01\x02").expect("a write"));
+    world.run(ms(500));
+    assert_eq!(world.data, [b"\x01\x02"]);
+    assert!(!world.channel_open, "we send on the other connection");
+    assert!(!world.peer.send_message(b"no"));
+}
+
+#[test]
+fn a_participant_comes_and_another_one_leaves() {
+    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
+    world.connect();
+    let mut talkers = vec![(mids[0], Talker::new(440.0))];
+    world.talk(&mut talkers, 20);
+    let (offer, new) = world.server.offer(&[BOB]);
+    world.renegotiate(&offer, &[]);
+    talkers.push((new[0], Talker::new(1_000.0)));
+    world.talk(&mut talkers, 20);
+    assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 20)]);
+    assert!(world.gone.is_empty());
+
+    let (offer, _) = world.server.offer_changed(&[], &[(mids[0], Direction::Inactive)]);
+    let answer = world.renegotiate(&offer, &[]);
+    assert!(section(&answer, &mids[0]).contains("a=inactive"));
+    assert!(section(&answer, &new[0]).contains("a=recvonly"));
+    assert_eq!(world.gone, ["TR_ann"]);
+    world.talk(&mut talkers[1..], 20);
+    assert_eq!(counts(&world), [("TR_ann", 40), ("TR_bob", 40)]);
+    assert!(tone(&world, "TR_bob", 1_000.0, 30) > 0.99, "nothing broke in between");
+}
+
+/// A server uses the section of a track that is gone for the next one: the name stays, the track and the source change.
+#[test]
+fn a_section_that_is_used_again_carries_another_track() {
+    for announced in [true, false] {
+        let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
+        world.connect();
+        let mut talkers = [(mids[0], Talker::new(440.0))];
+        world.talk(&mut talkers, 10);
+        let fresh = Ssrc::from(0x7777_u32);
+        let mut api = world.server.rtc.direct_api();
+        api.reset_stream_tx(mids[0], None, fresh, None).expect("a stream");
+        let (offer, _) = world.server.offer(&["PA_eve|TR_eve"]);
+        let mut offer = offer.replace("PA_ann|TR_ann TR_ann", "PA_bob|camera TR_bob");
+        if !announced {
+            offer = without(&offer, "a=ssrc");
+        }
+        world.renegotiate(&offer, &[]);
+        assert_eq!(world.gone, ["TR_ann"]);
+        let mut talkers = [(mids[0], Talker::new(1_000.0))];
+        world.talk(&mut talkers, 20);
+        assert_eq!(
+            counts(&world),
+            [("TR_ann", 10), ("TR_bob", 20)],
+            "announced: {announced}"
+        );
+        assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
+    }
+}
+
+#[test]
+fn the_track_of_a_section_is_told_by_the_map_then_by_either_word_of_its_name() {
+    let now = Instant::now();
+    let tracks = ["PA_a|TR_a", "PA_b|camera", "PA_c|camera", "spare", "PA_e|TR_e"];
+    let mut server = Server::new(Kind::default(), now);
+    let (offer, mids) = server.offer(&tracks);
+    let offer = offer
+        .replace("PA_c|camera camera", "PA_c|camera TR_c")
+        .replace("PA_e|TR_e TR_e", "PA_e|TR_e x");
+    let map: BTreeMap<String, String> = [(mids[0].to_string(), "TR_map".to_owned())].into();
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map, now);
+    let (peer, answer) = made.expect("an offer that is answered");
+    let heard: Vec<(&Mid, &str)> = peer
+        .sources
+        .sections
+        .iter()
+        .map(|heard| (&heard.mid, heard.track.as_deref().expect("a track")))
+        .collect();
+    assert_eq!(heard, [(&mids[0], "TR_map"), (&mids[2], "TR_c"), (&mids[4], "TR_e")]);
+    for (nth, direction) in [
+        (0, "recvonly"),
+        (1, "inactive"),
+        (2, "recvonly"),
+        (3, "inactive"),
+        (4, "recvonly"),
+    ] {
+        let line = format!("a={direction}");
+        assert!(
+            section(&answer, &mids[nth]).lines().any(|is| is == line),
+            "{nth}: {answer}"
+        );
+    }
+}
+
+#[test]
+fn opus_alone_is_answered_where_red_is_offered_and_video_is_not_taken() {
+    let now = Instant::now();
+    let kind = Kind {
+        red: true,
+        video: true,
+        ..Kind::default()
+    };
+    let mut server = Server::new(kind, now);
+    server.rtc.sdp_api();
+    let mut change = server.rtc.sdp_api();
+    let stream = |name: &str| Some(name.to_owned());
+    let video = change.add_media(
+        MediaKind::Video,
+        Direction::SendOnly,
+        stream("PA_v|TR_v"),
+        stream("TR_v"),
+        None,
+    );
+    let audio = change.add_media(
+        MediaKind::Audio,
+        Direction::SendOnly,
+        stream(ANN),
+        stream("TR_ann"),
+        None,
+    );
+    change.add_channel("_reliable".to_owned());
+    let (offer, pending) = change.apply().expect("an offer");
+    let offer = offer.to_sdp_string();
+    assert!(offer.contains("red/48000/2") && offer.contains("VP8"));
+    let map = [(video.to_string(), "TR_v".to_owned())].into();
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map, now);
+    let (peer, answer) = made.expect("an offer that is answered");
+    let formats = |mid: &str| section(&answer, mid).lines().next().expect("a line").to_owned();
+    assert_eq!(formats(&audio), "audio 9 UDP/TLS/RTP/SAVPF 111");
+    assert!(formats(&video).starts_with("video 0 "));
+    assert!(section(&answer, &video).contains("a=inactive"));
+    server.pending = Some(pending);
+    server.accept(&answer);
+    let mut world = World::new(peer, server, now);
+    world.connect();
+    world.talk(&mut [(audio, Talker::new(440.0))], 20);
+    assert_eq!(counts(&world), [("TR_ann", 20)]);
+}
+
+/// We receive, so the numbers of the answer count: one for all sections.
+#[test]
+fn sections_may_number_opus_differently() {
+    let now = Instant::now();
+    let mut server = Server::new(Kind::default(), now);
+    let (offer, mids) = server.offer(&[ANN, BOB]);
+    let at = offer.rfind("m=audio").expect("a section");
+    let last = offer[at..].replace(" 111", " 96").replace(":111 ", ":96 ");
+    let offer = format!("{}{last}", &offer[..at]);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
+    let (peer, answer) = made.expect("an offer that is answered");
+    server.accept(&answer);
+    let mut world = World::new(peer, server, now);
+    world.connect();
+    world.talk(
+        &mut [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))],
+        20,
+    );
+    assert_eq!(counts(&world), [("TR_ann", 20), ("TR_bob", 20)]);
+    assert!(tone(&world, "TR_bob", 1_000.0, 10) > 0.99);
+}
+
+#[test]
+fn a_server_that_would_also_listen_is_told_that_we_only_do() {
+    let now = Instant::now();
+    let mut server = Server::new(Kind::default(), now);
+    let (offer, mids) = server.offer(&[ANN]);
+    let offer = offer.replace("a=sendonly", "a=sendrecv");
+    let (_, answer) = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now).expect("an answer");
+    assert!(section(&answer, &mids[0]).contains("a=recvonly"));
+}
+
+/// At the cap and one past it: who is heard stays heard, and a place that becomes free is taken by the next offer.
+#[test]
+fn tracks_beyond_the_cap_are_not_heard_until_there_is_room() {
+    let now = Instant::now();
+    let mut server = Server::new(Kind::default(), now);
+    let names: Vec<String> = (0..=ROOM_VOICES_MAX).map(|nth| format!("PA_{nth}|TR_{nth}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (offer, mids) = server.offer(&names);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &BTreeMap::new(), now);
+    let (peer, answer) = made.expect("an offer that is answered");
+    assert_eq!(peer.sources.sections.len(), ROOM_VOICES_MAX);
+    assert!(section(&answer, &mids[ROOM_VOICES_MAX - 1]).contains("a=recvonly"));
+    assert!(section(&answer, &mids[ROOM_VOICES_MAX]).contains("a=inactive"));
+    server.accept(&answer);
+    let mut world = World::new(peer, server, now);
+    world.connect();
+    let last = mids[ROOM_VOICES_MAX];
+    let directions = [(mids[0], Direction::Inactive), (last, Direction::SendOnly)];
+    let (offer, _) = world.server.offer_changed(&[], &directions);
+    let answer = world.renegotiate(&offer, &[]);
+    assert_eq!(world.gone, ["TR_0"]);
+    assert!(section(&answer, &mids[ROOM_VOICES_MAX]).contains("a=recvonly"));
+    world.talk(&mut [(mids[ROOM_VOICES_MAX], Talker::new(440.0))], 5);
+    assert_eq!(counts(&world), [("TR_32", 5)]);
+}
+
+#[test]
+fn offers_that_cannot_be_answered_change_nothing() {
+    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN, BOB]);
+    world.connect();
+    let mut talkers = [(mids[0], Talker::new(440.0)), (mids[1], Talker::new(1_000.0))];
+    world.talk(&mut talkers, 5);
+    let (offer, new) = world.server.offer(&["PA_eve|TR_eve"]);
+    let starts: Vec<usize> = offer
+        .match_indices("m=")
+        .map(|(at, _)| at)
+        .chain([offer.len()])
+        .collect();
+    let part = |nth: usize| &offer[starts[nth]..starts[nth + 1]];
+    let head = &offer[..starts[0]];
+    let last = part(3);
+    let many = (0..ROOM_SDP_SECTIONS_MAX)
+        .map(|nth| last.replace(&format!("a=mid:{new}", new = &*new[0]), &format!("a=mid:x{nth}")));
+    let bad = [
+        String::new(),
+        "offer".to_owned(),
+        "v=0\r\nm=".to_owned(),
+        "\u{7f}".repeat(100),
+        head.to_owned(),
+        format!("{head}{}{}", part(0), part(1)),
+        format!("{head}{}{}{}", part(1), part(0), part(2)),
+        format!("{head}{}{}{}", part(0), part(2), part(1)),
+        format!("{offer}{}", part(3)),
+        format!("{offer}m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\na=mid:app2\r\na=sctp-port:5000\r\n"),
+        offer.replace(&format!("a=mid:{}", &*mids[0]), "a=mid:other"),
+        offer.replace("a=ice-ufrag", "a=x"),
+        offer.replace("a=fingerprint", "a=x"),
+        format!("{offer}{}", many.collect::<String>()),
+        offer.replace("opus/48000/2\r\n", "opus/48000/2\r\na=fmtp:111 \u{1}\r\n"),
+    ];
+    for (nth, offer) in bad.iter().enumerate() {
+        let answered = world.peer.answer_room(offer, &BTreeMap::new());
+        assert!(matches!(answered, Err(OfferError::Bad(_))), "{nth}: {answered:?}");
+        world.drain();
+    }
+    world.talk(&mut talkers, 5);
+    assert_eq!(counts(&world), [("TR_ann", 10), ("TR_bob", 10)]);
+    assert!(world.gone.is_empty() && world.failed == 0);
+    world.renegotiate(&offer, &[]);
+    world.talk(&mut [(new[0], Talker::new(600.0))], 5);
+    assert_eq!(world.audio["TR_eve"].len(), 5);
+}
+
+/// Cuts and flips of an offer at every place: an answer or an error, never a panic.
+#[test]
+fn a_damaged_offer_is_answered_or_refused() {
+    let now = Instant::now();
+    let mut server = Server::new(
+        Kind {
+            red: true,
+            ..Kind::default()
+        },
+        now,
+    );
+    let (offer, _) = server.offer(&[ANN, BOB]);
+    let local = [ours()];
+    let attempt = |text: &str| drop(PeerConnection::subscriber(&setup(&local), text, &BTreeMap::new(), now));
+    let lines: Vec<&str> = offer.lines().collect();
+    for skip in 0..lines.len() {
+        let rest = lines.iter().enumerate().filter(|(nth, _)| *nth != skip);
+        attempt(&rest.fold(String::new(), |text, (_, line)| text + line + "\r\n"));
+        let doubled = lines
+            .iter()
+            .enumerate()
+            .flat_map(|(nth, line)| vec![*line; 1 + usize::from(nth == skip)]);
+        attempt(&doubled.fold(String::new(), |text, line| text + line + "\r\n"));
+        attempt(&(lines[..skip].join("\r\n") + "\r\n"));
+        let cut: Vec<&str> = lines
+            .iter()
+            .enumerate()
+            .map(|(nth, line)| if nth == skip { &line[..line.len() / 2] } else { line })
+            .collect();
+        attempt(&(cut.join("\r\n") + "\r\n"));
+    }
+}
+
+#[test]
+fn packets_that_are_not_the_servers_change_nothing() {
+    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
+    world.connect();
+    let mut talkers = [(mids[0], Talker::new(440.0))];
+    world.talk(&mut talkers, 5);
+    let source = *world.server.source(mids[0]);
+    let named = |source: u32| {
+        let mut packet = vec![0x90, 111, 0, 9, 0, 0, 0, 0];
+        packet.extend(source.to_be_bytes());
+        // One word of extensions: id 4 is the section's name, or id 3 where the server chose so.
+        let mid = mids[0].as_bytes();
+        packet.extend([0xbe, 0xde, 0, 1, 0x30 | (mid.len() as u8 - 1)]);
+        packet.extend(mid);
+        packet.resize(16 + 4 + 40, 0);
+        packet
+    };
+    for nth in 0..200_u32 {
+        world.deliver(&named(0x1000 + nth));
+        world.deliver(&named(source));
+        let size = nth as usize * 7;
+        world.deliver(&(0..size).map(|at| (at as u32 * nth) as u8).collect::<Vec<u8>>());
+        world.deliver(&[20, 254, 253, nth as u8]);
+        world.deliver(&[0x80, 200, 0, 1, nth as u8]);
+        let stranger = "203.0.113.7:9".parse().expect("an address");
+        let contents = named(nth);
+        assert!(
+            world
+                .peer
+                .handle_packet(&Packet::datagram(stranger, ours(), &contents), world.now)
+                == Sender::Stranger
+        );
+        assert!(
+            world
+                .peer
+                .handle_packet(&Packet::datagram(stranger, ours(), &[0, 1, 0, 0]), world.now)
+                == Sender::Stranger
+        );
+        world.talk(&mut talkers, usize::from(nth % 20 == 0));
+    }
+    assert_eq!(counts(&world), [("TR_ann", 15)], "the section stays with its source");
+    assert_eq!(world.failed, 0);
+    assert_eq!(world.peer.sources.found, 0);
+}
+
+#[test]
+fn a_restart_of_ice_changes_the_name_and_the_talk_goes_on() {
+    let (mut world, mids) = World::subscribed(Kind::default(), &[ANN]);
+    world.connect();
+    let mut talkers = [(mids[0], Talker::new(440.0))];
+    world.talk(&mut talkers, 5);
+    let before = world.peer.local_ufrag();
+    let mut change = world.server.rtc.sdp_api();
+    change.ice_restart(true);
+    let (offer, pending) = change.apply().expect("an offer");
+    world.server.pending = Some(pending);
+    world.renegotiate(&offer.to_sdp_string(), &[]);
+    assert_ne!(world.peer.local_ufrag(), before);
+    world.run(ms(1_000));
+    world.talk(&mut talkers, 5);
+    assert_eq!(counts(&world), [("TR_ann", 10)]);
+    assert_eq!(world.failed, 0);
+}
+
+#[test]
+fn an_ended_connection_answers_no_offer() {
+    let (mut world, _) = World::subscribed(Kind::default(), &[ANN]);
+    world.connect();
+    let (offer, _) = world.server.offer(&[BOB]);
+    world.peer.close();
+    assert_eq!(world.peer.answer_room(&offer, &BTreeMap::new()), Err(OfferError::Ended));
+}
+
+/// At each cap and one past it.
+#[test]
+fn names_and_sources_of_a_section_have_an_end() {
+    let offer = |map: &BTreeMap<String, String>, lines: &str| {
+        let now = Instant::now();
+        let mut server = Server::new(Kind::default(), now);
+        let (offer, mids) = server.offer(&[ANN]);
+        let offer = without(&offer, "a=ssrc") + lines;
+        let map = map.values().map(|track| (mids[0].to_string(), track.clone()));
+        let made = PeerConnection::subscriber(&setup(&[ours()]), &offer, &map.collect(), now);
+        made.expect("an offer that is answered").0
+    };
+    for (bytes, heard) in [(ROOM_TRACK_BYTES_MAX, 1), (ROOM_TRACK_BYTES_MAX + 1, 0)] {
+        let map = [(String::new(), format!("TR_{}", "x".repeat(bytes - 3)))].into();
+        assert_eq!(offer(&map, "").sources.sections.len(), heard);
+    }
+    // The last section of the offer is the audio's.
+    let line = |source: usize| format!("a=ssrc:{source} cname:x\r\n");
+    for count in [ROOM_SECTION_SOURCES_MAX, ROOM_SECTION_SOURCES_MAX + 1] {
+        let lines: String = (0..=count).map(line).collect();
+        let peer = offer(&BTreeMap::new(), &lines);
+        let sources: Vec<u32> = peer.sources.sections[0].sources.iter().map(|source| **source).collect();
+        assert_eq!(
+            sources,
+            (1..=ROOM_SECTION_SOURCES_MAX as u32).collect::<Vec<u32>>(),
+            "0 is none"
+        );
+    }
+}
+
+#[test]
+fn sources_that_are_found_have_an_end() {
+    let now = Instant::now();
+    let mut server = Server::new(Kind::default(), now);
+    let (offer, mids) = server.offer(&[ANN]);
+    let made = PeerConnection::subscriber(&setup(&[ours()]), &without(&offer, "a=ssrc"), &BTreeMap::new(), now);
+    let (mut peer, answer) = made.expect("an offer that is answered");
+    server.accept(&answer);
+    peer.sources.found = ROOM_SOURCES_MAX - 1;
+    let mut world = World::new(peer, server, now);
+    world.connect();
+    for (source, heard) in [(1_u32, 5), (2, 5)] {
+        let mut api = world.server.rtc.direct_api();
+        api.reset_stream_tx(mids[0], None, source.into(), None)
+            .expect("a stream");
+        world.talk(&mut [(mids[0], Talker::new(440.0))], 5);
+        assert_eq!(counts(&world), [("TR_ann", heard)]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Which connections of callers over TCP may stay, where their places are few.
+//!
+//! In: the session that a new connection's first check names, and the source address. Out: whether
+//! it may stay, and who has to go for it. A name is no proof: a connection is proven once its
+//! session has answered a check on it, which only the right password brings about. Quotas hold per
+//! session and per source address; where one is used up, the oldest unproven connection under it
+//! gives way, and where all places are taken, the oldest unproven one of the source address that
+//! has most. Proven connections stay. All of loopback is this machine, a tunnel's or a proxy's end
+//! included, and has no quota of its own. Refused: a connection for which none can be evicted. `T`
+//! is dropped to end a connection. Sources: RFC 6544, RFC 8445 section 7.3.
+
+use std::net::IpAddr;
+
+use crate::http::source::SourceKey;
+use crate::limits::{ICE_TCP_CONNECTIONS_MAX, ICE_TCP_PER_SESSION_MAX, ICE_TCP_PER_SOURCE_MAX};
+
+struct Connection<T> {
+    id: u64,
+    session: u64,
+    /// `None` for loopback.
+    source: Option<SourceKey>,
+    proven: bool,
+    handle: T,
+}
+
+/// The connections that are open, the oldest first.
+pub struct Connections<T> {
+    open: Vec<Connection<T>>,
+    last: u64,
+}
+
+/// A connection that may stay.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Admitted<T> {
+    pub id: u64,
+    pub evicted: Option<T>,
+}
+
+impl<T> Default for Connections<T> {
+    fn default() -> Self {
+        Connections {
+            open: Vec::new(),
+            last: 0,
+        }
+    }
+}
+
+impl<T> Connections<T> {
+    /// Admits a connection; `None` when none can be evicted for it.
+    pub fn admit(&mut self, session: u64, address: IpAddr, handle: T) -> Option<Admitted<T>> {
+        let address = address.to_canonical();
+        let source = (!address.is_loopback()).then(|| SourceKey::from(address));
+        let of_session = |open: &Connection<T>| open.session == session;
+        let of_source = |open: &Connection<T>| source.is_some() && open.source == source;
+        let evicted = if self.count(of_session) >= ICE_TCP_PER_SESSION_MAX {
+            Some(self.oldest_unproven(of_session)?)
+        } else if self.count(of_source) >= ICE_TCP_PER_SOURCE_MAX {
+            Some(self.oldest_unproven(of_source)?)
+        } else if self.open.len() >= ICE_TCP_CONNECTIONS_MAX {
+            let unproven = self.open.iter().filter(|open| !open.proven);
+            let heaviest = unproven.map(|open| open.source).max_by_key(|source| {
+                let same = |open: &Connection<T>| open.source == *source;
+                self.count(same)
+            })?;
+            Some(self.oldest_unproven(|open| open.source == heaviest)?)
+        } else {
+            None
+        };
+        let evicted = evicted.map(|at| self.open.remove(at).handle);
+        self.last += 1;
+        self.open.push(Connection {
+            id: self.last,
+            session,
+            source,
+            proven: false,
+            handle,
+        });
+        Some(Admitted { id: self.last, evicted })
+    }
+
+    /// A session has answered a check on a connection.
+    pub fn prove(&mut self, id: u64) {
+        if let Some(open) = self.open.iter_mut().find(|open| open.id == id) {
+            open.proven = true;
+        }
+    }
+
+    /// A connection is closed.
+    pub fn remove(&mut self, id: u64) {
+        self.open.retain(|open| open.id != id);
+    }
+
+    fn count(&self, which: impl Fn(&Connection<T>) -> bool) -> usize {
+        self.open.iter().filter(|open| which(open)).count()
+    }
+
+    fn oldest_unproven(&self, which: impl Fn(&Connection<T>) -> bool) -> Option<usize> {
+        self.open.iter().position(|open| !open.proven && which(open))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: usize) -> IpAddr {
+        IpAddr::from([198, 51, (number >> 8) as u8, number as u8])
+    }
+
+    /// Admits a connection for which none is evicted.
+    fn free(connections: &mut Connections<u64>, session: u64, address: IpAddr) -> u64 {
+        let handle = connections.last + 1;
+        let admitted = connections.admit(session, address, handle).expect("a place");
+        assert_eq!(
+            admitted,
+            Admitted {
+                id: handle,
+                evicted: None
+            }
+        );
+        handle
+    }
+
+    /// One session has so many; one more takes the place of the oldest unanswered one, and none if
+    /// all were answered.
+    #[test]
+    fn a_session_has_a_quota() {
+        let mut connections = Connections::default();
+        let ids: Vec<u64> = (0..ICE_TCP_PER_SESSION_MAX)
+            .map(|number| free(&mut connections, 1, address(number)))
+            .collect();
+        connections.prove(ids[0]);
+        let newcomer = connections.admit(1, address(9), 100).expect("a place");
+        assert_eq!(newcomer.evicted, Some(ids[1]), "the oldest without proof");
+        free(&mut connections, 2, address(9));
+        for open in 1..=newcomer.id {
+            connections.prove(open);
+        }
+        assert_eq!(connections.admit(1, address(9), 101), None);
+        connections.remove(ids[0]);
+        assert!(
+            connections
+                .admit(1, address(9), 102)
+                .is_some_and(|admitted| admitted.evicted.is_none())
+        );
+    }
+
+    /// The same for one source address, however many sessions it names; a network of IPv6 is one.
+    #[test]
+    fn a_source_address_has_a_quota() {
+        let mut connections = Connections::default();
+        let hosts: Vec<IpAddr> = (0..=ICE_TCP_PER_SOURCE_MAX)
+            .map(|host| format!("2001:db8::{host:x}").parse().expect("an address"))
+            .collect();
+        for (session, host) in hosts[1..].iter().enumerate() {
+            free(&mut connections, session as u64, *host);
+        }
+        let newcomer = connections.admit(99, hosts[0], 100).expect("a place");
+        assert_eq!(newcomer.evicted, Some(1));
+        for id in 1..=newcomer.id {
+            connections.prove(id);
+        }
+        assert_eq!(connections.admit(98, hosts[0], 101), None);
+        free(&mut connections, 97, address(1));
+    }
+
+    /// A tunnel brings all its callers from loopback.
+    #[test]
+    fn loopback_has_no_quota() {
+        let mut connections = Connections::default();
+        let loopback = "::ffff:127.0.0.1".parse().expect("an address");
+        for session in 0..ICE_TCP_CONNECTIONS_MAX {
+            free(&mut connections, session as u64, loopback);
+        }
+        assert!(
+            connections
+                .admit(999, loopback, 999)
+                .is_some_and(|admitted| admitted.evicted == Some(1))
+        );
+    }
+
+    /// With all places taken, a newcomer takes that of the oldest unproven one of the heaviest
+    /// address; an address that has proven all of its own is passed over.
+    #[test]
+    fn the_heaviest_address_gives_way() {
+        let mut connections = Connections::default();
+        for number in 0..ICE_TCP_PER_SOURCE_MAX {
+            let id = free(&mut connections, 1_000 + number as u64, address(1));
+            connections.prove(id);
+        }
+        let single = free(&mut connections, 2_000, address(2));
+        let first_of_heavy = single + 1;
+        let mut number = 0;
+        while connections.open.len() < ICE_TCP_CONNECTIONS_MAX {
+            // Three addresses fill the rest, the first of them most of all.
+            let at = if number < ICE_TCP_PER_SOURCE_MAX { 3 } else { 4 + number };
+            free(&mut connections, 3_000 + number as u64, address(at));
+            number += 1;
+        }
+        let newcomer = connections.admit(5_000, address(500), 9_999).expect("a place");
+        assert_eq!(newcomer.evicted, Some(first_of_heavy));
+        assert_eq!(connections.open.len(), ICE_TCP_CONNECTIONS_MAX);
+        for id in 0..=newcomer.id {
+            connections.prove(id);
+        }
+        assert_eq!(connections.admit(5_001, address(501), 0), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! The DTLS of a microcontroller's session: what passes inside it is SCTP, and [`Setup`] helps its
+//! association up.
+//!
+//! In and out: as `dtls`, which does all the rest. str0m joins SCTP to DTLS by itself, so this is
+//! the only place where the packets of both ends are seen.
+
+use std::time::Instant;
+
+use str0m::crypto::CryptoError;
+use str0m::crypto::dtls::{DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion};
+
+use super::dtls::Backend;
+use super::forward::{forward_state, opaque_debug};
+use crate::webrtc::sctp::{Setup, Verdict};
+
+#[derive(Debug)]
+pub(super) struct DeviceDtls;
+
+impl DtlsProvider for DeviceDtls {
+    fn generate_certificate(&self) -> Option<DtlsCert> {
+        Backend.generate_certificate()
+    }
+
+    fn new_dtls(
+        &self,
+        cert: &DtlsCert,
+        now: Instant,
+        version: DtlsVersion,
+        mtu: Option<usize>,
+    ) -> Result<Box<dyn DtlsInstance>, CryptoError> {
+        Ok(Box::new(Endpoint {
+            dtls: Backend.new_dtls(cert, now, version, mtu)?,
+            setup: Setup::default(),
+            now,
+        }))
+    }
+}
+
+struct Endpoint {
+    dtls: Box<dyn DtlsInstance>,
+    setup: Setup,
+    /// The time of the last timeout; packets come without one.
+    now: Instant,
+}
+
+impl Endpoint {
+    /// Sends what the set-up has for the device. Its packets are not kept where DTLS refuses them:
+    /// they come again.
+    fn send_setup(&mut self) -> Result<(), DtlsImplError> {
+        while let Some(packet) = self.setup.poll_device() {
+            self.dtls.send_application_data(&packet)?;
+        }
+        Ok(())
+    }
+}
+
+impl DtlsInstance for Endpoint {
+    fn poll_output<'a>(&mut self, buf: &'a mut [u8]) -> DtlsOutput<'a> {
+        let made = self.setup.poll_str0m();
+        // It is no longer than what came in a datagram, and the buffer is made for that.
+        if let Some(packet) = made.filter(|packet| packet.len() <= buf.len()) {
+            let room = &mut buf[..packet.len()];
+            room.copy_from_slice(&packet);
+            return DtlsOutput::ApplicationData(room);
+        }
+        match self.dtls.poll_output(buf) {
+            DtlsOutput::ApplicationData(packet) => match self.setup.handle_device(packet) {
+                Verdict::Pass => DtlsOutput::ApplicationData(packet),
+                // A time that has passed is an order to ask again.
+                Verdict::Taken => DtlsOutput::Timeout(self.now),
+            },
+            DtlsOutput::Connected => {
+                self.setup.handle_connected();
+                DtlsOutput::Connected
+            }
+            DtlsOutput::Timeout(at) => {
+                DtlsOutput::Timeout(self.setup.poll_timeout(self.now).map_or(at, |due| at.min(due)))
+            }
+            other => other,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) -> Result<(), DtlsImplError> {
+        self.now = now;
+        self.setup.handle_timeout(now);
+        self.send_setup()?;
+        self.dtls.handle_timeout(now)
+    }
+
+    fn send_application_data(&mut self, data: &[u8]) -> Result<usize, DtlsImplError> {
+        let sent = match self.setup.handle_str0m(data) {
+            Verdict::Pass => self.dtls.send_application_data(data)?,
+            Verdict::Taken => data.len(),
+        };
+        self.send_setup()?;
+        Ok(sent)
+    }
+
+    fn set_active(&mut self, active: bool) {
+        self.dtls.set_active(active);
+    }
+
+    fn handle_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
+        self.dtls.handle_packet(packet)
+    }
+
+    forward_state!();
+}
+
+opaque_debug!(Endpoint);

@@ -1,0 +1,243 @@
+//! A DTLS client with an RSA key: dimpl with ring's signature, and its CertificateVerify says so.
+//!
+//! dimpl as a client signs with whatever key it is given and calls it ECDSA, so two bytes of that
+//! message are put right on the wire and in its transcript. It hashes the CertificateRequest as it
+//! came, which holds ours to what it sent.
+
+use dimpl::CryptoError as DimplError;
+use dimpl::crypto::{
+    Buf, HashAlgorithm, HashContext, HashProvider, KeyProvider, SignatureAlgorithm, SigningKey as Signs,
+};
+use ring::rand::SystemRandom;
+use ring::rsa::KeyPair;
+use ring::signature::RSA_PKCS1_SHA256;
+
+use super::*;
+
+const CERTIFICATE_VERIFY: u8 = 15;
+const ECDSA_SHA256: [u8; 2] = [4, 3];
+const RSA_SHA256: [u8; 2] = [4, 1];
+
+fn key(bits: usize) -> DtlsCert {
+    let (certificate, private_key): (&[u8], &[u8]) = match bits {
+        2048 => (
+            include_bytes!("../../../../../../tests/data/dtls/rsa2048.der"),
+            include_bytes!("../../../../../../tests/data/dtls/rsa2048.key"),
+        ),
+        _ => (
+            include_bytes!("../../../../../../tests/data/dtls/rsa4096.der"),
+            include_bytes!("../../../../../../tests/data/dtls/rsa4096.key"),
+        ),
+    };
+    DtlsCert {
+        certificate: certificate.to_vec(),
+        private_key: private_key.to_vec(),
+    }
+}
+
+fn client(cert: DtlsCert, mtu: usize, now: Instant) -> Box<dyn DtlsInstance> {
+    let provider = CryptoProvider {
+        key_provider: &Keys,
+        hash_provider: &Hashes,
+        ..rust_crypto::default_provider()
+    };
+    foreign_with(provider, &[], mtu, cert, true, now)
+}
+
+#[derive(Debug)]
+struct Keys;
+
+impl KeyProvider for Keys {
+    fn load_private_key(&self, der: &[u8]) -> Result<Box<dyn Signs>, DimplError> {
+        Ok(match KeyPair::from_pkcs8(der) {
+            Ok(key) => Box::new(Key(key)),
+            // The self-test's.
+            Err(_) => return rust_crypto::default_provider().key_provider.load_private_key(der),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Key(KeyPair);
+
+impl Signs for Key {
+    fn sign(&mut self, data: &[u8], _: HashAlgorithm, out: &mut Buf) -> Result<(), DimplError> {
+        let mut signature = vec![0; self.0.public().modulus_len()];
+        self.0
+            .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), data, &mut signature)
+            .expect("a signature");
+        out.clear();
+        out.extend_from_slice(&signature);
+        Ok(())
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ECDSA
+    }
+
+    fn hash_algorithm(&self) -> HashAlgorithm {
+        HashAlgorithm::SHA256
+    }
+
+    fn supported_hash_algorithms(&self) -> &[HashAlgorithm] {
+        &[HashAlgorithm::SHA256]
+    }
+}
+
+#[derive(Debug)]
+struct Hashes;
+
+impl HashProvider for Hashes {
+    fn create_hash(&self, algorithm: HashAlgorithm) -> Box<dyn HashContext> {
+        Box::new(Hash(
+            rust_crypto::default_provider().hash_provider.create_hash(algorithm),
+        ))
+    }
+}
+
+#[derive(Debug)]
+struct Hash(Box<dyn HashContext>);
+
+impl HashContext for Hash {
+    fn update(&mut self, transcript: &[u8]) {
+        let mut transcript = transcript.to_vec();
+        say_rsa(&mut transcript, 0);
+        self.0.update(&transcript);
+    }
+
+    fn clone_and_finalize(&self, out: &mut Buf) {
+        self.0.clone_and_finalize(out);
+    }
+}
+
+/// Puts the algorithm right in messages that begin at `from`.
+fn say_rsa(bytes: &mut [u8], from: usize) {
+    let mut at = from;
+    let mut found = Vec::new();
+    for message in messages(&bytes[from..]) {
+        let body = at + records::MESSAGE_HEADER_BYTES;
+        if message.kind == CERTIFICATE_VERIFY && message.offset == 0 {
+            found.push(body);
+        }
+        at = body + message.body.len();
+    }
+    for body in found {
+        assert_eq!(bytes[body..body + 2], ECDSA_SHA256);
+        bytes[body..body + 2].copy_from_slice(&RSA_SHA256);
+    }
+}
+
+/// The wire from the client to the server.
+fn say_rsa_on_the_wire(to: usize, packet: &mut Vec<u8>) {
+    if to == 0 {
+        let mut parts: Vec<_> = records(packet).map(<[u8]>::to_vec).collect();
+        for record in parts.iter_mut().filter(|record| is_handshake_in_clear(record)) {
+            say_rsa(record, RECORD_HEADER_BYTES);
+        }
+        *packet = parts.concat();
+    }
+}
+
+#[test]
+fn a_client_with_an_rsa_key_is_accepted() {
+    let now = Instant::now();
+    // The smaller MTU cuts certificate and signature in pieces.
+    for (bits, mtu) in [(2048, MTU), (2048, 500), (4096, MTU), (4096, 500)] {
+        let device = key(bits);
+        let (mut left, mut right) = (ours(false, now), client(device.clone(), mtu, now));
+        let (server, client, _, refused) = carry(&mut *left, &mut *right, now, say_rsa_on_the_wire);
+        assert_eq!(refused, [], "{bits} bits, {mtu} bytes");
+        assert!(server.connected && client.connected && client.keys && server.keys);
+        assert_eq!(server.peer_certificate, device.certificate);
+        left.send_application_data(b"pong").unwrap();
+        right.send_application_data(b"ping").unwrap();
+        let (server, client, _) = shake(&mut *left, &mut *right, now);
+        assert_eq!((server.data, client.data), (b"ping".to_vec(), b"pong".to_vec()));
+    }
+}
+
+/// A server, and what an RSA client has to say once it has the server's flight.
+fn before_the_last_flight(mtu: usize, now: Instant) -> (Box<dyn DtlsInstance>, Vec<Vec<u8>>) {
+    let (mut server, mut client) = (ours(false, now), client(key(4096), mtu, now));
+    server.handle_timeout(now).unwrap();
+    client.handle_timeout(now).unwrap();
+    let hello = drain(&mut *client).packets;
+    hello.iter().for_each(|packet| server.handle_packet(packet).unwrap());
+    let flight = drain(&mut *server).packets;
+    flight.iter().for_each(|packet| client.handle_packet(packet).unwrap());
+    let mut flight = drain(&mut *client).packets;
+    flight.iter_mut().for_each(|packet| say_rsa_on_the_wire(0, packet));
+    (server, flight)
+}
+
+/// The pieces of the client's flight come last one first, then twice: nothing but time is lost.
+#[test]
+fn pieces_come_in_any_order() {
+    let (mut server, flight) = before_the_last_flight(500, Instant::now());
+    assert!(flight.len() > 3, "{}", flight.len());
+    for packet in flight.iter().rev().chain(&flight) {
+        server.handle_packet(packet).unwrap();
+    }
+    assert!(drain(&mut *server).connected);
+}
+
+/// As OpenSSL makes them, and aiortc sends them.
+#[test]
+fn a_flight_of_many_pieces_in_one_datagram_is_read() {
+    let (mut server, flight) = before_the_last_flight(256, Instant::now());
+    let datagram: Vec<u8> = flight.concat();
+    let count = records(&datagram).count();
+    assert!(count > RECORDS_MAX, "{count}");
+    server.handle_packet(&datagram).unwrap();
+    assert!(drain(&mut *server).connected);
+}
+
+#[test]
+fn a_signature_that_is_not_the_keys_is_refused_and_named() {
+    let now = Instant::now();
+    let other = DtlsCert {
+        certificate: key(2048).certificate,
+        // The test's own key would do as well; this one has another length, too.
+        private_key: key(4096).private_key,
+    };
+    // The key of another certificate.
+    let (mut server, mut thief) = (ours(false, now), client(other, MTU, now));
+    let (server, _, _, refused) = carry(&mut *server, &mut *thief, now, say_rsa_on_the_wire);
+    assert!(!server.connected);
+    assert_eq!(refused[0], (0, Refusal::Signature));
+    // Each of these bytes changed: algorithm, hash, first and last byte of the signature.
+    for (at, xor) in [(25, 1), (26, 2), (29, 1), (29 + 255, 1)] {
+        let (mut server, mut client) = (ours(false, now), client(key(2048), MTU, now));
+        let mut changed = 0;
+        let (server, _, _, refused) = carry(&mut *server, &mut *client, now, |to, packet| {
+            say_rsa_on_the_wire(to, packet);
+            if to == 0 {
+                change_message(packet, CERTIFICATE_VERIFY, |record| {
+                    record[at] ^= xor;
+                    changed += 1;
+                });
+            }
+        });
+        assert!(changed > 0 && !server.connected, "byte {at}");
+        assert_eq!(refused[0], (0, Refusal::Signature), "byte {at}");
+    }
+}
+
+/// Whoever sits between and takes RSA out of the request, so that the client sends no certificate or a weaker one, is found
+/// out: what both ends signed differs.
+#[test]
+fn a_request_that_was_changed_on_the_way_is_found_out() {
+    let now = Instant::now();
+    let (mut server, mut client) = (ours(false, now), client(key(2048), MTU, now));
+    let (server, client, _, refused) = carry(&mut *server, &mut *client, now, |to, packet| {
+        say_rsa_on_the_wire(to, packet);
+        if to == 1 {
+            change_message(packet, 13, |record| {
+                let at = record.windows(2).rposition(|part| part == RSA_SHA256).expect("RSA");
+                record[at] = 2;
+            });
+        }
+    });
+    assert!(!server.connected && !client.connected);
+    assert_eq!(refused[0], (0, Refusal::Signature));
+}

@@ -1,0 +1,259 @@
+//! One URL of `--ice-servers` as a server that the runner can use.
+//!
+//! In: the checked list of `proto::ice`. Out: [`Server`]s, URL by URL, in the order of the list, with the default ports 3478
+//! and 5349. A server of no use to the runner says why: `stuns:` tells how a TCP connection looks from outside, which is
+//! nothing to offer for UDP, and nobody serves TURN over DTLS. Sources: RFC 7064, RFC 7065, RFC 8656 section 3.
+
+use std::net::Ipv6Addr;
+
+use crate::config::{IceServer, Secret};
+use crate::limits::{RELAYS_MAX, STUN_SERVERS_MAX};
+
+/// How a TURN server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    Udp,
+    Tcp,
+    Tls,
+}
+
+/// What a server is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// The runner's own address, over UDP.
+    Stun,
+    /// An address at the relay.
+    Turn {
+        transport: Transport,
+        username: String,
+        credential: Secret,
+    },
+    /// Nothing, and why.
+    None(&'static str),
+}
+
+/// One URL of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// As it stands in the list; it holds no credential.
+    pub url: String,
+    /// A name, or an address without brackets.
+    pub host: String,
+    pub port: u16,
+    pub service: Service,
+}
+
+impl Server {
+    /// Returns host and port as the log shows them.
+    pub fn authority(&self) -> String {
+        if self.host.parse::<Ipv6Addr>().is_ok() {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Tells whether a binding request to it is worth a try: a TURN server over UDP answers them as well.
+    pub fn answers_binding(&self) -> bool {
+        matches!(
+            self.service,
+            Service::Stun
+                | Service::Turn {
+                    transport: Transport::Udp,
+                    ..
+                }
+        )
+    }
+}
+
+/// Reads the whole list, URL by URL. Those past the caps are of no use, and say so.
+pub fn servers(list: &[IceServer]) -> Vec<Server> {
+    let (mut stun, mut turn) = (0, 0);
+    let urls = list
+        .iter()
+        .flat_map(|entry| entry.urls.iter().map(move |url| (entry, url)));
+    urls.map(|(entry, url)| {
+        let mut server = read(entry, url);
+        let (count, max, why) = match server.service {
+            Service::Stun => (&mut stun, STUN_SERVERS_MAX, "enough STUN servers stand before it"),
+            Service::Turn { .. } => (&mut turn, RELAYS_MAX, "enough TURN servers stand before it"),
+            Service::None(_) => return server,
+        };
+        *count += 1;
+        if *count > max {
+            server.service = Service::None(why);
+        }
+        server
+    })
+    .collect()
+}
+
+fn read(entry: &IceServer, url: &str) -> Server {
+    let parts = split(url);
+    let (host, port) = match &parts {
+        Some(parts) => (parts.host.to_owned(), parts.port),
+        None => (String::new(), 0),
+    };
+    let service = parts.map_or(Service::None("it is no URL of a STUN or TURN server"), |parts| {
+        let transport = match (parts.scheme, parts.tcp) {
+            ("stun", _) => return Service::Stun,
+            ("stuns", _) => return Service::None("STUN over TLS says nothing about UDP"),
+            ("turn", None | Some(false)) => Transport::Udp,
+            ("turn", Some(true)) => Transport::Tcp,
+            ("turns", None | Some(true)) => Transport::Tls,
+            _ => return Service::None("TURN over DTLS is not spoken here; write ?transport=tcp"),
+        };
+        match (&entry.username, &entry.credential) {
+            (Some(username), Some(credential)) => Service::Turn {
+                transport,
+                username: username.clone(),
+                credential: Secret::new(credential.clone()),
+            },
+            _ => Service::None("it has no username and credential"),
+        }
+    });
+    Server {
+        url: url.to_owned(),
+        host,
+        port,
+        service,
+    }
+}
+
+struct Parts<'u> {
+    scheme: &'u str,
+    host: &'u str,
+    port: u16,
+    /// What `?transport=` asks for.
+    tcp: Option<bool>,
+}
+
+fn split(url: &str) -> Option<Parts<'_>> {
+    let (scheme, rest) = url.split_once(':')?;
+    let default_port = match scheme {
+        "stun" | "turn" => 3478,
+        "stuns" | "turns" => 5349,
+        _ => return None,
+    };
+    let (authority, tcp) = match rest.split_once('?') {
+        None => (rest, None),
+        Some((authority, "transport=tcp")) => (authority, Some(true)),
+        Some((authority, "transport=udp")) => (authority, Some(false)),
+        Some(_) => return None,
+    };
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, after) = bracketed.split_once(']')?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let port = match port {
+        Some(port) => port.parse().ok()?,
+        None => default_port,
+    };
+    (!host.is_empty()).then_some(Parts {
+        scheme,
+        host,
+        port,
+        tcp,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webrtc::ice;
+
+    fn of(text: &str) -> Vec<Server> {
+        servers(&ice::parse([text]).expect("a valid list"))
+    }
+
+    fn turn(url: &str) -> Server {
+        let text = format!(r#"{{"urls":"{url}","username":"u","credential":"canary"}}"#);
+        of(&text).remove(0)
+    }
+
+    fn transport(url: &str) -> Option<Transport> {
+        match turn(url).service {
+            Service::Turn { transport, .. } => Some(transport),
+            _ => None,
+        }
+    }
+
+    /// Host, port and transport of every form that the list may have.
+    #[test]
+    fn urls_name_host_port_and_transport() {
+        let place = |server: &Server| (server.host.clone(), server.port);
+        let stun = of("stun:stun.example").remove(0);
+        assert_eq!(place(&stun), ("stun.example".into(), 3478));
+        assert_eq!(stun.service, Service::Stun);
+        assert_eq!(place(&of("stun:[2001:db8::1]:19302")[0]), ("2001:db8::1".into(), 19302));
+        assert_eq!(of("stun:[2001:db8::1]")[0].authority(), "[2001:db8::1]:3478");
+        assert_eq!(place(&turn("turns:t.example")), ("t.example".into(), 5349));
+        assert_eq!(turn("turn:t.example:80").authority(), "t.example:80");
+        assert_eq!(transport("turn:t.example"), Some(Transport::Udp));
+        assert_eq!(transport("turn:t.example?transport=udp"), Some(Transport::Udp));
+        assert_eq!(transport("turn:t.example?transport=tcp"), Some(Transport::Tcp));
+        assert_eq!(transport("turns:t.example?transport=tcp"), Some(Transport::Tls));
+        assert_eq!(transport("turns:t.example"), Some(Transport::Tls));
+    }
+
+    /// What the runner cannot use is kept, with the reason, and no debug form of a server shows its credential.
+    #[test]
+    fn servers_of_no_use_say_why() {
+        assert!(matches!(of("stuns:s.example")[0].service, Service::None(_)));
+        assert!(matches!(
+            turn("turns:t.example?transport=udp").service,
+            Service::None(_)
+        ));
+        let odd = IceServer {
+            urls: vec!["http://x".into(), "turn:x".into()],
+            username: None,
+            credential: None,
+        };
+        assert!(
+            servers(&[odd])
+                .iter()
+                .all(|server| matches!(server.service, Service::None(_)))
+        );
+        assert!(!format!("{:?}", turn("turn:t.example")).contains("canary"));
+    }
+
+    /// A TURN server over UDP answers binding requests too; one behind TCP tells nothing about UDP.
+    #[test]
+    fn binding_requests_go_to_servers_over_udp() {
+        assert!(of("stun:s.example")[0].answers_binding());
+        assert!(turn("turn:t.example").answers_binding());
+        assert!(!turn("turn:t.example?transport=tcp").answers_binding());
+        assert!(!of("stuns:s.example")[0].answers_binding());
+    }
+
+    /// At the cap every server is used, and the one past it is not.
+    #[test]
+    fn servers_are_capped() {
+        let used = |list: &[IceServer]| {
+            let servers = servers(list);
+            servers
+                .iter()
+                .filter(|server| !matches!(server.service, Service::None(_)))
+                .count()
+        };
+        let list = |n: usize| -> Vec<IceServer> {
+            (0..n)
+                .map(|n| IceServer {
+                    urls: vec![format!("stun:s{n}.example"), format!("turn:t{n}.example")],
+                    username: Some("u".into()),
+                    credential: Some("c".into()),
+                })
+                .collect()
+        };
+        assert_eq!(used(&list(RELAYS_MAX)), 2 * RELAYS_MAX);
+        assert_eq!(used(&list(RELAYS_MAX + 1)), 2 * RELAYS_MAX + 1);
+        assert_eq!(used(&list(STUN_SERVERS_MAX)), STUN_SERVERS_MAX + RELAYS_MAX);
+        assert_eq!(used(&list(STUN_SERVERS_MAX + 1)), STUN_SERVERS_MAX + RELAYS_MAX);
+    }
+}

@@ -1,0 +1,40 @@
+//! WebRTC: offers and answers, one peer connection, the session over it, and the network below.
+//!
+//! - Offers: [`sdp`], [`offer`] (bodies), [`candidate`], [`whip`], [`ice`] (lists of servers)
+//! - A connection: [`connection`], [`crypto`] (DTLS, SRTP), [`sctp`] (devices' data channels),
+//!   [`outbox`] (messages to the client), [`session`]
+//! - The network: [`packet_kind`], [`stun`] and [`routes`] (whose datagram), [`framing`] and
+//!   [`connections`] (packets over TCP), [`gather`] (what STUN servers see), [`relay`] (one
+//!   allocation at a TURN server), [`backoff`] (errors in a row)
+//! - [`why`]: why a connection did not come to be
+
+#[cfg(feature = "webrtc")]
+pub mod backoff;
+pub mod candidate;
+#[cfg(feature = "webrtc")]
+pub mod connection;
+#[cfg(feature = "webrtc")]
+pub mod connections;
+#[cfg(feature = "webrtc")]
+pub mod crypto;
+pub mod framing;
+pub mod gather;
+pub mod ice;
+pub mod offer;
+#[cfg(feature = "webrtc")]
+pub mod outbox;
+pub mod packet_kind;
+#[cfg(feature = "turn")]
+pub mod relay;
+#[cfg(feature = "webrtc")]
+pub mod routes;
+#[cfg(feature = "webrtc")]
+pub mod sctp;
+#[cfg(feature = "webrtc")]
+pub mod sdp;
+#[cfg(feature = "webrtc")]
+pub mod session;
+pub mod stun;
+pub mod whip;
+#[cfg(feature = "webrtc")]
+pub mod why;

@@ -1,0 +1,406 @@
+//! The bodies of `/api/offer`: a client's offer (POST), its trickled candidates (PATCH), and what it is answered.
+//!
+//! In: the bytes of a body. Out: an [`Offer`] or [`Candidates`] with every string within its cap; from the engine an
+//! [`Answer`] or an [`OfferRefusal`]. Only `sdp` is required of an offer, since a microcontroller sends no more than that
+//! and `type`. An empty candidate is an end-of-candidates mark and passes.
+//! Refuses: bodies of the wrong shape (422), each problem named. Whether the SDP makes sense is for the engine.
+//! Source: the wire format of the web client's transport; checklist R-069, R-096, R-099.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::http::admission::Refused;
+use crate::http::body::{self, Fields, Invalid, Problem, Step};
+use crate::limits;
+
+/// What a client sends to open, renegotiate or replace a connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    pub sdp: String,
+    /// The connection that the client believes to have.
+    pub pc_id: Option<String>,
+    /// Whether the client threw that connection away.
+    pub restart_pc: bool,
+    /// Data for the bot; it wins over the `body` of `/start`. `null` and `{}` carry none.
+    pub request_data: Option<Value>,
+}
+
+impl Offer {
+    /// Reads the body of a POST.
+    ///
+    /// # Errors
+    /// [`Invalid`] with every problem of the body.
+    pub fn parse(bytes: &[u8]) -> Result<Offer, Invalid> {
+        let mut fields = Fields::new(body::object(bytes)?, Vec::new());
+        let sdp = fields.required_string("sdp", limits::OFFER_SDP_BYTES_MAX);
+        if fields
+            .string("type", limits::OFFER_SDP_BYTES_MAX)
+            .is_some_and(|kind| kind != "offer")
+        {
+            fields.refuse::<()>("type", "Input should be 'offer'", "literal_error");
+        }
+        let pc_id = fields
+            .string("pc_id", limits::PC_ID_BYTES_MAX)
+            .filter(|id| !id.is_empty());
+        let restart_pc = fields.flag("restart_pc").unwrap_or(false);
+        let snake = data(&mut fields, "request_data");
+        let camel = data(&mut fields, "requestData");
+        fields.finish()?;
+        Ok(Offer {
+            sdp,
+            pc_id,
+            restart_pc,
+            request_data: snake.or(camel),
+        })
+    }
+}
+
+/// Takes data for the bot; empty data is none, as for the reference peer, so that it hides nothing that `/start` was given.
+fn data(fields: &mut Fields, name: &'static str) -> Option<Value> {
+    fields
+        .any(name)
+        .map(|(_, value)| value)
+        .filter(|value| value.as_object().is_none_or(|map| !map.is_empty()))
+}
+
+/// What a client is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub sdp: String,
+    /// The name under which the client sends candidates and later offers.
+    pub pc_id: String,
+}
+
+impl Answer {
+    /// Returns the JSON of the reply, without a byte to spare: microcontrollers take 4096.
+    pub fn to_json(&self) -> Vec<u8> {
+        json!({"sdp": self.sdp, "type": "answer", "pc_id": self.pc_id})
+            .to_string()
+            .into_bytes()
+    }
+}
+
+/// Candidates of a client, found after its offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidates {
+    pub pc_id: String,
+    pub candidates: Vec<RemoteCandidate>,
+}
+
+/// One candidate, as the browser wrote it; empty text marks the end of candidates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteCandidate {
+    pub candidate: String,
+    pub sdp_mid: Option<String>,
+    pub sdp_mline_index: Option<u16>,
+}
+
+impl Candidates {
+    /// Reads the body of a PATCH.
+    ///
+    /// # Errors
+    /// [`Invalid`] with the problems of the body and of its candidates.
+    pub fn parse(bytes: &[u8]) -> Result<Candidates, Invalid> {
+        let mut fields = Fields::new(body::object(bytes)?, Vec::new());
+        let pc_id = fields.required_string("pc_id", limits::PC_ID_BYTES_MAX);
+        let list = fields.required_list("candidates", limits::CANDIDATES_MAX);
+        let mut candidates = Vec::with_capacity(list.len());
+        for (index, value) in list.into_iter().enumerate() {
+            match candidate(value, index) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(invalid) => fields.join(invalid),
+            }
+        }
+        fields.finish()?;
+        Ok(Candidates { pc_id, candidates })
+    }
+}
+
+fn candidate(value: Value, index: usize) -> Result<RemoteCandidate, Invalid> {
+    let at = vec![Step::Name("candidates"), Step::Index(index)];
+    let Value::Object(map) = value else {
+        let msg = "Input should be a valid dictionary".into();
+        return Err(Invalid(vec![Problem {
+            loc: at,
+            msg,
+            kind: "dict_type",
+        }]));
+    };
+    let mut fields = Fields::new(map, at);
+    let candidate = fields.required_string("candidate", limits::CANDIDATE_BYTES_MAX);
+    let sdp_mid = fields.string("sdp_mid", limits::MID_BYTES_MAX);
+    let sdp_mline_index = fields.small_integer("sdp_mline_index");
+    fields.finish()?;
+    Ok(RemoteCandidate {
+        candidate,
+        sdp_mid,
+        sdp_mline_index,
+    })
+}
+
+/// Why the engine took no offer, or no candidates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfferRefusal {
+    /// The SDP cannot be answered, and why.
+    BadSdp(String),
+    /// No connection has this `pc_id`; one that ended does not come back.
+    UnknownConnection,
+    /// As many sessions are live as there may be.
+    Full,
+    /// As many sessions are live as one source address may have.
+    Share,
+    /// The runner is about to end.
+    Stopping,
+    /// No address could be offered: the one that a device wants, and those that there are.
+    NoCandidate(String),
+    /// The answer does not fit what a microcontroller takes, and by how much.
+    AnswerTooLong(String),
+    /// This end could make no answer, and why.
+    NoAnswer(String),
+}
+
+impl fmt::Display for OfferRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OfferRefusal::BadSdp(why) => write!(f, "the offer's SDP cannot be answered: {why}"),
+            OfferRefusal::UnknownConnection => f.write_str("Peer connection not found"),
+            OfferRefusal::Full => f.write_str("every session of this runner is taken; try again later"),
+            OfferRefusal::Share => f.write_str(
+                "this address has its share of the sessions; try again later (a proxy that asks for many callers has to be \
+                 trusted, see --trusted-proxies)",
+            ),
+            OfferRefusal::Stopping => f.write_str("this runner is stopping"),
+            OfferRefusal::NoCandidate(why) => write!(f, "no address to offer: {why}"),
+            OfferRefusal::AnswerTooLong(why) => write!(f, "the answer is too long for the client: {why}"),
+            OfferRefusal::NoAnswer(why) => write!(f, "no answer can be made: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for OfferRefusal {}
+
+impl From<Refused> for OfferRefusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => OfferRefusal::Full,
+            Refused::Share => OfferRefusal::Share,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(value: Value) -> Result<Offer, Invalid> {
+        Offer::parse(value.to_string().as_bytes())
+    }
+
+    fn patch(value: Value) -> Result<Candidates, Invalid> {
+        Candidates::parse(value.to_string().as_bytes())
+    }
+
+    /// The one problem of a body: where, and what kind.
+    fn only<T: fmt::Debug>(result: Result<T, Invalid>) -> (Value, &'static str) {
+        let invalid = result.expect_err("refused");
+        assert_eq!(invalid.0.len(), 1, "{invalid}");
+        (invalid.detail()[0]["loc"].clone(), invalid.0[0].kind)
+    }
+
+    /// R-069: what the web client sends, and what a microcontroller sends: two keys, indented with tabs.
+    #[test]
+    fn offers_of_browsers_and_microcontrollers_are_read() {
+        assert_eq!(
+            offer(json!({"sdp": "v=0", "type": "offer", "pc_id": null, "restart_pc": false})),
+            Ok(Offer {
+                sdp: "v=0".into(),
+                pc_id: None,
+                restart_pc: false,
+                request_data: None
+            })
+        );
+        assert_eq!(
+            Offer::parse(b"{\n\t\"sdp\":\t\"v=0\\r\\n\",\n\t\"type\":\t\"offer\"\n}").map(|offer| offer.sdp),
+            Ok("v=0\r\n".into())
+        );
+        assert_eq!(
+            offer(json!({"sdp": "v=0", "pc_id": "P", "restart_pc": true, "unknown": {}})),
+            Ok(Offer {
+                sdp: "v=0".into(),
+                pc_id: Some("P".into()),
+                restart_pc: true,
+                request_data: None
+            })
+        );
+        assert_eq!(
+            offer(json!({"sdp": "v=0", "pc_id": ""})).map(|offer| offer.pc_id),
+            Ok(None)
+        );
+    }
+
+    /// The order of preference of data for the bot: `request_data`, `requestData`, and neither when empty.
+    #[test]
+    fn request_data_has_two_names() {
+        for (fields, data) in [
+            (
+                json!({"request_data": {"a": 1}, "requestData": {"b": 1}}),
+                Some(json!({"a": 1})),
+            ),
+            (
+                json!({"request_data": null, "requestData": {"b": 1}}),
+                Some(json!({"b": 1})),
+            ),
+            (
+                json!({"request_data": {}, "requestData": {"b": 1}}),
+                Some(json!({"b": 1})),
+            ),
+            (json!({"requestData": [1]}), Some(json!([1]))),
+            (json!({"requestData": {}}), None),
+            (json!({}), None),
+        ] {
+            let mut body = fields;
+            body["sdp"] = json!("v=0");
+            assert_eq!(offer(body).map(|offer| offer.request_data), Ok(data));
+        }
+    }
+
+    /// R-096, R-099: the wrong shape is told by field.
+    #[test]
+    fn offers_of_the_wrong_shape_are_invalid() {
+        assert_eq!(only(offer(json!({}))), (json!(["body", "sdp"]), "missing"));
+        assert_eq!(only(offer(json!({"sdp": null}))), (json!(["body", "sdp"]), "missing"));
+        assert_eq!(only(offer(json!({"sdp": 1}))), (json!(["body", "sdp"]), "string_type"));
+        assert_eq!(
+            only(offer(json!({"sdp": "", "type": "answer"}))),
+            (json!(["body", "type"]), "literal_error")
+        );
+        assert_eq!(
+            only(offer(json!({"sdp": "", "type": 1}))),
+            (json!(["body", "type"]), "string_type")
+        );
+        assert_eq!(
+            only(offer(json!({"sdp": "", "pc_id": 7}))),
+            (json!(["body", "pc_id"]), "string_type")
+        );
+        assert_eq!(
+            only(offer(json!({"sdp": "", "restart_pc": "no"}))),
+            (json!(["body", "restart_pc"]), "bool_type")
+        );
+        assert_eq!(only(offer(json!([]))), (json!(["body"]), "dict_type"));
+        assert_eq!(only(Offer::parse(b"")), (json!(["body", 0]), "json_invalid"));
+    }
+
+    #[test]
+    fn offers_are_capped() {
+        let sdp = |bytes: usize| offer(json!({"sdp": "x".repeat(bytes)}));
+        assert!(sdp(limits::OFFER_SDP_BYTES_MAX).is_ok());
+        assert_eq!(only(sdp(limits::OFFER_SDP_BYTES_MAX + 1)).1, "string_too_long");
+        let pc_id = |bytes: usize| offer(json!({"sdp": "", "pc_id": "x".repeat(bytes)}));
+        assert!(pc_id(limits::PC_ID_BYTES_MAX).is_ok());
+        assert_eq!(only(pc_id(limits::PC_ID_BYTES_MAX + 1)).1, "string_too_long");
+    }
+
+    /// R-069: candidates of browsers, the empty end mark among them.
+    #[test]
+    fn candidates_are_read() {
+        let line =
+            "candidate:3999297000 1 udp 2122194687 192.0.2.2 36127 typ host generation 0 ufrag NuVJ network-id 1";
+        let read = patch(json!({"pc_id": "P", "candidates": [
+            {"candidate": line, "sdp_mid": "0", "sdp_mline_index": 0},
+            {"candidate": "", "sdp_mid": null},
+        ]}));
+        let first = RemoteCandidate {
+            candidate: line.into(),
+            sdp_mid: Some("0".into()),
+            sdp_mline_index: Some(0),
+        };
+        let end = RemoteCandidate {
+            candidate: String::new(),
+            sdp_mid: None,
+            sdp_mline_index: None,
+        };
+        assert_eq!(
+            read,
+            Ok(Candidates {
+                pc_id: "P".into(),
+                candidates: vec![first, end]
+            })
+        );
+        assert_eq!(
+            patch(json!({"pc_id": "P", "candidates": []})).map(|read| read.candidates),
+            Ok(vec![])
+        );
+    }
+
+    #[test]
+    fn candidates_of_the_wrong_shape_are_invalid_by_their_place() {
+        let one = |candidate: Value| {
+            only(patch(
+                json!({"pc_id": "P", "candidates": [{"candidate": ""}, candidate]}),
+            ))
+        };
+        let at = |name: &str| json!(["body", "candidates", 1, name]);
+        assert_eq!(one(json!({})), (at("candidate"), "missing"));
+        assert_eq!(one(json!({"candidate": 1})), (at("candidate"), "string_type"));
+        assert_eq!(
+            one(json!({"candidate": "", "sdp_mid": 0})),
+            (at("sdp_mid"), "string_type")
+        );
+        assert_eq!(
+            one(json!({"candidate": "", "sdp_mline_index": "0"})),
+            (at("sdp_mline_index"), "int_type")
+        );
+        assert_eq!(
+            one(json!({"candidate": "", "sdp_mline_index": 0.5})),
+            (at("sdp_mline_index"), "int_type")
+        );
+        assert_eq!(
+            one(json!({"candidate": "", "sdp_mline_index": -1})),
+            (at("sdp_mline_index"), "int_range")
+        );
+        assert_eq!(
+            one(json!({"candidate": "", "sdp_mline_index": 65_536})),
+            (at("sdp_mline_index"), "int_range")
+        );
+        assert_eq!(one(json!("candidate")), (json!(["body", "candidates", 1]), "dict_type"));
+        assert_eq!(
+            only(patch(json!({"candidates": []}))),
+            (json!(["body", "pc_id"]), "missing")
+        );
+        assert_eq!(
+            only(patch(json!({"pc_id": "P"}))),
+            (json!(["body", "candidates"]), "missing")
+        );
+        assert_eq!(
+            only(patch(json!({"pc_id": "P", "candidates": {}}))),
+            (json!(["body", "candidates"]), "list_type")
+        );
+    }
+
+    #[test]
+    fn candidates_are_capped() {
+        let many = |n: usize| patch(json!({"pc_id": "P", "candidates": vec![json!({"candidate": ""}); n]}));
+        assert!(many(limits::CANDIDATES_MAX).is_ok());
+        assert_eq!(only(many(limits::CANDIDATES_MAX + 1)).1, "too_long");
+        let long = |n: usize| patch(json!({"pc_id": "P", "candidates": [{"candidate": "x".repeat(n)}]}));
+        assert!(long(limits::CANDIDATE_BYTES_MAX).is_ok());
+        assert_eq!(only(long(limits::CANDIDATE_BYTES_MAX + 1)).1, "string_too_long");
+        let mid = |n: usize| patch(json!({"pc_id": "P", "candidates": [{"candidate": "", "sdp_mid": "x".repeat(n)}]}));
+        assert!(mid(limits::MID_BYTES_MAX).is_ok());
+        assert_eq!(only(mid(limits::MID_BYTES_MAX + 1)).1, "string_too_long");
+    }
+
+    /// A line end costs four bytes in the reply, and nothing else does.
+    #[test]
+    fn the_answer_is_short_json() {
+        let answer = Answer {
+            sdp: "v=0\r\na=x/y\r\n".into(),
+            pc_id: "P".into(),
+        };
+        assert_eq!(
+            answer.to_json(),
+            br#"{"pc_id":"P","sdp":"v=0\r\na=x/y\r\n","type":"answer"}"#
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! A sign of life for an allocation: a refresh every 25 s, beside the rare ones of the client library.
+//!
+//! It keeps the mapping of every NAT on the way, tells a server that is gone by its silence, and one that was started again
+//! by its refusal. In: every answer of the server, since challenges carry the nonce; `now`. Out: messages, and the two ways
+//! to lose. Source: RFC 8656 section 8, RFC 8489 section 9.2.
+
+use std::time::Instant;
+
+use turn_client_proto::stun::auth::{LongTermClientAuth, LongTermClientValidation};
+use turn_client_proto::types::TurnCredentials;
+use turn_client_proto::types::attribute::Lifetime;
+use turn_client_proto::types::message::REFRESH;
+use turn_client_proto::types::stun::message::{Message, MessageClass, MessageWriteVec};
+use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
+
+use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
+use crate::webrtc::gather::round::{Round, Step};
+
+/// What the client library asks for, so that neither shortens what the other was given.
+const LIFETIME_S: u32 = 1800;
+/// Nonces in a row that a server may call stale at once; a sane one calls one.
+const STALE_MAX: u32 = 4;
+
+/// The signs of life of one allocation.
+#[derive(Debug)]
+pub struct KeepAlive {
+    auth: LongTermClientAuth,
+    over_stream: bool,
+    /// When the next sign is due; `None` before the allocation is there.
+    next: Option<Instant>,
+    round: Option<Round>,
+    unanswered: u32,
+    stale: u32,
+    refused: bool,
+}
+
+impl KeepAlive {
+    pub fn new(credentials: &TurnCredentials, over_stream: bool) -> Self {
+        let mut auth = LongTermClientAuth::new();
+        auth.set_credentials(credentials.clone().into());
+        KeepAlive {
+            auth,
+            over_stream,
+            next: None,
+            round: None,
+            unanswered: 0,
+            stale: 0,
+            refused: false,
+        }
+    }
+
+    /// The allocation is there.
+    pub fn begin(&mut self, now: Instant) {
+        self.next = Some(now + STUN_KEEP_ALIVE);
+    }
+
+    /// Takes an answer of the server; `true` when it was this room's.
+    pub fn handle_response(&mut self, message: &Message<'_>, now: Instant) -> bool {
+        // Every challenge counts, also those that the client library asked for.
+        let validated = self.auth.validate_incoming_message(message);
+        let ours = self
+            .round
+            .as_ref()
+            .is_some_and(|round| round.id() == message.transaction_id());
+        if !ours {
+            return false;
+        }
+        self.round = None;
+        if matches!(validated, Ok(LongTermClientValidation::ResendRequest(_))) && self.stale < STALE_MAX {
+            self.stale += 1;
+            self.round = self.refresh(now);
+            return true;
+        }
+        self.stale = 0;
+        if message.has_class(MessageClass::Success) && validated.is_ok() {
+            self.unanswered = 0;
+            self.next = Some(now + STUN_KEEP_ALIVE);
+        } else {
+            self.refused = true;
+        }
+        true
+    }
+
+    /// Tells whether the server knows of no such allocation.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Tells whether the server has been silent for too long.
+    pub fn is_silent(&self) -> bool {
+        self.unanswered >= STUN_UNANSWERED_MAX
+    }
+
+    /// Returns the next message that is due.
+    pub fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
+        if self.round.is_none() && self.next.is_some_and(|at| at <= now) {
+            self.round = self.refresh(now);
+        }
+        let round = self.round.as_mut()?;
+        match round.poll(now) {
+            Step::Send => Some(round.message().to_vec()),
+            Step::Wait(at) => {
+                self.next = Some(at);
+                None
+            }
+            Step::Lost => {
+                self.unanswered += 1;
+                self.round = None;
+                self.next = Some(now);
+                if self.is_silent() { None } else { self.poll(now) }
+            }
+        }
+    }
+
+    /// Returns when [`KeepAlive::poll`] is due.
+    pub fn next(&self) -> Instant {
+        self.next
+            .expect("the allocation is there, so a sign of life is planned")
+    }
+
+    fn refresh(&mut self, now: Instant) -> Option<Round> {
+        let mut message = Message::builder_request(REFRESH, MessageWriteVec::new());
+        message.add_attribute(&Lifetime::new(LIFETIME_S)).ok()?;
+        let id = message.transaction_id();
+        let message = self.auth.sign_outgoing_message(message).ok()?;
+        Some(Round::new(id, message.finish(), self.over_stream, now))
+    }
+}

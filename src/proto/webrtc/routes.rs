@@ -1,0 +1,280 @@
+//! Whose a packet is that comes to the port of all sessions.
+//!
+//! In: the names and addresses of sessions, and what gave them an address. Out: who takes a packet,
+//! by its own words or by the path that it came on. A source address can be forged, so a path is a
+//! session's only once an answer to one of its own connectivity checks came back on it (return
+//! routability). Until then the session expects answers, which every session that does so gets:
+//! only one of them knows the transaction. What else comes on a path that no session has proven
+//! goes to each of those, and on one that several have proven to all of these: one is the peer's of
+//! now, the others' is gone or shares its socket, and each takes what its own keys open. So no
+//! claim keeps another session from what is its own.
+//!
+//! A session is on a path once, and forgets its paths with its name, all but one: the lists are as
+//! long as there are sessions. Sources: RFC 8445 sections 7.2.5 and 7.3, RFC 8489 section 5.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::slice;
+
+use crate::webrtc::connection::Over;
+use crate::webrtc::packet_kind::PacketKind;
+use crate::webrtc::stun;
+
+/// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the
+/// same address, and so may the two protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    pub over: Over,
+    pub peer: SocketAddr,
+    pub relay: Option<SocketAddr>,
+}
+
+impl From<SocketAddr> for Path {
+    /// A peer that sends datagrams without a relay.
+    fn from(peer: SocketAddr) -> Self {
+        Path {
+            over: Over::Udp,
+            peer,
+            relay: None,
+        }
+    }
+}
+
+/// What gives a session a path, from the weakest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    /// A check was sent there, or one that came from there was answered.
+    Expected,
+    /// A check that was sent there was answered.
+    Proven,
+    /// The configuration names it: no peer of a session gets anything from there.
+    Reserved,
+}
+
+struct Claimant<T> {
+    session: u64,
+    claim: Claim,
+    inbox: T,
+}
+
+/// Who gets which packet. `T` is what a session is reached by.
+pub struct Routes<T> {
+    by_ufrag: HashMap<String, Claimant<T>>,
+    by_path: HashMap<Path, Vec<Claimant<T>>>,
+}
+
+impl<T> Default for Routes<T> {
+    fn default() -> Self {
+        Routes {
+            by_ufrag: HashMap::new(),
+            by_path: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Clone> Routes<T> {
+    /// Returns who takes a packet, each with its number.
+    pub fn takers<'r>(&'r self, path: Path, contents: &[u8]) -> impl Iterator<Item = (u64, &'r T)> + use<'r, T> {
+        let (claimants, least) = match stun::server_ufrag(contents) {
+            Some(ufrag) => {
+                let named = self.by_ufrag.get(ufrag);
+                (named.map_or(&[][..], slice::from_ref), Claim::Expected)
+            }
+            None => {
+                let claimants = self.by_path.get(&path).map_or(&[][..], Vec::as_slice);
+                let strongest = claimants.iter().map(|claimant| claimant.claim).max();
+                let least = match strongest {
+                    Some(Claim::Reserved) => Claim::Reserved,
+                    _ if PacketKind::of(contents).is_response() => Claim::Expected,
+                    strongest => strongest.unwrap_or(Claim::Expected),
+                };
+                (claimants, least)
+            }
+        };
+        let takers = claimants.iter().filter(move |claimant| claimant.claim >= least);
+        takers.map(|claimant| (claimant.session, &claimant.inbox))
+    }
+
+    /// Makes a session known under a name.
+    pub fn listen(&mut self, ufrag: String, session: u64, inbox: &T) {
+        let claimant = Claimant {
+            session,
+            claim: Claim::Expected,
+            inbox: inbox.clone(),
+        };
+        self.by_ufrag.insert(ufrag, claimant);
+    }
+
+    /// A session has sent a check on a path, or has answered one: it lets answers in from there.
+    pub fn expect(&mut self, path: Path, session: u64, inbox: &T) {
+        self.claim(path, session, inbox, Claim::Expected);
+    }
+
+    /// A check of a session was answered on a path. Returns the other sessions whose checks were,
+    /// the first time that this one's is.
+    pub fn prove(&mut self, path: Path, session: u64, inbox: &T) -> Vec<u64> {
+        if !self.claim(path, session, inbox, Claim::Proven) {
+            return Vec::new();
+        }
+        let others = self.by_path[&path]
+            .iter()
+            .filter(|other| other.session != session && other.claim == Claim::Proven);
+        others.map(|other| other.session).collect()
+    }
+
+    /// Gives everything from a path to a session, whatever others may prove.
+    pub fn reserve(&mut self, path: Path, session: u64, inbox: &T) {
+        self.claim(path, session, inbox, Claim::Reserved);
+    }
+
+    /// Takes a path away from a session.
+    pub fn release(&mut self, path: &Path, session: u64) {
+        if let Some(claimants) = self.by_path.get_mut(path) {
+            claimants.retain(|claimant| claimant.session != session);
+            if claimants.is_empty() {
+                self.by_path.remove(path);
+            }
+        }
+    }
+
+    /// Takes a session's name and all its paths away from it, but for the one that it goes on to use while it looks for
+    /// another.
+    pub fn forget(&mut self, ufrag: Option<&str>, session: u64, used: Option<Path>) {
+        if let Some(ufrag) = ufrag {
+            self.by_ufrag.remove(ufrag);
+        }
+        self.by_path.retain(|path, claimants| {
+            claimants.retain(|claimant| claimant.session != session || used == Some(*path));
+            !claimants.is_empty()
+        });
+    }
+
+    /// Returns how many names there are, and how many claims of paths.
+    pub fn len(&self) -> (usize, usize) {
+        let claims = self.by_path.values().map(Vec::len);
+        (self.by_ufrag.len(), claims.sum())
+    }
+
+    /// Tells whether the claim is new, or stronger than the session's was.
+    fn claim(&mut self, path: Path, session: u64, inbox: &T, claim: Claim) -> bool {
+        let claimants = self.by_path.entry(path).or_default();
+        match claimants.iter_mut().find(|claimant| claimant.session == session) {
+            Some(claimant) if claimant.claim >= claim => false,
+            Some(claimant) => {
+                claimant.claim = claim;
+                true
+            }
+            None => {
+                claimants.push(Claimant {
+                    session,
+                    claim,
+                    inbox: inbox.clone(),
+                });
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &[u8] = &[
+        1, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+    ];
+    const REFUSAL: &[u8] = &[
+        1, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+    ];
+    const MEDIA: &[u8] = &[128, 111, 0, 1];
+
+    fn path(port: u16) -> Path {
+        SocketAddr::from(([192, 0, 2, 9], port)).into()
+    }
+
+    fn takers(routes: &Routes<()>, path: Path, contents: &[u8]) -> Vec<u64> {
+        routes.takers(path, contents).map(|(session, ())| session).collect()
+    }
+
+    /// A session that begins its ICE anew hears its peer on the path that they use until they have another; all other paths go with
+    /// the name.
+    #[test]
+    fn the_path_in_use_outlives_the_name() {
+        let mut routes = Routes::default();
+        routes.listen("old".to_owned(), 1, &());
+        for port in [1, 2] {
+            routes.prove(path(port), 1, &());
+        }
+        routes.forget(Some("old"), 1, Some(path(1)));
+        assert_eq!(takers(&routes, path(1), MEDIA), [1]);
+        assert_eq!((takers(&routes, path(2), MEDIA), routes.len()), (vec![], (0, 1)));
+        routes.forget(None, 1, None);
+        assert_eq!(routes.len(), (0, 0));
+    }
+
+    /// A session that only expects answers takes nothing away from one that has proven the path,
+    /// and nothing is kept from it.
+    #[test]
+    fn expectation_gives_way_to_proof() {
+        let mut routes = Routes::default();
+        routes.expect(path(1), 1, &());
+        routes.expect(path(1), 2, &());
+        assert_eq!(takers(&routes, path(1), MEDIA), [1, 2]);
+        assert_eq!(routes.prove(path(1), 2, &()), [0u64; 0]);
+        assert_eq!(takers(&routes, path(1), MEDIA), [2]);
+        assert_eq!(takers(&routes, path(1), ANSWER), [1, 2]);
+        assert_eq!(takers(&routes, path(1), REFUSAL), [1, 2]);
+        routes.expect(path(1), 3, &());
+        routes.expect(path(1), 2, &());
+        assert_eq!(takers(&routes, path(1), MEDIA), [2], "what is proven stays so");
+        assert_eq!(takers(&routes, path(2), MEDIA), [0u64; 0]);
+    }
+
+    /// Sessions that have proven the same path share it, and the later one learns of the others
+    /// once.
+    #[test]
+    fn proof_is_shared() {
+        let mut routes = Routes::default();
+        assert_eq!(routes.prove(path(1), 1, &()), [0u64; 0]);
+        assert_eq!(routes.prove(path(1), 2, &()), [1]);
+        assert_eq!(routes.prove(path(1), 2, &()), [0u64; 0]);
+        assert_eq!(routes.prove(path(1), 3, &()), [1, 2]);
+        assert_eq!(takers(&routes, path(1), MEDIA), [1, 2, 3]);
+        routes.forget(None, 1, None);
+        assert_eq!(takers(&routes, path(1), MEDIA), [2, 3]);
+    }
+
+    /// What the configuration names belongs to no other session, and others get it when it is given
+    /// back.
+    #[test]
+    fn a_reserved_path_is_one_sessions() {
+        let mut routes = Routes::default();
+        routes.prove(path(1), 1, &());
+        routes.reserve(path(1), 2, &());
+        routes.prove(path(1), 3, &());
+        for contents in [MEDIA, ANSWER] {
+            assert_eq!(takers(&routes, path(1), contents), [2]);
+        }
+        routes.release(&path(1), 2);
+        assert_eq!(takers(&routes, path(1), MEDIA), [1, 3]);
+    }
+
+    /// Claims go with their session, and leave no empty list behind.
+    #[test]
+    fn nothing_is_left_of_a_session() {
+        let mut routes = Routes::default();
+        routes.listen("one".into(), 1, &());
+        routes.listen("two".into(), 2, &());
+        for port in 1..=10 {
+            routes.expect(path(port), 1, &());
+            routes.prove(path(port), 2, &());
+        }
+        assert_eq!(routes.len(), (2, 20));
+        routes.forget(Some("one"), 1, None);
+        routes.release(&path(1), 2);
+        assert_eq!(routes.len(), (1, 9));
+        routes.forget(Some("two"), 2, None);
+        assert_eq!(routes.len(), (0, 0));
+        assert!(routes.by_path.is_empty());
+    }
+}

@@ -1,0 +1,593 @@
+//! One session over WebRTC, from an answered offer to the moment when nothing is left of it.
+//!
+//! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`, with a deadline in every phase. In: datagrams, the
+//! bot's speech, texts and interruptions, further offers, and `now`. Out, by [`WebRtcSession::poll_output`]: datagrams, PCM for the
+//! bot at the rate it asked for, events, and the next deadline. A client that restarts its connection gets a new peer under
+//! the same session: its bot, speech and waiting messages stay.
+//! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
+
+mod ending;
+mod liveness;
+mod offers;
+mod rivals;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+pub use self::liveness::Found;
+use self::liveness::Liveness;
+pub use self::rivals::{Device, Origin, Rival};
+use crate::audio::codec::Codec;
+use crate::audio::listener::Listener;
+use crate::audio::speaker::{Speaker, Turn};
+use crate::config::Transport;
+use crate::event::{Event, LeaveReason};
+use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, INQUIRY_CHECKS, OUTAGE_AFTER, PEER_LOST_AFTER};
+use crate::metrics::{Count, Counts};
+use crate::session::{Deadline, Frame, Output, Session};
+use crate::webrtc::connection::{self, Channel, Packet, PeerConnection, Proven, Sender, Transmit};
+use crate::webrtc::outbox::Outbox;
+use crate::webrtc::whip::events::Events;
+use crate::webrtc::why::Tried;
+
+/// What a session asks of its transport.
+pub enum Command {
+    Transmit(Transmit),
+    /// The caller has this address: it answered a check. Sessions that had it are told of a rival.
+    Proven(Proven),
+    /// What [`WebRtcSession::handle_inquiry`] wanted to know.
+    Found(Found),
+    /// Every other session is to be told of this one.
+    Announce(Rival),
+    /// A call has come so far.
+    Progress(Progress),
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// ICE and DTLS are up.
+    Secured,
+    /// The caller's first audio has come.
+    Audible,
+    Ended,
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Answered; ICE and DTLS are under way.
+    Connecting {
+        until: Instant,
+    },
+    Live,
+    /// The bot has ended, and its last words are still leaving.
+    Finishing {
+        until: Instant,
+        reason: LeaveReason,
+    },
+    /// `peerLeft` is on its way.
+    Goodbye {
+        until: Instant,
+    },
+    /// The closing handshakes are on their way.
+    Closing {
+        until: Instant,
+    },
+    Gone,
+}
+
+/// One session.
+pub struct WebRtcSession {
+    peer: PeerConnection,
+    phase: Phase,
+    /// Whether the caller has been connected, in this connection or an earlier one.
+    joined: bool,
+    lost: bool,
+    /// The bot has to be told that this is over.
+    resumed: bool,
+    liveness: Liveness,
+    /// Another session is perhaps the caller's, and nothing was heard of the caller since.
+    doubted: bool,
+    listener: Listener,
+    speaker: Speaker,
+    outbox: Outbox,
+    /// What the client's channel expects of whoever is behind it.
+    events: Option<Events>,
+    event: Option<Event>,
+    commands: VecDeque<Command>,
+    /// The bot has no more speech, as its last answer showed.
+    source_dry: bool,
+    /// The bot's turn is on, or was until a moment ago.
+    speaking: bool,
+    gate: Gate,
+    /// How long the caller may be silent before the session is freed.
+    freed_after: Duration,
+    is_call: bool,
+    /// Audio of the caller was handed out.
+    was_audible: bool,
+    /// Another has the permit, before this one was connected.
+    is_evicted: bool,
+}
+
+/// Whether audio may leave for the caller, once it is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// Not before [`WebRtcSession::open`].
+    Held {
+        is_secured: bool,
+    },
+}
+
+impl WebRtcSession {
+    /// Tells whether the client's offer has a data channel.
+    pub fn offers_channel(&self) -> bool {
+        self.peer.offers_channel()
+    }
+
+    /// Tells whether the log says that nothing of the caller's sound could be used.
+    #[cfg(test)]
+    pub fn told_deaf(&self) -> bool {
+        self.peer.told_deaf()
+    }
+
+    pub fn is_device(&self) -> bool {
+        self.peer.is_device()
+    }
+
+    /// Returns the codec that is spoken both ways.
+    pub fn codec(&self) -> Codec {
+        self.peer.codec()
+    }
+
+    /// Tells whether the caller has been connected.
+    pub fn has_joined(&self) -> bool {
+        self.joined
+    }
+
+    /// Returns the address that the caller has in its own network, if its offer names one.
+    pub fn host(&self) -> Option<IpAddr> {
+        self.peer.host()
+    }
+
+    /// Returns when the caller was last heard.
+    pub fn last_heard(&self) -> Instant {
+        self.liveness.heard()
+    }
+
+    /// Returns what others have to know of a microcontroller.
+    pub fn device(&self) -> Option<Device> {
+        let address = self.peer.address().filter(|_| self.peer.is_device())?;
+        let host = self.peer.host();
+        Some(Device { address, host })
+    }
+
+    /// Returns the ufrag by which datagrams find this session.
+    pub fn local_ufrag(&mut self) -> String {
+        self.peer.local_ufrag()
+    }
+
+    pub fn add_remote_candidate(&mut self, text: &str) {
+        self.peer.add_remote_candidate(text);
+    }
+
+    /// Returns what was tried to connect with the client, if its last connection never came to be.
+    pub fn unconnected(&self) -> Option<&Tried> {
+        Some(self.peer.tried()).filter(|tried| !tried.is_secured())
+    }
+
+    /// Tells whether goodbye is being said; a client that comes back then must not be given hope.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone)
+    }
+
+    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) {
+        // What only says to come from the caller does not keep a session alive.
+        if self.peer.handle_packet(packet, now) == Sender::Peer {
+            self.handle_sign_of_life(now);
+        }
+    }
+
+    fn handle_sign_of_life(&mut self, now: Instant) {
+        let silence = self.liveness.silent_for(now);
+        if silence >= OUTAGE_AFTER {
+            self.peer.repeat_record(now);
+        }
+        if silence >= CHECK_AT_ONCE_AFTER {
+            self.peer.ask();
+        }
+        self.liveness.handle_heard(now);
+        self.doubted = false;
+        if !self.is_ending() && std::mem::take(&mut self.lost) {
+            self.resumed = true;
+        }
+    }
+
+    /// Asks the caller if that is due.
+    fn ask(&mut self, now: Instant) {
+        if self.speaks() && self.liveness.take_due(now) {
+            self.peer.ask();
+        }
+    }
+
+    /// The caller said by another way that it leaves.
+    pub fn handle_leave(&mut self, now: Instant) {
+        self.peer_gone(LeaveReason::Left, now);
+    }
+
+    /// Counts so many packets as sent.
+    #[cfg(test)]
+    pub fn leap(&mut self, packets: u64) {
+        self.peer.leap(packets);
+    }
+
+    /// Lets the frames that are due leave.
+    fn speak(&mut self, now: Instant) {
+        if self.queue_frames(now) {
+            self.peer.handle_timeout(now);
+        }
+    }
+
+    /// Hands the connection the frames that are due, and tells whether there were any.
+    fn queue_frames(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        if self.speaks() {
+            while let Some(packet) = self.speaker.poll_packet(now) {
+                self.peer.send_audio(packet.payload, packet.ticks, None, now);
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn speaks(&self) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Finishing { .. })
+    }
+
+    /// Hands the channel what it takes now, and tells whether that was anything.
+    fn send_messages(&mut self, now: Instant) -> bool {
+        let mut sent = false;
+        while let Some(text) = self.outbox.next(self.peer.messages_in_flight(), now) {
+            if !self.peer.send_message(text) {
+                break;
+            }
+            self.outbox.handle_sent(now);
+            sent = true;
+        }
+        sent
+    }
+
+    /// Takes the next event, and does what the others have to know of it.
+    fn next_event(&mut self) -> Option<Event> {
+        if std::mem::take(&mut self.resumed) {
+            log::info!("the caller is heard again");
+            return Some(Event::Resumed);
+        }
+        let event = self.event.take()?;
+        match event {
+            Event::Joined => {
+                log::info!("connected");
+                self.commands
+                    .extend(self.device().map(Rival::Device).map(Command::Announce));
+            }
+            Event::Lost => log::info!("nothing heard of the caller for some seconds"),
+            Event::Left(_) => self.progress(Progress::Ended),
+            _ => {}
+        }
+        Some(event)
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        let found = self.liveness.take_found().map(Command::Found);
+        found.or_else(|| self.commands.pop_front())
+    }
+
+    /// Tells those who wait for a call how far it has come.
+    fn progress(&mut self, progress: Progress) {
+        if self.is_call {
+            self.commands.push_back(Command::Progress(progress));
+        }
+    }
+
+    /// Does what a connection that has nothing more to give lets the session do, and tells whether more output follows.
+    ///
+    /// Acknowledgements come with datagrams, so this is where waiting messages find room, and a goodbye its end.
+    fn go_on(&mut self, now: Instant) -> bool {
+        if self.send_messages(now) {
+            return true;
+        }
+        let delivered = self.outbox.is_empty() && self.peer.messages_in_flight() == 0;
+        match self.phase {
+            Phase::Goodbye { .. } if delivered => self.close(now),
+            Phase::Closing { .. } if !self.peer.is_alive() => self.phase = Phase::Gone,
+            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } if !self.peer.is_alive() => {
+                self.peer_gone(LeaveReason::Failed, now);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn handle_channel(&mut self, now: Instant) {
+        self.outbox.handle_open(now);
+        // One that is made anew after a restart knows what it was told.
+        if self.peer.channel() == Some(Channel::Events) && self.events.is_none() {
+            let events = self.events.insert(Events::default());
+            self.outbox.push(events.handle_open());
+        }
+    }
+
+    fn connected(&mut self, now: Instant) {
+        if let Gate::Held { is_secured } = &mut self.gate {
+            *is_secured = true;
+            return self.progress(Progress::Secured);
+        }
+        if let Phase::Connecting { .. } = self.phase {
+            self.phase = Phase::Live;
+        }
+        self.speaker.start(now);
+        self.speak(now);
+        if !std::mem::replace(&mut self.joined, true) {
+            self.event = Some(Event::Joined);
+        }
+    }
+
+    fn next_timeout(&self, peer: Instant, now: Instant) -> Deadline {
+        let phase = match self.phase {
+            Phase::Connecting { until } | Phase::Goodbye { until } | Phase::Closing { until } => Some(until),
+            Phase::Finishing { until, .. } => Some(until),
+            Phase::Live if self.lost => Some(self.liveness.heard() + self.freed_after),
+            Phase::Live => Some(self.liveness.heard() + PEER_LOST_AFTER),
+            Phase::Gone => None,
+        };
+        // A message that is due and did not leave waits for the peer, not for the clock.
+        let message = self.outbox.poll_timeout().filter(|at| *at > now);
+        let next = Deadline::new(peer, "connection")
+            .or(phase, "phase")
+            .or(self.listener.poll_timeout(), "speech in")
+            .or(message, "message");
+        if !self.speaks() {
+            return next;
+        }
+        next.or(self.speaker.poll_timeout(), "speech out")
+            .or(Some(self.liveness.next()), "question")
+    }
+}
+
+impl Session for WebRtcSession {
+    type Command = Command;
+
+    fn name(&self) -> String {
+        let device = if self.is_device() { ", embedded" } else { "" };
+        format!("{}{device}, {}", Transport::WebRtc.name(), self.codec())
+    }
+
+    fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, _mixed: bool, now: Instant) {
+        self.listener.set_rate(in_rate_hz);
+        self.speaker.set_rate(out_rate_hz, now);
+    }
+
+    fn speech_room(&self) -> Option<usize> {
+        Some(if self.speaks() { self.speaker.room() } else { 0 })
+    }
+
+    fn handle_speech(&mut self, pcm: &[i16], now: Instant) {
+        if self.speaks() {
+            self.source_dry = pcm.is_empty();
+            self.speaker.handle_audio(pcm, now);
+            self.speak(now);
+        }
+    }
+
+    fn handle_interruption(&mut self, now: Instant) {
+        self.speaker.handle_interruption(now);
+        self.speak(now);
+    }
+
+    fn handle_message(&mut self, text: String) {
+        self.outbox.push(text);
+    }
+
+    fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Live => {
+                self.source_dry = false;
+                self.phase = Phase::Finishing {
+                    until: now + FINISH_WITHIN,
+                    reason,
+                };
+            }
+            Phase::Connecting { .. } => self.end(reason, now),
+            _ => {}
+        }
+    }
+
+    fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
+        match self.phase {
+            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } => self.end(reason, now),
+            Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone => {}
+        }
+    }
+
+    /// Of a pending session, since it did not connect in time; of any other, since its device answered no question.
+    fn handle_eviction(&mut self, now: Instant) {
+        let reason = if self.joined {
+            log::info!("{INQUIRY_CHECKS} checks got no answer, and a device at the same address takes the place");
+            LeaveReason::Replaced
+        } else {
+            self.is_evicted = true;
+            LeaveReason::NeverConnected
+        };
+        self.handle_end(reason, now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Connecting { until } if now >= until => {
+                let reason = if self.joined {
+                    LeaveReason::Vanished
+                } else {
+                    LeaveReason::NeverConnected
+                };
+                self.end(reason, now);
+            }
+            Phase::Live | Phase::Finishing { .. } => {
+                let silent = self.liveness.silent_for(now);
+                if silent >= self.freed_after {
+                    self.end(LeaveReason::Vanished, now);
+                } else if silent >= PEER_LOST_AFTER && self.doubted {
+                    self.end(LeaveReason::Replaced, now);
+                } else if silent >= PEER_LOST_AFTER && !self.lost {
+                    self.lost = true;
+                    self.event = Some(Event::Lost);
+                }
+                // A client that is told goodbye stops playing what it still holds, so the turn must be over at its end, too.
+                let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
+                if let Phase::Finishing { until, reason } = self.phase
+                    && (now >= until || said)
+                {
+                    self.end(reason, now);
+                }
+            }
+            Phase::Goodbye { until } if now >= until => self.close(now),
+            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            _ => {}
+        }
+        self.ask(now);
+        self.listener.handle_timeout(now);
+        self.queue_frames(now);
+        self.peer.handle_timeout(now);
+    }
+
+    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+        loop {
+            if let Some(event) = self.next_event() {
+                return Output::Event(event);
+            }
+            if let Some(command) = self.next_command() {
+                return Output::Command(command);
+            }
+            if self.phase == Phase::Gone {
+                return Output::Gone;
+            }
+            // A decoded frame is borrowed, so handing it out is the last thing that this function does.
+            if self.listener.poll_frame() {
+                if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
+                    return Output::Command(Command::Progress(Progress::Audible));
+                }
+                let (pcm, rate_hz) = self.listener.take_frame();
+                return Output::Audio(Frame {
+                    pcm,
+                    rate_hz,
+                    identity: None,
+                });
+            }
+            match self.peer.poll_output() {
+                connection::Output::Timeout(at) => {
+                    if let Some(turn) = self.speaker.poll_turn() {
+                        self.speaking = turn == Turn::Started;
+                        return Output::Event(match turn {
+                            Turn::Started => Event::SpeechStarted,
+                            Turn::Stopped => Event::SpeechStopped,
+                        });
+                    }
+                    if !self.go_on(now) {
+                        return Output::Timeout(self.next_timeout(at, now));
+                    }
+                }
+                connection::Output::Transmit(transmit) => {
+                    if transmit.is_check() {
+                        self.liveness.handle_check(now);
+                    }
+                    return Output::Command(Command::Transmit(transmit));
+                }
+                connection::Output::Proven(proven) => return Output::Command(Command::Proven(proven)),
+                connection::Output::Connected => self.connected(now),
+                connection::Output::Audio { packet, .. } => {
+                    self.handle_sign_of_life(now);
+                    self.listener.handle_packet(&packet, now);
+                }
+                connection::Output::Key(key) => {
+                    self.handle_sign_of_life(now);
+                    self.event = Some(Event::Dtmf(key));
+                }
+                connection::Output::ChannelOpen => self.handle_channel(now),
+                connection::Output::Message(text) => {
+                    self.handle_sign_of_life(now);
+                    let answer = self.events.as_mut().and_then(|events| events.handle_message(&text));
+                    if let Some(answer) = answer {
+                        self.outbox.push(answer);
+                    }
+                    self.event = incoming(text);
+                }
+                // Clients have no tracks, and their messages are text.
+                connection::Output::TrackGone(_) | connection::Output::Data(_) => {}
+                connection::Output::Left => self.peer_gone(LeaveReason::Left, now),
+                connection::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
+            }
+        }
+    }
+
+    fn has_caller(&self) -> bool {
+        self.joined
+    }
+
+    fn codec_name(&self) -> Option<&'static str> {
+        Some(self.codec().name())
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        self.listener.tally().count(counts);
+        self.speaker.counters().count(counts);
+        counts.set(Count::MessagesDropped, self.outbox.dropped());
+    }
+
+    fn summary(&self, counts: &Counts) -> String {
+        self.listener.tally().summary(counts)
+    }
+
+    /// Says why a connection did not come to be. A client that gives up says so over HTTP, if it has a resource there.
+    fn explain(&self, reason: LeaveReason) {
+        let is_unexplained = matches!(
+            reason,
+            LeaveReason::NeverConnected | LeaveReason::Vanished | LeaveReason::Failed | LeaveReason::Left
+        );
+        let Some(tried) = self.unconnected().filter(|_| is_unexplained) else {
+            return;
+        };
+        if self.is_evicted {
+            log::debug!("{reason}: it gave way to a newcomer; {tried}");
+        } else {
+            log::warn!("{reason}: {tried}");
+        }
+        log::debug!("tried: {}", tried.pairs());
+    }
+}
+
+/// Sorts a text of the client: keep-alives and signalling are not the bot's.
+fn incoming(text: String) -> Option<Event> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        r#type: std::borrow::Cow<'a, str>,
+    }
+    if text.starts_with("ping") {
+        return None;
+    }
+    // Only a text that can be signalling is read twice.
+    let is_signalling = text.contains("signalling")
+        && serde_json::from_str::<Envelope<'_>>(&text).is_ok_and(|envelope| envelope.r#type == "signalling");
+    if is_signalling {
+        // `trackStatus` is all there is; a muted caller is not an error, and needs no answer.
+        log::debug!("signalling message read");
+        return None;
+    }
+    Some(Event::Message(text))
+}
+
+#[cfg(test)]
+mod tests;

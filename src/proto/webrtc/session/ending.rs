@@ -1,0 +1,46 @@
+//! The end of a session: what the client is told of it, and the closing handshakes.
+
+use std::time::Instant;
+
+use super::{Phase, WebRtcSession};
+use crate::event::{Event, LeaveReason};
+use crate::limits::{CLOSE_WITHIN, GOODBYE_WITHIN};
+use crate::webrtc::connection::Channel;
+
+/// Tells the client that the bot has left; without it, it would take the closed connection for a network failure.
+const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
+
+impl WebRtcSession {
+    /// The peer is not there any more: no goodbye, only what its end of the connection still expects.
+    pub(super) fn peer_gone(&mut self, reason: LeaveReason, now: Instant) {
+        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
+            return;
+        }
+        if !matches!(self.phase, Phase::Goodbye { .. }) {
+            self.event = Some(Event::Left(reason));
+        }
+        self.close(now);
+    }
+
+    pub(super) fn end(&mut self, reason: LeaveReason, now: Instant) {
+        self.event = Some(Event::Left(reason));
+        let listens = self.peer.has_channel() && !self.lost && !self.peer.is_device();
+        if !listens {
+            return self.close(now);
+        }
+        // Only the clients of some channels know what that means; to others what waits is still sent.
+        if matches!(self.peer.channel(), Some(Channel::Chat | Channel::Rtvi)) {
+            self.outbox.push(PEER_LEFT.to_owned());
+        }
+        self.phase = Phase::Goodbye {
+            until: now + GOODBYE_WITHIN,
+        };
+    }
+
+    pub(super) fn close(&mut self, now: Instant) {
+        self.peer.close();
+        self.phase = Phase::Closing {
+            until: now + CLOSE_WITHIN,
+        };
+    }
+}

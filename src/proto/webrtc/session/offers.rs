@@ -1,0 +1,131 @@
+//! The offers of a session: the first one, of a client or of a call; further ones; and those of a client that begins anew.
+//!
+//! In: SDP and a [`Setup`]. Out: the session, and the answer's SDP. A client that restarts its connection gets a new peer under
+//! the same session: its bot, speech and waiting messages stay.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::{Gate, Liveness, Phase, WebRtcSession};
+use crate::audio::listener::Listener;
+use crate::audio::speaker::Speaker;
+use crate::limits::{CONNECT_WITHIN, PEER_FREED_AFTER};
+use crate::webrtc::connection::{OfferError, PeerConnection, Setup};
+use crate::webrtc::outbox::Outbox;
+
+/// How long a call may take to be picked up, with all requests that it takes: the phone gives up after 60 s.
+pub(super) const CALL_HELD_WITHIN: Duration = Duration::from_secs(60);
+/// Silence of a call's server, which answers checks every few seconds, after which the session is freed: nobody takes such a
+/// call up again.
+pub(super) const CALL_FREED_AFTER: Duration = Duration::from_secs(15);
+
+impl WebRtcSession {
+    /// Answers an offer: the session, and the answer's SDP.
+    ///
+    /// # Errors
+    /// As [`PeerConnection::accept`].
+    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
+        let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
+        Ok((WebRtcSession::of(peer, setup, now), answer))
+    }
+
+    fn of(peer: PeerConnection, setup: &Setup<'_>, now: Instant) -> WebRtcSession {
+        let (device, codec) = (peer.is_device(), peer.codec());
+        WebRtcSession {
+            peer,
+            phase: Phase::Connecting {
+                until: now + CONNECT_WITHIN,
+            },
+            joined: false,
+            lost: false,
+            resumed: false,
+            liveness: Liveness::new(now),
+            doubted: false,
+            listener: Listener::new(codec),
+            speaker: Speaker::new(codec, device, setup.common.voice),
+            outbox: Outbox::new(device),
+            events: None,
+            event: None,
+            commands: VecDeque::new(),
+            source_dry: true,
+            speaking: false,
+            gate: Gate::Open,
+            freed_after: PEER_FREED_AFTER,
+            is_call: false,
+            was_audible: false,
+            is_evicted: false,
+        }
+    }
+
+    /// Answers the offer of a call. The session connects, and stays silent and not joined until [`WebRtcSession::open`].
+    ///
+    /// # Errors
+    /// As [`PeerConnection::accept_call`].
+    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
+        let (peer, answer) = PeerConnection::accept_call(offer, setup, now)?;
+        let session = WebRtcSession {
+            phase: Phase::Connecting {
+                until: now + CALL_HELD_WITHIN,
+            },
+            gate: Gate::Held { is_secured: false },
+            freed_after: CALL_FREED_AFTER,
+            is_call: true,
+            ..WebRtcSession::of(peer, setup, now)
+        };
+        Ok((session, answer))
+    }
+
+    /// The call was picked up: audio may leave. What is not connected yet has its time from here on.
+    pub fn open(&mut self, now: Instant) {
+        let Gate::Held { is_secured } = std::mem::replace(&mut self.gate, Gate::Open) else {
+            return;
+        };
+        if is_secured {
+            self.connected(now);
+        } else if let Phase::Connecting { until } = &mut self.phase {
+            *until = now + CONNECT_WITHIN;
+        }
+    }
+
+    /// Tells whether ICE and DTLS have come to be.
+    pub fn is_secured(&self) -> bool {
+        self.joined || self.gate == Gate::Held { is_secured: true }
+    }
+
+    /// Answers a further offer on the same connection.
+    ///
+    /// # Errors
+    /// As [`PeerConnection::renegotiate`], and [`OfferError::Ended`].
+    pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
+        if self.is_ending() {
+            return Err(OfferError::Ended);
+        }
+        self.peer.renegotiate(offer)
+    }
+
+    /// Answers an offer of a client that threw its connection away: a new connection under the same bot.
+    ///
+    /// # Errors
+    /// As [`PeerConnection::accept`], and [`OfferError::Ended`]; the old connection is kept then.
+    pub fn restart(&mut self, offer: &str, setup: &Setup<'_>, now: Instant) -> Result<String, OfferError> {
+        if self.is_ending() {
+            return Err(OfferError::Ended);
+        }
+        let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
+        // The client has forgotten the old connection, so there is nobody to say goodbye to.
+        let former = std::mem::replace(&mut self.peer, peer);
+        self.peer.follow(former);
+        self.listener.handle_restart();
+        self.listener.set_codec(self.peer.codec());
+        self.speaker.set_codec(self.peer.codec(), now);
+        self.outbox.handle_close();
+        if let Phase::Connecting { .. } | Phase::Live = self.phase {
+            self.phase = Phase::Connecting {
+                until: now + CONNECT_WITHIN,
+            };
+        }
+        self.liveness = Liveness::new(now);
+        self.doubted = false;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,346 @@
+//! A microcontroller on the other end: its offer word for word, its role in the handshakes, and the little that it can take.
+//! Source: the embedded fact sheet, sections 3, 7, 8 and 11.
+
+use crate::webrtc::connection::OfferError;
+use std::net::Ipv4Addr;
+
+use super::super::*;
+use super::pair::{Pair, Tone, ms, runner, secs};
+use crate::limits::{DEVICE_MESSAGE_BYTES_MAX, DEVICE_MESSAGE_INTERVAL, DEVICE_SETUP_REPEAT};
+use crate::testing::client::{self, Client};
+pub use crate::testing::device::{as_device, device};
+use crate::testing::tap::chunks;
+
+pub const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const ADDRESS: &str = "192.0.2.57:49152";
+
+const DATA: u8 = 0;
+const INIT: u8 = 1;
+
+/// A device that talks to a session of a runner for embedded clients.
+fn call() -> Pair {
+    let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), as_device);
+    pair.keep_sent = true;
+    assert!(pair.session.is_device());
+    pair.connect();
+    pair
+}
+
+fn message(kind: &str, text: &str) -> String {
+    format!(r#"{{"label":"rtvi-ai","type":"{kind}","data":{{"text":"{text}"}}}}"#)
+}
+
+/// Returns the RTP packets that left the session, and when.
+pub fn rtp(pair: &Pair) -> Vec<(std::time::Duration, &[u8])> {
+    // RFC 7983 and RFC 5761: RTP begins with 128 to 191, and is RTCP where the second byte is 192 to 223.
+    let is_rtp = |datagram: &[u8]| (128..192).contains(&datagram[0]) && !(192..224).contains(&datagram[1]);
+    let sent = pair.sent.iter().map(|(at, datagram)| (*at, datagram.as_slice()));
+    sent.filter(|(_, datagram)| is_rtp(datagram)).collect()
+}
+
+/// Every packet has a header of 12 bytes and nothing else in front of the Opus payload, one SSRC and type 111, on a steady
+/// clock, through speech and silence.
+#[test]
+fn packets_to_a_device_have_bare_headers_on_a_steady_clock() {
+    let mut pair = call();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.run(secs(1));
+    pair.say(&Tone::new(440.0, 16_000).take(8_000));
+    pair.run(secs(2));
+    assert!(pair.bot.frames >= 140 && pair.client.heard.len() >= 140);
+    let packets = rtp(&pair);
+    assert!(packets.len() >= 145, "{} packets", packets.len());
+    for (_, packet) in &packets {
+        assert_eq!(packet[0], 0x80, "no padding, no extension, no contributors");
+        assert_eq!(packet[1] & 0x7f, 111);
+        assert_eq!(packet[8..12], packets[0].1[8..12]);
+        assert!(packet.len() <= 1_200);
+    }
+    for three in packets.windows(3) {
+        assert!(three[2].0 - three[0].0 >= ms(20), "three packets within 20 ms");
+        assert!(three[1].0 - three[0].0 <= ms(60), "a gap");
+    }
+    assert!(pair.sent.iter().all(|(_, datagram)| datagram.len() <= 1_200));
+}
+
+/// The device opens the association: from the session comes no INIT, and the channel is there within half a second.
+#[test]
+fn the_device_opens_the_association() {
+    let pair = call();
+    assert!(pair.time() < ms(500), "{:?}", pair.time());
+    let wires = pair.client.wires.lock().expect("whole");
+    assert!(wires.from_session.iter().all(|packet| !chunks(packet).contains(&INIT)));
+}
+
+/// A stack of which the DTLS server waits for the other end's INIT gets one, after the time in which
+/// most devices would have begun.
+#[test]
+fn a_device_that_waits_is_asked() {
+    let config = client::config().clear_extension_map();
+    let mut waits = Client::with(config, ADDRESS, Instant::now()).labels(&["rtvi-ai"]);
+    waits.rtc.direct_api().start_sctp(false);
+    let mut pair = Pair::embedded(waits, Some(HOST), as_device);
+    pair.connect();
+    assert!(pair.time() > DEVICE_SETUP_REPEAT && pair.time() < 2 * DEVICE_SETUP_REPEAT);
+    pair.send(&message("bot-ready", "x"));
+    pair.client.send("up");
+    pair.run(secs(1));
+    assert_eq!(pair.client.texts(), [message("bot-ready", "x")]);
+    assert_eq!(pair.texts(), ["up"]);
+}
+
+/// Messages leave one at a time, each whole in one chunk and alone in its packet, speaking events first, not before the device
+/// has left its own handler, at most five a second, and never in a form that it cannot read.
+#[test]
+fn messages_to_a_device_come_one_by_one() {
+    let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), as_device);
+    let longest = message(
+        "bot-transcription",
+        &"x".repeat(DEVICE_MESSAGE_BYTES_MAX - message("bot-transcription", "").len()),
+    );
+    let too_long = message("bot-transcription", &"x".repeat(DEVICE_MESSAGE_BYTES_MAX));
+    for text in [
+        &longest,
+        &too_long,
+        "[]",
+        "no JSON",
+        &message("metrics", "m"),
+        &message("bot-transcription", "last"),
+    ] {
+        pair.send(text);
+    }
+    for kind in ["bot-ready", "bot-started-speaking", "bot-stopped-speaking"] {
+        pair.send(&message(kind, "x"));
+    }
+    pair.connect();
+    let opened = pair.time();
+    pair.run(secs(5));
+    let expected = [
+        message("bot-ready", "x"),
+        message("bot-started-speaking", "x"),
+        message("bot-stopped-speaking", "x"),
+        longest,
+        message("bot-transcription", "last"),
+    ];
+    assert_eq!(pair.client.texts(), expected);
+    assert!(
+        pair.client.read[0].0 + ms(60) >= opened + ms(100),
+        "{:?} {opened:?}",
+        pair.client.read[0].0
+    );
+    for two in pair.client.read.windows(2) {
+        assert!(two[1].0 - two[0].0 >= DEVICE_MESSAGE_INTERVAL - ms(1));
+    }
+    let wires = pair.client.wires.lock().expect("whole");
+    let data = wires
+        .from_session
+        .iter()
+        .map(|packet| chunks(packet).iter().filter(|kind| **kind == DATA).count());
+    assert!(data.clone().all(|count| count <= 1), "two messages in one packet");
+    // The acknowledgement of the channel is a chunk of data, too.
+    assert_eq!(data.sum::<usize>(), 1 + expected.len());
+}
+
+/// While the device acknowledges nothing, the next message waits, without a turn of the processor.
+#[test]
+fn a_device_that_acknowledges_nothing_gets_nothing_more() {
+    let mut pair = call();
+    pair.run(secs(1));
+    pair.up.cut = true;
+    for number in 0..10 {
+        pair.send(&message("bot-transcription", &number.to_string()));
+    }
+    pair.run(secs(4));
+    assert_eq!(pair.client.texts(), [message("bot-transcription", "0")]);
+}
+
+/// A device hears no goodbye that it cannot understand; SCTP's own is all there is.
+#[test]
+fn a_device_is_left_without_words() {
+    let mut pair = call();
+    pair.run(secs(1));
+    pair.bot_ends();
+    pair.run(secs(1));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::BotEnded));
+    assert_eq!(pair.client.texts(), [""; 0]);
+    assert!(pair.gone.is_some());
+}
+
+/// A device that loses power says nothing: the bot is told within 7 s, and the session is freed within 35 s.
+#[test]
+fn a_device_without_power_is_freed() {
+    let mut pair = call();
+    pair.client.speak(440.0, pair.now);
+    pair.run(secs(1));
+    let vanished = pair.time();
+    pair.up.cut = true;
+    pair.down.cut = true;
+    pair.run(secs(40));
+    assert!(pair.times(&Event::Lost)[0] - vanished < secs(7));
+    let (reason, at) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::Vanished);
+    assert!(at - vanished < secs(35));
+}
+
+/// The session checks the device all the time, for the device checks nobody and may close 10 s after the last check.
+#[test]
+fn a_device_is_checked_in_time() {
+    let mut pair = call();
+    pair.run(secs(1));
+    let from = pair.time();
+    pair.run(secs(60));
+    let checks: Vec<_> = pair
+        .sent
+        .iter()
+        .filter(|(at, datagram)| *at > from && datagram.starts_with(&[0, 1]))
+        .collect();
+    let mut last = from;
+    for (at, check) in checks {
+        assert!(*at - last < secs(9), "no check from {last:?} to {at:?}");
+        assert!(check.len() < 256);
+        last = *at;
+    }
+    assert!(last > from + secs(50));
+}
+
+/// A browser on the same runner is spoken to like any other, but for its one candidate.
+#[test]
+fn a_browser_on_a_runner_for_devices_is_a_browser() {
+    let mut pair = Pair::embedded(Client::new("192.0.2.9:5000"), Some(HOST), |offer| offer);
+    assert!(!pair.session.is_device());
+    pair.connect();
+    let long = message("bot-llm-text", &"x".repeat(5_000));
+    pair.send(&long);
+    pair.send(&message("metrics", "m"));
+    pair.bot_ends();
+    pair.run(secs(1));
+    let texts = pair.client.texts();
+    assert_eq!(texts[..2], [long, message("metrics", "m")]);
+    assert!(texts[2].contains("peerLeft"));
+}
+
+/// D6: a device is one without `--embedded`, too: bare headers, its own DTLS role, its own messages.
+#[test]
+fn a_device_needs_no_flag() {
+    let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), None, as_device);
+    pair.keep_sent = true;
+    assert!(pair.session.is_device());
+    pair.connect();
+    pair.run(secs(1));
+    let packets = rtp(&pair);
+    assert!(packets.len() >= 40);
+    assert!(packets.iter().all(|(_, packet)| packet[0] == 0x80));
+    pair.send(&message("bot-transcription", "in time"));
+    pair.send(&message("bot-transcription", &"x".repeat(DEVICE_MESSAGE_BYTES_MAX)));
+    pair.run(secs(1));
+    assert_eq!(pair.client.texts(), [message("bot-transcription", "in time")]);
+}
+
+/// D10: `a=ssrc` is optional, and what it says may be wrong: the bot hears whatever source has the keys. Nobody without them
+/// is heard, nor takes the caller's place.
+#[test]
+fn a_source_that_the_offer_does_not_name_is_heard() {
+    let without = |line: &str| !line.starts_with("a=ssrc");
+    type Change = fn(&str) -> Option<String>;
+    let changes: [(&str, Change); 2] = [
+        ("no source", |_| None),
+        ("another source", |line| {
+            let (_, about) = line.split_once(' ')?;
+            Some(format!("a=ssrc:6 {about}"))
+        }),
+    ];
+    for (name, change) in changes {
+        let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), Some(HOST), |offer| {
+            let lines = as_device(offer);
+            let lines = lines.lines().filter_map(|line| match without(line) {
+                true => Some(line.to_owned()),
+                false => change(line),
+            });
+            lines.flat_map(|line| [line, "\r\n".to_owned()]).collect()
+        });
+        pair.keep_launched = true;
+        pair.connect();
+        pair.open_audio(16_000, 24_000);
+        pair.client.speak(440.0, pair.now);
+        pair.run(secs(1));
+        assert!(pair.bot.frames >= 45, "{name}: {} frames", pair.bot.frames);
+        let is_rtp = |datagram: &&Vec<u8>| (128..192).contains(&datagram[0]) && !(192..224).contains(&datagram[1]);
+        let mut forged = pair.launched.iter().find(is_rtp).expect("a packet of sound").clone();
+        let source = pair.client.address;
+        for number in 0..100u32 {
+            forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
+            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+            pair.run(ms(20));
+        }
+        let before = pair.bot.frames;
+        pair.run(secs(1));
+        assert!(pair.bot.frames - before >= 45, "{name}");
+    }
+}
+
+/// D6: a device where there is no IPv4 address is refused in words that name what there is, and the option.
+#[test]
+fn a_device_without_an_ipv4_address_is_told() {
+    let offer = as_device(device(ADDRESS, Instant::now()).offer());
+    let local = ["[2001:db8::1]:7860".parse().expect("an address")];
+    let refused = WebRtcSession::accept(&offer, &super::pair::setup(None, &local), Instant::now()).map(|_| ());
+    let Err(OfferError::NoCandidate(words)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        words.contains("2001:db8::1") && words.contains("--embedded --host"),
+        "{words}"
+    );
+}
+
+/// D10: sound that cannot be used is told, once; sound that is used is not.
+#[test]
+fn a_deaf_bot_is_told() {
+    let mut pair = call();
+    pair.open_audio(16_000, 24_000);
+    pair.client.speak(440.0, pair.now);
+    pair.run(secs(5));
+    assert!(pair.bot.frames > 200);
+    assert!(!pair.session.told_deaf());
+    // A source beside the caller's whose packets have a tag of nobody.
+    let mut forged = vec![0x80, 111, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9];
+    forged.extend([7; 60]);
+    pair.client.mute();
+    let source = pair.client.address;
+    for _ in 0..200 {
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+        pair.run(ms(20));
+    }
+    assert!(pair.session.told_deaf());
+}
+
+/// D7, D8: each family of devices connects in the role that its offer leaves, microphones too, and is heard. Of those that
+/// follow the answer's role, the client of the handshake begins SCTP.
+#[test]
+fn devices_connect_in_whichever_role_they_leave() {
+    let espressif = |offer: String| {
+        as_device(offer)
+            .replace("a=msid-semantic: iot", "a=msid-semantic: esp-webrtc")
+            .replace("a=setup:passive", "a=setup:actpass")
+    };
+    let active = |offer: String| as_device(offer).replace("a=setup:passive", "a=setup:active");
+    let microphone = |offer: String| as_device(offer).replace("a=sendrecv", "a=sendonly");
+    let changes: [(&str, &dyn Fn(String) -> String); 4] = [
+        ("esp_peer", &espressif),
+        ("a client of the handshake", &active),
+        ("a microphone", &microphone),
+        ("the voice firmware", &as_device),
+    ];
+    for (name, change) in changes {
+        let mut pair = Pair::embedded(device(ADDRESS, Instant::now()), None, change);
+        assert!(pair.session.is_device(), "{name}");
+        pair.connect();
+        pair.open_audio(16_000, 24_000);
+        pair.client.speak(440.0, pair.now);
+        pair.client.send("hello");
+        pair.run(secs(1));
+        assert!(pair.bot.frames >= 45, "{name}: {} frames", pair.bot.frames);
+        assert_eq!(pair.texts(), ["hello"], "{name}");
+    }
+}

@@ -1,0 +1,336 @@
+//! How a session ends: who says so, what is still said, and how long it may take.
+
+use super::super::*;
+use super::pair::{Pair, Tone, ms, secs};
+use crate::limits::{CLOSE_WITHIN, SPEECH_HANGOVER};
+use crate::testing::client::Client;
+use crate::webrtc::connection::Packet;
+
+type Leave = fn(&mut Client);
+type Reach = fn() -> Pair;
+
+const PEER_LEFT_TEXT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
+
+/// A client that takes the answer and never sends anything is given up after 15 s, and not before.
+#[test]
+fn a_client_that_never_connects_is_given_up() {
+    let mut pair = Pair::new();
+    pair.up.cut = true;
+    pair.run(ms(14_900));
+    assert_eq!(pair.left(), None);
+    pair.run(ms(200));
+    assert_eq!(pair.left(), Some((LeaveReason::NeverConnected, secs(15))));
+    pair.run(secs(1));
+    assert!(pair.gone.expect("gone") <= secs(15) + CLOSE_WITHIN);
+    assert!(!pair.saw(&Event::Joined));
+}
+
+/// The same when connectivity checks pass and the handshake does not.
+#[test]
+fn a_client_that_never_shakes_hands_is_given_up() {
+    let mut pair = Pair::new();
+    pair.pass = |_, contents| contents[0] < 20;
+    pair.run(secs(17));
+    assert_eq!(pair.left(), Some((LeaveReason::NeverConnected, secs(15))));
+    assert!(pair.gone.is_some());
+}
+
+/// A closed laptop says nothing. The bot is told within 7 s, and the session is freed within 35 s.
+#[test]
+fn a_caller_who_vanishes_is_noticed_and_freed() {
+    let mut pair = Pair::connected();
+    pair.client.speak(440.0, pair.now);
+    pair.run(secs(1));
+    let vanished = pair.time();
+    pair.up.cut = true;
+    pair.down.cut = true;
+    pair.run(secs(40));
+    let lost = pair.times(&Event::Lost);
+    assert_eq!(lost.len(), 1);
+    assert!(
+        (secs(5)..secs(7)).contains(&(lost[0] - vanished)),
+        "{:?}",
+        lost[0] - vanished
+    );
+    let (reason, at) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::Vanished);
+    assert!((secs(29)..secs(35)).contains(&(at - vanished)), "{:?}", at - vanished);
+    assert!(
+        pair.gone.expect("gone") - at <= CLOSE_WITHIN,
+        "nobody is left to say goodbye to"
+    );
+}
+
+/// A network that comes back after 25 s brings the talk back: the bot is told, and sound and messages go on.
+#[test]
+fn a_caller_who_comes_back_is_resumed() {
+    for away in [secs(8), secs(25)] {
+        let mut pair = Pair::connected();
+        pair.open_audio(16_000, 16_000);
+        pair.client.speak(440.0, pair.now);
+        pair.run(secs(1));
+        pair.up.cut = true;
+        pair.down.cut = true;
+        pair.run(away);
+        assert!(pair.saw(&Event::Lost));
+        assert!(!pair.saw(&Event::Resumed));
+        pair.send("while away");
+        pair.up.cut = false;
+        pair.down.cut = false;
+        pair.run(secs(5));
+        assert_eq!(pair.times(&Event::Resumed).len(), 1);
+        let (frames, packets) = (pair.bot.frames, pair.client.heard.len());
+        pair.run(secs(12));
+        assert!(pair.bot.frames - frames >= 590, "{} frames", pair.bot.frames - frames);
+        assert!(pair.client.heard.len() - packets >= 590);
+        assert_eq!(pair.client.texts(), ["while away"]);
+        assert_eq!((pair.times(&Event::Joined).len(), pair.left()), (1, None));
+    }
+}
+
+/// The three ways in which a client leaves in good order; each ends the session at once, without a goodbye to nobody.
+#[test]
+fn a_caller_who_leaves_is_gone_at_once() {
+    let close_channel = |client: &mut Client| {
+        let id = client.open_channel().expect("a channel");
+        client.rtc.direct_api().close_data_channel(id);
+    };
+    let abort = |client: &mut Client| {
+        client.wires.lock().expect("whole").abort = true;
+        client.send("this becomes an ABORT");
+    };
+    let close_notify = |client: &mut Client| {
+        client.wires.lock().expect("whole").close = true;
+        client.rtc.direct_api().set_ice_lite(false);
+    };
+    let close = |client: &mut Client| client.rtc.close().expect("closing");
+    let ways: [(&str, Leave); 4] = [
+        ("channel", close_channel),
+        ("abort", abort),
+        ("close_notify", close_notify),
+        ("all", close),
+    ];
+    for (name, leave) in ways {
+        let mut pair = Pair::connected();
+        pair.run(secs(1));
+        let left = pair.time();
+        leave(&mut pair.client);
+        pair.run(secs(1));
+        let (reason, at) = pair.left().unwrap_or_else(|| panic!("{name}: still there"));
+        assert_eq!(reason, LeaveReason::Left, "{name}");
+        assert!(at - left <= ms(50), "{name}: {:?}", at - left);
+        assert!(pair.gone.expect("gone") - at <= CLOSE_WITHIN, "{name}");
+        assert_eq!(pair.client.texts(), [""; 0], "{name}");
+    }
+}
+
+/// A client may leave at any moment of the set-up; the session ends then, or at the latest when set-up would be given up.
+#[test]
+fn a_caller_may_leave_during_the_set_up() {
+    for after in (0..120).step_by(3) {
+        let mut pair = Pair::new();
+        pair.run(ms(after));
+        let closed = pair.client.rtc.close().is_ok();
+        pair.run(ms(100));
+        pair.up.cut = true;
+        pair.run(secs(50));
+        let (reason, at) = pair.left().expect("the end");
+        assert!(pair.gone.is_some());
+        if pair.saw(&Event::Joined) && closed {
+            assert_eq!(reason, LeaveReason::Left, "left after {after} ms, told at {at:?}");
+        }
+    }
+}
+
+/// A page may be closed between the handshakes of DTLS and SCTP.
+#[test]
+fn a_caller_who_leaves_before_messages_can_pass_is_gone_at_once() {
+    const COOKIE_ECHO: u8 = 10;
+    let mut pair = Pair::new();
+    pair.client.wires.lock().expect("whole").hold = Some(COOKIE_ECHO);
+    assert!(pair.run_until(secs(5), |pair| {
+        !pair.client.wires.lock().expect("whole").from_session.is_empty()
+    }));
+    pair.run(ms(100));
+    assert!(pair.saw(&Event::Joined));
+    pair.client.wires.lock().expect("whole").close = true;
+    let left = pair.time();
+    pair.run(secs(1));
+    let (reason, at) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::Left);
+    assert!(at - left < ms(50), "{:?}", at - left);
+    assert!(pair.gone.is_some());
+}
+
+/// The runner, too, may have to go at that moment.
+#[test]
+fn a_shutdown_before_messages_can_pass_is_no_different() {
+    const COOKIE_ECHO: u8 = 10;
+    let mut pair = Pair::new();
+    pair.client.wires.lock().expect("whole").hold = Some(COOKIE_ECHO);
+    assert!(pair.run_until(secs(5), |pair| {
+        !pair.client.wires.lock().expect("whole").from_session.is_empty()
+    }));
+    pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
+    let stopped = pair.time();
+    pair.run(secs(1));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Shutdown));
+    assert!(pair.gone.expect("gone") - stopped <= CLOSE_WITHIN);
+}
+
+/// A bot that says something and returns is heard to the end, with a pause behind it in which the client plays what it holds;
+/// then the client is told that it left, before anything closes.
+#[test]
+fn the_last_words_of_a_bot_leave_before_it_does() {
+    let mut pair = Pair::connected();
+    pair.open_audio(16_000, 16_000);
+    pair.run(ms(500));
+    let began = pair.time();
+    pair.bot.speech.extend(Tone::new(440.0, 16_000).take(9_600));
+    pair.send("last message");
+    pair.bot_ends();
+    pair.run(ms(500));
+    assert_eq!(pair.left(), None, "600 ms of speech are not out after 500");
+    pair.run(secs(1));
+    let (reason, at) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::BotEnded);
+    assert!(
+        (ms(600) + SPEECH_HANGOVER..ms(720) + SPEECH_HANGOVER).contains(&(at - began)),
+        "{:?}",
+        at - began
+    );
+    assert_eq!(pair.times(&Event::SpeechStopped).len(), 1);
+    assert_eq!(pair.client.texts(), ["last message", PEER_LEFT_TEXT]);
+    let told = pair.client.read.last().expect("a text").0;
+    let closed = pair.client.closed.expect("a closed connection");
+    assert!(told <= closed, "told at {told:?}, closed at {closed:?}");
+    // The client's SCTP may take 200 ms to acknowledge; nothing else is waited for.
+    assert!(pair.gone.expect("gone") - at <= ms(250));
+    let pcm = pair.client.pcm_since(began);
+    let loud = pcm.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
+    assert!(loud as f64 > 0.9 * 0.6 * 48_000.0 * 0.9, "{loud} loud samples");
+}
+
+/// A bot that ended and whose speech never does is cut off.
+#[test]
+fn a_bot_that_never_stops_talking_is_cut_off() {
+    let mut pair = Pair::connected();
+    pair.open_audio(16_000, 16_000);
+    pair.bot.endless = Some(Tone::new(440.0, 16_000));
+    pair.run(secs(1));
+    let ended = pair.time();
+    pair.bot_ends();
+    pair.run(FINISH_WITHIN - ms(100));
+    assert_eq!(pair.left(), None);
+    pair.run(secs(1));
+    let (reason, at) = pair.left().expect("the end");
+    assert_eq!((reason, at - ended), (LeaveReason::BotEnded, FINISH_WITHIN));
+    assert_eq!(pair.client.texts(), [PEER_LEFT_TEXT]);
+    assert!(pair.gone.is_some());
+}
+
+/// Without a channel there is nothing to say goodbye on; the connection closes at once.
+#[test]
+fn a_bot_leaves_a_client_without_a_channel() {
+    let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&[]), |offer| offer);
+    assert!(pair.run_until(secs(5), |pair| pair.client.connected && pair.client.heard.len() > 10));
+    let ended = pair.time();
+    pair.bot_ends();
+    pair.run(secs(1));
+    let (reason, at) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::BotEnded);
+    assert!(at - ended <= ms(40), "{:?}", at - ended);
+    assert!(pair.client.closed.is_some());
+    assert!(pair.gone.is_some());
+}
+
+/// When the runner stops, the client is told and the session is gone within a second.
+#[test]
+fn a_shutdown_says_goodbye() {
+    let mut pair = Pair::connected();
+    pair.open_audio(16_000, 16_000);
+    pair.bot.endless = Some(Tone::new(440.0, 16_000));
+    pair.run(secs(1));
+    let stopped = pair.time();
+    pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
+    pair.run(secs(2));
+    assert_eq!(pair.left(), Some((LeaveReason::Shutdown, stopped)));
+    assert_eq!(pair.client.texts(), [PEER_LEFT_TEXT]);
+    assert!(pair.client.closed.is_some());
+    assert!(pair.gone.expect("gone") - stopped <= ms(250));
+}
+
+/// The same within a second when nobody listens any more, in every phase of a life.
+#[test]
+fn a_shutdown_takes_less_than_a_second_in_every_phase() {
+    let connecting = || {
+        let mut pair = Pair::new();
+        pair.run(ms(30));
+        pair
+    };
+    let finishing = || {
+        let mut pair = Pair::connected();
+        pair.open_audio(16_000, 16_000);
+        pair.bot.endless = Some(Tone::new(440.0, 16_000));
+        pair.run(ms(200));
+        pair.bot_ends();
+        pair
+    };
+    let lost = || {
+        let mut pair = Pair::connected();
+        pair.up.cut = true;
+        pair.run(secs(10));
+        pair
+    };
+    let restarting = || {
+        let mut pair = Pair::connected();
+        let mut client = Client::at("192.0.2.9:5001", pair.start);
+        let offer = client.offer();
+        pair.restart(client, &offer);
+        pair
+    };
+    let phases: [(&str, Reach); 5] = [
+        ("connecting", connecting),
+        ("live", Pair::connected),
+        ("finishing", finishing),
+        ("lost", lost),
+        ("restarting", restarting),
+    ];
+    for (name, reach) in phases {
+        let mut pair = reach();
+        assert_eq!(pair.left(), None, "{name}");
+        pair.up.cut = true;
+        pair.down.cut = true;
+        let stopped = pair.time();
+        pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
+        assert_eq!(pair.left(), Some((LeaveReason::Shutdown, stopped)), "{name}");
+        pair.run(secs(2));
+        let took = pair.gone.unwrap_or_else(|| panic!("{name}: not gone")) - stopped;
+        assert!(took < secs(1), "{name}: {took:?}");
+    }
+}
+
+/// The first end counts, whatever follows; and once nothing is left, no input has an effect.
+#[test]
+fn a_session_ends_once() {
+    let mut pair = Pair::connected();
+    pair.act(|session, now| session.handle_end(LeaveReason::Replaced, now));
+    pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
+    pair.act(|session, now| session.handle_bot_end(LeaveReason::BotEnded, now));
+    pair.run(secs(2));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Replaced));
+    assert!(pair.gone.is_some());
+    let events = pair.bot.events.len();
+    pair.send("after the end");
+    pair.interrupt();
+    pair.open_audio(16_000, 16_000);
+    pair.say(&[1_000; 1_600]);
+    pair.act(|session, now| session.handle_timeout(now + secs(100)));
+    pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
+    let source = pair.client.address;
+    pair.act(|session, now| {
+        session.handle_packet(&Packet::datagram(source, super::pair::runner(), &[0, 1, 0, 0]), now)
+    });
+    assert!(matches!(pair.session.poll_output(pair.now), Output::Gone));
+    assert_eq!(pair.bot.events.len(), events);
+}

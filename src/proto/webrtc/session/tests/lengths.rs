@@ -1,0 +1,138 @@
+//! Every kind of packet at every length that a datagram may have: cut off, and drawn out. None of
+//! it ends a call.
+
+use super::super::*;
+use super::pair::{Pair, ms, runner, secs};
+use crate::testing::tap::chunks;
+use crate::webrtc::connection::Packet;
+
+/// What a datagram carries on an Ethernet.
+const DATAGRAM_BYTES_MAX: usize = 1_500;
+
+/// Lengths at which an INIT reads as a new association, and so as a goodbye to the old one.
+const ENDED_MAX: usize = 2;
+
+/// A running call, and all that its client has sent.
+fn call() -> (Pair, Vec<Vec<u8>>) {
+    let mut pair = Pair::new();
+    pair.keep_launched = true;
+    pair.connect();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.client.send("hello");
+    pair.run(secs(6));
+    pair.keep_launched = false;
+    let launched = std::mem::take(&mut pair.launched);
+    (pair, launched)
+}
+
+/// One of each kind, by what tells them apart: the first byte, and the second one of RTP and RTCP.
+fn kinds(sent: &[Vec<u8>]) -> Vec<(&'static str, Vec<u8>)> {
+    let kind = |datagram: &[u8]| match datagram {
+        [0, 1, ..] => "a check",
+        [1, 1, ..] => "an answer to a check",
+        [22, _, _, 0, 0, _, _, _, _, _, _, _, _, 1, ..] => "a ClientHello",
+        [22, ..] => "a handshake",
+        [23, ..] => "data",
+        [128..192, 192..224, ..] => "RTCP",
+        [128..192, ..] => "RTP",
+        _ => "something else",
+    };
+    let mut found = std::collections::BTreeMap::new();
+    for datagram in sent {
+        found.entry(kind(datagram)).or_insert_with(|| datagram.clone());
+    }
+    found.into_iter().collect()
+}
+
+/// The first bytes of `packet`, and behind its end this byte.
+fn at_length(packet: &[u8], length: usize, filler: u8) -> Vec<u8> {
+    let mut sized = packet[..length.min(packet.len())].to_vec();
+    sized.resize(length, filler);
+    sized
+}
+
+fn assert_talks(pair: &mut Pair) {
+    let (frames, heard, texts) = (pair.bot.frames, pair.client.heard.len(), pair.texts().len());
+    pair.client.send("still there?");
+    pair.run(secs(1));
+    assert!(pair.bot.frames - frames >= 45, "{} frames", pair.bot.frames - frames);
+    assert!(
+        pair.client.heard.len() - heard >= 48,
+        "{} packets",
+        pair.client.heard.len() - heard
+    );
+    assert_eq!(pair.texts().len() - texts, 1);
+    assert_eq!(pair.left(), None);
+}
+
+#[test]
+fn packets_of_every_length_leave_a_call_as_it_is() {
+    let (mut pair, sent) = call();
+    let kinds = kinds(&sent);
+    let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        names,
+        [
+            "RTCP",
+            "RTP",
+            "a ClientHello",
+            "a check",
+            "a handshake",
+            "an answer to a check",
+            "data"
+        ]
+    );
+    let source = pair.client.address;
+    for (name, packet) in kinds {
+        for length in 0..=DATAGRAM_BYTES_MAX {
+            for filler in [0, 0xff] {
+                let sized = at_length(&packet, length, filler);
+                pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &sized), now));
+                assert_eq!(pair.left(), None, "{name}, {length} bytes");
+            }
+            if length % 50 == 0 {
+                pair.run(ms(20));
+            }
+        }
+        assert_talks(&mut pair);
+    }
+}
+
+/// The same within DTLS, with a right checksum: the packets of SCTP that a client sends, at every
+/// length that a record holds. A client may end its own call with one, as an INIT that makes no
+/// sense does; nothing else comes of it.
+#[test]
+fn sctp_of_every_length_is_taken_or_ends_its_own_call() {
+    let (mut pair, _) = call();
+    let sent = pair.client.wires.lock().expect("whole").from_client.clone();
+    let mut kinds = std::collections::BTreeMap::new();
+    for packet in sent {
+        kinds.entry(chunks(&packet)).or_insert(packet);
+    }
+    assert!(kinds.len() >= 4, "{:?}", kinds.keys());
+    for (kind, packet) in kinds {
+        let mut ended = 0;
+        for length in 0..=1_100 {
+            for filler in [0, 0xff] {
+                if let Some((reason, _)) = pair.left() {
+                    assert_eq!(reason, LeaveReason::Left, "{kind:?}, {length} bytes");
+                    ended += 1;
+                    pair = call().0;
+                }
+                let sized = at_length(&packet, length, filler);
+                pair.client.wires.lock().expect("whole").instead = Some(sized);
+                // What it would have sent makes way.
+                pair.client.send("x");
+                pair.flush();
+            }
+            pair.run(ms(5));
+        }
+        pair.run(secs(5));
+        assert!(ended <= ENDED_MAX, "{kind:?} ended {ended} calls");
+        if pair.left().is_none() {
+            assert_talks(&mut pair);
+        }
+        pair = call().0;
+    }
+}

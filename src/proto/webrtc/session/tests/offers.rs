@@ -1,0 +1,241 @@
+//! Offers of many kinds, and the answers they get.
+
+use crate::webrtc::connection::IceSecret;
+use crate::webrtc::connection::{OfferError, Setup};
+
+use super::super::*;
+use super::pair::{COMMON, Pair, ms, runner, secs, setup};
+use crate::testing::client::{self, Client};
+
+pub const CHROME: &str = include_str!("../../../../../tests/data/sdp/chrome.offer.sdp");
+pub const FIREFOX: &str = include_str!("../../../../../tests/data/sdp/firefox.offer.sdp");
+
+/// One media section of an answer.
+struct Section<'a> {
+    media: &'a str,
+    port: &'a str,
+    formats: Vec<&'a str>,
+    lines: Vec<&'a str>,
+}
+
+impl Section<'_> {
+    fn value(&self, name: &str) -> &str {
+        let prefix = format!("a={name}:");
+        self.lines
+            .iter()
+            .find_map(|line| line.strip_prefix(prefix.as_str()))
+            .unwrap_or_default()
+    }
+
+    fn direction(&self) -> &str {
+        let directions = ["a=sendrecv", "a=sendonly", "a=recvonly", "a=inactive"];
+        let mut found = self.lines.iter().filter(|line| directions.contains(line));
+        let direction = found.next().copied().unwrap_or_default();
+        assert_eq!(found.next(), None, "one direction per section");
+        direction
+    }
+
+    /// Browsers take a section as rejected in two ways: port 0 outside the bundle, or `inactive`.
+    fn is_off(&self, bundle: &[&str]) -> bool {
+        let rejected = self.port == "0" && !bundle.contains(&self.value("mid"));
+        rejected || (self.port != "0" && self.direction() == "a=inactive")
+    }
+}
+
+fn sections(sdp: &str) -> Vec<Section<'_>> {
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    for line in sdp.lines() {
+        if let Some(media) = line.strip_prefix("m=") {
+            let words: Vec<&str> = media.split(' ').collect();
+            sections.push(Section {
+                media: words[0],
+                port: words[1],
+                formats: words[3..].to_vec(),
+                lines: Vec::new(),
+            });
+        } else if let Some(section) = sections.last_mut() {
+            section.lines.push(line);
+        }
+    }
+    sections
+}
+
+fn bundle(sdp: &str) -> Vec<&str> {
+    let group = sdp.lines().find_map(|line| line.strip_prefix("a=group:BUNDLE "));
+    group.map(|mids| mids.split(' ').collect()).unwrap_or_default()
+}
+
+pub fn answer(offer: &str) -> Result<String, OfferError> {
+    WebRtcSession::accept(offer, &setup(None, &[runner()]), Instant::now()).map(|(_, answer)| answer)
+}
+
+/// The stock page offers audio, two of video and messages: each section is answered in its place and under its name, audio
+/// both ways, video switched off in a way that browsers take, and no section without a payload type, which they do not take.
+#[test]
+fn every_section_of_a_browser_is_answered_in_its_place() {
+    for offer in [CHROME, FIREFOX] {
+        let answer = answer(offer).expect("an answer");
+        assert!(answer.ends_with("\r\n"));
+        let (offered, answered) = (sections(offer), sections(&answer));
+        assert_eq!(answered.len(), offered.len().max(3), "{answer}");
+        let bundle = bundle(&answer);
+        for (offered, answered) in offered.iter().zip(&answered) {
+            assert_eq!(offered.media, answered.media);
+            let mid = offered
+                .lines
+                .iter()
+                .find_map(|line| line.trim_end().strip_prefix("a=mid:"));
+            assert_eq!(mid, Some(answered.value("mid")));
+            assert!(
+                !answered.formats.is_empty() && answered.formats.iter().all(|format| !format.is_empty()),
+                "{answer}"
+            );
+            match answered.media {
+                "audio" => {
+                    assert_ne!(answered.port, "0");
+                    assert_eq!(answered.direction(), "a=sendrecv");
+                    assert!(
+                        answered.lines.iter().any(|line| line.contains("opus/48000/2")),
+                        "{answer}"
+                    );
+                    assert!(bundle.contains(&answered.value("mid")));
+                }
+                "video" => assert!(answered.is_off(&bundle), "{answer}"),
+                _ => {
+                    assert_ne!(answered.port, "0");
+                    assert_eq!(answered.value("sctp-port"), "5000");
+                    assert_eq!(answered.value("max-message-size"), "262144");
+                    assert!(bundle.contains(&answered.value("mid")));
+                }
+            }
+        }
+        let audio = &answered[0];
+        assert!(["active", "passive"].contains(&audio.value("setup")));
+        assert!(
+            audio.value("candidate").contains(" 192.0.2.1 7860 typ host"),
+            "{answer}"
+        );
+        assert!(audio.value("fingerprint").starts_with("sha-256 "));
+    }
+}
+
+/// A client that offers video all the same talks to the bot.
+#[test]
+fn a_client_with_video_talks() {
+    let config = client::config().enable_vp8(true).enable_h264(true);
+    let client = Client::with(config, "192.0.2.9:5000", Instant::now()).videos(2);
+    let mut pair = Pair::with(client, |offer| offer);
+    pair.connect();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.client.send("hello");
+    pair.run(secs(1));
+    assert!(pair.bot.frames >= 48);
+    assert!(pair.client.heard.len() >= 48);
+    assert_eq!(pair.texts(), ["hello"]);
+}
+
+/// Messages are an extra: an offer without them makes a session of sound alone.
+#[test]
+fn an_offer_without_messages_is_a_talk() {
+    let mut pair = Pair::with(Client::new("192.0.2.9:5000").labels(&[]), |offer| {
+        assert!(!offer.contains("m=application"));
+        offer
+    });
+    assert!(pair.run_until(secs(5), |pair| pair.client.connected));
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.send("to nobody");
+    pair.run(secs(2));
+    assert!(pair.bot.frames >= 95 && pair.client.heard.len() >= 95);
+    assert_eq!(pair.left(), None);
+}
+
+/// A talk needs sound that this runner speaks: an offer without audio, with audio switched off, or with audio of other codecs
+/// only, is refused with the reason.
+#[test]
+fn an_offer_without_speech_is_refused() {
+    let without: String = {
+        let from = CHROME.find("m=audio").expect("audio");
+        let to = CHROME.find("m=video").expect("video");
+        format!("{}{}", &CHROME[..from], &CHROME[to..])
+    };
+    let others = CHROME.replace("SAVPF 111 63 9 0 8 13 110 126", "SAVPF 9 13");
+    let fast = others.replace("9 G722/8000", "9 PCMU/16000");
+    let off = CHROME
+        .replacen("m=audio 9 ", "m=audio 0 ", 1)
+        .replacen("BUNDLE 0 1 2 3", "BUNDLE 1 2 3", 1);
+    let spoken = "Opus (opus/48000/2), PCMU or PCMA (8000 Hz)";
+    for (name, offer, word) in [
+        ("none", without, "m=audio"),
+        ("others", others, spoken),
+        ("another rate", fast, spoken),
+        ("off", off, spoken),
+    ] {
+        match answer(&offer) {
+            Err(OfferError::Bad(why)) => assert!(why.contains(word), "{name}: {why}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+/// Candidates come in the offer, later, or not at all; rubbish among them costs nothing, however much of it there is.
+#[test]
+fn rubbish_for_candidates_is_ignored() {
+    let mut pair = Pair::new();
+    let rubbish = [
+        "",
+        "candidate:",
+        "candidate:1 1 udp 1 4f3e.local 5 typ host",
+        "candidate:1 1 udp 1 127.0.0.1 5 typ host",
+        "candidate:1 1 tcp 1 192.0.2.9 9 typ host tcptype active",
+        "candidate:1 1 udp 99999999999999999999 192.0.2.9 5 typ host",
+        "candidate:1 1 udp 1 192.0.2.9 70000 typ host",
+        "candidate:1 1 udp 1 fe80::1%eth0 5 typ host",
+        "candidate:1 1 udp 1 255.255.255.255 5 typ srflx raddr 0.0.0.0 rport 0",
+        "\u{0}\u{ffff}",
+        "candidate:1 1 udp 1 192.0.2.9 5 typ host ufrag",
+    ];
+    let long = "x".repeat(100_000);
+    for _ in 0..20 {
+        for text in rubbish.iter().chain([&long.as_str()]) {
+            pair.act(|session, _| session.add_remote_candidate(text));
+        }
+    }
+    for number in 0..5_000 {
+        let text = format!(
+            "candidate:{number} 1 udp {number} 198.51.100.7 {} typ host",
+            1_024 + number
+        );
+        pair.act(|session, _| session.add_remote_candidate(&text));
+    }
+    pair.connect();
+    pair.client.send("hello");
+    pair.run(ms(200));
+    assert_eq!(pair.texts(), ["hello"]);
+}
+
+/// Each session has its own credentials, and starts where its random bits say.
+#[test]
+fn sessions_do_not_share_credentials() {
+    let mut ufrags: Vec<String> = (0..50)
+        .map(|seed| {
+            let setup = Setup {
+                common: &COMMON,
+                local: &[runner()],
+                tcp: &[],
+                gathered: &crate::webrtc::gather::NOTHING,
+                embedded: None,
+                device: None,
+                seed,
+                secret: IceSecret([seed as u8; 32]),
+            };
+            let (mut session, _) = WebRtcSession::accept(CHROME, &setup, Instant::now()).expect("an answer");
+            session.local_ufrag()
+        })
+        .collect();
+    ufrags.sort();
+    ufrags.dedup();
+    assert_eq!(ufrags.len(), 50);
+    assert!(ufrags.iter().all(|ufrag| ufrag.len() >= 4));
+}

@@ -1,0 +1,508 @@
+//! The two ends of a call in virtual time: a str0m client and a [`WebRtcSession`], joined by a link that delays and loses.
+//!
+//! [`Pair::run`] does for the session what `io::media` does: it hands it datagrams, deadlines and the bot's speech, drains it
+//! after each, and keeps everything that came out. Nothing sleeps, and no socket is opened; the time is a number that the
+//! test moves. Losses are drawn from a seed, so that a failure comes again.
+
+use crate::allocations;
+use crate::webrtc::candidate::DeviceAddress;
+use crate::webrtc::connection::Packet;
+use crate::webrtc::connection::Setup;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::super::*;
+use super::way::Way;
+pub use crate::audio::tone::{Tone, share};
+use crate::testing::client::Client;
+use crate::webrtc::connection::{Common, IceSecret};
+
+pub const RUNNER: &str = "192.0.2.1:7860";
+
+/// What every session of these tests shares.
+pub static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
+
+pub fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Random numbers that are the same in every run (xorshift64*).
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// A datagram under way.
+struct Flight {
+    to_session: bool,
+    source: SocketAddr,
+    destination: SocketAddr,
+    contents: Vec<u8>,
+}
+
+/// The bot's side: what it saw, and what it wants to say.
+pub struct Bot {
+    pub events: Vec<(Duration, Event)>,
+    /// Everything heard, at [`Bot::rate_hz`].
+    pub pcm: Vec<i16>,
+    pub frames: u64,
+    /// When each frame was heard.
+    pub heard_at: Vec<Duration>,
+    pub rate_hz: u32,
+    /// What it says, as long as it has not fallen silent.
+    pub speech: VecDeque<i16>,
+    pub endless: Option<Tone>,
+    /// It says what it hears.
+    pub echoes: bool,
+}
+
+/// Makes other datagrams of one, or several, or none.
+pub type Rewrite = Box<dyn FnMut(Vec<u8>) -> Vec<Vec<u8>>>;
+
+/// How often the session went to the allocator.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// The datagram's first byte; nothing for a deadline.
+    pub datagram: Option<u8>,
+    pub allocations: u64,
+    /// Packets that left.
+    pub sent: u32,
+    /// Frames that the bot heard.
+    pub frames: u32,
+}
+
+/// A call.
+pub struct Pair {
+    pub start: Instant,
+    pub now: Instant,
+    pub session: WebRtcSession,
+    pub client: Client,
+    pub bot: Bot,
+    pub up: Way,
+    pub down: Way,
+    /// Tells which datagrams the network carries at all; the first argument is whether they go up.
+    pub pass: fn(bool, &[u8]) -> bool,
+    /// What becomes of a datagram of the client, before the network has it.
+    pub rewrite: Option<Rewrite>,
+    pub gone: Option<Duration>,
+    /// Every datagram that left the session, lost ones included.
+    pub sent: Vec<(Duration, Vec<u8>)>,
+    pub keep_sent: bool,
+    /// Every datagram that left the client.
+    pub launched: Vec<Vec<u8>>,
+    pub keep_launched: bool,
+    /// What the session took from the allocator for each thing that happened to it, its outputs
+    /// included.
+    pub costs: Vec<Cost>,
+    pub keep_costs: bool,
+    /// Whom the session has sent something, each datagram with the time and its first byte.
+    pub destinations: Vec<(Duration, SocketAddr, u8)>,
+    /// How many connectivity checks the session has answered.
+    pub answers: usize,
+    /// When the client was proven to have an address.
+    pub proven: Vec<(Duration, SocketAddr)>,
+    /// How far a call has come.
+    pub progress: Vec<Progress>,
+    wake: Instant,
+    flights: BTreeMap<(Instant, u64), Flight>,
+    flown: u64,
+    pub rng: Rng,
+    /// Turns of the loop in which the clock did not move; a session that asks for times that have passed spins.
+    idle_turns: u32,
+}
+
+pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setup<'_> {
+    let first = local.iter().find_map(|local| match local.ip() {
+        std::net::IpAddr::V4(address) => Some(address),
+        std::net::IpAddr::V6(_) => None,
+    });
+    Setup {
+        common: &COMMON,
+        local,
+        tcp: &[],
+        gathered: &crate::webrtc::gather::NOTHING,
+        embedded,
+        device: embedded.or(first).map(|address| DeviceAddress {
+            address,
+            is_guess: false,
+        }),
+        seed: 0x1234_5678_9abc_def0,
+        secret: fresh_secret(),
+    }
+}
+
+/// As many secrets as there are connections.
+fn fresh_secret() -> IceSecret {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let mut secret = [7; 32];
+    secret[..8].copy_from_slice(&MADE.fetch_add(1, Relaxed).to_be_bytes());
+    IceSecret(secret)
+}
+
+pub fn runner() -> SocketAddr {
+    RUNNER.parse().expect("an address")
+}
+
+/// Adds to the newest cost.
+fn add(costs: &mut [Cost], allocations: u64, sent: u32, frames: u32) {
+    if let Some(cost) = costs.last_mut() {
+        cost.allocations += allocations;
+        cost.sent += sent;
+        cost.frames += frames;
+    }
+}
+
+impl Pair {
+    /// Joins a client that offers audio and a channel called `chat` with a session that answers.
+    pub fn new() -> Self {
+        Pair::with(Client::new("192.0.2.9:5000"), |offer| offer)
+    }
+
+    pub fn with(client: Client, change: impl FnOnce(String) -> String) -> Self {
+        Pair::embedded(client, None, change)
+    }
+
+    pub fn embedded(
+        mut client: Client,
+        embedded: Option<std::net::Ipv4Addr>,
+        change: impl FnOnce(String) -> String,
+    ) -> Self {
+        let start = client.start;
+        let offer = change(client.offer());
+        let (session, answer) =
+            WebRtcSession::accept(&offer, &setup(embedded, &[runner()]), start).expect("an offer that can be answered");
+        client.accept(&answer);
+        Pair::joined(client, session)
+    }
+
+    /// Joins a client and a session that have each other's descriptions.
+    pub fn joined(client: Client, session: WebRtcSession) -> Self {
+        let start = client.start;
+        let way = Way::new(ms(5));
+        Pair {
+            start,
+            now: start,
+            session,
+            client,
+            bot: Bot {
+                events: Vec::new(),
+                pcm: Vec::new(),
+                frames: 0,
+                heard_at: Vec::new(),
+                rate_hz: 0,
+                speech: VecDeque::new(),
+                endless: None,
+                echoes: false,
+            },
+            up: way,
+            down: way,
+            pass: |_, _| true,
+            rewrite: None,
+            gone: None,
+            sent: Vec::new(),
+            keep_sent: false,
+            launched: Vec::new(),
+            keep_launched: false,
+            costs: Vec::new(),
+            keep_costs: false,
+            destinations: Vec::new(),
+            answers: 0,
+            proven: Vec::new(),
+            progress: Vec::new(),
+            wake: start,
+            flights: BTreeMap::new(),
+            flown: 0,
+            rng: Rng(7),
+            idle_turns: 0,
+        }
+    }
+
+    /// Runs until the bot has joined and the client's channel is open.
+    pub fn connected() -> Self {
+        let mut pair = Pair::new();
+        pair.connect();
+        pair
+    }
+
+    pub fn connect(&mut self) {
+        let up = self.run_until(secs(10), |pair| {
+            pair.client.connected && pair.client.open_channel().is_some()
+        });
+        assert!(up, "connected within 10 s: {:?}", self.bot.events);
+        // The session learns of it half a round trip later.
+        self.run(ms(50));
+    }
+
+    /// Returns the time since the call began.
+    pub fn time(&self) -> Duration {
+        self.now - self.start
+    }
+
+    /// Lets so much time pass.
+    pub fn run(&mut self, time: Duration) {
+        self.run_until(time, |_| false);
+    }
+
+    /// Lets time pass until `done`, at most so much; tells whether it is.
+    pub fn run_until(&mut self, time: Duration, done: impl Fn(&Pair) -> bool) -> bool {
+        let end = self.now + time;
+        self.flush();
+        loop {
+            if done(self) {
+                return true;
+            }
+            let flight = self.flights.keys().next().map(|(at, _)| *at);
+            let session = self.gone.is_none().then_some(self.wake);
+            let next = [flight, session, Some(self.client.wake())]
+                .into_iter()
+                .flatten()
+                .min()
+                .expect("the client always has a time");
+            if next > end {
+                self.now = end;
+                return false;
+            }
+            self.idle_turns = if next > self.now { 0 } else { self.idle_turns + 1 };
+            assert!(self.idle_turns < 10_000, "the session spins: {:?}", self.session.phase);
+            self.now = self.now.max(next);
+            self.turn();
+        }
+    }
+
+    /// Does what is due: one datagram, or the deadlines of both ends.
+    fn turn(&mut self) {
+        if let Some(entry) = self.flights.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let flight = entry.remove();
+            if flight.to_session {
+                let packet = Packet::datagram(flight.source, flight.destination, &flight.contents);
+                self.begin_cost(flight.contents.first().copied());
+                let ((), allocations) = allocations::of(|| self.session.handle_packet(&packet, self.now));
+                self.add_cost(allocations, 0, 0);
+            } else {
+                self.client
+                    .handle_datagram(flight.source, flight.destination, &flight.contents, self.now);
+            }
+        } else {
+            if self.client.wake() <= self.now {
+                self.client.handle_timeout(self.now);
+            }
+            if self.gone.is_none() && self.wake <= self.now {
+                self.begin_cost(None);
+                let ((), allocations) = allocations::of(|| self.session.handle_timeout(self.now));
+                self.add_cost(allocations, 0, 0);
+                self.drain();
+                self.pull_speech();
+            }
+        }
+        self.flush();
+        if self.bot.echoes && !self.bot.speech.is_empty() {
+            self.pull_speech();
+            self.flush();
+        }
+    }
+
+    /// Tells the session of the rates that the bot wants, as opening the media does.
+    pub fn open_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32) {
+        self.session.set_audio(in_rate_hz, out_rate_hz, true, self.now);
+        self.flush();
+    }
+
+    pub fn say(&mut self, pcm: &[i16]) {
+        self.bot.speech.extend(pcm);
+        self.pull_speech();
+        self.flush();
+    }
+
+    pub fn send(&mut self, text: &str) {
+        self.session.handle_message(text.to_owned());
+        self.flush();
+    }
+
+    pub fn interrupt(&mut self) {
+        self.bot.speech.clear();
+        self.bot.endless = None;
+        self.session.handle_interruption(self.now);
+        self.flush();
+    }
+
+    pub fn bot_ends(&mut self) {
+        self.session.handle_bot_end(LeaveReason::BotEnded, self.now);
+        self.flush();
+    }
+
+    /// The client throws its connection away and comes with another one, whose offer this is.
+    pub fn restart(&mut self, client: Client, offer: &str) -> Client {
+        let now = self.now;
+        let answer = self.act(|session, _| session.restart(offer, &setup(None, &[runner()]), now));
+        let old = std::mem::replace(&mut self.client, client);
+        self.client.accept(&answer.expect("an offer that can be answered"));
+        self.flush();
+        old
+    }
+
+    /// Does something to the session by hand, then drains it.
+    pub fn act<T>(&mut self, act: impl FnOnce(&mut WebRtcSession, Instant) -> T) -> T {
+        let done = act(&mut self.session, self.now);
+        self.flush();
+        done
+    }
+
+    fn pull_speech(&mut self) {
+        let (session, now) = (&mut self.session, self.now);
+        let Bot { speech, endless, .. } = &mut self.bot;
+        let room = session.speech_room().unwrap_or_default();
+        if let Some(tone) = endless {
+            speech.extend(tone.take(room.saturating_sub(speech.len())));
+        }
+        let take = speech.len().min(room);
+        let pcm: Vec<i16> = speech.drain(..take).collect();
+        let ((), allocations) = allocations::of(|| session.handle_speech(&pcm, now));
+        add(&mut self.costs, allocations, 0, 0);
+    }
+
+    /// Drains both ends.
+    pub fn flush(&mut self) {
+        self.drain();
+        for (destination, contents) in self.client.drain(self.now) {
+            let source = self.client.address;
+            if self.keep_launched {
+                self.launched.push(contents.clone());
+            }
+            let datagrams = match &mut self.rewrite {
+                Some(rewrite) => rewrite(contents),
+                None => vec![contents],
+            };
+            for contents in datagrams {
+                self.launch(true, source, destination, contents);
+            }
+        }
+    }
+
+    fn begin_cost(&mut self, datagram: Option<u8>) {
+        if self.keep_costs {
+            self.costs.push(Cost {
+                datagram,
+                allocations: 0,
+                sent: 0,
+                frames: 0,
+            });
+        }
+    }
+
+    fn add_cost(&mut self, allocations: u64, sent: u32, frames: u32) {
+        add(&mut self.costs, allocations, sent, frames);
+    }
+
+    fn drain(&mut self) {
+        let at = self.time();
+        for _ in 0..10_000 {
+            let (session, now) = (&mut self.session, self.now);
+            let (output, allocations) = allocations::of(move || session.poll_output(now));
+            let sent = u32::from(matches!(output, Output::Command(Command::Transmit(_))));
+            let frames = u32::from(matches!(output, Output::Audio(..)));
+            add(&mut self.costs, allocations, sent, frames);
+            match output {
+                Output::Timeout(deadline) => {
+                    self.wake = deadline.at;
+                    return;
+                }
+                Output::Gone => {
+                    self.gone.get_or_insert(at);
+                    return;
+                }
+                Output::Command(Command::Transmit(mut transmit)) => {
+                    let (source, destination) = (transmit.source, transmit.destination);
+                    self.answers += usize::from(transmit.is_answer());
+                    let contents = transmit.contents().to_vec();
+                    self.destinations.push((at, destination, contents[0]));
+                    if self.keep_sent {
+                        self.sent.push((at, contents.clone()));
+                    }
+                    self.launch(false, source, destination, contents);
+                }
+                Output::Command(Command::Proven(proven)) => self.proven.push((at, proven.peer)),
+                Output::Command(Command::Found(_) | Command::Announce(_)) | Output::MoreSpeech => {}
+                Output::Command(Command::Progress(progress)) => self.progress.push(progress),
+                Output::Audio(Frame { pcm, rate_hz, .. }) => {
+                    self.bot.frames += 1;
+                    self.bot.rate_hz = rate_hz;
+                    self.bot.heard_at.push(at);
+                    self.bot.pcm.extend_from_slice(pcm);
+                    if self.bot.echoes {
+                        self.bot.speech.extend(pcm);
+                    }
+                }
+                Output::Event(event) => self.bot.events.push((at, event)),
+            }
+        }
+        panic!("the session's output has no end");
+    }
+
+    fn launch(&mut self, to_session: bool, source: SocketAddr, destination: SocketAddr, contents: Vec<u8>) {
+        if !(self.pass)(to_session, &contents) {
+            return;
+        }
+        let way = if to_session { &mut self.up } else { &mut self.down };
+        for delay in way.launch(&contents, &mut self.rng).into_iter().flatten() {
+            self.flown += 1;
+            self.flights.insert(
+                (self.now + delay, self.flown),
+                Flight {
+                    to_session,
+                    source,
+                    destination,
+                    contents: contents.clone(),
+                },
+            );
+        }
+    }
+
+    /// Returns when the bot saw the event, each time.
+    pub fn times(&self, wanted: &Event) -> Vec<Duration> {
+        let seen = self.bot.events.iter().filter(|(_, event)| event == wanted);
+        seen.map(|(at, _)| *at).collect()
+    }
+
+    pub fn saw(&self, wanted: &Event) -> bool {
+        !self.times(wanted).is_empty()
+    }
+
+    /// Returns the reason that the bot was told, and when.
+    pub fn left(&self) -> Option<(LeaveReason, Duration)> {
+        let mut reasons = self.bot.events.iter().filter_map(|(at, event)| match event {
+            Event::Left(reason) => Some((*reason, *at)),
+            _ => None,
+        });
+        let reason = reasons.next();
+        assert_eq!(reasons.next(), None, "a session ends once");
+        reason
+    }
+
+    /// Returns the texts that reached the bot.
+    pub fn texts(&self) -> Vec<&str> {
+        let texts = self.bot.events.iter().filter_map(|(_, event)| match event {
+            Event::Message(text) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+}

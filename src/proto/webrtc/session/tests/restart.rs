@@ -1,0 +1,244 @@
+//! Further offers: on the same connection, with new ICE credentials, and from a client that threw its connection away.
+
+use crate::webrtc::connection::OfferError;
+use crate::webrtc::connection::Packet;
+use str0m::media::{Direction, MediaKind};
+
+use super::super::*;
+use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
+use crate::testing::client::Client;
+
+/// Returns the values of an attribute, in the order of the text.
+fn values<'a>(sdp: &'a str, name: &str) -> Vec<&'a str> {
+    let prefix = format!("a={name}:");
+    sdp.lines()
+        .filter_map(|line| line.strip_prefix(prefix.as_str()))
+        .collect()
+}
+
+/// A running call with sound and the answer it began with.
+fn call() -> (Pair, String) {
+    call_of(Client::new("192.0.2.9:5000"))
+}
+
+/// The same with this client.
+pub fn call_of(mut client: Client) -> (Pair, String) {
+    let mut first = String::new();
+    let offer = client.offer();
+    let (mut session, answer) =
+        WebRtcSession::accept(&offer, &setup(None, &[runner()]), client.start).expect("an answer");
+    first.push_str(&answer);
+    assert_eq!(values(&answer, "ice-ufrag")[0], session.local_ufrag());
+    client.accept(&answer);
+    let mut pair = Pair::joined(client, session);
+    pair.connect();
+    pair.open_audio(16_000, 16_000);
+    pair.client.speak(440.0, pair.now);
+    pair.run(secs(1));
+    (pair, first)
+}
+
+/// Asserts that sound and messages pass both ways from here on.
+pub fn assert_talks(pair: &mut Pair) {
+    let (frames, heard, from) = (pair.bot.frames, pair.client.heard.len(), pair.time());
+    let (down, up) = (pair.client.read.len(), pair.texts().len());
+    pair.say(&Tone::new(1_000.0, 16_000).take(8_000));
+    pair.send("to the client");
+    pair.client.send("to the bot");
+    pair.run(secs(1));
+    assert!(pair.bot.frames - frames >= 48, "{} frames", pair.bot.frames - frames);
+    assert!(
+        pair.client.heard.len() - heard >= 48,
+        "{} packets",
+        pair.client.heard.len() - heard
+    );
+    let pcm = pair.client.pcm_since(from);
+    assert!(share(&pcm[9_600..19_200], 1_000.0, 48_000) > 0.8);
+    let tail = &pair.bot.pcm[pair.bot.pcm.len() - 8_000..];
+    assert!(share(tail, 440.0, 16_000) > 0.9);
+    assert_eq!((pair.client.read.len() - down, pair.texts().len() - up), (1, 1));
+    assert_eq!((pair.times(&Event::Joined).len(), pair.left()), (1, None));
+}
+
+/// A further offer on the same connection changes nothing that is in use: credentials, names, roles, channel and bot stay,
+/// and the sound has no gap.
+#[test]
+fn a_renegotiation_keeps_everything() {
+    let (mut pair, first) = call();
+    let heard = pair.client.heard.len();
+    let offer = pair.client.change(|api| {
+        api.add_media(MediaKind::Audio, Direction::RecvOnly, None, None, None);
+    });
+    let answer = pair.act(|session, _| session.renegotiate(&offer)).expect("an answer");
+    for name in ["ice-ufrag", "ice-pwd", "fingerprint", "setup"] {
+        assert!(
+            values(&answer, name)
+                .iter()
+                .all(|value| *value == values(&first, name)[0]),
+            "{name}"
+        );
+    }
+    assert_eq!(values(&answer, "mid")[..2], values(&first, "mid")[..]);
+    assert_eq!(values(&answer, "mid").len(), 3);
+    assert_eq!(values(&answer, "ssrc")[0], values(&first, "ssrc")[0]);
+    pair.client.accept(&answer);
+    assert_talks(&mut pair);
+    assert!(
+        pair.client
+            .heard
+            .windows(2)
+            .skip(heard)
+            .all(|two| two[1].sequence == two[0].sequence + 1)
+    );
+}
+
+/// An offer that cannot be answered is refused, and the connection goes on as it was.
+#[test]
+fn a_bad_renegotiation_changes_nothing() {
+    let (mut pair, first) = call();
+    let offer = pair.client.change(|api| {
+        api.add_media(MediaKind::Audio, Direction::RecvOnly, None, None, None);
+    });
+    let swapped = swap_sections(&offer);
+    for bad in ["", "v=0\r\n", "rubbish", swapped.as_str()] {
+        let refused = pair.act(|session, _| session.renegotiate(bad));
+        assert!(matches!(refused, Err(OfferError::Bad(_))), "{refused:?}");
+    }
+    assert_eq!(pair.session.local_ufrag(), values(&first, "ice-ufrag")[0]);
+    assert_talks(&mut pair);
+}
+
+/// Exchanges the first two media sections, which no later offer may do.
+fn swap_sections(offer: &str) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for line in offer.lines() {
+        if line.starts_with("m=") || parts.is_empty() {
+            parts.push(String::new());
+        }
+        let part = parts.last_mut().expect("pushed before");
+        part.push_str(line);
+        part.push_str("\r\n");
+    }
+    parts.swap(1, 2);
+    parts.concat()
+}
+
+/// New credentials of the client are answered with new ones, the sound goes on meanwhile, and afterwards on the new path.
+#[test]
+fn an_ice_restart_changes_the_ufrag_and_nothing_else() {
+    let (mut pair, first) = call();
+    let offer = pair.client.change(|api| {
+        api.ice_restart(true);
+    });
+    let answer = pair.act(|session, _| session.renegotiate(&offer)).expect("an answer");
+    let (old, new) = (values(&first, "ice-ufrag")[0], values(&answer, "ice-ufrag")[0]);
+    assert_ne!(old, new);
+    assert_eq!(pair.session.local_ufrag(), new);
+    assert_eq!(values(&answer, "fingerprint")[0], values(&first, "fingerprint")[0]);
+    pair.client.accept(&answer);
+    assert_talks(&mut pair);
+    pair.run(secs(40));
+    assert_talks(&mut pair);
+}
+
+/// A client that made a new connection gets a new answer under the same session: the bot is not told that anybody joined, it
+/// hears on at its rate, waiting messages go to the new channel, and the old connection is nobody's any more.
+#[test]
+fn a_restart_keeps_the_bot() {
+    let (mut pair, first) = call();
+    pair.run(secs(1));
+    let heard = pair.bot.frames;
+    let mut client = Client::at("192.0.2.9:5001", pair.start);
+    let offer = client.offer();
+    let old_ufrag = pair.session.local_ufrag();
+    let mut old = pair.restart(client, &offer);
+    assert_ne!(pair.session.local_ufrag(), old_ufrag);
+    assert_ne!(values(&first, "ice-ufrag")[0], pair.session.local_ufrag());
+    pair.send("said in between");
+    pair.client.speak(440.0, pair.now);
+    pair.connect();
+    assert_eq!(pair.client.texts(), ["said in between"]);
+    assert_talks(&mut pair);
+    assert_eq!(pair.bot.rate_hz, 16_000);
+    assert!(pair.bot.frames > heard);
+    // The old connection speaks on for a while, and even says goodbye.
+    old.send("from the past");
+    old.rtc.close().expect("closing");
+    let source = old.address;
+    let texts = pair.texts().len();
+    for (_, datagram) in old.drain(pair.now) {
+        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &datagram), now));
+    }
+    pair.run(secs(1));
+    assert_eq!(pair.texts().len(), texts);
+    assert_talks(&mut pair);
+}
+
+/// A client that restarts and never connects is given up like one that never came, but it has vanished, for it was there.
+#[test]
+fn a_restart_that_never_connects_ends() {
+    let (mut pair, _) = call();
+    let mut client = Client::at("192.0.2.9:5001", pair.start);
+    let offer = client.offer();
+    let restarted = pair.time();
+    pair.restart(client, &offer);
+    pair.up.cut = true;
+    pair.run(ms(14_900));
+    assert_eq!(pair.left(), None);
+    pair.run(secs(1));
+    assert_eq!(pair.left(), Some((LeaveReason::Vanished, restarted + secs(15))));
+    assert!(pair.gone.is_some());
+}
+
+/// An offer that cannot be answered leaves the old connection as it is.
+#[test]
+fn a_bad_restart_changes_nothing() {
+    let (mut pair, first) = call();
+    let now = pair.now;
+    let refused = pair.act(|session, _| session.restart("v=0\r\n", &setup(None, &[runner()]), now));
+    assert!(matches!(refused, Err(OfferError::Bad(_))), "{refused:?}");
+    assert_eq!(pair.session.local_ufrag(), values(&first, "ice-ufrag")[0]);
+    assert_talks(&mut pair);
+}
+
+/// A client that was lost, and restarts when its network is back, is heard again.
+#[test]
+fn a_lost_client_restarts() {
+    let (mut pair, _) = call();
+    pair.up.cut = true;
+    pair.down.cut = true;
+    pair.run(secs(12));
+    assert!(pair.saw(&Event::Lost) && !pair.saw(&Event::Resumed));
+    pair.up.cut = false;
+    pair.down.cut = false;
+    let mut client = Client::at("198.51.100.3:40000", pair.start);
+    let offer = client.offer();
+    pair.restart(client, &offer);
+    pair.client.speak(440.0, pair.now);
+    pair.connect();
+    assert_eq!(pair.times(&Event::Resumed).len(), 1);
+    assert_talks(&mut pair);
+    // The new connection is watched like the old one.
+    pair.up.cut = true;
+    pair.run(secs(8));
+    assert_eq!(pair.times(&Event::Lost).len(), 2);
+}
+
+/// Once the session says goodbye, a further offer is refused, so that the client stops trying.
+#[test]
+fn a_session_that_is_ending_takes_no_offers() {
+    let (mut pair, _) = call();
+    pair.up.cut = true;
+    pair.act(|session, now| session.handle_end(LeaveReason::BotEnded, now));
+    for _ in 0..3 {
+        let mut client = Client::at("192.0.2.9:5001", pair.start);
+        let offer = client.offer();
+        let now = pair.now;
+        let restart = pair.act(|session, _| session.restart(&offer, &setup(None, &[runner()]), now));
+        assert_eq!(restart, Err(OfferError::Ended));
+        let again = pair.act(|session, _| session.renegotiate(&offer));
+        assert_eq!(again, Err(OfferError::Ended));
+        pair.run(ms(350));
+    }
+    assert!(pair.gone.is_some());
+}

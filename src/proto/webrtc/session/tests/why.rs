@@ -1,0 +1,158 @@
+//! A session that was never connected knows why: each kind of network that keeps a client out, in virtual time.
+
+use super::super::*;
+use super::pair::{Pair, ms, secs, setup};
+use crate::testing::client::{Client, config};
+use crate::webrtc::crypto::{self, Refusal};
+use crate::webrtc::why::Cause;
+
+const CLIENT: &str = "192.0.2.9:5000";
+
+/// Lets the pair try until the session gives up, and returns what was the cause and what is said of it.
+fn give_up(mut pair: Pair) -> (Cause, String) {
+    pair.run(secs(20));
+    let (reason, _) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::NeverConnected);
+    let tried = pair.session.unconnected().expect("it was never connected");
+    (tried.cause(), tried.to_string())
+}
+
+/// Puts other candidates in the place of the client's own.
+fn with_candidates(lines: &'static str) -> Pair {
+    Pair::with(Client::new(CLIENT), move |offer| {
+        let kept: Vec<&str> = offer
+            .lines()
+            .filter(|line| !line.starts_with("a=candidate") && !line.starts_with("a=end-of-candidates"))
+            .collect();
+        let (first, rest) = kept
+            .iter()
+            .position(|line| line.starts_with("a=mid"))
+            .map(|at| kept.split_at(at))
+            .expect("a section");
+        let lines = lines.lines();
+        let all = first.iter().copied().chain(lines).chain(rest.iter().copied());
+        all.flat_map(|line| [line, "\r\n"]).collect()
+    })
+}
+
+fn is_check(contents: &[u8]) -> bool {
+    contents.starts_with(&[0, 1])
+}
+
+/// A firewall that lets nothing through either way: checks leave, and nothing comes.
+#[test]
+fn a_closed_network_is_told() {
+    let mut pair = Pair::new();
+    pair.up.cut = true;
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::Unanswered, "{words}");
+    assert!(words.contains("from 192.0.2.1, 0 answered, 0 received"), "{words}");
+    assert!(
+        words.contains("UDP port 7860") && !words.contains("192.0.2.9"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_client_that_names_nothing_and_sends_nothing_is_told() {
+    let mut pair = with_candidates("");
+    pair.up.cut = true;
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::Nothing, "{words}");
+}
+
+#[test]
+fn a_client_with_hidden_addresses_whose_checks_do_not_come_is_told() {
+    let mut pair =
+        with_candidates("a=candidate:1 1 udp 2122260223 4f1c2e3a-0000-4000-8000-123456789abc.local 50000 typ host");
+    pair.up.cut = true;
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::OnlyHidden, "{words}");
+    assert!(
+        words.contains("1 mDNS name ignored") && !words.contains("4f1c2e3a"),
+        "{words}"
+    );
+}
+
+/// A client with IPv6 alone, and a runner with IPv4 alone.
+#[test]
+fn ends_without_a_family_in_common_are_told() {
+    let mut pair = with_candidates("a=candidate:1 1 udp 2122260223 2001:db8::9 50000 typ host");
+    pair.up.cut = true;
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::NoPair, "{words}");
+}
+
+/// The client's checks come in, and nothing of this end gets out.
+#[test]
+fn a_one_way_firewall_is_told() {
+    let mut pair = Pair::new();
+    pair.down.cut = true;
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::OneWay, "{words}");
+}
+
+/// ICE passes, and records of the handshake do not: none of the client's, or none of ours.
+#[test]
+fn a_handshake_that_does_not_end_is_told() {
+    let mut pair = Pair::new();
+    pair.pass = |up, contents| !up || contents[0] < 20;
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::NoHandshake, "{words}");
+    let mut pair = Pair::new();
+    pair.pass = |up, contents| up || contents[0] < 20;
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::Handshake, "{words}");
+}
+
+/// A certificate that is not taken is named, and so is one that the SDP does not announce.
+#[test]
+fn a_certificate_that_is_refused_is_named() {
+    let mut cert = crypto::certificate().expect("a certificate").clone();
+    cert.certificate = include_bytes!("../../../../../tests/data/dtls/rsa1024.der").to_vec();
+    let client = Client::with_certificate(config(), cert, CLIENT, Instant::now());
+    let (cause, words) = give_up(Pair::with(client, |offer| offer.to_owned()));
+    assert_eq!(
+        cause,
+        Cause::Refused(Refusal::Key("an RSA key of 1024 bits".to_owned()))
+    );
+    assert!(words.contains("P-256, P-384 and"), "{words}");
+
+    let mut pair = Pair::with(Client::new(CLIENT), |offer| {
+        let at = offer.find("a=fingerprint:sha-256 ").expect("a fingerprint") + 22;
+        let other = if &offer[at..at + 2] == "00" { "11" } else { "00" };
+        [&offer[..at], other, &offer[at + 2..]].concat()
+    });
+    pair.run(secs(20));
+    let (reason, _) = pair.left().expect("the end");
+    assert_eq!(reason, LeaveReason::Failed);
+    let tried = pair.session.unconnected().expect("it was never connected");
+    assert_eq!(tried.cause(), Cause::Refused(Refusal::Fingerprint), "{tried}");
+}
+
+/// A client that answers our checks and makes none of its own never chooses a pair.
+#[test]
+fn a_client_that_chooses_no_pair_is_told() {
+    let mut pair = Pair::new();
+    pair.pass = |up, contents| !(up && is_check(contents));
+    let (cause, words) = give_up(pair);
+    assert_eq!(cause, Cause::NotChosen, "{words}");
+}
+
+/// A connection that came to be has nothing to explain, and the one after a restart has its own story.
+#[test]
+fn a_restart_that_fails_is_told_apart_from_the_connection_before() {
+    let mut pair = Pair::connected();
+    assert!(pair.session.unconnected().is_none());
+    let mut client = Client::at(CLIENT, pair.now);
+    let offer = client.offer();
+    let now = pair.now;
+    pair.act(|session, _| session.restart(&offer, &setup(None, &[super::pair::runner()]), now))
+        .expect("an answer");
+    pair.up.cut = true;
+    pair.run(secs(20));
+    assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Vanished));
+    let tried = pair.session.unconnected().expect("the new one was never connected");
+    assert_eq!(tried.cause(), Cause::Unanswered, "{tried}");
+    pair.run(ms(1));
+}

@@ -1,0 +1,131 @@
+//! WHIP, WHEP and the calls endpoint of a realtime service: a session by one POST, which then is a resource of HTTP.
+//!
+//! - [`path`]: the routes; [`offer`]: which offers each of them takes; [`call`]: bodies of the calls endpoint and its keys
+//! - [`answer`]: headers and the data of the bot; [`fragment`]: bodies of PATCH; [`resource`]: what a live session remembers
+//! - [`events`]: the few events of the channel that is called `oai-events`
+//!
+//! In: paths, headers as bytes, SDP. Out: values for `io` to act upon, text of answers. Refuses, by [`Refusal`]: what no bot
+//! could be reached by. Sources: RFC 9725, draft-ietf-wish-whep-04, RFC 8840, RFC 8288.
+//!
+//! One deviation is meant. RFC 9725 has a server answer `recvonly`, so that nothing ever comes back. Here the answer is the
+//! mirror image of the offer: `sendrecv` is answered with `sendrecv`, or no bot could speak to who posted it.
+
+pub mod answer;
+pub mod call;
+pub mod events;
+pub mod fragment;
+pub mod offer;
+pub mod path;
+pub mod resource;
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
+use crate::webrtc::offer::OfferRefusal;
+
+/// What the body of a POST holds.
+pub const SDP: &str = "application/sdp";
+/// What the body of a PATCH holds.
+pub const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+
+/// An offer that asks for a session with a resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opening {
+    pub sdp: String,
+    /// For the bot.
+    pub call_data: Value,
+}
+
+/// What a request wants of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing but to know that it is there.
+    Look,
+    Patch {
+        if_match: Option<Vec<u8>>,
+        body: Vec<u8>,
+    },
+    Leave,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    Nothing,
+    /// ICE began anew: the fragment that tells how to reach this end, and its entity tag.
+    Restarted {
+        fragment: String,
+        etag: String,
+    },
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The body is of another type than these.
+    Type(&'static str),
+    TooLong,
+    NotText,
+    /// What is wrong with a form, or with the JSON in it.
+    Form(&'static str),
+    /// The offer can be read, and no bot would hear or be heard.
+    Unfit(&'static str),
+    /// What is wrong with the body of a PATCH.
+    Fragment(&'static str),
+    /// The entity tag is that of another ICE session.
+    Stale,
+    /// A key that was good for one session.
+    SpentKey,
+    /// What the engine says.
+    Offer(OfferRefusal),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Type(wanted) => write!(f, "the body has to be {wanted}"),
+            Refusal::TooLong => write!(f, "the SDP is larger than {OFFER_SDP_BYTES_MAX} bytes"),
+            Refusal::NotText => f.write_str("the body is no UTF-8"),
+            Refusal::Form(why) | Refusal::Unfit(why) | Refusal::Fragment(why) => f.write_str(why),
+            Refusal::Stale => {
+                f.write_str("`If-Match` names an earlier ICE session; the current one's ETag came with the last answer")
+            }
+            Refusal::SpentKey => write!(
+                f,
+                "this key was used, or is older than {} s: it is good for one session; client_secrets makes another",
+                REGISTERED_UNUSED.as_secs()
+            ),
+            Refusal::Offer(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<OfferRefusal> for Refusal {
+    fn from(refusal: OfferRefusal) -> Self {
+        Refusal::Offer(refusal)
+    }
+}
+
+/// Returns the type in the value of `Content-Type`, without its parameters.
+pub fn media_type(content_type: &[u8]) -> &[u8] {
+    content_type
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii()
+}
+
+/// Takes the text of a body.
+///
+/// # Errors
+/// [`Refusal::TooLong`], [`Refusal::NotText`].
+pub fn text(body: &[u8]) -> Result<&str, Refusal> {
+    if body.len() > OFFER_SDP_BYTES_MAX {
+        return Err(Refusal::TooLong);
+    }
+    std::str::from_utf8(body).map_err(|_| Refusal::NotText)
+}

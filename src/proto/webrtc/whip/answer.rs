@@ -1,0 +1,204 @@
+//! What goes back: headers of the answer, the fragment of a restart, and what the bot is told of how its caller came.
+//!
+//! In: answers in SDP, the ICE servers of the configuration, headers. Out: values of headers, text, JSON. Refuses nothing.
+//! Sources: RFC 8288 (links), RFC 9725 section 4.6, RFC 7064 and 7065 (the URIs of servers), RFC 8840.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Map, Value, json};
+
+use super::path::Via;
+use crate::address_scope::AddressScope;
+use crate::config::IceServer;
+use crate::http::form;
+use crate::limits::USER_AGENT_CHARS_MAX;
+
+/// Makes an entity tag of a user name fragment, which has letters and digits alone.
+pub fn etag(ufrag: &str) -> String {
+    format!("\"{ufrag}\"")
+}
+
+/// Returns the user name fragment of an answer.
+pub fn ufrag(answer: &str) -> &str {
+    lines_after(answer, "a=ice-ufrag:").next().unwrap_or_default()
+}
+
+/// Returns the values of the `Link` headers: one for each URL, since clients read one in a line.
+pub fn links(servers: &[IceServer]) -> Vec<String> {
+    let mut links = Vec::new();
+    for server in servers {
+        for url in &server.urls {
+            let mut link = format!("<{url}>; rel=\"ice-server\"");
+            if let (Some(name), Some(credential)) = (&server.username, &server.credential) {
+                let credential = quoted(credential);
+                link.push_str(&format!(
+                    "; username={}; credential={credential}; credential-type=\"password\"",
+                    quoted(name)
+                ));
+            }
+            links.push(link);
+        }
+    }
+    links
+}
+
+/// Writes a quoted string, RFC 9110 section 5.6.4.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Returns the fragment that tells of an answer's ICE: its credentials, and the one candidate by which the caller is most likely
+/// to come again. `path` is where this end and the caller were, if that is known.
+pub fn fragment(answer: &str, path: Option<(SocketAddr, SocketAddr)>) -> String {
+    let mut text = String::new();
+    let mut push = |prefix: &str, value: &str| {
+        text.push_str(prefix);
+        text.push_str(value);
+        text.push_str("\r\n");
+    };
+    let first = |prefix: &'static str| lines_after(answer, prefix).next();
+    push("a=ice-ufrag:", ufrag(answer));
+    push("a=ice-pwd:", first("a=ice-pwd:").unwrap_or_default());
+    let media = lines_after(answer, "m=").find(|media| media.split(' ').nth(1) != Some("0"));
+    if let Some(media) = media {
+        push("m=", media);
+    }
+    if let Some(mid) = first("a=mid:") {
+        push("a=mid:", mid);
+    }
+    let candidates = lines_after(answer, "a=candidate:").filter(|line| is_udp(line));
+    if let Some(best) = candidates.min_by_key(|line| distance(line, path)) {
+        push("a=candidate:", best);
+    }
+    text
+}
+
+/// Says how far a candidate is from where the caller was reached; of equals the first is taken.
+fn distance(candidate: &str, path: Option<(SocketAddr, SocketAddr)>) -> u8 {
+    let Some((local, peer)) = path else {
+        return 0;
+    };
+    let words: Vec<&str> = candidate.split(' ').collect();
+    let address = |at: usize| words.get(at).and_then(|word| word.parse::<IpAddr>().ok());
+    let base = words
+        .iter()
+        .position(|word| *word == "raddr")
+        .and_then(|at| address(at + 1));
+    let (is_local, is_base) = (address(4) == Some(local.ip()), base == Some(local.ip()));
+    // Who is on the Internet reaches a private address by what stands for it there.
+    match (is_local, is_base, is_public(peer.ip())) {
+        (_, true, true) | (true, _, false) => 0,
+        (true, _, true) | (_, true, false) => 1,
+        _ if address(4).is_some_and(|address| address.is_ipv4() == local.is_ipv4()) => 2,
+        _ => 3,
+    }
+}
+
+fn is_public(address: IpAddr) -> bool {
+    matches!(AddressScope::of(address), AddressScope::Public | AddressScope::Shared)
+}
+
+fn is_udp(candidate: &str) -> bool {
+    candidate
+        .split(' ')
+        .nth(2)
+        .is_some_and(|word| word.eq_ignore_ascii_case("udp"))
+}
+
+fn lines_after<'t>(text: &'t str, prefix: &'static str) -> impl Iterator<Item = &'t str> {
+    text.lines()
+        .filter_map(move |line| line.strip_prefix(prefix))
+        .map(str::trim_end)
+}
+
+/// Makes what the bot is told of how its caller came. No other header is part of it, since headers hold credentials.
+pub fn call_data(via: Via, name: Option<&str>, user_agent: Option<&[u8]>) -> Value {
+    let user_agent = user_agent
+        .map(String::from_utf8_lossy)
+        .map(|agent| agent.chars().take(USER_AGENT_CHARS_MAX).collect::<String>());
+    json!({"via": via.name(), "name": name, "user_agent": user_agent})
+}
+
+/// The name under which a query may hold a key.
+pub const TOKEN: &str = "token";
+
+/// Makes the bot's body of a query: an object of strings, the first of each name, and no key among them.
+pub fn body(query: &str) -> Map<String, Value> {
+    let mut body = Map::new();
+    for (name, value) in form::pairs(query.as_bytes()) {
+        if name != TOKEN {
+            body.entry(name).or_insert(Value::String(value));
+        }
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_is_a_link() {
+        let servers = [
+            IceServer {
+                urls: vec!["stun:stun.example:3478".into()],
+                username: None,
+                credential: None,
+            },
+            IceServer {
+                urls: vec!["turn:t.example?transport=udp".into(), "turns:t.example".into()],
+                username: Some("na\"me".into()),
+                credential: Some("c\\d".into()),
+            },
+        ];
+        let credentials = r#"username="na\"me"; credential="c\\d"; credential-type="password""#;
+        assert_eq!(
+            links(&servers),
+            [
+                r#"<stun:stun.example:3478>; rel="ice-server""#.to_owned(),
+                format!(r#"<turn:t.example?transport=udp>; rel="ice-server"; {credentials}"#),
+                format!(r#"<turns:t.example>; rel="ice-server"; {credentials}"#),
+            ]
+        );
+    }
+
+    /// Behind a NAT, a caller of the same network comes by one address, and one of the Internet by the other.
+    #[test]
+    fn a_restart_leads_back_to_where_the_caller_was() {
+        let answer = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=ice-ufrag:u\r\na=ice-pwd:p\r\na=mid:a\r\n\
+                      a=candidate:1 1 tcp 100 192.168.1.9 9 typ host tcptype passive\r\n\
+                      a=candidate:2 1 udp 99 2001:db8::9 7860 typ host\r\n\
+                      a=candidate:3 1 udp 98 192.168.1.9 7860 typ host\r\n\
+                      a=candidate:4 1 udp 97 198.51.100.7 7860 typ srflx raddr 192.168.1.9 rport 7860\r\n";
+        let local = SocketAddr::from(([192, 168, 1, 9], 7860));
+        for (peer, wanted) in [
+            ([192, 168, 1, 20], "a=candidate:3 "),
+            ([203, 0, 113, 5], "a=candidate:4 "),
+        ] {
+            let text = fragment(answer, Some((local, SocketAddr::from((peer, 5000)))));
+            let found: Vec<&str> = text.lines().filter(|line| line.starts_with("a=candidate:")).collect();
+            assert!(found.len() == 1 && found[0].starts_with(wanted), "{text}");
+        }
+        let text = fragment(answer, None);
+        assert!(text.starts_with(
+            "a=ice-ufrag:u\r\na=ice-pwd:p\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:a\r\na=candidate:2 "
+        ));
+    }
+
+    #[test]
+    fn the_bot_learns_of_the_way_and_of_nothing_secret() {
+        assert_eq!(
+            call_data(Via::Whip, Some("door"), Some(b"OBS/30")),
+            json!({"via": "whip", "name": "door", "user_agent": "OBS/30"})
+        );
+        assert_eq!(call_data(Via::Calls, None, None)["user_agent"], Value::Null);
+        let long = call_data(Via::Whep, None, Some("ä".repeat(1_000).as_bytes()));
+        let agent = long["user_agent"].as_str().expect("text");
+        assert_eq!(agent.chars().count(), USER_AGENT_CHARS_MAX);
+        assert_eq!(
+            Value::Object(body("room=a+b&token=S&room=c&x=%41&flag")),
+            json!({"room": "a b", "x": "A", "flag": ""})
+        );
+        assert!(body("").is_empty());
+    }
+}

@@ -1,0 +1,270 @@
+//! The calls endpoint: its bodies, and the keys that are good for one session.
+//!
+//! In: bodies of POSTs with their type, headers that bring a key. Out: an offer and the settings of a session, which become part
+//! of the bot's `body` as they are; the reply that holds a key. A key is the name of a session that waits, behind a prefix by
+//! which the browser library of that service knows it. Refuses: other types, forms without an offer, JSON that is no object.
+//! Sources: the published clients of that service; RFC 7578, RFC 7617 (Basic).
+
+use data_encoding::BASE64;
+use serde_json::{Map, Value, json};
+
+use super::{Refusal, SDP, media_type, text};
+use crate::http::multipart::{Broken, Event, Parser, boundary};
+use crate::http::{body, key};
+use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
+use crate::uuid::Uuid;
+
+/// Before the name of a session where that is a key.
+const PREFIX: &str = "ek_";
+
+/// The types that the calls endpoint takes.
+const TYPES: &str = "application/sdp, or multipart/form-data with the parts `sdp` and `session`";
+
+/// The body of a POST.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub sdp: String,
+    /// The settings of the session.
+    pub session: Option<Value>,
+}
+
+impl Call {
+    /// Reads a body that is SDP and nothing else.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn sdp(content_type: &[u8], body: &[u8]) -> Result<Call, Refusal> {
+        if !media_type(content_type).eq_ignore_ascii_case(SDP.as_bytes()) {
+            return Err(Refusal::Type(SDP));
+        }
+        Ok(Call {
+            sdp: text(body)?.to_owned(),
+            session: None,
+        })
+    }
+
+    /// Reads one that may be a form.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn sdp_or_form(content_type: &[u8], body: &[u8]) -> Result<Call, Refusal> {
+        if media_type(content_type).eq_ignore_ascii_case(SDP.as_bytes()) {
+            return Call::sdp(content_type, body);
+        }
+        let boundary = boundary(content_type).ok_or(Refusal::Type(TYPES))?;
+        // The offer, and settings of the same size.
+        let mut parser = Parser::of_fields(&boundary, 2 * OFFER_SDP_BYTES_MAX);
+        let (mut sdp, mut session) = (None, None);
+        let pushed = parser.push::<Broken>(body, &mut |event| {
+            match event {
+                Event::Field { name: "sdp", value } => sdp = Some(value.to_vec()),
+                Event::Field { name: "session", value } => session = Some(value.to_vec()),
+                _ => {}
+            }
+            Ok(())
+        });
+        pushed.and_then(|()| parser.finish()).map_err(|broken| match broken {
+            Broken::Malformed(why) | Broken::Files(why) => Refusal::Form(why),
+            Broken::FieldsTooLong => Refusal::TooLong,
+        })?;
+        let sdp = sdp.ok_or(Refusal::Form("the form has no part named `sdp`"))?;
+        Ok(Call {
+            sdp: text(&sdp)?.to_owned(),
+            session: session.map(|session| settings(&session)).transpose()?,
+        })
+    }
+}
+
+/// Reads the settings of a session.
+fn settings(json: &[u8]) -> Result<Value, Refusal> {
+    match serde_json::from_slice(json) {
+        Ok(settings @ Value::Object(_)) => Ok(settings),
+        _ => Err(Refusal::Form("the part `session` is no JSON object")),
+    }
+}
+
+/// Reads the body of a request for a key: the `body` of the bot to be.
+///
+/// # Errors
+/// [`body::Invalid`].
+pub fn client_secret(request: &[u8]) -> Result<Value, body::Invalid> {
+    let map = match request.trim_ascii().is_empty() {
+        true => Map::new(),
+        false => body::object(request)?,
+    };
+    let mut fields = body::Fields::new(map, Vec::new());
+    let session = fields.object("session");
+    fields.finish()?;
+    Ok(match session {
+        Some(session) => json!({"session": session}),
+        None => json!({}),
+    })
+}
+
+/// Returns the JSON that holds a key, in its present shape and in the one before.
+pub fn client_secret_reply(session_id: &str, body: &Value, now_s: u64) -> Vec<u8> {
+    let value = format!("{PREFIX}{session_id}");
+    let expires_at = now_s + REGISTERED_UNUSED.as_secs();
+    let session = body.get("session").cloned().unwrap_or_else(|| json!({}));
+    let reply = json!({
+        "value": value,
+        "expires_at": expires_at,
+        "session": session,
+        "client_secret": {"value": value, "expires_at": expires_at},
+    });
+    reply.to_string().into_bytes()
+}
+
+/// What a request brings as its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown(Vec<u8>);
+
+impl Shown {
+    /// Finds it: a bearer token, the password of Basic where that `is_taken`, or the token of the query.
+    pub fn of<'h>(
+        mut authorizations: impl Iterator<Item = &'h [u8]>,
+        is_taken: bool,
+        token: Option<String>,
+    ) -> Option<Self> {
+        match (authorizations.next(), authorizations.next()) {
+            (Some(only), None) => match key::bearer(only) {
+                Some(bearer) => Some(Shown(bearer.to_vec())),
+                None => password(only).filter(|_| is_taken).map(Shown),
+            },
+            (None, _) => token.map(|token| Shown(token.into_bytes())),
+            _ => None,
+        }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns the session that this names, if it can be the name of one.
+    pub fn session_id(&self) -> Option<&str> {
+        let text = std::str::from_utf8(&self.0).ok()?;
+        Some(text.strip_prefix(PREFIX).unwrap_or(text))
+    }
+
+    /// Tells whether it has the shape of the keys that are made here.
+    pub fn is_client_secret(&self) -> bool {
+        let text = std::str::from_utf8(&self.0).ok();
+        text.and_then(|text| text.strip_prefix(PREFIX))
+            .is_some_and(|id| Uuid::parse(id).is_some())
+    }
+}
+
+/// Returns the password of an `Authorization: Basic` header.
+fn password(authorization: &[u8]) -> Option<Vec<u8>> {
+    const SCHEME: &[u8] = b"basic ";
+    let (scheme, pair) = authorization.trim_ascii().split_at_checked(SCHEME.len())?;
+    if !scheme.eq_ignore_ascii_case(SCHEME) {
+        return None;
+    }
+    let pair = BASE64.decode(pair.trim_ascii()).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// Returns the JSON of an error as clients of this endpoint read it, beside the `detail` of every other.
+pub fn error(detail: &Value) -> Value {
+    let message = detail.as_str().map_or_else(|| detail.to_string(), str::to_owned);
+    json!({"error": {"message": message}, "detail": detail})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORM: &[u8] = b"multipart/form-data; boundary=B";
+
+    fn form(parts: &[(&str, &str)]) -> Vec<u8> {
+        let part = |(name, value): &(&str, &str)| {
+            format!("--B\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+        };
+        let parts: String = parts.iter().map(part).collect();
+        format!("{parts}--B--\r\n").into_bytes()
+    }
+
+    #[test]
+    fn an_offer_comes_alone_or_in_a_form() {
+        let alone = Call {
+            sdp: "v=0\r\n".into(),
+            session: None,
+        };
+        assert_eq!(
+            Call::sdp(b"application/SDP; charset=utf-8", b"v=0\r\n"),
+            Ok(alone.clone())
+        );
+        assert_eq!(Call::sdp_or_form(b"application/sdp", b"v=0\r\n"), Ok(alone.clone()));
+        assert_eq!(Call::sdp_or_form(FORM, &form(&[("sdp", "v=0\r\n")])), Ok(alone));
+        let both = Call::sdp_or_form(FORM, &form(&[("session", r#"{"model":"m"}"#), ("sdp", "v=0")]));
+        assert_eq!(both.map(|call| call.session), Ok(Some(json!({"model": "m"}))));
+    }
+
+    #[test]
+    fn other_bodies_are_refused() {
+        for kind in [&b""[..], b"text/plain", b"application/json", FORM] {
+            assert_eq!(Call::sdp(kind, b"v=0"), Err(Refusal::Type(SDP)));
+        }
+        assert_eq!(Call::sdp_or_form(b"text/plain", b""), Err(Refusal::Type(TYPES)));
+        assert_eq!(
+            Call::sdp_or_form(b"multipart/form-data", b""),
+            Err(Refusal::Type(TYPES))
+        );
+        for body in [form(&[]), form(&[("sdp", "v=0"), ("session", "[]")]), b"--B".to_vec()] {
+            assert!(matches!(Call::sdp_or_form(FORM, &body), Err(Refusal::Form(_))));
+        }
+        assert_eq!(Call::sdp(b"application/sdp", b"\xff"), Err(Refusal::NotText));
+        let long = |bytes: usize| Call::sdp(b"application/sdp", &vec![b'v'; bytes]).map(|_| ());
+        assert_eq!(long(OFFER_SDP_BYTES_MAX), Ok(()));
+        assert_eq!(long(OFFER_SDP_BYTES_MAX + 1), Err(Refusal::TooLong));
+    }
+
+    #[test]
+    fn a_key_has_both_shapes_and_an_end() {
+        let body = client_secret(br#"{"session":{"type":"realtime"},"expires_after":{"seconds":9}}"#).expect("read");
+        assert_eq!(body, json!({"session": {"type": "realtime"}}));
+        let reply: Value = serde_json::from_slice(&client_secret_reply("S", &body, 1_000)).expect("JSON");
+        assert_eq!(
+            reply,
+            json!({"value": "ek_S", "expires_at": 1_300, "session": {"type": "realtime"},
+                   "client_secret": {"value": "ek_S", "expires_at": 1_300}})
+        );
+        assert_eq!(client_secret(b" "), Ok(json!({})));
+        assert!(client_secret(b"[]").is_err());
+        assert!(client_secret(br#"{"session":1}"#).is_err());
+    }
+
+    #[test]
+    fn keys_come_in_three_ways() {
+        let of = |headers: &[&str], basic, token: Option<&str>| {
+            Shown::of(
+                headers.iter().map(|text| text.as_bytes()),
+                basic,
+                token.map(str::to_owned),
+            )
+        };
+        let shown = |text: &str| Some(Shown(text.as_bytes().to_vec()));
+        assert_eq!(of(&["Bearer K"], false, Some("T")), shown("K"));
+        assert_eq!(of(&["basic dXNlcjpwYTpzcw=="], true, None), shown("pa:ss"));
+        assert_eq!(of(&["Basic dXNlcjpwYTpzcw=="], false, None), None);
+        assert_eq!(of(&["Basic ?"], true, None), None);
+        assert_eq!(of(&["Basic dXNlcg=="], true, None), None);
+        assert_eq!(of(&[], true, Some("T")), shown("T"));
+        assert_eq!(of(&["Bearer K", "Bearer K"], true, Some("T")), None);
+        let id = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
+        let key = Shown(format!("ek_{id}").into_bytes());
+        assert_eq!((key.session_id(), key.is_client_secret()), (Some(id), true));
+        let plain = Shown(id.as_bytes().to_vec());
+        assert_eq!((plain.session_id(), plain.is_client_secret()), (Some(id), false));
+        assert!(!Shown(b"ek_anything".to_vec()).is_client_secret());
+        assert_eq!(Shown(b"\xff".to_vec()).session_id(), None);
+    }
+
+    #[test]
+    fn errors_have_the_message_where_it_is_looked_for() {
+        assert_eq!(error(&json!("no")), json!({"error": {"message": "no"}, "detail": "no"}));
+        assert_eq!(error(&json!([1]))["error"]["message"], "[1]");
+    }
+}

@@ -1,0 +1,240 @@
+//! Why a connection did not come to be, for whoever reads the log at night.
+//!
+//! In: the client's candidates, used or not, and every datagram of ICE and DTLS both ways until the connection is up; after
+//! that nothing is counted. Out: a [`Cause`], one sentence for the log, and a list of the pairs with their counts. The sentence
+//! tells a peer's addresses by their kind and the network they belong to; the list has them in full, and is for DEBUG.
+//! The pairs are at most [`TRIED_PAIRS_MAX`]. Source: RFC 8445 section 7 (checks).
+
+mod words;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
+use crate::webrtc::candidate::{Ignored, Kind};
+use crate::webrtc::crypto::Refusal;
+use crate::webrtc::packet_kind::PacketKind;
+use crate::webrtc::stun;
+
+/// One pair of addresses between which checks went, and how many: ours and their answers, theirs and our answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pair {
+    local: SocketAddr,
+    remote: SocketAddr,
+    sent: u32,
+    answered: u32,
+    received: u32,
+    replied: u32,
+}
+
+/// What was tried to connect with one client.
+#[derive(Clone, Debug, Default)]
+pub struct Tried {
+    /// The UDP port of this runner.
+    port: u16,
+    known: Vec<(Kind, SocketAddr)>,
+    hidden: u32,
+    unusable: u32,
+    pairs: Vec<Pair>,
+    /// Checks between addresses for which there was no room in `pairs`.
+    unlisted: u32,
+    /// Checks that named this connection and were not signed for it.
+    refused: u32,
+    /// Answers that did not say from where the check came.
+    unmapped: u32,
+    records_in: u32,
+    records_out: u32,
+    /// The first reason that a datagram of the handshake was refused for.
+    refusal: Option<Refusal>,
+    ice_up: bool,
+    secured: bool,
+}
+
+/// What kept a connection from being.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The client named no candidate and sent nothing.
+    Nothing,
+    /// Every candidate is a name that only the client's own network knows, and it sent nothing.
+    OnlyHidden,
+    /// None of the candidates can be used here, and the client sent nothing.
+    NoneUsable,
+    /// No address of this end goes with one of the client's.
+    NoPair,
+    /// Checks left, and nothing came.
+    Unanswered,
+    /// The client's answers cannot be used.
+    Unmapped,
+    /// The client's checks came, and no answer to ours.
+    OneWay,
+    /// What came was signed for another connection.
+    Stale,
+    /// Checks were answered, and the client chose no pair.
+    NotChosen,
+    /// ICE is up, and no record of DTLS came.
+    NoHandshake,
+    /// The handshake of DTLS began and did not end.
+    Handshake,
+    /// The handshake of DTLS was refused, here or by the client.
+    Refused(Refusal),
+}
+
+impl Tried {
+    /// Begins to count for a connection of a runner with this UDP port.
+    pub fn new(port: u16) -> Self {
+        Tried {
+            port,
+            ..Tried::default()
+        }
+    }
+
+    /// A candidate of the client is used.
+    pub fn handle_candidate(&mut self, kind: Kind, address: SocketAddr) {
+        // Each restart of ICE brings its own.
+        if !self.secured && self.known.len() < REMOTE_CANDIDATES_MAX {
+            self.known.push((kind, address));
+        }
+    }
+
+    /// A candidate of the client is not used.
+    pub fn handle_ignored(&mut self, why: Ignored) {
+        match why {
+            Ignored::EndOfCandidates => {}
+            Ignored::Mdns => self.hidden += 1,
+            _ => self.unusable += 1,
+        }
+    }
+
+    /// A datagram came; `accepted` tells whether it is this connection's.
+    pub fn handle_incoming(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind, accepted: bool) {
+        if self.secured {
+            return;
+        }
+        match kind {
+            PacketKind::Check if !accepted => self.refused += 1,
+            PacketKind::Check => self.count(destination, source, |pair| pair.received += 1),
+            // An error is an answer, too: the way is open.
+            kind if kind.is_response() && accepted => self.count(destination, source, |pair| pair.answered += 1),
+            PacketKind::Dtls => self.records_in += 1,
+            _ => {}
+        }
+    }
+
+    /// A datagram came that is no packet of WebRTC.
+    pub fn handle_unreadable(&mut self, contents: &[u8]) {
+        if !self.secured && stun::is_unmapped_answer(contents) {
+            self.unmapped = self.unmapped.saturating_add(1);
+        }
+    }
+
+    /// A datagram leaves.
+    pub fn handle_outgoing(&mut self, source: SocketAddr, destination: SocketAddr, kind: PacketKind) {
+        if self.secured {
+            return;
+        }
+        match kind {
+            PacketKind::Check => self.count(source, destination, |pair| pair.sent += 1),
+            kind if kind.is_response() => self.count(source, destination, |pair| pair.replied += 1),
+            PacketKind::Dtls => self.records_out += 1,
+            _ => {}
+        }
+    }
+
+    /// A datagram of the handshake was refused.
+    pub fn handle_refusal(&mut self, refusal: Refusal) {
+        if !self.secured {
+            self.refusal.get_or_insert(refusal);
+        }
+    }
+
+    /// ICE has found a pair.
+    pub fn handle_ice_up(&mut self) {
+        self.ice_up = true;
+    }
+
+    /// The connection is up: nothing is left to explain.
+    pub fn handle_secured(&mut self) {
+        *self = Tried {
+            secured: true,
+            ..Tried::new(self.port)
+        };
+    }
+
+    /// Tells whether the connection came to be.
+    pub fn is_secured(&self) -> bool {
+        self.secured
+    }
+
+    fn count(&mut self, local: SocketAddr, remote: SocketAddr, count: impl FnOnce(&mut Pair)) {
+        let is_it = |pair: &Pair| pair.remote == remote && pair.local == local;
+        match self.pairs.iter().position(is_it) {
+            Some(at) => count(&mut self.pairs[at]),
+            None if self.pairs.len() == TRIED_PAIRS_MAX => self.unlisted += 1,
+            None => {
+                let mut pair = Pair {
+                    local,
+                    remote,
+                    sent: 0,
+                    answered: 0,
+                    received: 0,
+                    replied: 0,
+                };
+                count(&mut pair);
+                self.pairs.push(pair);
+            }
+        }
+    }
+
+    fn sum(&self, of: impl Fn(&Pair) -> u32) -> u32 {
+        self.pairs.iter().map(of).fold(0, u32::saturating_add)
+    }
+
+    /// Returns what kept the connection from being.
+    pub fn cause(&self) -> Cause {
+        let (sent, answered) = (self.sum(|pair| pair.sent), self.sum(|pair| pair.answered));
+        let received = self.sum(|pair| pair.received);
+        if self.ice_up {
+            return match &self.refusal {
+                Some(refusal) => Cause::Refused(refusal.clone()),
+                None if self.records_in == 0 => Cause::NoHandshake,
+                None => Cause::Handshake,
+            };
+        }
+        match (received, answered) {
+            (_, 1..) => Cause::NotChosen,
+            (_, 0) if self.unmapped > 0 => Cause::Unmapped,
+            (1.., 0) => Cause::OneWay,
+            (0, 0) if self.refused > 0 => Cause::Stale,
+            (0, 0) if sent > 0 => Cause::Unanswered,
+            (0, 0) if !self.known.is_empty() => Cause::NoPair,
+            (0, 0) if self.unusable > 0 => Cause::NoneUsable,
+            (0, 0) if self.hidden > 0 => Cause::OnlyHidden,
+            (0, 0) => Cause::Nothing,
+        }
+    }
+
+    /// Returns every pair with its counts, addresses in full.
+    pub fn pairs(&self) -> impl fmt::Display + '_ {
+        words::Pairs(self)
+    }
+
+    /// Returns the kind of the client's address: of the candidate that named it, or one that its own check told.
+    fn kind(&self, remote: SocketAddr) -> Kind {
+        let named = self.known.iter().find(|(_, address)| *address == remote);
+        named.map_or(Kind::PeerReflexive, |(kind, _)| *kind)
+    }
+
+    /// Returns the addresses of this end from which checks left, each once.
+    fn locals(&self) -> Vec<IpAddr> {
+        let mut locals: Vec<IpAddr> = Vec::new();
+        for pair in self.pairs.iter().filter(|pair| pair.sent > 0) {
+            if !locals.contains(&pair.local.ip()) {
+                locals.push(pair.local.ip());
+            }
+        }
+        locals
+    }
+}
+
+#[cfg(test)]
+mod tests;
