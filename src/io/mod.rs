@@ -105,7 +105,7 @@ pub enum RunError {
 /// `announce` is called once, when everything listens.
 ///
 /// # Errors
-/// [`RunError`] says which part could not be built, and what to do.
+/// `RunError` says which part could not be built, and what to do.
 pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&Listening)) -> Result<(), RunError> {
     run_with(config, bot, announce, Services::default()).await
 }

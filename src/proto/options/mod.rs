@@ -1,8 +1,8 @@
 //! Options of a command line and their variables: a table says which there are, arguments and
 //! variables enter as values, and what they say leaves, or a [`Misuse`].
 //!
-//! - [`Table`]: the options of one command; [`read`]: what was typed
-//! - [`unsaid`]: what variables say of options that were not typed; [`env`]: variables, and `.env`
+//! - [`Table`]: the options of one command; [`read()`]: what was typed
+//! - [`unsaid`]: what variables say of options that were not typed; [`mod@env`]: variables, and `.env`
 //! - [`values`] and [`hosts`]: texts of one kind; [`help`]: the parts of a help text
 
 pub mod env;

@@ -6,7 +6,7 @@
 //! `poll_output` up to [`Output::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
 //!
 //! The other end is a browser, a microcontroller, the server of a call, or a media-room server
-//! (SFU); a [`Config`] says in what they differ. `client` and `sfu` negotiate; `paths` knows where
+//! (SFU); a `Config` says in what they differ. `client` and `sfu` negotiate; `paths` knows where
 //! the other end is, `sources` whose audio comes, `sender` what audio leaves, `channels` the
 //! messages; `receive` judges what comes, `events` reads what str0m tells. An address of the peer
 //! is believed once it has answered a check of this end ([`Output::Proven`]). Sources: RFC 8829,

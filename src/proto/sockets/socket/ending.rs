@@ -22,7 +22,7 @@ pub enum Refused {
 /// Why nothing more can be read from a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// A message is longer than [`MESSAGE_BYTES_MAX`].
+    /// A message is longer than [`MESSAGE_BYTES_MAX`](crate::limits::MESSAGE_BYTES_MAX).
     TooLong,
     NotUtf8,
     Malformed,

@@ -1,6 +1,6 @@
 //! What is configured of the telephony providers.
 //!
-//! In: values by the names of their [`Setting`](super::provider::Setting)s, checked. Out: the same,
+//! In: values by the names of their [`Setting`]s, checked. Out: the same,
 //! for the one provider that knows the name. Without credentials calls work, but are not hung up,
 //! and webhooks are not verified.
 
