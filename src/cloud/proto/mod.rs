@@ -1,7 +1,7 @@
 //! The cloud agent service: builds, upload grants, regions; and what its client packs.
 //!
 //! - Requests: [`route`], [`fault`] (every refusal), [`keys`] (whose request), [`regions`], [`range`]
-//! - Grants: [`grant`], [`policy`], [`sign`]; uploads: [`super::multipart`], [`verify`]
+//! - Grants: [`grant`], [`policy`], [`sign`]; uploads: `multipart` of the shared cores, [`verify`]
 //! - Builds: [`build`] (states, JSON), [`queue`] (which is next), [`outcome`] (what a command's end means), [`sweep`]
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
 
