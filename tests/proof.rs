@@ -1,7 +1,7 @@
 //! Whose call it is: where a provider's webhooks are verified, nobody else can pose as that provider on `/ws`, start a bot with a
 //! caller of his choice, or have somebody's call hung up. The real binary, with webhooks signed as the providers sign them.
 
-use edge_runner_proto::sockets::telephony::{PROVIDERS, Provider as Known, proof::Unproven};
+use edge_runner_proto::telephony::{PROVIDERS, Provider as Known, proof::Unproven};
 
 use crate::support::http;
 use crate::support::provider::{Caller, FROM, Provider, TO};

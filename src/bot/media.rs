@@ -18,10 +18,10 @@ use crate::limits::{
     AUDIO_IN_FRAMES_MAX, AUDIO_OUT_QUEUE, EVENTS_IN_MAX, MARK_BYTES_MAX, MARKS_MAX, MESSAGES_IN_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, RATES_HZ,
 };
+use crate::proto::counts::Waiting;
 use crate::proto::event;
 pub use crate::proto::event::LeaveReason;
-pub use crate::proto::mediaroom::participant::Participant;
-use crate::proto::metrics::Waiting;
+pub use crate::proto::participant::Participant;
 
 /// The rates of PCM that a bot asks for, in Hz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

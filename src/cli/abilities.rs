@@ -10,8 +10,8 @@ use crate::abilities::Ability;
 use crate::config::{Tls, Transport};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::found;
-use crate::proto::sockets::telephony::PROVIDERS;
-use crate::proto::sockets::telephony::provider::Holds;
+use crate::proto::telephony::PROVIDERS;
+use crate::proto::telephony::provider::Holds;
 
 /// An option; the abilities of which it takes one, the first of them the one to name; and whether it was asked for. What only
 /// turns an ability off asks for nothing.

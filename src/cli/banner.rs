@@ -12,8 +12,8 @@ use super::abilities::{guarded, sockets};
 use crate::abilities::Ability;
 use crate::config::{Config, Host, Listening, Tls, Transport};
 use crate::proto::mediaroom::missing;
-use crate::proto::sockets::telephony::Provider;
-use crate::proto::sockets::telephony::proof::is_protected;
+use crate::proto::telephony::Provider;
+use crate::proto::telephony::proof::is_protected;
 
 /// Makes the text, with a line break at its end.
 pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String {
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
     use crate::cli::{Command, Surroundings, parse};
     use crate::proto::options::env::Variables;
-    use crate::proto::sockets::telephony::invented::INVENTED;
+    use crate::proto::telephony::invented::INVENTED;
 
     fn banner(arguments: &[&str], addresses: &[&str]) -> String {
         banner_with(&[], arguments, addresses)

@@ -12,9 +12,9 @@ use crate::config::{BuiltInBot, MetricsAccess, Tls, Transport};
 use crate::limits::{
     DRAIN_MAX, OPUS_COMPLEXITY_DEFAULT, OPUS_COMPLEXITY_MAX, SESSIONS_MAX_DEFAULT, SESSIONS_MAX_HIGHEST, WORKERS_MAX,
 };
-use crate::proto::http::forwarded::{Network, NoNetwork};
 use crate::proto::options::unsaid::with_prefix;
 use crate::proto::options::{HOST_HELP, LowArgs, Table, Takes, Wants, flag, number, push, put, tls};
+use crate::proto::server::forwarded::{Network, NoNetwork};
 
 /// What was typed, before the values are held against each other.
 #[derive(Debug, Default)]

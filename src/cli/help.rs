@@ -11,8 +11,8 @@ use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::config::Transport;
 use crate::proto::options::help::{ABSENT, entries, entry, marked};
-use crate::proto::sockets::telephony::provider::{Holds, Setting};
-use crate::proto::sockets::telephony::{PROVIDERS, Provider};
+use crate::proto::telephony::provider::{Holds, Setting};
+use crate::proto::telephony::{PROVIDERS, Provider};
 
 const HEAD: &str = "\
 Runs voice bots for callers that come over WebRTC (browsers, microcontrollers), over a WebSocket, by

@@ -15,7 +15,7 @@ use crate::limits::{
     API_KEY_BYTES, ICE_ADDRESSES_MAX, OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT, TRUSTED_PROXIES_MAX,
 };
 use crate::proto::options::hosts;
-use crate::proto::sockets::telephony::PROVIDERS;
+use crate::proto::telephony::PROVIDERS;
 use crate::proto::webrtc::ice;
 
 /// HTTP port when none is given.

@@ -12,8 +12,8 @@ use super::Misuse;
 use crate::config::{Settings, Telephony};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, found, wrong};
-use crate::proto::sockets::telephony::Provider;
-use crate::proto::sockets::telephony::provider::{Holds, Setting};
+use crate::proto::telephony::Provider;
+use crate::proto::telephony::provider::{Holds, Setting};
 
 /// Reads what is there for these providers.
 ///
@@ -109,7 +109,7 @@ fn public_key(variables: &Variables, name: &'static str) -> Result<Option<String
 mod tests {
     use super::*;
     use crate::cli::{help, trust};
-    use crate::proto::sockets::telephony::PROVIDERS;
+    use crate::proto::telephony::PROVIDERS;
 
     fn read(list: &[(&str, &str)]) -> Result<(Telephony, Vec<String>), String> {
         let own = list.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
@@ -186,7 +186,7 @@ mod tests {
     /// the help, kept from bots, and its URL goes with its key.
     #[test]
     fn a_fifth_provider_is_configured_by_its_own_table() {
-        use crate::proto::sockets::telephony::invented::FIVE;
+        use crate::proto::telephony::invented::FIVE;
         let variables = [
             ("QUINTEL_KEY", "hunter2"),
             ("QUINTEL_API_URL", "http://127.0.0.1:8080/"),

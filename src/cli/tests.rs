@@ -211,7 +211,7 @@ fn every_transport_is_known_and_those_of_this_build_are_served() {
     assert_eq!(config(&["-t", "livekit"]).transport, Some(Transport::Mediaroom));
     assert_eq!(
         config(&["-t", "exotel"]).transport,
-        Some(Transport::Telephony(crate::proto::sockets::telephony::PROVIDERS[3]))
+        Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[3]))
     );
     assert_eq!(config(&["-t", "websocket"]).transport, Some(Transport::WebSocket));
 }

@@ -4,7 +4,7 @@ use super::flags::RUNNER;
 use super::help;
 use crate::proto::options::env::Variables;
 use crate::proto::options::unsaid::slips_of;
-use crate::proto::sockets::telephony::PROVIDERS;
+use crate::proto::telephony::PROVIDERS;
 
 /// Variables that begin like those of options, and belong to others: the service's further arguments, and what a program
 /// that is a bot is told.

@@ -28,10 +28,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-use edge_runner_proto::http::rest::{Method, Request};
 use edge_runner_proto::limits::{
     REST_ADDRESSES_MAX, REST_BODY_BYTES_MAX, REST_CONNECT, REST_HEAD_BYTES_MAX, REST_TIMEOUT,
 };
+use edge_runner_proto::server::rest::{Method, Request};
 
 use crate::common::lock;
 

@@ -18,9 +18,9 @@ use hyper::{Response, StatusCode, Version};
 
 pub use crate::payload::{Payload, whole};
 use crate::stream::Stream;
-use edge_runner_proto::http::admission::Requester;
 use edge_runner_proto::http::start::Asked;
 use edge_runner_proto::limits;
+use edge_runner_proto::server::admission::Requester;
 
 /// An answer.
 pub type Reply = Response<Payload>;

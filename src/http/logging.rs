@@ -17,8 +17,8 @@ use std::time::Instant;
 use log::{Level, LevelFilter, Record};
 
 use edge_runner_proto::SessionId;
-use edge_runner_proto::http::lines::Lines;
 use edge_runner_proto::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LOG_MESSAGE_CHARS_MAX};
+use edge_runner_proto::server::lines::Lines;
 
 use crate::common::lock;
 

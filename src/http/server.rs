@@ -30,8 +30,8 @@ use crate::shutdown::Shutdown;
 use crate::tasks;
 use crate::tls::Tls;
 use edge_runner_proto::config::Host;
-use edge_runner_proto::http::request_framing::Refusal;
 use edge_runner_proto::limits;
+use edge_runner_proto::server::request_framing::Refusal;
 
 /// How often a free port is looked for that both loopback addresses have.
 const FREE_PORT_ATTEMPTS: usize = 16;

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use edge_runner_proto::http::rest::{Method, Request};
+use edge_runner_proto::server::rest::{Method, Request};
 
 use crate::store::Store;
 

@@ -15,7 +15,7 @@ use crate::limits::{
     GAVE_WAY_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
     PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
 };
-use crate::proto::http::admission::{Caps, Kind, Ledger, Refused, Requester, Ticket, share};
+use crate::proto::server::admission::{Caps, Kind, Ledger, Refused, Requester, Ticket, share};
 
 /// The admission of one runner.
 pub struct Admission {
@@ -234,7 +234,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::proto::http::source::SourceKey;
+    use crate::proto::server::source::SourceKey;
 
     const A: Requester = from(1);
     const B: Requester = from(2);

@@ -14,7 +14,7 @@ use crate::io::tasks;
 use crate::io::udp::{Datagram, Inbox};
 use crate::io::webrtc::{Hook, Registered, Reply, Request, Silent, WebRtc, refusal};
 use crate::limits::WAITING_OFFERS_MAX;
-use crate::proto::metrics::Count;
+use crate::proto::counts::Count;
 use crate::proto::session::Session as _;
 use crate::proto::webrtc::connection::{OfferError, Proven, Transmit};
 use crate::proto::webrtc::offer::{Answer, OfferRefusal};

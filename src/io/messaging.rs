@@ -23,11 +23,11 @@ use crate::io::sessions::Start;
 use crate::io::tasks::{self, Place};
 use crate::io::webrtc::{Answered, Progress, Running, WebRtc};
 use crate::logging;
-use crate::proto::http::admission::{Kind, Requester};
 use crate::proto::messaging::call::{Call, Output};
 use crate::proto::messaging::graph::{self, Action, Failure, Verdict};
 use crate::proto::messaging::table::Calls;
 use crate::proto::messaging::webhook::{Connect, News, Terminate};
+use crate::proto::server::admission::{Kind, Requester};
 
 /// Ids of other numbers that the log tells of, one line each.
 const FOREIGN_MAX: usize = 32;

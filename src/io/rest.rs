@@ -7,9 +7,9 @@ use tokio::time::sleep;
 pub use edge_runner_http::client::*;
 
 use crate::limits::HANG_UP_PAUSES;
-use crate::proto::http::rest::Request;
-use crate::proto::sockets::telephony::Provider;
-use crate::proto::sockets::telephony::hangup::{Verdict, verdict};
+use crate::proto::server::rest::Request;
+use crate::proto::telephony::Provider;
+use crate::proto::telephony::hangup::{Verdict, verdict};
 
 /// Hangs a call up: up to three tries, one line in the log, never an error. Takes a little over half a minute at most.
 ///

@@ -10,8 +10,9 @@ use crate::io::admission::Permit;
 use crate::io::sessions::{Outcome, Sessions, Start};
 use crate::io::tasks;
 use crate::logging;
+use crate::proto::counts::Counts;
 use crate::proto::event::LeaveReason;
-use crate::proto::metrics::{Counts, Share};
+use crate::proto::metrics::Share;
 use crate::proto::stall::Task;
 
 /// Begins a session in a hosted video room, or without a room, in the place that it was given before.

@@ -19,8 +19,9 @@ use crate::io::admission::Permit;
 use crate::io::sessions::{BotTask, Outcome, Sessions};
 use crate::io::tasks;
 use crate::logging::{self, Caller};
+use crate::proto::counts::{Count, Counts};
 use crate::proto::event::{Event, LeaveReason};
-use crate::proto::metrics::{Count, Counts, Share};
+use crate::proto::metrics::Share;
 use crate::proto::session::{Deadline, Frame, Output, Session};
 use crate::proto::stall::Task;
 

@@ -29,12 +29,12 @@ use crate::limits::{
     HANG_UP_AT_SHUTDOWN, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX,
     SOCKET_SEND_BUFFER_BYTES,
 };
-use crate::proto::http::admission::Kind;
-use crate::proto::metrics::Count;
+use crate::proto::counts::Count;
+use crate::proto::server::admission::Kind;
 use crate::proto::session::Session as _;
 use crate::proto::sockets::socket::{Command, Message, ReadError, Refused, SocketSession};
-use crate::proto::sockets::telephony::hangup;
-use crate::proto::sockets::telephony::proof::{Proof, Unproven};
+use crate::proto::telephony::hangup;
+use crate::proto::telephony::proof::{Proof, Unproven};
 use edge_runner_http::common::Upgrade;
 
 /// What a socket was let in with.

@@ -13,7 +13,7 @@ use crate::config::{Secret, Videoroom};
 use crate::io::rest::{self, Answer, RestError};
 use crate::io::tasks::{self, Place};
 use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
-use crate::proto::http::rest::Request;
+use crate::proto::server::rest::Request;
 use crate::proto::videoroom::{self, Asked, Failure, Room, RoomPlan, Step, failure};
 
 /// A room that is there, and a token for it. Dropped before [`Prepared::keep`], a room that was made is taken back.

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
-use crate::http::forwarded::Network;
 use crate::limits::{OPUS_COMPLEXITY_DEFAULT, SESSIONS_MAX_DEFAULT};
 pub use crate::secret::{Secret, SecretBytes};
-pub use crate::sockets::telephony::settings::{Settings, Telephony};
-use crate::sockets::telephony::{PROVIDERS, Provider};
+use crate::server::forwarded::Network;
+pub use crate::telephony::settings::{Settings, Telephony};
+use crate::telephony::{PROVIDERS, Provider};
 
 /// A transport; what `/start` and `-t` choose between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

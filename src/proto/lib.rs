@@ -12,7 +12,7 @@
 //! - [`http`]: requests, who may ask, admission, `/start`
 //! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`abilities`]: what they
 //!   mean, every cap, second names, what a build can do
-//! - [`doctor`], [`metrics`], [`stall`]: what is told of the runner
+//! - [`counts`], [`doctor`], [`metrics`], [`stall`]: what is told of the runner
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
 
 #![cfg_attr(
@@ -31,6 +31,7 @@ pub mod aliases;
 mod allocations;
 pub mod audio;
 pub mod config;
+pub mod counts;
 pub mod doctor;
 pub mod event;
 pub mod http;
@@ -39,12 +40,15 @@ pub mod mediaroom;
 pub mod messaging;
 pub mod metrics;
 pub mod options;
+pub mod participant;
 pub mod process;
 pub mod rtvi;
 pub mod secret;
+pub mod server;
 pub mod session;
 pub mod sockets;
 pub mod stall;
+pub mod telephony;
 #[cfg(all(any(test, feature = "testing"), feature = "webrtc"))]
 pub mod testing;
 pub mod time;

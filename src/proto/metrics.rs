@@ -5,7 +5,6 @@
 //! A session counts in plain numbers and hands what is new to its [`Share`] once a second and at its end; no packet takes a
 //! lock or touches memory that sessions share. Source: Prometheus "Text-based format" 0.0.4, "Metric and label naming".
 
-mod counts;
 pub mod process;
 mod share;
 mod text;
@@ -16,11 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::config::{MetricsAccess, Transport};
+use crate::counts::{COUNTERS, COUNTS, Of};
 use crate::event::LeaveReason;
 use crate::webrtc::gather::Standing;
 use crate::webrtc::offer::OfferRefusal;
-use counts::{COUNTERS, COUNTS, Of};
-pub use counts::{Count, Counts, Waiting};
 use process::Process;
 pub use share::Share;
 use text::{Kind, Text};

@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use crate::config::Secret;
 use crate::limits::PROCESS_ARGUMENTS_BYTES_MAX;
-use crate::mediaroom::participant::Participant;
+use crate::participant::Participant;
+use crate::secret::Secret;
 
 /// What every kind of session has.
 pub struct Common<'a> {

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::counts::Counts;
 use crate::event::{Event, LeaveReason};
-use crate::metrics::Counts;
 
 /// One call between a bot and its callers.
 ///

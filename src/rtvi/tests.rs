@@ -638,7 +638,7 @@ fn a_caller_without_a_channel_is_ready_at_once_and_reads_nothing() {
 fn a_telephone_is_ready_at_once_and_reads_nothing() {
     let data = json!({"call_id": "CA1"});
     let (caller, mut args) = Caller::on_socket(
-        Transport::Telephony(crate::proto::sockets::telephony::PROVIDERS[0]),
+        Transport::Telephony(crate::proto::telephony::PROVIDERS[0]),
         Some(data),
         json!({}),
     );

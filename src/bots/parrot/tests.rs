@@ -287,7 +287,7 @@ fn a_caller_who_mutes_in_mid_sentence_gets_an_answer() {
 #[test]
 fn on_a_plain_socket_it_greets_who_is_ready() {
     use crate::config::Transport;
-    use crate::proto::sockets::telephony::PROVIDERS;
+    use crate::proto::telephony::PROVIDERS;
     for (transport, data, at_once) in [
         (Transport::WebSocket, None, false),
         (Transport::Telephony(PROVIDERS[0]), Some(json!({})), true),

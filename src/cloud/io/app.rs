@@ -45,8 +45,8 @@ use crate::proto::route::{self, Route};
 use edge_runner_http::common::{self, Becomes, Caps, Payload, Peer, ReadError, Reply, Times, json_reply};
 use edge_runner_http::server::{ConnState, Phase, Service};
 use edge_runner_http::tls::Tls;
-use edge_runner_proto::http::key::bearer;
-use edge_runner_proto::http::request_framing;
+use edge_runner_proto::server::key::bearer;
+use edge_runner_proto::server::request_framing;
 use edge_runner_proto::uuid::Uuid;
 
 /// What every request is answered from.

@@ -23,7 +23,7 @@ use crate::proto::build::Status;
 use crate::proto::progress::size;
 use edge_runner_http::client::{self as http_client, Answer, RestError, Within};
 use edge_runner_proto::aliases::{self, Area};
-use edge_runner_proto::http::rest::{Body, Method, Request, bearer, segment};
+use edge_runner_proto::server::rest::{Body, Method, Request, bearer, segment};
 use pack::{Links, Packed};
 use show::{plain, say};
 

@@ -36,9 +36,9 @@ use crate::proto::sign::Signing;
 use crate::proto::verify::{self, Allowed, Form, Intake};
 use edge_runner_http::common::{random, unix_time_ms};
 use edge_runner_http::server::{ConnState, Phase};
-use edge_runner_proto::http::multipart::{self, Event, Parser};
 use edge_runner_proto::limits::FRAME_BYTES_MAX;
 use edge_runner_proto::limits::RETRY_AFTER_S;
+use edge_runner_proto::server::multipart::{self, Event, Parser};
 use edge_runner_proto::uuid::Uuid;
 
 /// What grants and uploads need.

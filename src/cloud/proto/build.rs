@@ -14,7 +14,7 @@ use crate::proto::fault::Fault;
 use crate::proto::keys::Hash;
 pub use crate::proto::name::{Name, Org};
 use edge_runner_proto::aliases::{self, Area};
-use edge_runner_proto::http::form;
+use edge_runner_proto::server::form;
 use edge_runner_proto::time::iso_ms;
 use edge_runner_proto::uuid::Uuid;
 

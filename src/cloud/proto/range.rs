@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::limits::{LOG_PAGE, LOG_PAGE_MAX};
 use crate::proto::fault::Fault;
-use edge_runner_proto::http::form;
+use edge_runner_proto::server::form;
 
 /// Which lines of a log are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]

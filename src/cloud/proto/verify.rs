@@ -12,7 +12,7 @@ use crate::proto::fault::Fault;
 use crate::proto::grant::{self, BUCKET, Claims};
 use crate::proto::policy::Policy;
 use crate::proto::sign::{STORE, Signing};
-use edge_runner_proto::http::multipart::Broken;
+use edge_runner_proto::server::multipart::Broken;
 use edge_runner_proto::uuid::Uuid;
 
 /// The form is not one (step 1).

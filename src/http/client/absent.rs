@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use edge_runner_proto::http::rest::Request;
+use edge_runner_proto::server::rest::Request;
 
 /// What a provider answered.
 pub struct Answer {

@@ -2,7 +2,7 @@
 //! written byte by byte.
 
 use edge_runner_proto::config::Secret;
-use edge_runner_proto::http::rest::Body;
+use edge_runner_proto::server::rest::Body;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -97,7 +97,7 @@ async fn a_room_can_be_made() {
     let request = Request {
         method: Method::Post,
         url: fake.url("/v1/rooms"),
-        authorization: Some(edge_runner_proto::http::rest::bearer(&Secret::new("room-key"))),
+        authorization: Some(edge_runner_proto::server::rest::bearer(&Secret::new("room-key"))),
         body: Some(Body::json(&serde_json::json!({"properties": {"exp": 1}}))),
     };
     let answer = send(&request).await.expect("an answer");

@@ -30,8 +30,8 @@ use crate::server::inspect::{Inspected, Verdict};
 use crate::server::{ConnState, Phase, Service};
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
-use edge_runner_proto::http::opening::Opening;
 use edge_runner_proto::limits;
+use edge_runner_proto::server::opening::Opening;
 
 /// Serves one connection until it ends.
 pub(super) async fn serve<S: Service>(

@@ -13,7 +13,7 @@ use hyper::header::{self, HeaderMap};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::stream::Stream;
-use edge_runner_proto::http::request_framing::{self, Framing, Refusal};
+use edge_runner_proto::server::request_framing::{self, Framing, Refusal};
 
 /// What is known of the framing of a connection's requests.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use edge_runner_proto::http::admission::share;
-use edge_runner_proto::http::source::SourceKey;
+use edge_runner_proto::server::admission::share;
+use edge_runner_proto::server::source::SourceKey;
 
 use crate::common::lock;
 

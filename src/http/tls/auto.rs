@@ -28,8 +28,8 @@ use super::pair::Pair;
 use crate::common;
 use crate::store::{Found, Lock, Store};
 use edge_runner_proto::config::TlsSettings;
-use edge_runner_proto::http::tls::known::Certificate;
-use edge_runner_proto::http::tls::{self, Due, Name, Subtree, Validity, issue};
+use edge_runner_proto::server::tls::known::Certificate;
+use edge_runner_proto::server::tls::{self, Due, Name, Subtree, Validity, issue};
 
 /// The file with the authority.
 pub const AUTHORITY: &str = "authority.pem";

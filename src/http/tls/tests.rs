@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use super::auto::{AUTHORITY, SERVER};
 use super::*;
 use crate::testing::Folder;
-use edge_runner_proto::http::tls::{Due, Name, RELEASED_S};
+use edge_runner_proto::server::tls::{Due, Name, RELEASED_S};
 
 const DAY_S: u64 = 86_400;
 const NOW_S: u64 = RELEASED_S + 100 * DAY_S;
@@ -44,7 +44,7 @@ fn open(settings: &TlsSettings, addresses: &[IpAddr], clock_s: u64) -> (Auto, Ar
 
 fn names(key: &CertifiedKey) -> Vec<Name> {
     let first = key.cert.first().expect("a certificate");
-    edge_runner_proto::http::tls::known::Certificate::read(first)
+    edge_runner_proto::server::tls::known::Certificate::read(first)
         .expect("readable")
         .names
 }

@@ -16,7 +16,7 @@ use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::doctor::rooms::{self, Question};
 use crate::proto::doctor::{messaging, providers};
 use crate::proto::messaging::graph;
-use crate::proto::sockets::telephony::{PROVIDERS, Provider};
+use crate::proto::telephony::{PROVIDERS, Provider};
 use crate::proto::webrtc::gather::server::servers;
 
 /// Looks up every name that the configuration holds.

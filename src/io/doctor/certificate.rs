@@ -17,7 +17,7 @@ use crate::io::store::read_bounded;
 use crate::io::tls::auto::SERVER;
 use crate::io::tls::pair::Pair;
 use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
-use crate::proto::http::tls::wanted;
+use crate::proto::server::tls::wanted;
 
 /// Looks at what HTTPS needs.
 pub fn examine(config: &Config) -> Vec<Finding> {

@@ -209,7 +209,7 @@ async fn nobody_is_asked_whom_the_configuration_does_not_name() {
     let findings = asks::providers(&config()).await;
     assert_eq!(one(&findings, "telephony").verdict, Verdict::Good);
     let served = Config {
-        transport: Some(Transport::Telephony(crate::proto::sockets::telephony::PROVIDERS[0])),
+        transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[0])),
         ..config()
     };
     let findings = asks::providers(&served).await;

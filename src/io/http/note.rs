@@ -11,7 +11,8 @@ use log::{Level, debug, log, warn};
 
 use super::{App, Peer, Refusal};
 use crate::logging::Caller;
-use crate::proto::http::{body, route};
+use crate::proto::http::route;
+use crate::proto::server::body;
 use crate::proto::webrtc::offer::OfferRefusal;
 
 /// Logs a refusal, and counts it. `takes_offer` says whether the request brings an offer.

@@ -10,8 +10,8 @@ use super::note::caller;
 use super::{App, Refusal, fresh_id};
 use crate::io::mediaroom;
 use crate::io::sessions::Start;
-use crate::proto::http::admission::Kind;
 use crate::proto::mediaroom::entry::Access;
+use crate::proto::server::admission::Kind;
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
 pub(super) fn mediaroom(app: &App, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {

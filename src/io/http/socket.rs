@@ -16,10 +16,11 @@ use super::lease::{Lease, requester, starting};
 use super::note::caller;
 use super::{App, Refusal};
 use crate::io::socket::{Endpoint, Entry, upgrade};
-use crate::proto::http::admission::{Kind, Requester};
+use crate::proto::http::route;
 use crate::proto::http::token::{self, Family, Issuer};
-use crate::proto::http::{key, route};
-use crate::proto::sockets::telephony::proof::Proof;
+use crate::proto::server::admission::{Kind, Requester};
+use crate::proto::server::key;
+use crate::proto::telephony::proof::Proof;
 
 /// Answers an upgrade, and says what the connection becomes.
 pub(super) fn socket(

@@ -22,8 +22,8 @@ use crate::io::sessions::Start;
 use crate::io::videoroom::{Prepared, prepare};
 use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
 use crate::logging;
-use crate::proto::http::admission::Kind;
 use crate::proto::http::route;
+use crate::proto::server::admission::Kind;
 use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.

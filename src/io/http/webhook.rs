@@ -14,9 +14,9 @@ use super::{App, Refusal, mint};
 use crate::config::Transport;
 use crate::proto::http::route;
 use crate::proto::http::token::Family;
-use crate::proto::sockets::telephony::proof::{self, CallKey};
-use crate::proto::sockets::telephony::signature::{self, Standing};
-use crate::proto::sockets::telephony::{PROVIDERS, Provider, webhook};
+use crate::proto::telephony::proof::{self, CallKey};
+use crate::proto::telephony::signature::{self, Standing};
+use crate::proto::telephony::{PROVIDERS, Provider, webhook};
 
 /// Verifies the upgrade of a call, where its provider signs it, and returns who signed. Where the
 /// URL that was signed is not known for sure, a signature that does not fit is none.

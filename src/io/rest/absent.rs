@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::proto::http::rest::Request;
-use crate::proto::sockets::telephony::Provider;
+use crate::proto::server::rest::Request;
+use crate::proto::telephony::Provider;
 
 /// What a provider answered.
 pub struct Answer {

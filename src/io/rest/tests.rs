@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::config::{Secret, Settings};
 use crate::limits::REST_TIMEOUT;
-use crate::proto::sockets::telephony::{PROVIDERS, hangup};
+use crate::proto::telephony::{PROVIDERS, hangup};
 
 const NO_PAUSES: [Duration; 2] = [Duration::ZERO; 2];
 

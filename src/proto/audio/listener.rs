@@ -10,8 +10,8 @@ use std::time::Instant;
 use crate::audio::codec::Codec;
 use crate::audio::decoder::Decoder;
 use crate::audio::jitter::{self, Jitter};
-use crate::metrics::{Count, Counts};
-use crate::webrtc::connection::AudioPacket;
+use crate::audio::packet::AudioPacket;
+use crate::counts::{Count, Counts};
 
 /// The hearing half of a session's audio.
 pub struct Listener {

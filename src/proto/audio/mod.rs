@@ -23,6 +23,8 @@ pub mod listener;
 #[cfg(feature = "webrtc")]
 pub mod opus;
 pub mod pacer;
+#[cfg(feature = "webrtc")]
+pub mod packet;
 pub mod resample;
 #[cfg(feature = "webrtc")]
 pub mod speaker;

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::counts::{Count, Counts};
 use crate::limits::{PACER_QUEUE, SPEECH_HANGOVER};
-use crate::metrics::{Count, Counts};
 
 /// The length of a frame, and the distance of slots.
 const PTIME: Duration = Duration::from_millis(20);

@@ -6,9 +6,9 @@
 use super::Finding;
 use crate::config::Config;
 use crate::http::host::Hosts;
-use crate::http::tls::known::Certificate;
-use crate::http::tls::{Due, Name, due};
 use crate::limits::CERTIFICATE_LEFT_MIN;
+use crate::server::tls::known::Certificate;
+use crate::server::tls::{Due, Name, due};
 
 /// Name of the check.
 pub const WHAT: &str = "https";
@@ -120,7 +120,7 @@ fn list(names: &[Name]) -> String {
 mod tests {
     use super::*;
     use crate::doctor::Verdict;
-    use crate::http::tls::{RELEASED_S, Validity};
+    use crate::server::tls::{RELEASED_S, Validity};
 
     const NOW_S: u64 = RELEASED_S + 1_000_000;
 

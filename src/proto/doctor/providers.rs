@@ -6,10 +6,10 @@
 
 use super::Finding;
 use crate::config::{Config, Settings, Transport};
-use crate::http::rest::Request;
-use crate::sockets::telephony::Provider;
-use crate::sockets::telephony::proof::is_protected;
-use crate::sockets::telephony::provider::Holds;
+use crate::server::rest::Request;
+use crate::telephony::Provider;
+use crate::telephony::proof::is_protected;
+use crate::telephony::provider::Holds;
 
 /// Returns the name of the check of a provider.
 pub fn what(provider: &Provider) -> &'static str {
@@ -99,8 +99,8 @@ mod tests {
     use super::*;
     use crate::config::{Settings, Telephony, Transport};
     use crate::doctor::Verdict;
-    use crate::http::rest::Method;
-    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::server::rest::Method;
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn telephony() -> Telephony {
         Telephony {

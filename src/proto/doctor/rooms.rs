@@ -5,10 +5,10 @@
 
 use super::Finding;
 use crate::config::{Config, Transport};
-use crate::http::rest::{Method, Request, bearer, segment};
 use crate::limits::ROOM_CLOCK_LEEWAY;
 use crate::mediaroom::token::{Grant, agent_identity, mint};
 use crate::mediaroom::{http_base, missing};
+use crate::server::rest::{Method, Request, bearer, segment};
 use crate::videoroom::room_name;
 
 /// Something that is asked.

@@ -11,10 +11,10 @@ use std::fmt;
 
 use crate::config::Config;
 use crate::http::host::Hosts;
-use crate::http::key::ApiKey;
 use crate::http::origin::{Origins, Post, Preflight, Standing};
 use crate::http::route::{self, Route};
 use crate::http::visit::Visit;
+use crate::server::key::ApiKey;
 
 /// What access is judged by.
 #[derive(Debug)]
@@ -266,7 +266,7 @@ impl<'r> Head<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
+    use crate::secret::Secret;
 
     /// Judges a request with these headers, of which `host` is set where none is given.
     fn judged(access: &Access, request: &str, headers: &[(&'static str, &'static str)]) -> Result<bool, Denied> {

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::abilities::Absent;
 use crate::config::{Config, IceServer, Transport};
-use crate::http::body::{self, Fields, Invalid};
 use crate::http::route;
 use crate::http::token::Family;
 use crate::limits;
+use crate::server::body::{self, Fields, Invalid};
 use crate::videoroom::Wanted;
 use crate::webrtc::ice;
 
@@ -278,7 +278,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn config(transport: Option<Transport>) -> Config {
         Config {

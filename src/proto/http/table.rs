@@ -20,9 +20,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::http::admission::Requester;
-use crate::http::source::SourceKey;
 use crate::limits;
+use crate::server::admission::Requester;
+use crate::server::source::SourceKey;
 use crate::uuid::Uuid;
 
 /// The registered sessions.

@@ -27,7 +27,7 @@ use sha2::Sha256;
 use self::calls::Calls;
 use self::serials::{Serials, State};
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_LIFE};
-use crate::sockets::telephony::proof::CallKey;
+use crate::telephony::proof::CallKey;
 
 /// The endpoints that a token opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,7 +247,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sockets::telephony::named::TWILIO;
+    use crate::telephony::named::TWILIO;
 
     const ID: &str = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
 

@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use self::mixer::{Mixer, Track};
 use crate::audio::listener::Tally;
+use crate::audio::packet::AudioPacket;
 use crate::limits::ROOM_VOICES_MAX;
 use crate::session::Frame;
-use crate::webrtc::connection::AudioPacket;
 
 /// Those who are heard in one sound.
 struct Voice {

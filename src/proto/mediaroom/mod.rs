@@ -9,7 +9,6 @@
 #[cfg(feature = "mediaroom")]
 pub mod ears;
 pub mod entry;
-pub mod participant;
 #[cfg(feature = "mediaroom")]
 pub mod roster;
 #[cfg(feature = "mediaroom")]
@@ -57,7 +56,7 @@ fn with_scheme(url: &str, from: &str, to: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
+    use crate::secret::Secret;
 
     #[test]
     fn each_variable_that_is_missing_is_named() {

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use log::debug;
 
-pub use super::participant::Participant;
 use super::wire::{ParticipantInfo, SpeakerInfo, TrackType};
 use crate::limits::{
     ROOM_ATTRIBUTES_BYTES_MAX, ROOM_DEPARTED_MAX, ROOM_NAME_BYTES_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
 };
+pub use crate::participant::Participant;
 
 /// `ParticipantInfo.state` of somebody whose media are up: nobody else hears, or is sent any data.
 const ACTIVE: i32 = 2;

@@ -23,11 +23,11 @@ use super::wire::{
     SessionDescription, SignalRequest, Target, TrackPublishedResponse, TrackSource, TrackType, TrickleRequest,
     UpdateSubscription,
 };
-use crate::config::Secret;
 use crate::limits::{
     CANDIDATE_BYTES_MAX, ROOM_CANDIDATES_HELD_MAX, ROOM_PING_INTERVAL, ROOM_PING_INTERVAL_RANGE, ROOM_PING_TIMEOUT,
     ROOM_PING_TIMEOUT_RANGE, ROOM_REASON_CHARS_MAX, ROOM_TOKEN_BYTES_MAX,
 };
+use crate::secret::Secret;
 
 /// `LeaveRequest.reason` of a client that leaves by itself.
 const CLIENT_INITIATED: i32 = 1;

@@ -10,8 +10,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::Serialize;
 use sha2::Sha256;
 
-use crate::config::Secret;
 use crate::limits::ROOM_TOKEN_LIFE;
+use crate::secret::Secret;
 
 /// Characters of a session's id in an identity: enough to tell the sessions of one room apart.
 const ID_CHARS: usize = 8;

@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::config::Messaging;
-use crate::http::rest::{Body, Method, Request, bearer, bland};
+use crate::server::rest::{Body, Method, Request, bearer, bland};
 
 /// Characters that are repeated of the id by which the provider finds a failed request again.
 const TRACE_CHARS_MAX: usize = 64;

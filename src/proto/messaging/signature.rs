@@ -9,8 +9,8 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::config::Secret;
 use crate::http::route::Query;
+use crate::secret::Secret;
 
 /// The header with the signature.
 pub const HEADER: &str = "x-hub-signature-256";

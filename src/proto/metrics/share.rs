@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::{BUCKETS, Counts, LATENESS, Metrics, Waiting, bucket, outcome};
+use super::{BUCKETS, LATENESS, Metrics, bucket, outcome};
 use crate::config::Transport;
+use crate::counts::{Counts, Waiting};
 use crate::event::LeaveReason;
 use crate::limits::METRICS_INTERVAL;
 

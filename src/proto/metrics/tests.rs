@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::*;
+use crate::counts::{Count, Counts, Waiting};
 use crate::limits::METRICS_INTERVAL;
 
 fn value(text: &str, series: &str) -> f64 {

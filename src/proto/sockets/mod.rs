@@ -1,7 +1,6 @@
-//! Sessions on WebSockets: telephone calls, plain clients, and programs that are bots.
+//! Sessions on WebSockets: telephone calls and plain clients.
 //!
-//! - [`socket`]: one session; [`telephony`]: the providers, webhooks, hang-up; [`frames`]: protobuf
+//! - [`socket`]: one session; [`frames`]: protobuf
 
 pub mod frames;
 pub mod socket;
-pub mod telephony;

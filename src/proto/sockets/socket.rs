@@ -20,15 +20,15 @@ use serde_json::Value;
 
 use crate::audio::cadence::{self, Cut};
 use crate::config::Transport;
+use crate::counts::{Count, Counts};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{
     CALL_LEAD, CALL_PLAYOUT_MARGIN, CLIENT_LEAD, FINISH_WITHIN, HANDSHAKE_WITHIN, MARKS_MAX, MESSAGE_BYTES_MAX,
     MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX, SOCKET_FREED_AFTER, SOCKET_PING_INTERVAL, SOCKET_STALL,
 };
-use crate::metrics::{Count, Counts};
 use crate::session::{Deadline, Frame, Output, Session};
 use crate::sockets::frames;
-use crate::sockets::telephony::Call;
+use crate::telephony::Call;
 use ear::Ear;
 use ending::{GAVE_WAY, farewell};
 pub use ending::{ReadError, Refused};

@@ -17,8 +17,8 @@ use super::Failure;
 use super::failure::{self, Step};
 use crate::aliases::{self, Area};
 use crate::config::{Secret, Videoroom};
-use crate::http::rest::{Body, Method, Request, bearer};
 use crate::limits::{DIALIN_FIELD_BYTES_MAX, DIALIN_HEADERS_BYTES_MAX, SIGNATURE_AGE_MAX_S};
+use crate::server::rest::{Body, Method, Request, bearer};
 
 pub const SIGNATURE: &str = "x-pinless-signature";
 pub const TIMESTAMP: &str = "x-pinless-timestamp";

@@ -9,9 +9,9 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::aliases::{self, Area};
-use crate::config::Secret;
-use crate::http::rest::bland;
 use crate::limits::VIDEOROOM_WITHIN;
+use crate::secret::Secret;
+use crate::server::rest::bland;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 pub use self::failure::{Failure, Step};
 use self::properties::{Dropped, ROOM, TOKEN};
 use crate::config::{Secret, Videoroom};
-use crate::http::rest::{Body, Method, Request, bearer, segment};
 use crate::limits::{VIDEOROOM_LIFE, VIDEOROOM_TOKEN_BYTES_MAX, VIDEOROOM_URL_BYTES_MAX};
+use crate::server::rest::{Body, Method, Request, bearer, segment};
 
 /// What a `/start` asks of a new room and of its token, as it came.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Room;
 use crate::aliases::{self, Area};
 use crate::config::{Secret, StartNames};
-use crate::http::rest::segment;
+use crate::server::rest::segment;
 
 /// Returns the JSON of the reply to whoever asked for a room.
 pub fn started(names: StartNames, room: &Room, token: &Secret, session_id: &str) -> Vec<u8> {

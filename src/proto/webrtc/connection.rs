@@ -52,7 +52,7 @@ use self::early::Early;
 use self::keys::Keys;
 use self::last_flight::LastFlight;
 use self::last_record::LastRecord;
-pub use self::output::{AudioPacket, OfferError, Output, Proven};
+pub use self::output::{OfferError, Output, Proven};
 pub use self::packet::{Over, Packet, Sender, Transmit};
 use self::paths::Paths;
 pub use self::sender::AudioLevel;

@@ -11,8 +11,8 @@
 
 use std::net::IpAddr;
 
-use crate::http::source::SourceKey;
 use crate::limits::{ICE_TCP_CONNECTIONS_MAX, ICE_TCP_PER_SESSION_MAX, ICE_TCP_PER_SOURCE_MAX};
+use crate::server::source::SourceKey;
 
 struct Connection<T> {
     id: u64,

@@ -10,9 +10,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::http::admission::Refused;
-use crate::http::body::{self, Fields, Invalid, Problem, Step};
 use crate::limits;
+use crate::server::admission::Refused;
+use crate::server::body::{self, Fields, Invalid, Problem, Step};
 
 /// What a client sends to open, renegotiate or replace a connection.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,13 +10,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use edge_runner::config::{Config, Secret};
 use edge_runner_cloud::proto::range::{self, Lines, Part};
 use edge_runner_cloud::proto::route as cloud;
-use edge_runner_proto::http::form;
-use edge_runner_proto::http::forwarded::{Network, TrustedProxies};
 use edge_runner_proto::http::host::{self, Hosts};
-use edge_runner_proto::http::key::ApiKey;
 use edge_runner_proto::http::origin::{Origins, Post, Standing};
-use edge_runner_proto::http::request_framing::Framing;
 use edge_runner_proto::http::route::{self, Query, Route};
+use edge_runner_proto::server::form;
+use edge_runner_proto::server::forwarded::{Network, TrustedProxies};
+use edge_runner_proto::server::key::ApiKey;
+use edge_runner_proto::server::request_framing::Framing;
 use edge_runner_proto::webrtc::stun;
 
 const KEY: &str = "0123456789abcdef";

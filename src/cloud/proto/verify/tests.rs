@@ -6,7 +6,7 @@ use super::*;
 use crate::proto::build::Name;
 use crate::proto::grant::Terms;
 use crate::proto::sign::Pair;
-use edge_runner_proto::http::multipart::{self, Event, Parser};
+use edge_runner_proto::server::multipart::{self, Event, Parser};
 
 const NOW_MS: u64 = 1_795_262_400_000; // 2026-11-21T12:00:00Z
 const ENDS_MS: u64 = NOW_MS + 900_000;

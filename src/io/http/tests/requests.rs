@@ -144,7 +144,7 @@ async fn candidates_are_handed_on() {
 #[tokio::test]
 async fn a_runner_that_drains_starts_nothing() {
     let config = Config {
-        transport: Some(Transport::Telephony(crate::proto::sockets::telephony::PROVIDERS[3])),
+        transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[3])),
         ..config()
     };
     let calls = Runner::with(config, Times::default()).await;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::config::{Settings, Telephony, Transport};
-use crate::proto::sockets::telephony::{PROVIDERS, Provider};
+use crate::proto::telephony::{PROVIDERS, Provider};
 
 const UPGRADE: &str = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";

@@ -5,7 +5,7 @@ use http_body_util::BodyExt as _;
 use super::hostile::never;
 use super::*;
 use crate::io::http::floor::{self, json_reply};
-use crate::proto::http::request_framing;
+use crate::proto::server::request_framing;
 use hyper::StatusCode;
 
 /// Takes bodies as an upload is taken, or refuses them unread; answers with how many bytes came.

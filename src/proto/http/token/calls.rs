@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::serials::{Serials, State};
 use crate::limits::{CALLS_REMEMBERED_MAX, TOKEN_LIFE};
-use crate::sockets::telephony::proof::CallKey;
+use crate::telephony::proof::CallKey;
 
 /// A number that was given to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sockets::telephony::named::TWILIO;
+    use crate::telephony::named::TWILIO;
 
     fn key(n: u32) -> CallKey {
         CallKey::of(TWILIO, &n.to_string())

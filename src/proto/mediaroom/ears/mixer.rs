@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use super::Mixed;
 use crate::audio::codec::Codec;
 use crate::audio::listener::Listener;
+use crate::audio::packet::AudioPacket;
 use crate::limits::{MIX_HELD_MAX, MIX_WATCHED};
-use crate::webrtc::connection::AudioPacket;
 
 const FRAME: Duration = Duration::from_millis(20);
 /// How much later than its last frame a track may be, when it gets company, before it misses one.

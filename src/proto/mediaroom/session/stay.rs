@@ -12,15 +12,14 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::Local;
+use crate::audio::packet::AudioPacket;
 use crate::audio::speaker;
-use crate::config::Secret;
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
 use crate::mediaroom::roster::Change;
 use crate::mediaroom::signal::{self, Signal, Then};
 use crate::mediaroom::wire::Target;
-use crate::webrtc::connection::{
-    self, AudioLevel, AudioPacket, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit,
-};
+use crate::secret::Secret;
+use crate::webrtc::connection::{self, AudioLevel, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit};
 
 /// The name of our track, which is also its id in the offer.
 const TRACK: &str = "bot-audio";

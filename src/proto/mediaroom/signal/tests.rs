@@ -8,7 +8,7 @@ use super::*;
 use crate::limits::{
     ROOM_ATTRIBUTES_BYTES_MAX, ROOM_MESSAGE_BYTES_MAX, ROOM_MESSAGE_PARTS_MAX, ROOM_PARTICIPANTS_MAX, ROOM_TRACKS_MAX,
 };
-use crate::mediaroom::participant::Participant;
+use crate::participant::Participant;
 
 /// The time of the first ping, in milliseconds since 1970.
 const UNIX_MS: u64 = 1_795_252_753_000;

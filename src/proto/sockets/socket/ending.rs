@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use super::{Message, Phase, SocketSession};
 use crate::event::{Event, LeaveReason};
-use crate::http::admission;
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
-use crate::sockets::telephony::proof::Unproven;
+use crate::server::admission;
+use crate::telephony::proof::Unproven;
 
 /// Why a socket becomes no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

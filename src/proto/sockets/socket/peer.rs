@@ -12,7 +12,7 @@ use super::{Phase, SocketSession, Wire, call_cut};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{EARLY_MESSAGE_BYTES_MAX, HANDSHAKE_MESSAGES_MAX, RATES_HZ};
 use crate::sockets::frames::{self, Frame};
-use crate::sockets::telephony::{self, Call, Heard, PROVIDERS};
+use crate::telephony::{self, Call, Heard, PROVIDERS};
 
 impl SocketSession {
     /// Takes a text message of the peer.

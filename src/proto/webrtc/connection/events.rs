@@ -8,9 +8,10 @@ use str0m::rtp::RtpPacket;
 use str0m::{Event, IceConnectionState, RtcError};
 
 use super::PeerConnection;
-use super::output::{AudioPacket, Output};
+use super::output::Output;
 use super::packet::Transmit;
 use super::sources::Talkers;
+use crate::audio::packet::AudioPacket;
 use crate::webrtc::crypto;
 
 impl PeerConnection {

@@ -8,16 +8,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::packet::{Over, Transmit};
+use crate::audio::packet::AudioPacket;
 
-/// One payload of audio that came.
-pub struct AudioPacket {
-    /// Extended RTP sequence number.
-    pub sequence: u64,
-    /// Extended RTP timestamp, by the clock of the codec.
-    pub timestamp: u64,
-    pub payload: Arc<[u8]>,
-}
+use super::packet::{Over, Transmit};
 
 /// What a connection answers to an input.
 pub enum Output {

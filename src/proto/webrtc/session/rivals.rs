@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::WebRtcSession;
 use crate::event::LeaveReason;
-use crate::http::source::SourceKey;
+use crate::server::source::SourceKey;
 use crate::session::Session as _;
 
 /// A microcontroller, as far as it is known from outside of its session.

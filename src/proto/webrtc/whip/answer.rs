@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::path::Via;
 use crate::address_scope::AddressScope;
 use crate::config::IceServer;
-use crate::http::form;
 use crate::limits::USER_AGENT_CHARS_MAX;
+use crate::server::form;
 
 /// Makes an entity tag of a user name fragment, which has letters and digits alone.
 pub fn etag(ufrag: &str) -> String {

@@ -9,9 +9,9 @@ use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
 use super::{Refusal, SDP, media_type, text};
-use crate::http::multipart::{Broken, Event, Parser, boundary};
-use crate::http::{body, key};
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
+use crate::server::multipart::{Broken, Event, Parser, boundary};
+use crate::server::{body, key};
 use crate::uuid::Uuid;
 
 /// Before the name of a session where that is a key.

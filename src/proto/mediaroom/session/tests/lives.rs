@@ -6,10 +6,10 @@ use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::mediaroom::participant::Participant;
 use crate::mediaroom::wire::{
     Data, DataPacket, Request, Response, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource, UserPacket,
 };
+use crate::participant::Participant;
 use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 
 fn participant(identity: &str, is_agent: bool) -> Participant {

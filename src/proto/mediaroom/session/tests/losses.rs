@@ -4,8 +4,8 @@ use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::mediaroom::participant::Participant;
 use crate::mediaroom::wire::Response;
+use crate::participant::Participant;
 use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 
 fn names(house: &House, from: usize) -> Vec<&'static str> {

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::allocations;
-use crate::http::admission;
 use crate::limits::{HANG_UP_BEFORE_CLOSE, SOCKET_CLOSE_WITHIN};
-use crate::sockets::telephony::named::TWILIO;
+use crate::server::admission;
+use crate::telephony::named::TWILIO;
 
 fn start_a() -> Value {
     json!({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": {

@@ -16,9 +16,10 @@ use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
 
 use super::super::*;
 use crate::audio::opus::{Decoder, Encoder, EncoderSettings};
+use crate::audio::packet::AudioPacket;
 use crate::audio::tone::Tone;
 use crate::limits::OPUS_PACKET_BYTES_MAX;
-use crate::webrtc::connection::{AudioLevel, AudioPacket, Packet, Sender};
+use crate::webrtc::connection::{AudioLevel, Packet, Sender};
 use crate::webrtc::crypto;
 
 pub const RATE_HZ: u32 = 16_000;

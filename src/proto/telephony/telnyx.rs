@@ -19,8 +19,8 @@ use super::signature::keyed::is_ed25519;
 use super::signature::{Standing, Webhook, Wrong, base64, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Codec, Format, Refusal};
-use crate::http::rest::{Body, Method, Request, bearer};
 use crate::limits::{RATES_HZ, SIGNATURE_AGE_MAX_S, TELEPHONY_LOGGED_CHARS_MAX, TELEPHONY_WORD_CHARS_MAX};
+use crate::server::rest::{Body, Method, Request, bearer};
 
 const KEY: &str = "TELCO_B_API_KEY";
 const PUBLIC_KEY: &str = "TELCO_B_PUBLIC_KEY";

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use super::{SCRIPTS, b_call, script_call};
 use crate::limits::{MARK_BYTES_MAX, TELEPHONY_PAYLOAD_BYTES_MAX, TELEPHONY_REORDERED_MAX};
-use crate::sockets::telephony::{Heard, Malformed};
+use crate::telephony::{Heard, Malformed};
 
 fn media(payload: &str) -> String {
     json!({"event": "media", "media": {"payload": payload}}).to_string()

@@ -18,10 +18,10 @@ use super::signature::keyed::is_hmac_sha1;
 use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_form, split_query, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Format, Refusal, hangup};
-use crate::http::form;
-use crate::http::rest::{Body, Method, Request, basic};
 use crate::limits::CALLER_BYTES_MAX;
 use crate::secret::Secret;
+use crate::server::form;
+use crate::server::rest::{Body, Method, Request, basic};
 
 const ACCOUNT: &str = "TELCO_A_ACCOUNT_SID";
 const TOKEN: &str = "TELCO_A_AUTH_TOKEN";

@@ -16,10 +16,10 @@ use super::settings::Settings;
 use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_hmac_sha256, split_query, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Codec, Format, Refusal, hangup};
-use crate::http::form;
-use crate::http::rest::{Method, Request, basic};
 use crate::limits::SIGNATURES_MAX;
 use crate::secret::Secret;
+use crate::server::form;
+use crate::server::rest::{Method, Request, basic};
 
 const ACCOUNT: &str = "TELCO_C_AUTH_ID";
 const TOKEN: &str = "TELCO_C_AUTH_TOKEN";

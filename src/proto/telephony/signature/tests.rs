@@ -7,15 +7,11 @@ use sha1::Sha1;
 use super::*;
 use crate::config::Settings;
 use crate::limits::SIGNATURES_MAX;
-use crate::sockets::telephony::PROVIDERS;
-use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
-use crate::sockets::telephony::plivo::{
-    MAIN_SIGNATURE as C_MAIN_SIGNATURE, NONCE as C_NONCE, SIGNATURE as C_SIGNATURE, signed,
-};
-use crate::sockets::telephony::telnyx::{SIGNATURE as B_SIGNATURE, TIMESTAMP as B_TIMESTAMP};
-use crate::sockets::telephony::twilio::{
-    SIGNATURE as A_SIGNATURE, SIGNATURE_SETTINGS as A_SETTINGS, with_and_without_port,
-};
+use crate::telephony::PROVIDERS;
+use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+use crate::telephony::plivo::{MAIN_SIGNATURE as C_MAIN_SIGNATURE, NONCE as C_NONCE, SIGNATURE as C_SIGNATURE, signed};
+use crate::telephony::telnyx::{SIGNATURE as B_SIGNATURE, TIMESTAMP as B_TIMESTAMP};
+use crate::telephony::twilio::{SIGNATURE as A_SIGNATURE, SIGNATURE_SETTINGS as A_SETTINGS, with_and_without_port};
 
 /// What most tests ask of a [`super::Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

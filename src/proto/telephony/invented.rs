@@ -13,7 +13,7 @@ use super::settings::Settings;
 use super::signature::{Standing, Webhook, Wrong, base64, is_hmac_sha256, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Chunk, Codec, Format, PROVIDERS, Refusal};
-use crate::http::rest::{Method, Request, bearer};
+use crate::server::rest::{Method, Request, bearer};
 
 /// The list of a build that has it.
 pub const FIVE: [&Provider; 5] = [PROVIDERS[0], PROVIDERS[1], PROVIDERS[2], PROVIDERS[3], &INVENTED];

@@ -6,7 +6,7 @@
 //! a form that cannot be read is an empty one.
 
 use super::provider::Provider;
-use crate::http::form;
+use crate::server::form;
 
 /// The answer to a webhook; its status is 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::limits::CALLER_BYTES_MAX;
-    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
     use serde_json::Value;
 
     const URL: &str = "wss://bots.example.net/ws";

@@ -26,18 +26,18 @@ pub enum Count {
     Interruptions,
 }
 
-pub(super) const COUNTS: usize = COUNTERS.len();
+pub const COUNTS: usize = COUNTERS.len();
 
 /// Who can have a counter.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
+pub enum Of {
     All,
     /// Those whose callers send packets that can be lost.
     Rtp,
 }
 
 /// Name and help of each [`Count`], in its order.
-pub(super) const COUNTERS: [(Count, &str, &str, Of); 17] = [
+pub const COUNTERS: [(Count, &str, &str, Of); 17] = [
     (
         Count::PacketsIn,
         "edge_runner_packets_received_total",
@@ -144,7 +144,7 @@ pub(super) const COUNTERS: [(Count, &str, &str, Of); 17] = [
 
 /// The counts of one session since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts(pub(super) [u64; COUNTS]);
+pub struct Counts(pub [u64; COUNTS]);
 
 impl Counts {
     pub fn add(&mut self, what: Count, more: u64) {

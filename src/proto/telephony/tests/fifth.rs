@@ -9,12 +9,12 @@ use sha2::Sha256;
 use super::{PROVIDERS, SCRIPTS};
 use crate::config::{Config, Settings, Telephony, Transport};
 use crate::doctor::{Verdict as Judged, providers};
-use crate::http::rest::Method;
-use crate::sockets::telephony::hangup::{self, Verdict};
-use crate::sockets::telephony::invented::{FIVE, INVENTED};
-use crate::sockets::telephony::proof::{CallKey, Proof, Unproven, is_protected, protects_any};
-use crate::sockets::telephony::signature::{self, Standing, Webhook, Wrong};
-use crate::sockets::telephony::{Call, Codec, Heard, Malformed, detect, webhook};
+use crate::server::rest::Method;
+use crate::telephony::hangup::{self, Verdict};
+use crate::telephony::invented::{FIVE, INVENTED};
+use crate::telephony::proof::{CallKey, Proof, Unproven, is_protected, protects_any};
+use crate::telephony::signature::{self, Standing, Webhook, Wrong};
+use crate::telephony::{Call, Codec, Heard, Malformed, detect, webhook};
 
 const START: &str = r#"{"event":"begin","line":"L-1","leg":"leg 7","codec":"alaw16"}"#;
 

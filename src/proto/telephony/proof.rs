@@ -133,8 +133,8 @@ mod tests {
 
     use super::*;
     use crate::config::Settings;
-    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
-    use crate::sockets::telephony::{PROVIDERS, detect};
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::telephony::{PROVIDERS, detect};
 
     fn with<const N: usize>(settings: [(&'static str, &str); N]) -> Telephony {
         Telephony {

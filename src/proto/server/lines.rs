@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::http::source::SourceKey;
 use crate::limits::{LINES_MAX, LINES_PER_CALLER_MAX, LINES_WINDOW, LOGGED_BODIES_MAX, LOGGED_CALLERS_MAX};
+use crate::server::source::SourceKey;
 
 /// The lines of this minute.
 #[derive(Debug, Default)]

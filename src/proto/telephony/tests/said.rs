@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::named::{PLIVO, TELNYX, TWILIO};
 use super::{SCRIPTS, b_call, call, script_call};
 use crate::audio::g711;
-use crate::sockets::telephony::{Call, Chunk, Codec};
+use crate::telephony::{Call, Chunk, Codec};
 
 /// The messages of the fact sheet, letter by letter.
 #[test]

@@ -16,7 +16,7 @@ use super::webhook::Reply;
 use super::{Call, Chunk, Format, Refusal};
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
-use crate::http::rest::Request;
+use crate::server::rest::Request;
 
 /// A JSON object of a provider's message.
 pub type Object = Map<String, Value>;

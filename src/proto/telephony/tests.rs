@@ -12,10 +12,10 @@ mod heard;
 mod said;
 
 const SCRIPTS: [(&Provider, &str); 4] = [
-    (TWILIO, include_str!("../../../../tests/data/telephony/a.jsonl")),
-    (TELNYX, include_str!("../../../../tests/data/telephony/b.jsonl")),
-    (PLIVO, include_str!("../../../../tests/data/telephony/c.jsonl")),
-    (EXOTEL, include_str!("../../../../tests/data/telephony/d.jsonl")),
+    (TWILIO, include_str!("../../../tests/data/telephony/a.jsonl")),
+    (TELNYX, include_str!("../../../tests/data/telephony/b.jsonl")),
+    (PLIVO, include_str!("../../../tests/data/telephony/c.jsonl")),
+    (EXOTEL, include_str!("../../../tests/data/telephony/d.jsonl")),
 ];
 
 fn call(text: &str) -> Call {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::http::source::SourceKey;
+use crate::server::source::SourceKey;
 
 /// Who asks for something of which there is a limited amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

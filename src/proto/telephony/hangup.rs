@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::provider::Provider;
 use super::settings::Settings;
-use crate::http::rest::{Request, bland, segment};
 use crate::limits::HANG_UP_ID_BYTES_MAX;
+use crate::server::rest::{Request, bland, segment};
 
 /// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do it
 /// with.
@@ -118,7 +118,7 @@ fn code(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
     use crate::limits::{REST_REASON_CHARS_MAX, REST_REASON_WORD_CHARS_MAX};
-    use crate::sockets::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
+    use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 
     fn settings() -> Settings {
         Settings::from([
