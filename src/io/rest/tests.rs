@@ -8,7 +8,9 @@ use crate::config::{Secret, Settings};
 use crate::limits::REST_TIMEOUT;
 use crate::proto::telephony::{PROVIDERS, hangup};
 
-const NO_PAUSES: [Duration; 2] = [Duration::ZERO; 2];
+static NO_PAUSES: [Duration; 2] = [Duration::ZERO; 2];
+const HUNG_UP: &str = "the call was hung up";
+const OVER_ALREADY: &str = "the provider knows of no such call, so it is over";
 
 /// Credentials of every provider, whose APIs are all here.
 fn settings(fake: &Fake) -> Settings {
@@ -25,7 +27,7 @@ fn settings(fake: &Fake) -> Settings {
     ])
 }
 
-async fn hang_up(fake: &Fake, provider: &Provider) -> Result<&'static str, String> {
+async fn hang_up(fake: &Fake, provider: &'static Provider) -> Result<&'static str, String> {
     let request = hangup::request(provider, "v3:id-1", &settings(fake)).expect("credentials");
     try_to_hang_up(provider, &request, &NO_PAUSES).await
 }

@@ -7,6 +7,8 @@
 //! Refuses: providers that end a call with its socket; missing credentials; ids that are empty or
 //! change the path.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::provider::Provider;
@@ -54,6 +56,62 @@ pub fn verdict(provider: &Provider, status: u16, body: &[u8]) -> Verdict {
         _ if provider.over.iter().any(is_over) => Verdict::AlreadyOver,
         408 | 429 | 500..=599 => Verdict::Retry(problem.words(status)),
         _ => Verdict::Refused(problem.words(status)),
+    }
+}
+
+/// The tries to hang a call up: when there is another, and what the log says in the end.
+#[derive(Debug)]
+pub struct HangUp {
+    provider: &'static Provider,
+    pauses: &'static [Duration],
+    tries: usize,
+}
+
+/// What follows from a try.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The call is over; the words are for the log.
+    Over(&'static str),
+    /// The same request again after this time; the words are for the log.
+    Again { pause: Duration, why: String },
+    /// The call was not hung up, for this reason.
+    Failed(String),
+}
+
+impl HangUp {
+    /// Makes the tries, with these pauses between them.
+    pub fn new(provider: &'static Provider, pauses: &'static [Duration]) -> Self {
+        HangUp {
+            provider,
+            pauses,
+            tries: 0,
+        }
+    }
+
+    /// Takes the status and the body of an answer.
+    pub fn handle_answer(&mut self, status: u16, body: &[u8]) -> Next {
+        match verdict(self.provider, status, body) {
+            Verdict::Done => Next::Over("the call was hung up"),
+            Verdict::AlreadyOver => Next::Over("the provider knows of no such call, so it is over"),
+            Verdict::Refused(why) => Next::Failed(why),
+            Verdict::Retry(why) => self.again(why),
+        }
+    }
+
+    /// Takes the lack of an answer. `is_passing` says whether the same request may succeed later.
+    pub fn handle_failure(&mut self, why: String, is_passing: bool) -> Next {
+        match is_passing {
+            true => self.again(why),
+            false => Next::Failed(why),
+        }
+    }
+
+    fn again(&mut self, why: String) -> Next {
+        self.tries += 1;
+        match self.pauses.get(self.tries - 1) {
+            Some(pause) => Next::Again { pause: *pause, why },
+            None => Next::Failed(format!("{why}, {} times", self.tries)),
+        }
     }
 }
 
@@ -302,5 +360,23 @@ mod tests {
             words(400, &format!(r#"{{"message":"{limit}w"}}"#)),
             "status 400: \u{2026}"
         );
+    }
+
+    /// What passes is tried again after each pause, and no more; what does not is told at once.
+    #[test]
+    fn passing_failures_are_tried_again() {
+        const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(1)];
+        let mut hang_up = HangUp::new(crate::telephony::PROVIDERS[0], &PAUSES);
+        for pause in PAUSES {
+            let why = "connecting".to_owned();
+            let next = hang_up.handle_failure(why.clone(), true);
+            assert_eq!(next, Next::Again { pause, why });
+        }
+        let last = hang_up.handle_answer(503, b"");
+        assert_eq!(last, Next::Failed("status 503, 3 times".into()));
+        let mut hang_up = HangUp::new(crate::telephony::PROVIDERS[0], &PAUSES);
+        let failed = hang_up.handle_failure("no certificates".into(), false);
+        assert_eq!(failed, Next::Failed("no certificates".into()));
+        assert_eq!(hang_up.handle_answer(200, b""), Next::Over("the call was hung up"));
     }
 }
