@@ -22,8 +22,6 @@ pub mod gather;
 pub mod http;
 #[cfg(feature = "webrtc")]
 pub mod ice_tcp;
-#[cfg(feature = "webrtc")]
-pub mod media;
 #[cfg(feature = "mediaroom")]
 pub mod mediaroom;
 #[cfg(feature = "messaging")]

@@ -6,21 +6,24 @@
 //! name by which an offer or a candidate could reach it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Weak;
 
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Registered, Request, WebRtc, new_pc_id, random, secret, seed_thread, seeding};
+use edge_runner_http::common::random;
+
+use super::carrier::WebRtcCarrier;
+use super::progress::{Hook, Progress};
+use super::shared::{Registered, Request, new_pc_id, secret};
+use super::{WebRtc, seed_thread, seeding};
 use crate::bot::{self, WebRtcArguments, WebRtcConnection};
 use crate::config::{Host, Transport};
 use crate::io::addresses::local_address_towards;
 use crate::io::admission::Permit;
-use crate::io::media::WebRtcCarrier;
 use crate::io::session::{self, SessionTask};
-use crate::io::sessions::{Sessions, Start};
-use crate::io::tasks::{self, Place};
+use crate::io::sessions::Start;
+use crate::io::tasks;
 use crate::io::udp::{Inbox, Port};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::event::LeaveReason;
@@ -28,34 +31,10 @@ use crate::proto::webrtc::candidate::{RemotePolicy, parse_remote};
 use crate::proto::webrtc::connection::{OfferError, Setup};
 use crate::proto::webrtc::gather::Gathered;
 use crate::proto::webrtc::sdp;
-use crate::proto::webrtc::session::{self as webrtc_session, WebRtcSession};
-
-/// What becomes of the session of a call.
-pub enum Progress {
-    /// ICE and DTLS are up.
-    Secured,
-    /// The caller's first audio has come.
-    Heard,
-    /// It is over, and holds the end of the runner back until what is received here is dropped.
-    Ended(Option<Place>),
-}
+use crate::proto::webrtc::session::WebRtcSession;
 
 /// Progress that waits to be read: each kind comes once.
 const PROGRESS_MAX: usize = 4;
-
-/// Where a session tells its progress.
-pub struct Hook(mpsc::Sender<Progress>);
-
-impl Hook {
-    pub fn handle_progress(&self, progress: webrtc_session::Progress, sessions: &Sessions) {
-        let _ = self.0.try_send(match progress {
-            webrtc_session::Progress::Secured => Progress::Secured,
-            webrtc_session::Progress::Audible => Progress::Heard,
-            // The end of the call is asked for when the session is gone, and the end of the runner waits for it.
-            webrtc_session::Progress::Ended => Progress::Ended(sessions.hang_ups().enter()),
-        });
-    }
-}
 
 /// An answered call whose session has not begun.
 pub struct Answered {
@@ -130,7 +109,7 @@ impl WebRtc {
 
     /// Begins the session of a call, with its bot.
     pub fn begin_call(&self, answered: Answered, start: Start, permit: Permit) -> Running {
-        let inner = &self.0;
+        let inner = &self.shared;
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
         let (progress, progress_rx) = mpsc::channel(PROGRESS_MAX);
         let pc_id = new_pc_id();
@@ -147,13 +126,8 @@ impl WebRtc {
             used: None,
             requests: requests_rx,
             inquirers: Vec::new(),
-            engine: self.clone(),
-            registered: Registered {
-                engine: Weak::new(),
-                pc_id,
-                former: None,
-                number: 0,
-            },
+            shared: self.shared.clone(),
+            registered: Registered::unreachable(pc_id),
             resource: None,
             call: Some(Hook(progress)),
         };

@@ -4,15 +4,17 @@
 //! answers, and the news of one session for the others.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::Context;
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::progress::Hook;
+use super::shared::{Registered, Reply, Request, Shared, Silent, refusal};
 use crate::io::session::{Carrier, Closed, SessionTask};
 use crate::io::tasks;
 use crate::io::udp::{Datagram, Inbox};
-use crate::io::webrtc::{Hook, Registered, Reply, Request, Silent, WebRtc, refusal};
 use crate::limits::WAITING_OFFERS_MAX;
 use crate::proto::counts::Count;
 use crate::proto::session::Session as _;
@@ -23,11 +25,11 @@ use crate::proto::webrtc::session::{Command, Found, Rival, WebRtcSession};
 use crate::proto::webrtc::whip::resource::{Patch, Resource};
 use crate::proto::webrtc::whip::{Asked, Done, Refusal};
 
-/// What one session has of the engine.
+/// What carries one session.
 pub struct WebRtcCarrier {
     pub inbox: Inbox,
     pub requests: mpsc::Receiver<Request>,
-    pub engine: WebRtc,
+    pub shared: Arc<Shared>,
     pub registered: Registered,
     /// What is remembered of a session that came by one POST.
     pub resource: Option<Resource>,
@@ -96,7 +98,7 @@ impl Carrier for WebRtcCarrier {
                     let _ = inquirer.send(silent);
                 }
             }
-            Command::Announce(rival) => self.engine.tell_others(self.inbox.number(), rival),
+            Command::Announce(rival) => self.shared.tell_others(self.inbox.number(), rival),
             Command::Progress(progress) => {
                 if let Some(call) = &self.call {
                     call.handle_progress(progress, &task.sessions);
@@ -133,7 +135,7 @@ impl WebRtcCarrier {
     fn prove(&self, proven: &Proven) {
         let path = self.inbox.port().path(proven.over, proven.local, proven.peer);
         for other in self.inbox.prove(path) {
-            self.engine.tell(other, Rival::AtAddress);
+            self.shared.tell(other, Rival::AtAddress);
         }
     }
 
@@ -153,7 +155,7 @@ impl WebRtcCarrier {
                 reply,
             } => {
                 let restarted = self
-                    .engine
+                    .shared
                     .with_setup(reached, |setup| session.restart(&offer, setup, now));
                 if restarted.is_ok() {
                     log::info!("connection restarted by the client, {}", session.codec());

@@ -5,7 +5,9 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Sockets, WebRtc, random};
+use edge_runner_http::common::random;
+
+use super::{Sockets, WebRtc};
 use crate::io::addresses::addresses_elsewhere;
 use crate::io::gather::Gatherer;
 use crate::io::services::Services;
@@ -74,7 +76,7 @@ impl WebRtc {
 
     /// Returns the number of the UDP port.
     pub fn port_number(&self) -> u16 {
-        self.0.sockets.port.number()
+        self.shared.sockets.port.number()
     }
 
     /// Makes the rest of what is made once, which nobody need wait for.
@@ -84,7 +86,7 @@ impl WebRtc {
 
     /// Gives the relays back, by which the last words of the sessions have left, and closes the port.
     pub async fn end(&self) {
-        self.0.sockets.gatherer.end().await;
-        self.0.sockets.reader.abort();
+        self.shared.sockets.gatherer.end().await;
+        self.shared.sockets.reader.abort();
     }
 }

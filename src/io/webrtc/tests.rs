@@ -18,9 +18,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::*;
 use crate::bot::{Audio, BotError, RunnerArguments, SessionId, Shutdown, ShutdownTrigger};
 use crate::config::{BuiltInBot, Config, Host};
-use crate::io::addresses::own_addresses;
+use crate::io::addresses::{local_addresses, own_addresses};
+use crate::io::gather::Gatherer;
 use crate::io::services::Services;
 use crate::io::tasks::Live;
+use crate::io::udp::Port;
 use crate::logging;
 use crate::proto::testing::client::Client;
 use crate::proto::webrtc::offer::RemoteCandidate;
@@ -213,9 +215,8 @@ impl Rig {
             .await
             .expect("no session in the end");
         assert_eq!(self.engine.sessions().count(), 0);
-        let connections = self.engine.connections();
-        assert_eq!((connections.by_pc_id.len(), connections.by_number.len()), (0, 0));
-        assert_eq!(self.engine.0.sockets.port.routed(), (0, 0));
+        assert_eq!(self.engine.shared.registered(), (0, 0));
+        assert_eq!(self.engine.shared.sockets.port.routed(), (0, 0));
         assert_eq!(self.leases.load(Ordering::Relaxed), 0);
     }
 }

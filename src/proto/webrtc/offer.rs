@@ -26,6 +26,33 @@ pub struct Offer {
     pub request_data: Option<Value>,
 }
 
+/// What an offer is to its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// There is no connection yet.
+    Begin,
+    /// The connection goes on.
+    Renegotiate,
+    /// The client made its end of the connection anew.
+    Restart,
+}
+
+impl Offer {
+    /// Tells what the offer is for; `is_known` says whether the connection that it names is there.
+    ///
+    /// # Errors
+    /// [`OfferRefusal::UnknownConnection`] for the restart of a connection that is gone: a bot that
+    /// hung up must not come back.
+    pub fn purpose(&self, is_known: bool) -> Result<Purpose, OfferRefusal> {
+        match (is_known, self.restart_pc) {
+            (true, true) => Ok(Purpose::Restart),
+            (true, false) => Ok(Purpose::Renegotiate),
+            (false, true) if self.pc_id.is_some() => Err(OfferRefusal::UnknownConnection),
+            (false, _) => Ok(Purpose::Begin),
+        }
+    }
+}
+
 impl Offer {
     /// Reads the body of a POST.
     ///
@@ -402,5 +429,23 @@ mod tests {
             answer.to_json(),
             br#"{"pc_id":"P","sdp":"v=0\r\na=x/y\r\n","type":"answer"}"#
         );
+    }
+
+    /// A known connection is renegotiated or restarted; one that is gone comes back only without a bot of its own.
+    #[test]
+    fn an_offer_says_what_it_is_for() {
+        let offer = |pc_id: Option<&str>, restart_pc: bool| Offer {
+            sdp: String::new(),
+            pc_id: pc_id.map(str::to_owned),
+            restart_pc,
+            request_data: None,
+        };
+        let unknown = Err(OfferRefusal::UnknownConnection);
+        assert_eq!(offer(Some("a"), true).purpose(true), Ok(Purpose::Restart));
+        assert_eq!(offer(Some("a"), false).purpose(true), Ok(Purpose::Renegotiate));
+        assert_eq!(offer(Some("a"), true).purpose(false), unknown);
+        assert_eq!(offer(Some("a"), false).purpose(false), Ok(Purpose::Begin));
+        assert_eq!(offer(None, true).purpose(false), Ok(Purpose::Begin));
+        assert_eq!(offer(None, false).purpose(false), Ok(Purpose::Begin));
     }
 }

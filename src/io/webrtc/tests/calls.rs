@@ -121,7 +121,7 @@ async fn a_flood_does_not_stop_the_clock() {
     caller.call(&mut rig, json!({})).await;
     rig.until_told("Joined").await;
     let source = caller.client.address;
-    let (port, over) = (rig.engine.0.sockets.port.clone(), Arc::new(AtomicBool::new(false)));
+    let (port, over) = (rig.engine.shared.sockets.port.clone(), Arc::new(AtomicBool::new(false)));
     let flooding = {
         let over = over.clone();
         std::thread::spawn(move || {

@@ -197,7 +197,7 @@ async fn sessions_do_not_hold_the_engine() {
         pass(CONNECT_WITHIN + Duration::from_secs(2)).await;
     }
     rig.empty().await;
-    let engine = Arc::downgrade(&rig.engine.0);
+    let engine = Arc::downgrade(&rig.engine.shared);
     drop(rig);
     assert!(engine.upgrade().is_none());
 }

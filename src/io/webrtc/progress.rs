@@ -1,0 +1,31 @@
+//! How far the session of a call has come, for the task that talks to the call's provider.
+
+use tokio::sync::mpsc;
+
+use crate::io::sessions::Sessions;
+use crate::io::tasks::Place;
+use crate::proto::webrtc::session as webrtc_session;
+
+/// What becomes of the session of a call.
+pub enum Progress {
+    /// ICE and DTLS are up.
+    Secured,
+    /// The caller's first audio has come.
+    Heard,
+    /// It is over, and holds the end of the runner back until what is received here is dropped.
+    Ended(Option<Place>),
+}
+
+/// Where a session tells its progress.
+pub struct Hook(pub mpsc::Sender<Progress>);
+
+impl Hook {
+    pub fn handle_progress(&self, progress: webrtc_session::Progress, sessions: &Sessions) {
+        let _ = self.0.try_send(match progress {
+            webrtc_session::Progress::Secured => Progress::Secured,
+            webrtc_session::Progress::Audible => Progress::Heard,
+            // The end of the call is asked for when the session is gone, and the end of the runner waits for it.
+            webrtc_session::Progress::Ended => Progress::Ended(sessions.hang_ups().enter()),
+        });
+    }
+}

@@ -1,0 +1,285 @@
+//! What the sessions over WebRTC of one runner share: their sockets, and the registry of their
+//! connections by the names that clients know them under.
+//!
+//! In: messages to a session, by the name of its connection or its number. Out: what a new connection
+//! is made from, and who is registered.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Instant;
+
+use edge_runner_http::common::{lock, random};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::io::addresses::{device_address, local_addresses};
+use crate::io::gather::Gatherer;
+use crate::io::sessions::Sessions;
+use crate::io::udp::Port;
+use crate::proto::event::LeaveReason;
+use crate::proto::server::admission::Ticket;
+use crate::proto::webrtc::candidate;
+use crate::proto::webrtc::connection::{Common, IceSecret, OfferError, Setup};
+use crate::proto::webrtc::offer::{Answer, OfferRefusal};
+use crate::proto::webrtc::session::{Origin, Rival};
+use crate::proto::webrtc::whip::{Asked, Done, Refusal};
+
+/// A message to the task of a session.
+pub enum Request {
+    Renegotiate {
+        offer: String,
+        reply: Reply,
+    },
+    /// The client made a new connection; it is to be known under `pc_id`, and asked for it under `former`.
+    Restart {
+        offer: String,
+        pc_id: String,
+        former: String,
+        /// As in [`Requester`].
+        reached: Option<IpAddr>,
+        reply: Reply,
+    },
+    Candidates(Vec<String>),
+    /// Something is asked of the session as a resource of HTTP.
+    Resource(Asked, oneshot::Sender<Result<Done, Refusal>>),
+    /// Another session has come, perhaps of the same caller.
+    Rival(Rival),
+    /// The call was picked up.
+    Open,
+    /// The call is over.
+    End(LeaveReason),
+    /// Is the caller there? Nothing is sent if it is.
+    Inquire(oneshot::Sender<Silent>),
+}
+
+/// A session whose caller answers no question.
+#[derive(Clone, Copy)]
+pub struct Silent {
+    /// When the caller was last heard.
+    pub heard: Instant,
+    /// The place of the session.
+    pub ticket: Ticket,
+}
+
+/// How a session is reached.
+#[derive(Clone)]
+struct Reach {
+    requests: mpsc::Sender<Request>,
+    /// Where the offer of its device came from.
+    device: Option<Origin>,
+}
+
+/// Where the answer of a session goes.
+pub type Reply = oneshot::Sender<Result<Answer, OfferRefusal>>;
+
+/// Where the packets of the sessions come from and go to.
+pub struct Sockets {
+    /// The UDP port of every session.
+    pub port: Arc<Port>,
+    /// Its reader, which ends with the runner.
+    pub reader: AbortHandle,
+    /// What the STUN and TURN servers gave.
+    pub gatherer: Gatherer,
+    /// Where the HTTP server listens, for callers that come over TCP.
+    pub http: Vec<SocketAddr>,
+}
+
+#[derive(Default)]
+struct Connections {
+    by_pc_id: HashMap<String, mpsc::Sender<Request>>,
+    by_number: HashMap<u64, Reach>,
+}
+
+/// What the sessions of one runner share.
+pub struct Shared {
+    pub sessions: Sessions,
+    pub common: Arc<Common>,
+    pub sockets: Sockets,
+    connections: Mutex<Connections>,
+}
+
+impl Shared {
+    pub fn new(sessions: Sessions, common: Arc<Common>, sockets: Sockets) -> Self {
+        Shared {
+            sessions,
+            common,
+            sockets,
+            connections: Mutex::default(),
+        }
+    }
+
+    /// Registers a session, whose requests go to `requests`, and whose inbox has this number.
+    /// `device` is where the offer of a device came from.
+    pub fn register(
+        self: &Arc<Self>,
+        pc_id: String,
+        number: u64,
+        requests: mpsc::Sender<Request>,
+        device: Option<Origin>,
+    ) -> Registered {
+        let mut connections = self.connections();
+        connections.by_pc_id.insert(pc_id.clone(), requests.clone());
+        connections.by_number.insert(number, Reach { requests, device });
+        Registered {
+            shared: Arc::downgrade(self),
+            pc_id,
+            former: None,
+            number,
+        }
+    }
+
+    /// Tells a session of another one.
+    pub fn tell(&self, number: u64, rival: Rival) {
+        let session = self.connections().by_number.get(&number).cloned();
+        if let Some(session) = session {
+            // A session whose inbox is full is busy dying anyway.
+            let _ = session.requests.try_send(Request::Rival(rival));
+        }
+    }
+
+    /// Tells every session but this one of it.
+    pub fn tell_others(&self, number: u64, rival: Rival) {
+        for (other, session) in &self.connections().by_number {
+            if *other != number {
+                let _ = session.requests.try_send(Request::Rival(rival));
+            }
+        }
+    }
+
+    /// Asks the sessions whose device may have made another offer; each answers if its caller does
+    /// not.
+    pub fn inquire(&self, origin: Origin) -> Vec<oneshot::Receiver<Silent>> {
+        let connections = self.connections();
+        let may_be = |reach: &&Reach| reach.device.is_some_and(|device| device.may_be(origin));
+        let sessions = connections.by_number.values().filter(may_be);
+        let inquiries = sessions.map(|reach| {
+            let (inquirer, inquiry) = oneshot::channel();
+            let _ = reach.requests.try_send(Request::Inquire(inquirer));
+            inquiry
+        });
+        inquiries.collect()
+    }
+
+    /// Calls `with` with what a new connection is made from, the interfaces and the servers' gifts as they are at this
+    /// moment. `reached` is the address at which the offer came.
+    pub fn with_setup<T>(
+        &self,
+        reached: Option<IpAddr>,
+        with: impl FnOnce(&Setup<'_>) -> Result<T, OfferError>,
+    ) -> Result<T, OfferError> {
+        let addresses = local_addresses(self.sessions.config());
+        let local: Vec<SocketAddr> = addresses
+            .iter()
+            .filter(|address| self.sockets.port.serves(**address))
+            .map(|address| SocketAddr::new(*address, self.sockets.port.number()))
+            .collect();
+        with(&Setup {
+            common: &self.common,
+            local: &local,
+            tcp: &candidate::tcp_addresses(&self.sockets.http, &addresses),
+            gathered: &self.sockets.gatherer.gathered(),
+            embedded: self.sessions.config().embedded,
+            device: device_address(
+                self.sessions.config(),
+                reached.filter(|address| self.sockets.port.serves(*address)),
+                &local,
+            ),
+            seed: u64::from_be_bytes(random()),
+            secret: secret(),
+        })
+    }
+
+    /// Returns where the requests of a connection go, by its name.
+    pub fn connection(&self, pc_id: &str) -> Option<mpsc::Sender<Request>> {
+        self.connections().by_pc_id.get(pc_id).cloned()
+    }
+
+    /// Returns how many names and how many sessions are registered.
+    #[cfg(test)]
+    pub fn registered(&self) -> (usize, usize) {
+        let connections = self.connections();
+        (connections.by_pc_id.len(), connections.by_number.len())
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        lock(&self.connections)
+    }
+}
+
+/// The names under which a session can be spoken to; they go when it is dropped.
+pub struct Registered {
+    shared: Weak<Shared>,
+    pc_id: String,
+    /// The name before the last restart.
+    former: Option<String>,
+    number: u64,
+}
+
+impl Registered {
+    /// Makes that of a session which no offer and no candidate can reach.
+    pub fn unreachable(pc_id: String) -> Self {
+        Registered {
+            shared: Weak::new(),
+            pc_id,
+            former: None,
+            number: 0,
+        }
+    }
+
+    pub fn pc_id(&self) -> &str {
+        &self.pc_id
+    }
+
+    /// Makes the session known under a new name, which goes out in the answer to a request under `former`. That one stays
+    /// good until the next restart: if the answer is lost, the client comes again under the name it has.
+    pub fn rename(&mut self, pc_id: String, former: String) {
+        let Some(shared) = self.shared.upgrade() else {
+            return;
+        };
+        let mut connections = shared.connections();
+        if let Some(Reach { requests, .. }) = connections.by_number.get(&self.number).cloned() {
+            for name in self.former.iter().chain([&self.pc_id]) {
+                connections.by_pc_id.remove(name);
+            }
+            connections.by_pc_id.insert(former.clone(), requests.clone());
+            connections.by_pc_id.insert(pc_id.clone(), requests);
+        }
+        self.pc_id = pc_id;
+        self.former = Some(former);
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            let mut connections = shared.connections();
+            for name in self.former.iter().chain([&self.pc_id]) {
+                connections.by_pc_id.remove(name);
+            }
+            connections.by_number.remove(&self.number);
+        }
+    }
+}
+
+/// Turns what is wrong with an offer into the refusal that HTTP knows.
+pub fn refusal(error: OfferError) -> OfferRefusal {
+    match error {
+        OfferError::Bad(why) => OfferRefusal::BadSdp(why),
+        OfferError::NoCandidate(why) => OfferRefusal::NoCandidate(why),
+        OfferError::TooLong(why) => OfferRefusal::AnswerTooLong(why),
+        OfferError::Answer(why) => OfferRefusal::NoAnswer(why),
+        // The client takes this refusal as final, and does not bring a bot back that hung up.
+        OfferError::Ended => OfferRefusal::UnknownConnection,
+    }
+}
+
+/// Makes the name of a new connection: 128 random bits, so that nobody guesses another's.
+pub fn new_pc_id() -> String {
+    format!("{:032x}", u128::from_be_bytes(random()))
+}
+
+/// Makes what no other secret can be guessed from.
+pub fn secret() -> IceSecret {
+    IceSecret(random())
+}
