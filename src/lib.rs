@@ -44,8 +44,7 @@
 #[path = "../tests/support/allocations.rs"]
 mod allocations;
 pub mod bot;
-#[doc(hidden)]
-pub mod bots;
+mod bots;
 mod cli;
 #[cfg(feature = "videoroom")]
 pub mod dialin;
@@ -83,8 +82,9 @@ pub mod http {
 
 #[doc(hidden)]
 pub mod inside {
-    //! What this repository's own tests reach inside for; it may change with every commit.
+    //! What this repository's own binary and tests reach inside for; it may change with every commit.
 
+    pub use crate::cli::start::built_in;
     pub use crate::cli::{Command, Misuse, Surroundings, parse};
     #[cfg(any(feature = "telephony", feature = "websocket"))]
     pub use crate::io::socket::config as socket_config;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    edge_runner::bots::main()
+    edge_runner::inside::built_in()
 }

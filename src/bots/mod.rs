@@ -7,18 +7,8 @@ pub mod echo;
 pub mod parrot;
 mod stock;
 
-use std::process::ExitCode;
-
-use crate::bot;
-use crate::cli::start::{Enters, enter};
 pub use stock::stock;
 
 /// Why the built-in bots are not in video rooms, and what to do.
 pub(crate) const STAYS_OUT: &str = "a video room is entered with its provider's own library, whose protocol is closed; give the \
                                     runner a bot that has it, a program after `--` or one of your own";
-
-/// Runs the runner with the built-in bots, which need media of the runner: that they cannot enter video rooms is said when it
-/// starts.
-pub fn main() -> ExitCode {
-    enter(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
-}

@@ -11,7 +11,7 @@ use crate::config::{Tls, Transport};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::found;
 use crate::proto::telephony::PROVIDERS;
-use crate::proto::telephony::provider::Holds;
+use crate::proto::telephony::settings::Holds;
 
 /// An option; the abilities of which it takes one, the first of them the one to name; and whether it was asked for. What only
 /// turns an ability off asks for nothing.

@@ -11,7 +11,7 @@ use crate::abilities::Ability;
 use crate::aliases::{self, Area};
 use crate::config::Transport;
 use crate::proto::options::help::{ABSENT, entries, entry, marked};
-use crate::proto::telephony::provider::{Holds, Setting};
+use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
 const HEAD: &str = "\

@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use super::{Command, Surroundings, banner, trust};
 use crate::abilities::Ability;
 use crate::bot::{self, Bot, BotError, RunnerArguments};
-use crate::bots::STAYS_OUT;
+use crate::bots::{STAYS_OUT, stock};
 use crate::config::Config;
 use crate::io::{RunError, webrtc};
 use crate::limits::{ENV_FILE_BYTES_MAX, KEY_FILE_BYTES_MAX, RUNTIME_END};
@@ -42,14 +42,19 @@ where
     enter(bot::erase(bot), bot_crate, Enters::VideoRooms)
 }
 
+/// Runs the built-in bots, which need media of the runner: that they cannot enter video rooms is said when it starts.
+pub fn built_in() -> ExitCode {
+    enter(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
+}
+
 /// What a bot can enter by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Enters {
+enum Enters {
     VideoRooms,
     Nothing,
 }
 
-pub(crate) fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
+fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
     match run(bot, bot_crate, enters) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, message }) => {

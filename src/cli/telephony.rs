@@ -13,7 +13,7 @@ use crate::config::{Settings, Telephony};
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, found, wrong};
 use crate::proto::telephony::Provider;
-use crate::proto::telephony::provider::{Holds, Setting};
+use crate::proto::telephony::settings::{Holds, Setting};
 
 /// Reads what is there for these providers.
 ///

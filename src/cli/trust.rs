@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use super::Misuse;
 use crate::aliases::{self, Area};
 use crate::proto::options::env::{File, Line};
-use crate::proto::telephony::provider::{Holds, Setting};
+use crate::proto::telephony::settings::{Holds, Setting};
 use crate::proto::telephony::{PROVIDERS, Provider};
 
 /// Names that change what programs load or run before their first own line, and for whom.

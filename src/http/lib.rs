@@ -1,7 +1,7 @@
 //! What both servers stand on, the runner and the cloud agent service: listening, connections and
 //! their permits, TLS, request bodies and answers, the HTTP client, and the life of the process.
 //!
-//! - Connections: [`server`] (accept, permits, limits of time), [`stream`] (TCP or TLS), [`tls`]
+//! - Connections: [`server`] (accept, limits of time), [`permits`], [`stream`] (TCP or TLS), [`tls`]
 //!   (certificates of one's own or of `--tls auto`)
 //! - Requests: [`common`] (who asks, bodies within their caps, answers), [`payload`] (what an answer
 //!   carries)
@@ -24,6 +24,7 @@ pub mod logging;
 pub mod memory;
 pub mod notify;
 pub mod payload;
+pub mod permits;
 pub mod server;
 pub mod services;
 pub mod shutdown;

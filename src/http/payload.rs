@@ -18,7 +18,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use crate::server::{ConnState, Phase};
+use crate::permits::{ConnState, Phase};
 
 /// Bytes of a file that are read at once; a slow client holds as many in memory.
 const FILE_PIECE_BYTES: usize = 64 * 1024;

@@ -8,7 +8,6 @@
 
 mod connection;
 mod inspect;
-mod permits;
 
 use std::future::Future;
 use std::io;
@@ -24,8 +23,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::common::{Becomes, Peer, Reply, Times};
-use crate::server::permits::Permits;
-pub use crate::server::permits::{ConnState, Phase};
+use crate::permits::Permits;
+pub use crate::permits::{ConnState, Phase};
 use crate::shutdown::Shutdown;
 use crate::tasks;
 use crate::tls::Tls;

@@ -323,7 +323,7 @@ impl Write for TrackedIo<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::permits::Permits;
+    use crate::permits::Permits;
 
     /// The time for the first head runs from the accept, with every byte of it; later heads have their own.
     #[tokio::test]

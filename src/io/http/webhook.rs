@@ -15,7 +15,8 @@ use crate::config::Transport;
 use crate::proto::http::route;
 use crate::proto::http::token::Family;
 use crate::proto::telephony::proof::{self, CallKey};
-use crate::proto::telephony::signature::{self, Standing};
+use crate::proto::telephony::signature::{Standing, Webhook};
+use crate::proto::telephony::verify;
 use crate::proto::telephony::{PROVIDERS, Provider, webhook};
 
 /// Verifies the upgrade of a call, where its provider signs it, and returns who signed. Where the
@@ -26,7 +27,7 @@ pub(super) fn verify_upgrade(app: &App, head: &Parts) -> Result<Option<&'static 
     let url = format!("wss://{host}{}", head.uri.path());
     let only = app.config.transport.and_then(Transport::provider);
     let known = only.filter(|_| app.config.proxy.is_some());
-    signature::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(Refusal::Signature)
+    verify::verify_upgrade(&PROVIDERS, known, &app.config.telephony, &url, &text).map_err(Refusal::Signature)
 }
 
 /// Tells a telephony provider where to bring a call's audio.
@@ -42,16 +43,16 @@ pub(super) async fn webhook(app: &App, head: &Parts, body: Incoming) -> Result<R
     // A provider that comes without `--proxy` takes no markup, and none of those signs anything.
     let host = app.config.proxy.as_deref().or(text("host")).unwrap_or("localhost");
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    let called = signature::Webhook {
+    let called = Webhook {
         url: &format!("https://{host}{target}"),
         header: &text,
         body: &body,
     };
     let telephony = &app.config.telephony;
-    let standing = signature::verify(provider, telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
+    let standing = verify::verify(provider, telephony, &called, unix_time_s()).map_err(Refusal::Signature)?;
     let token = match standing {
         Standing::Verified(fingerprint) if proof::is_protected(provider, telephony) => {
-            let call = CallKey::of(provider, &webhook::call_id(provider, &body));
+            let call = CallKey::of(provider, &provider.call_id(&body));
             Some(lock(&app.tokens).mint_for_call(call, fingerprint, Instant::now()))
         }
         _ => mint(app, Family::Call, None, false),

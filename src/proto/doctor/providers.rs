@@ -9,7 +9,7 @@ use crate::config::{Config, Settings, Transport};
 use crate::server::rest::Request;
 use crate::telephony::Provider;
 use crate::telephony::proof::is_protected;
-use crate::telephony::provider::Holds;
+use crate::telephony::settings::Holds;
 
 /// Returns the name of the check of a provider.
 pub fn what(provider: &Provider) -> &'static str {

@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::call::Stream;
 use super::message;
-use super::provider::{Holds, Object, Protocol, Provider, Setting, built};
+use super::provider::{Object, Protocol, Provider, built};
 use super::settings::Settings;
+use super::settings::{Holds, Setting};
 use super::signature::{Standing, Webhook, Wrong, base64, is_hmac_sha256, verified};
 use super::webhook::{Reply, escaped, markup};
 use super::{Call, Chunk, Codec, Format, PROVIDERS, Refusal};

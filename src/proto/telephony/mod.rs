@@ -23,6 +23,7 @@ pub mod settings;
 pub mod signature;
 mod telnyx;
 mod twilio;
+pub mod verify;
 pub mod webhook;
 
 use std::fmt;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::call::Stream;
 use super::message;
-use super::provider::{Object, Protocol, Provider, Setting, built};
+use super::provider::{Object, Protocol, Provider, built};
+use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_hmac_sha256, split_query, verified};
 use super::webhook::{Reply, escaped, markup};

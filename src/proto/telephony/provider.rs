@@ -10,12 +10,13 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
-use super::settings::Settings;
+use super::settings::{Holds, Setting, Settings};
 use super::signature::{Standing, Webhook, Wrong};
 use super::webhook::Reply;
 use super::{Call, Chunk, Format, Refusal};
 use crate::abilities::Ability;
 use crate::aliases::{self, Area};
+use crate::server::form;
 use crate::server::rest::Request;
 
 /// A JSON object of a provider's message.
@@ -114,57 +115,6 @@ pub struct Report<'r> {
     pub text: &'r str,
 }
 
-/// One variable of the environment that configures a provider.
-pub struct Setting {
-    /// The canonical name of the variable.
-    pub name: &'static str,
-    pub holds: Holds,
-    /// What the help says of it; `{}` stands for the provider's name.
-    pub help: &'static str,
-}
-
-/// What a variable holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// The id of an account, of no use without the [`Holds::Secret`] beside it.
-    AccountId,
-    /// A token or key that is sent to the API, or signs webhooks.
-    Secret,
-    /// The Ed25519 key that signs webhooks: 32 bytes in base64.
-    PublicKey,
-    /// The base of the REST API, and the one that counts without the variable.
-    Base(&'static str),
-}
-
-impl Setting {
-    /// The id of an account whose token hangs calls up and verifies webhooks.
-    pub const fn account_id(name: &'static str) -> Setting {
-        Setting {
-            name,
-            holds: Holds::AccountId,
-            help: "Account at {}. With its token, calls are hung up when their session ends, and webhooks are verified.",
-        }
-    }
-
-    /// The token of that account.
-    pub const fn account_token(name: &'static str) -> Setting {
-        Setting {
-            name,
-            holds: Holds::Secret,
-            help: "Token of that account.",
-        }
-    }
-
-    /// The base of the REST API, and the one that counts where none is set.
-    pub const fn base(name: &'static str, default: &'static str) -> Setting {
-        Setting {
-            name,
-            holds: Holds::Base(default),
-            help: "Base of the API of {}.",
-        }
-    }
-}
-
 impl Provider {
     /// Returns the name in `-t`, `/start` and `/status`, and in the log.
     pub fn wire_name(&self) -> &'static str {
@@ -184,6 +134,14 @@ impl Provider {
     /// Tells whether there is a credential by which its webhooks can be verified.
     pub fn verifies(&self, settings: &Settings) -> bool {
         self.signs() && settings.has(self.verifies_with)
+    }
+
+    /// Returns the id of the call that a webhook is about, which the `start` of its stream names again. It is empty when the
+    /// form names none.
+    pub fn call_id(&self, body: &[u8]) -> String {
+        form::value(&form::pairs(body), self.call_field)
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Tells whether its calls end with their sessions.

@@ -4,7 +4,6 @@
 //! for the one provider that knows the name. Without credentials calls work, but are not hung up,
 //! and webhooks are not verified.
 
-use super::provider::{Holds, Setting};
 use crate::secret::Secret;
 
 /// What the runner knows of the telephony providers.
@@ -75,5 +74,56 @@ impl<const N: usize> From<[(&'static str, &str); N]> for Settings {
             settings.set(name, value);
         }
         settings
+    }
+}
+
+/// One variable of the environment that configures a provider.
+pub struct Setting {
+    /// The canonical name of the variable.
+    pub name: &'static str,
+    pub holds: Holds,
+    /// What the help says of it; `{}` stands for the provider's name.
+    pub help: &'static str,
+}
+
+/// What a variable holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// The id of an account, of no use without the [`Holds::Secret`] beside it.
+    AccountId,
+    /// A token or key that is sent to the API, or signs webhooks.
+    Secret,
+    /// The Ed25519 key that signs webhooks: 32 bytes in base64.
+    PublicKey,
+    /// The base of the REST API, and the one that counts without the variable.
+    Base(&'static str),
+}
+
+impl Setting {
+    /// The id of an account whose token hangs calls up and verifies webhooks.
+    pub const fn account_id(name: &'static str) -> Setting {
+        Setting {
+            name,
+            holds: Holds::AccountId,
+            help: "Account at {}. With its token, calls are hung up when their session ends, and webhooks are verified.",
+        }
+    }
+
+    /// The token of that account.
+    pub const fn account_token(name: &'static str) -> Setting {
+        Setting {
+            name,
+            holds: Holds::Secret,
+            help: "Token of that account.",
+        }
+    }
+
+    /// The base of the REST API, and the one that counts where none is set.
+    pub const fn base(name: &'static str, default: &'static str) -> Setting {
+        Setting {
+            name,
+            holds: Holds::Base(default),
+            help: "Base of the API of {}.",
+        }
     }
 }

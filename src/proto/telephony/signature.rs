@@ -15,8 +15,6 @@ use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::provider::Provider;
-use super::settings::Telephony;
 use crate::limits::SIGNATURE_AGE_MAX_S;
 use crate::secret::Secret;
 
@@ -96,49 +94,6 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// Verifies a webhook (a POST) of the provider.
-///
-/// # Errors
-/// [`Wrong`] when there is a credential to verify with, and the request does not pass. The answer
-/// is 403.
-pub fn verify(
-    provider: &Provider,
-    telephony: &Telephony,
-    webhook: &Webhook<'_>,
-    now_unix_s: u64,
-) -> Result<Standing, Wrong> {
-    match telephony.verify_webhooks {
-        true => provider.protocol.verify(&telephony.settings, webhook, now_unix_s),
-        false => Ok(Standing::NotChecked),
-    }
-}
-
-/// Verifies the upgrade of a media socket, and returns which provider signed it. `url` is the one of
-/// the markup (`wss://...`), and `header` looks up as in [`Webhook`]. Providers share the path, so a
-/// signature that does not fit is none, but at the `known` provider, whose URL is known for sure.
-///
-/// # Errors
-/// [`Wrong`] when the upgrade is the known provider's, and its signature is not.
-pub fn verify_upgrade<'r>(
-    providers: &[&'static Provider],
-    known: Option<&Provider>,
-    telephony: &Telephony,
-    url: &str,
-    header: &dyn Fn(&str) -> Option<&'r str>,
-) -> Result<Option<&'static Provider>, Wrong> {
-    if !telephony.verify_webhooks {
-        return Ok(None);
-    }
-    for provider in providers.iter().filter(|provider| provider.signs_upgrades) {
-        match provider.protocol.verify_upgrade(&telephony.settings, url, header) {
-            Ok(Standing::Verified(_)) => return Ok(Some(provider)),
-            Err(wrong) if known == Some(provider) => return Err(wrong),
-            Ok(Standing::NotChecked) | Err(_) => {}
-        }
-    }
-    Ok(None)
-}
-
 impl Wrong {
     /// Names the place whose signature was expected.
     pub(super) fn at(self, place: &str) -> Self {
@@ -194,6 +149,3 @@ pub(super) fn split_query(url: &str) -> (&str, Option<&str>) {
 pub(super) fn concatenated(pairs: &[(String, String)]) -> String {
     pairs.iter().flat_map(|(name, value)| [name.as_str(), value]).collect()
 }
-
-#[cfg(test)]
-mod tests;

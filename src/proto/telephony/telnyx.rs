@@ -13,8 +13,9 @@ use serde_json::json;
 
 use super::call::Stream;
 use super::message;
-use super::provider::{Holds, Object, Protocol, Provider, Report, Setting, built};
+use super::provider::{Object, Protocol, Provider, Report, built};
 use super::settings::Settings;
+use super::settings::{Holds, Setting};
 use super::signature::keyed::is_ed25519;
 use super::signature::{Standing, Webhook, Wrong, base64, verified};
 use super::webhook::{Reply, escaped, markup};

@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::call::Stream;
 use super::message;
-use super::provider::{Object, Protocol, Provider, Setting, built};
+use super::provider::{Object, Protocol, Provider, built};
+use super::settings::Setting;
 use super::settings::Settings;
 use super::signature::keyed::is_hmac_sha1;
 use super::signature::{Standing, Webhook, Wrong, base64, concatenated, is_form, split_query, verified};

@@ -5,9 +5,6 @@
 //! which most providers want as markup. What it says stands in the provider's file. Refuses nothing:
 //! a form that cannot be read is an empty one.
 
-use super::provider::Provider;
-use crate::server::form;
-
 /// The answer to a webhook; its status is 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -22,14 +19,6 @@ pub fn socket_url(host: &str, token: Option<&str>) -> String {
         Some(token) => format!("wss://{host}/ws/{token}"),
         None => format!("wss://{host}/ws"),
     }
-}
-
-/// Returns the provider's id of the call that a webhook is about, which the `start` of its stream
-/// names again. It is empty when the form names none.
-pub fn call_id(provider: &Provider, body: &[u8]) -> String {
-    form::value(&form::pairs(body), provider.call_field)
-        .unwrap_or_default()
-        .to_owned()
 }
 
 /// Returns markup around what it is to say, which ends with a line break.
@@ -63,6 +52,7 @@ pub fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::limits::CALLER_BYTES_MAX;
+    use crate::telephony::Provider;
     use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
     use serde_json::Value;
 
@@ -108,10 +98,10 @@ mod tests {
     #[test]
     fn a_webhook_names_its_call() {
         let form = b"CallSid=v3%3Aabc-_&CallUUID=7b1f&From=%2B15550001111";
-        assert_eq!(call_id(TWILIO, form), "v3:abc-_");
-        assert_eq!(call_id(TELNYX, form), "v3:abc-_");
-        assert_eq!(call_id(PLIVO, form), "7b1f");
-        assert_eq!(call_id(TWILIO, b"From=1"), "");
+        assert_eq!(TWILIO.call_id(form), "v3:abc-_");
+        assert_eq!(TELNYX.call_id(form), "v3:abc-_");
+        assert_eq!(PLIVO.call_id(form), "7b1f");
+        assert_eq!(TWILIO.call_id(b"From=1"), "");
     }
 
     /// provider d takes JSON with the address under `url`, and a person reads the rest.

@@ -13,8 +13,9 @@ use crate::server::rest::Method;
 use crate::telephony::hangup::{self, Verdict};
 use crate::telephony::invented::{FIVE, INVENTED};
 use crate::telephony::proof::{CallKey, Proof, Unproven, is_protected, protects_any};
-use crate::telephony::signature::{self, Standing, Webhook, Wrong};
-use crate::telephony::{Call, Codec, Heard, Malformed, detect, webhook};
+use crate::telephony::signature::{Standing, Webhook, Wrong};
+use crate::telephony::verify;
+use crate::telephony::{Call, Codec, Heard, Malformed, detect};
 
 const START: &str = r#"{"event":"begin","line":"L-1","leg":"leg 7","codec":"alaw16"}"#;
 
@@ -109,7 +110,7 @@ fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
             header: &header,
             body,
         };
-        signature::verify(&INVENTED, telephony, &webhook, 0)
+        verify::verify(&INVENTED, telephony, &webhook, 0)
     };
     assert!(matches!(verify(Some(&good), &telephony), Ok(Standing::Verified(_))));
     let foreign = good.replace(&good[..1], if good.starts_with('A') { "B" } else { "A" });
@@ -120,7 +121,7 @@ fn its_webhook_is_verified_and_answered_and_protects_its_calls() {
     assert!(matches!(verify(None, &telephony), Err(Wrong::Missing { .. })));
     assert_eq!(verify(None, &Telephony::default()), Ok(Standing::NotChecked));
 
-    assert_eq!(webhook::call_id(&INVENTED, body), "leg 7");
+    assert_eq!(INVENTED.call_id(body), "leg 7");
     let reply = INVENTED.protocol.reply("wss://h/ws/t&", body);
     assert!(
         reply.body.contains("  <Line to=\"wss://h/ws/t&amp;\"/>\n"),

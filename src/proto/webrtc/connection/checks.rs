@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::consent::Way;
+use super::packet::Way;
 use super::packet::{Packet, Transmit};
 use crate::limits::CHECKS_UNDER_WAY_MAX;
 use crate::webrtc::packet_kind::PacketKind;

@@ -7,25 +7,15 @@
 //! their answers. A check never nominates. In: str0m's checks, the way, the peer's password. Out:
 //! packets, and whether an answer is signed. Sources: RFC 8445 section 7.2, RFC 7675, RFC 8489.
 
-use std::net::SocketAddr;
-
 use str0m::crypto::Sha1HmacProvider;
 use str0m::ice::{StunMessage, StunMessageBuilder, TransId};
 
-use super::packet::{Over, Transmit};
+use super::packet::{Transmit, Way};
 use crate::webrtc::stun::{USERNAME, attribute};
 
 const PRIORITY: u16 = 0x0024;
 const ICE_CONTROLLED: u16 = 0x8029;
 const ICE_CONTROLLING: u16 = 0x802a;
-
-/// The way on which a peer is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    pub over: Over,
-    pub source: SocketAddr,
-    pub peer: SocketAddr,
-}
 
 /// Makes checks and reads their answers.
 pub struct Consent {

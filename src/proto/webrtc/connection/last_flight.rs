@@ -71,8 +71,8 @@ fn has_finished(mut records: &[u8]) -> bool {
 mod tests {
     use std::net::SocketAddr;
 
-    use super::super::consent::Way;
     use super::super::packet::Over;
+    use super::super::packet::Way;
     use super::*;
 
     fn record(content: u8, epoch: u8, length: u8) -> Vec<u8> {

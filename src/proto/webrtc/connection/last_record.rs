@@ -8,8 +8,8 @@
 
 use std::time::Instant;
 
-use super::consent::Way;
 use super::packet::Transmit;
+use super::packet::Way;
 use crate::limits::OUTAGE_AFTER;
 use crate::webrtc::packet_kind::PacketKind;
 

@@ -7,9 +7,16 @@ use std::net::SocketAddr;
 use str0m::net::Protocol;
 use str0m::rtp::Ssrc;
 
-use super::consent::Way;
 use crate::webrtc::crypto;
 use crate::webrtc::packet_kind::PacketKind;
+
+/// The way on which a peer is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub over: Over,
+    pub source: SocketAddr,
+    pub peer: SocketAddr,
+}
 
 /// What carries a packet between this machine, or a relay, and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,8 +11,9 @@ use str0m::Candidate;
 use str0m::crypto::Sha1HmacProvider;
 
 use super::checks::{Checks, Maker};
-use super::consent::{Consent, Way};
+use super::consent::Consent;
 use super::output::Proven;
+use super::packet::Way;
 use super::packet::{Packet, Transmit};
 use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
 use crate::webrtc::candidate::{self, Ignored, RemotePolicy, Usable};

@@ -1,15 +1,18 @@
 //! Signatures made by hand of the providers' rules (vectors of the fact sheet, section 9), each also with one thing changed.
 
-use data_encoding::HEXLOWER_PERMISSIVE;
+use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::config::Settings;
-use crate::limits::SIGNATURES_MAX;
+use crate::limits::{SIGNATURE_AGE_MAX_S, SIGNATURES_MAX};
 use crate::telephony::PROVIDERS;
 use crate::telephony::named::{EXOTEL, PLIVO, TELNYX, TWILIO};
 use crate::telephony::plivo::{MAIN_SIGNATURE as C_MAIN_SIGNATURE, NONCE as C_NONCE, SIGNATURE as C_SIGNATURE, signed};
+use crate::telephony::signature::Fingerprint;
 use crate::telephony::telnyx::{SIGNATURE as B_SIGNATURE, TIMESTAMP as B_TIMESTAMP};
 use crate::telephony::twilio::{SIGNATURE as A_SIGNATURE, SIGNATURE_SETTINGS as A_SETTINGS, with_and_without_port};
 
