@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -16,6 +16,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode, Version};
 
+pub use crate::lock::lock;
 pub use crate::payload::{Payload, whole};
 use crate::stream::Stream;
 use edge_runner_proto::http::start::Asked;
@@ -118,11 +119,6 @@ impl Default for Times {
             grace: limits::HTTP_GRACE,
         }
     }
-}
-
-/// Locks a mutex. A holder that panicked left the value whole: no change under these locks takes two steps.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Draws random bytes of the system.

@@ -20,6 +20,7 @@
 pub mod client;
 pub mod common;
 pub mod group;
+pub mod lock;
 pub mod logging;
 pub mod memory;
 pub mod notify;

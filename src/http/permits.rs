@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use edge_runner_proto::server::admission::share;
 use edge_runner_proto::server::source::SourceKey;
 
-use crate::common::lock;
+use crate::lock::lock;
 
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
