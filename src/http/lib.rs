@@ -16,7 +16,7 @@
     reason = "sockets, tasks and the clock live in this crate"
 )]
 
-#[cfg_attr(not(feature = "client"), path = "client/absent.rs")]
+#[cfg(feature = "client")]
 pub mod client;
 pub mod common;
 pub mod group;

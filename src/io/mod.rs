@@ -29,7 +29,8 @@ pub mod messaging;
 pub mod metrics;
 pub mod process;
 pub mod procfs;
-#[cfg(feature = "_rest")]
+#[cfg(any(feature = "_rest", feature = "websocket"))]
+#[cfg_attr(not(feature = "_rest"), path = "rest/absent.rs")]
 pub mod rest;
 pub mod room;
 pub mod serving;

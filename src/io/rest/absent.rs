@@ -1,32 +1,7 @@
-//! The twin of `io::rest` in a build whose abilities ask nobody: every request fails.
-
-use std::fmt;
-
-use bytes::Bytes;
+//! The twin of `io::rest` in a build without `telephony`: no session has a call to hang up.
 
 use crate::proto::server::rest::Request;
 use crate::proto::telephony::Provider;
 
-/// What a provider answered.
-pub struct Answer {
-    pub status: u16,
-    pub body: Bytes,
-}
-
-/// That nobody is asked.
-#[derive(Debug)]
-pub struct RestError;
-
-impl fmt::Display for RestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this build asks no provider")
-    }
-}
-
-/// # Errors
-/// Always.
-pub async fn send(_request: &Request) -> Result<Answer, RestError> {
-    Err(RestError)
-}
-
-pub async fn hang_up(_provider: &Provider, _request: Request) {}
+/// Does nothing.
+pub async fn hang_up(_provider: &'static Provider, _request: Request) {}
