@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use edge_runner_http::common::random;
+
 pub struct Scratch(PathBuf);
 
 impl Scratch {
     pub fn make() -> Scratch {
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).expect("the system has random numbers");
-        let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random));
+        let name = format!("edge-runner-{:016x}", u64::from_be_bytes(random()));
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).expect("a folder of a name that nobody has");
         Scratch(path)

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rusqlite::types::Value;
 use rusqlite::{
@@ -21,6 +21,7 @@ use super::{OpenError, RecordError, Records};
 use crate::proto::build::{Build, Facts, Filter, Image, Name, Org, Place, Status, Upload};
 use crate::proto::keys::Hash;
 use crate::proto::sweep::Held;
+use edge_runner_http::common::lock;
 use edge_runner_proto::uuid::Uuid;
 
 /// The name of the file in the data directory.
@@ -45,7 +46,7 @@ const HELD: &str =
     "id, org, expires_ms, size IS NOT NULL, ended_ms, (SELECT COUNT(*) FROM build WHERE build.upload = upload.id
     AND status IN ('pending', 'building'))";
 
-/// The database.
+/// The database. A holder of a connection that panics has its change rolled back, so others go on with it.
 pub struct Sqlite {
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
@@ -89,7 +90,7 @@ impl Sqlite {
     /// Asks or tells the connection that writes; returns the number that it answers.
     #[cfg(test)]
     pub(in crate::io) fn ask(&self, sql: &str) -> i64 {
-        held(&self.writer)
+        lock(&self.writer)
             .query_row(sql, [], |row| row.get(0))
             .optional()
             .unwrap_or_else(|error| panic!("{sql}: {error}"))
@@ -98,7 +99,7 @@ impl Sqlite {
 
     /// Does something to the records, whole or not at all.
     fn write<T>(&self, change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, RecordError> {
-        let mut connection = held(&self.writer);
+        let mut connection = lock(&self.writer);
         let done = (|| {
             // What is dropped without a commit is rolled back.
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -134,7 +135,7 @@ fn look_at<T>(
     connection: &Mutex<Connection>,
     look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> Result<T, RecordError> {
-    let connection = held(connection);
+    let connection = lock(connection);
     look(&connection).map_err(|error| failure(&connection, &error))
 }
 
@@ -218,11 +219,6 @@ fn unopened(path: &Path, error: &rusqlite::Error) -> OpenError {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenError::Damaged { path, why },
         _ => OpenError::Io { path, why },
     }
-}
-
-/// A panic of another holder has rolled its change back.
-fn held(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
-    connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn failure(connection: &Connection, error: &rusqlite::Error) -> RecordError {
