@@ -418,14 +418,7 @@ impl Tree {
             };
         };
         let folder = self.folder(folders, due)?;
-        let there = self.child(folder, name).map(|node| &self.nodes[node].1);
-        let exists = match (entry.kind, there) {
-            (_, None) => false,
-            (Kind::Dir, Some(Node::Dir(_))) | (Kind::File | Kind::HardLink, Some(Node::File)) => true,
-            (_, Some(Node::Dir(_))) => return Err(Why::Over("a folder").into()),
-            (_, Some(Node::File)) => return Err(Why::Over("a file").into()),
-            (_, Some(Node::Link(_))) => return Err(Why::Over("a link").into()),
-        };
+        let exists = self.exists(folder, name, entry.kind)?;
         let whole = path.join(&b'/');
         let (node, make) = match entry.kind {
             Kind::Dir => {
@@ -499,6 +492,18 @@ impl Tree {
         match &self.nodes[folder].1 {
             Node::Dir(children) => children.get(name).copied(),
             Node::File | Node::Link(_) => None,
+        }
+    }
+
+    /// Tells whether an entry of a kind has something to replace; refuses what it may not replace.
+    fn exists(&self, folder: usize, name: &[u8], kind: Kind) -> Result<bool, Why> {
+        let existing = self.child(folder, name).map(|node| &self.nodes[node].1);
+        match (kind, existing) {
+            (_, None) => Ok(false),
+            (Kind::Dir, Some(Node::Dir(_))) | (Kind::File | Kind::HardLink, Some(Node::File)) => Ok(true),
+            (_, Some(Node::Dir(_))) => Err(Why::Over("a folder")),
+            (_, Some(Node::File)) => Err(Why::Over("a file")),
+            (_, Some(Node::Link(_))) => Err(Why::Over("a link")),
         }
     }
 
