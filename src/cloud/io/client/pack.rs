@@ -132,7 +132,7 @@ fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rul
 /// Finds every file that is packed, by its path relative to the root, which is free of links.
 fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
     let mut files = Vec::new();
-    let (mut out, mut out_count) = (Vec::new(), 0);
+    let mut outside = Outside::default();
     let mut folders: Vec<Vec<u8>> = vec![Vec::new()];
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(root.join(OsStr::from_bytes(&folder))).map_err(|error| of_file(&folder, &error))?;
@@ -166,12 +166,7 @@ fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
             if kind.is_file() {
                 if let Some(target) = target {
                     match target.strip_prefix(root) {
-                        Err(_) if links == Links::Inside => {
-                            out_count += 1;
-                            if out.len() < LINKS_SHOWN_MAX {
-                                out.push(format!("{} -> {}", shown(&path), shown(target.as_os_str().as_bytes())));
-                            }
-                        }
+                        Err(_) if links == Links::Inside => outside.add(&path, &target),
                         Ok(inside) if rules.leave_out(inside.as_os_str().as_bytes()) => log::warn!(
                             "{}: packed with the content of {}, which is left out under its own name",
                             shown(&path),
@@ -191,19 +186,42 @@ fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
             }
         }
     }
-    if out_count > 0 {
-        out.sort_unstable();
-        let more = match out_count - out.len() {
+    match outside.count {
+        0 => Ok(files),
+        _ => Err(End::Misused(outside.refusal())),
+    }
+}
+
+/// Links to files outside the folder.
+#[derive(Default)]
+struct Outside {
+    /// The first [`LINKS_SHOWN_MAX`], with their targets.
+    shown: Vec<String>,
+    count: usize,
+}
+
+impl Outside {
+    fn add(&mut self, link: &[u8], target: &Path) {
+        self.count += 1;
+        if self.shown.len() < LINKS_SHOWN_MAX {
+            let target = shown(target.as_os_str().as_bytes());
+            self.shown.push(format!("{} -> {target}", shown(link)));
+        }
+    }
+
+    /// Names the links, and says what to do about them.
+    fn refusal(mut self) -> String {
+        self.shown.sort_unstable();
+        let more = match self.count - self.shown.len() {
             0 => String::new(),
             more => format!("\n  and {more} more"),
         };
-        return Err(End::Misused(format!(
+        format!(
             "links lead to files outside the folder, which would be packed:\n  {}{more}\nremove them, leave them out with \
              {IGNORE_FILE} or `--exclude`, or pack those files with `--follow-links`",
-            out.join("\n  ")
-        )));
+            self.shown.join("\n  ")
+        )
     }
-    Ok(files)
 }
 
 /// Follows a link to its end: what is there, and where that is, free of links.
