@@ -228,6 +228,13 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
     }
 }
 
+/// What happens first while the command runs.
+enum First {
+    Ended(io::Result<ExitStatus>),
+    Late,
+    Stopped,
+}
+
 /// Runs the command to its end, which is a good one or an outcome.
 async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(), Ran> {
     if stop.is_set() {
@@ -247,11 +254,6 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
     let mut output = tokio::task::JoinSet::new();
     if let (Some(stdout), Some(stderr)) = (stdout, stderr) {
         output.spawn(tasks::boxed(listen(stdout, stderr, heard.clone())));
-    }
-    enum First {
-        Ended(io::Result<ExitStatus>),
-        Late,
-        Stopped,
     }
     let first = tokio::select! {
         biased;
@@ -284,21 +286,7 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
     let _ = timeout(BUILD_KILL_REST, output.join_next()).await;
     output.abort_all();
     match first {
-        First::Ended(Ok(status)) => {
-            let end = match (status.code(), status.signal()) {
-                (Some(code), _) => End::Code(code),
-                (None, signal) => End::Signal(signal.unwrap_or(0)),
-            };
-            if end == End::Code(0) {
-                heard.own(format!("the command ended: {end}")).await;
-                return Ok(());
-            }
-            if is_stopped(&end, stop).await {
-                heard.own(format!("the service stops: the command ended: {end}")).await;
-                return Err(Ran::Interrupted);
-            }
-            Err(heard.failed(Phase::Build, &end.to_string()).await)
-        }
+        First::Ended(Ok(status)) => judge(&end_of(status), heard, stop).await,
         First::Ended(Err(error)) => {
             let why = format!("waiting for the command: {error}");
             Err(heard.failed(Phase::Build, &why).await)
@@ -313,6 +301,27 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
         }
         First::Stopped => Err(Ran::Interrupted),
     }
+}
+
+/// Returns how the command ended, by its status.
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, signal) => End::Signal(signal.unwrap_or(0)),
+    }
+}
+
+/// Tells the log how the command ended, and makes the outcome unless the end is a good one.
+async fn judge(end: &End, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(), Ran> {
+    if *end == End::Code(0) {
+        heard.own(format!("the command ended: {end}")).await;
+        return Ok(());
+    }
+    if is_stopped(end, stop).await {
+        heard.own(format!("the service stops: the command ended: {end}")).await;
+        return Err(Ran::Interrupted);
+    }
+    Err(heard.failed(Phase::Build, &end.to_string()).await)
 }
 
 /// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at once reaches the command too,
