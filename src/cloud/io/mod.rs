@@ -34,6 +34,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::log::{error, info, warn};
 use tokio::time::sleep;
@@ -52,9 +53,8 @@ use crate::config::CloudConfig;
 use crate::limits::{STOP_MARGIN, UPLOADS_GRACE};
 use crate::proto::regions::Regions;
 use crate::proto::sign::{Pair, Signing};
-use crate::proto::sweep::Keeps;
 use edge_runner_http::server;
-use edge_runner_http::services::Services;
+use edge_runner_http::services::{Lost, Services};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::signal::Signals;
 use edge_runner_http::store::{Lock, Store};
@@ -99,16 +99,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         turns.clone(),
         shutdown.clone(),
     );
-    let sweep = Sweep {
-        records: records.clone(),
-        archives: archives.clone(),
-        turns: turns.clone(),
-        data_dir: config.data_dir.clone(),
-        keeps: Keeps {
-            archives: config.keep_archives,
-            builds: config.keep_builds,
-        },
-    };
+    let sweep = Sweep::new(&config, records.clone(), archives.clone(), turns.clone());
     let uploads = Uploads::new(&config, signing, archives, records, turns, keys.clone());
     house
         .recover()
@@ -134,16 +125,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
     announce(&banner(&config, port, first.as_deref(), authority.as_deref()));
     watch.ready();
 
-    let lost = tokio::select! {
-        name = signals.next() => {
-            info!("{name}: stopping");
-            None
-        }
-        lost = services.lost() => {
-            error!("{lost}: stopping");
-            Some(lost)
-        }
-    };
+    let lost = stop_reason(&mut signals, &services).await;
     let within = UPLOADS_GRACE.max(config.build_grace) + STOP_MARGIN;
     let supervisor_told = watch.stopping(within + RUNTIME_END);
     stop.set();
@@ -153,12 +135,32 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         house.idle().await;
         supervisor_told.await;
     };
+    wait(ended, within, &mut signals).await?;
+    lost.map_or(Ok(()), |lost| Err(RunError::Service(lost)))
+}
+
+/// Waits until the service is to stop, and returns the part of it that is lost if that is why.
+async fn stop_reason(signals: &mut Signals, services: &Services) -> Option<Lost> {
+    tokio::select! {
+        name = signals.next() => {
+            info!("{name}: stopping");
+            None
+        }
+        lost = services.lost() => {
+            error!("{lost}: stopping");
+            Some(lost)
+        }
+    }
+}
+
+/// Waits for the end of everything, for a limited time; one more signal ends the wait with an error.
+async fn wait(ended: impl Future<Output = ()>, within: Duration, signals: &mut Signals) -> Result<(), RunError> {
     tokio::select! {
         () = ended => {}
         () = sleep(within) => warn!("not everything ended within {} s", within.as_secs()),
         _ = signals.next() => return Err(RunError::Forced),
     }
-    lost.map_or(Ok(()), |lost| Err(RunError::Service(lost)))
+    Ok(())
 }
 
 fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> RunError {

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
+use crate::config::CloudConfig;
 use crate::io::archives::Archives;
 use crate::io::records::{RecordError, Records};
 use crate::io::turns::Turns;
@@ -25,11 +26,11 @@ use edge_runner_proto::uuid::Uuid;
 
 /// What a sweep needs.
 pub struct Sweep {
-    pub records: Arc<dyn Records>,
-    pub archives: Arc<dyn Archives>,
-    pub turns: Arc<Turns>,
-    pub data_dir: PathBuf,
-    pub keeps: Keeps,
+    records: Arc<dyn Records>,
+    archives: Arc<dyn Archives>,
+    turns: Arc<Turns>,
+    data_dir: PathBuf,
+    keeps: Keeps,
 }
 
 /// What a sweep deleted.
@@ -41,6 +42,24 @@ struct Swept {
 }
 
 impl Sweep {
+    pub fn new(
+        config: &CloudConfig,
+        records: Arc<dyn Records>,
+        archives: Arc<dyn Archives>,
+        turns: Arc<Turns>,
+    ) -> Sweep {
+        Sweep {
+            records,
+            archives,
+            turns,
+            data_dir: config.data_dir.clone(),
+            keeps: Keeps {
+                archives: config.keep_archives,
+                builds: config.keep_builds,
+            },
+        }
+    }
+
     /// Sweeps now and again, until the stop.
     pub async fn run(self, mut stop: Shutdown) {
         let sweep = Arc::new(self);
