@@ -7,15 +7,51 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::limits::{
-    ATTEMPTS_HIGHEST, BUILD_GRACE_HIGHEST, BUILD_TIMEOUT_HIGHEST, BUILDS_HIGHEST, ENTRIES_HIGHEST, GRANT_TTL_HIGHEST,
-    KEEP_HIGHEST, LOG_LINES_HIGHEST, PENDING_HIGHEST, POLL_LEAST, SIZE_HIGHEST, UPLOADS_HIGHEST, WAIT_HIGHEST,
-};
 use crate::proto::build::Name;
 use crate::proto::keys::Kind;
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::config::Tls;
 use edge_runner_proto::options::{HOST_HELP, LowArgs, Takes, Wants, flag, number, push, put, tls, values};
+
+/// Lines of a log that a client prints.
+const LOG_LINES_HIGHEST: u32 = 10_000_000;
+
+/// Ten questions a second about one build are more than anybody needs.
+const POLL_LEAST: Duration = Duration::from_millis(100);
+
+/// A week of waiting for a build.
+const WAIT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
+
+/// A century: whoever wants longer says 0, which is for ever.
+const KEEP_HIGHEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// An hour from SIGTERM to SIGKILL.
+const BUILD_GRACE_HIGHEST: Duration = Duration::from_secs(3_600);
+
+/// A week: a command that takes longer hangs.
+const BUILD_TIMEOUT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
+
+/// Entries of a context; each is remembered while it is unpacked.
+const ENTRIES_HIGHEST: u64 = 10_000_000;
+
+/// Runs of one build.
+const ATTEMPTS_HIGHEST: u32 = 100;
+
+/// Waiting builds of one organization; each is a row that is read at start.
+const PENDING_HIGHEST: usize = 100_000;
+
+/// Commands at once.
+const BUILDS_HIGHEST: usize = 64;
+
+/// Uploads at once: half of the connections, so that polls find one.
+const UPLOADS_HIGHEST: usize = 128;
+
+/// Seconds of a grant: the key that signs it is one day's, and yesterday's still verifies.
+const GRANT_TTL_HIGHEST: Duration = Duration::from_secs(86_400);
+
+/// Bytes that a size option takes at most: more than any disk has, so that `--min-free` can be above what is free, and far from
+/// where sums of sizes overflow.
+const SIZE_HIGHEST: u64 = 1 << 50;
 
 /// One option.
 pub type Flag = edge_runner_proto::options::Flag<Typed>;

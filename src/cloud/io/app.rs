@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -31,10 +32,7 @@ use super::log::Log;
 use super::reread::Reread;
 use super::upload::Uploads;
 use crate::config::CloudConfig;
-use crate::limits::{
-    CLOUD_ANSWER, DOWNLOAD_STALL, HOST_BYTES_MAX, JSON_BYTES_MAX, LOGGED_PATH_BYTES_MAX, REFUSED_BYTES_MAX,
-    REFUSED_WITHIN, UPLOAD_STALL, UPLOAD_STALL_MARGIN, UPLOADS_GRACE,
-};
+use crate::limits::{CLOUD_ANSWER, DOWNLOAD_STALL, JSON_BYTES_MAX, UPLOAD_STALL, UPLOADS_GRACE};
 use crate::proto::build::{Build, Filter, Image, Name, Org, Place, Status, Wanted};
 use crate::proto::fault::{Extra, Fault, wants_xml};
 use crate::proto::grant;
@@ -48,6 +46,21 @@ use edge_runner_http::tls::Tls;
 use edge_runner_proto::server::key::bearer;
 use edge_runner_proto::server::request_framing;
 use edge_runner_proto::uuid::Uuid;
+
+/// Bytes of the rest of a refused upload that are read and dropped.
+const REFUSED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long the rest of a refused upload is read and dropped, so that its sender gets to read why.
+const REFUSED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Bytes of a request's path in the log: the longest sensible one has 160.
+const LOGGED_PATH_BYTES_MAX: usize = 300;
+
+/// Characters of a request's `Host`, which becomes a part of URLs.
+const HOST_BYTES_MAX: usize = 255;
+
+/// How much longer than [`UPLOAD_STALL`] a connection waits for a byte, so that its client is told why it ends.
+const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
 
 /// What every request is answered from.
 pub struct App {

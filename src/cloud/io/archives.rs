@@ -14,11 +14,16 @@ use md5::{Digest as _, Md5};
 use sha2::Sha256;
 
 use crate::io::folder;
-use crate::limits::{HASH_PIECE_BYTES, UNSYNCED_BYTES_MAX};
 use crate::proto::build::{Facts, Org, Upload};
 use crate::proto::grant;
 use edge_runner_http::common;
 use edge_runner_proto::uuid::Uuid;
+
+/// Bytes of an archive that are hashed at once.
+const HASH_PIECE_BYTES: usize = 64 * 1024;
+
+/// Bytes of an upload that may be in the system's memory and not on disk.
+const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A place for archives. Blocks. An S3-compatible store follows by another implementation.
 pub trait Archives: Send + Sync + 'static {

@@ -27,7 +27,7 @@ use super::folder::{self, Folder};
 use super::guard;
 use super::log::Log;
 use super::unpack::{self, Fault};
-use crate::limits::{BUILD_KILL_REST, BUILD_LINE_BYTES_MAX, BUILD_PIPE_BYTES, BUILD_STOP_WITHIN, RESULT_BYTES_MAX};
+use crate::limits::{BUILD_LINE_BYTES_MAX, BUILD_STOP_WITHIN};
 use crate::proto::build::{Build, Image, Place};
 use crate::proto::outcome::{self, End, Item, Phase, Tail};
 use crate::proto::unpack::Bounds;
@@ -37,6 +37,15 @@ use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
 use edge_runner_proto::process::lines::Lines;
+
+/// How long a command may take to be gone after SIGKILL, before its folder is removed in spite of it: it waits for a disk or a driver.
+const BUILD_KILL_REST: Duration = Duration::from_secs(5);
+
+/// Bytes of a pipe of a command that are read at once.
+const BUILD_PIPE_BYTES: usize = 16 * 1024;
+
+/// Bytes of what a command writes to `BUILD_RESULT`.
+const RESULT_BYTES_MAX: usize = 64 * 1024;
 
 /// What a run needs to know.
 pub struct Job {

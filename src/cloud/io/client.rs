@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::config::{BuildTask, ClientConfig, ClientTask, Wait};
-use crate::limits::{
-    ANSWER_BYTES_MAX, CLIENT_CREATE, CLIENT_PAUSES, CLIENT_TIMEOUT, LAST_POLL, LOG_PAGE_LINES, LOG_PAGE_LINES_HIGHEST,
-};
+use crate::limits::{ANSWER_BYTES_MAX, CLIENT_CREATE};
 use crate::proto::build::Status;
 use crate::proto::progress::size;
 use edge_runner_http::client::{self as http_client, Answer, RestError, Within};
@@ -26,6 +24,21 @@ use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::server::rest::{Body, Method, Request, bearer, segment};
 use pack::{Links, Packed};
 use show::{plain, say};
+
+/// Between the tries of a request that may succeed a moment later.
+const CLIENT_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+
+/// What a question about a build gets at least, however little is left of the time to wait: the last one is asked at its end.
+const LAST_POLL: Duration = Duration::from_secs(1);
+
+/// One request of the client but an upload: a service that reconciles, or whose disk is slow, needs some seconds.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Lines of a log in one answer, where a client prints it as it is; the most that a service gives.
+const LOG_PAGE_LINES_HIGHEST: u32 = 10_000;
+
+/// Lines of a log in one answer, where a client reads all of them.
+const LOG_PAGE_LINES: u32 = 1_000;
 
 /// How asking ended, if not well; in words for stderr.
 #[derive(Debug)]

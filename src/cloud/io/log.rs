@@ -10,7 +10,15 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Wri
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::limits::{BUILD_LOG_BYTES_MAX, BUILD_LOG_OWN_BYTES, BUILD_LOG_PAGE_BYTES_MAX};
+/// Bytes of one page of a log, as JSON: ten thousand ordinary lines. A client that reads slowly
+/// holds one in memory, and there may be as many of those as there are connections.
+const BUILD_LOG_PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Of these, what commands leave to the service's own lines: one for each step of each attempt.
+const BUILD_LOG_OWN_BYTES: u64 = 64 * 1024;
+
+/// Bytes of a build's log.
+const BUILD_LOG_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
 /// What the service's own lines begin with.
 const OWN: &str = "[service] ";

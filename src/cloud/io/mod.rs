@@ -50,7 +50,7 @@ use self::turns::Turns;
 use self::upload::Uploads;
 use crate::RunError;
 use crate::config::CloudConfig;
-use crate::limits::{STOP_MARGIN, UPLOADS_GRACE};
+use crate::limits::UPLOADS_GRACE;
 use crate::proto::regions::Regions;
 use crate::proto::sign::{Pair, Signing};
 use edge_runner_http::server;
@@ -62,6 +62,9 @@ use edge_runner_http::tls::{Keeper, Tls};
 use edge_runner_http::watch::Watch;
 use edge_runner_proto::config::TlsSettings;
 use edge_runner_proto::limits::RUNTIME_END;
+
+/// How much longer than uploads and commands the end of the service may take: what became of them has to be recorded.
+const STOP_MARGIN: Duration = Duration::from_secs(5);
 
 /// The certificate of the authority that this service made, alone, for those who are to trust it.
 const AUTHORITY: &str = "ca.crt";

@@ -10,11 +10,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use std::time::SystemTime;
 
-use crate::limits::REREAD_WITHIN;
 use edge_runner_http::common::lock;
 use edge_runner_http::store::read_bounded;
+
+/// How long after its change a small file is read at every look: clocks of file systems go by seconds at worst.
+const REREAD_WITHIN: Duration = Duration::from_secs(2);
 
 /// A file and what it says.
 pub struct Reread<T> {

@@ -11,6 +11,7 @@ use std::future::pending;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
@@ -27,7 +28,7 @@ use crate::io::disk;
 use crate::io::keys::Keys;
 use crate::io::records::{RecordError, Records};
 use crate::io::turns::{Turn, Turns};
-use crate::limits::{UPLOAD_PIECE_BYTES, UPLOAD_RENEWED_EVERY, UPLOAD_STALL};
+use crate::limits::UPLOAD_STALL;
 use crate::proto::build::{Name, Upload};
 use crate::proto::fault::{Extra, Fault};
 use crate::proto::grant::{self, Terms, UploadGrant};
@@ -40,6 +41,12 @@ use edge_runner_proto::limits::FRAME_BYTES_MAX;
 use edge_runner_proto::limits::RETRY_AFTER_S;
 use edge_runner_proto::server::multipart::{self, Event, Parser};
 use edge_runner_proto::uuid::Uuid;
+
+/// How long the connection of an upload may stand still while the disk works on what has come, before its deadline is renewed.
+const UPLOAD_RENEWED_EVERY: Duration = Duration::from_secs(10);
+
+/// Bytes of an upload that are written at once. Each upload has two such pieces in memory: one that fills, one that is written.
+const UPLOAD_PIECE_BYTES: usize = 256 * 1024;
 
 /// What grants and uploads need.
 pub struct Uploads {

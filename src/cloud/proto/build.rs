@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::limits::{BUILD_FILE_BYTES_MAX, BUILDS_PAGE, BUILDS_PAGE_MAX};
+use crate::limits::BUILD_FILE_BYTES_MAX;
 use crate::proto::fault::Fault;
 use crate::proto::keys::Hash;
 pub use crate::proto::name::{Name, Org};
@@ -17,6 +17,11 @@ use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::server::form;
 use edge_runner_proto::time::iso_ms;
 use edge_runner_proto::uuid::Uuid;
+
+const BUILDS_PAGE_MAX: usize = 100;
+
+/// Builds on a page of `GET /builds` when the client does not say, and at most, as in the published API.
+const BUILDS_PAGE: usize = 20;
 
 /// The build file's path in requests and answers.
 const FILE: &str = "buildfilePath";

@@ -10,7 +10,8 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
-use crate::limits::UNPACK_READ_BYTES;
+/// Bytes that are read of an archive at once.
+const UNPACK_READ_BYTES: usize = 64 * 1024;
 
 /// Why bytes are no gzip archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,15 @@ use serde_json::Value;
 
 use super::build::{Image, Place};
 use super::unpack::shown;
-use crate::limits::{ERROR_STDERR_CHARS_MAX, IMAGE_SIZE_MAX, IMAGE_URI_BYTES_MAX};
+
+/// Characters of the end of stderr that a build's error tells.
+const ERROR_STDERR_CHARS_MAX: usize = 2000;
+
+/// Bytes of an image: what JSON's numbers carry without loss.
+const IMAGE_SIZE_MAX: u64 = (1 << 53) - 1;
+
+/// Bytes of an image's URI, which stands in every answer about its build.
+const IMAGE_URI_BYTES_MAX: usize = 2048;
 
 /// The phases of a build, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,13 @@
 
 use std::ops::Range;
 
-use crate::limits::{LOG_PAGE, LOG_PAGE_MAX};
 use crate::proto::fault::Fault;
 use edge_runner_proto::server::form;
+
+const LOG_PAGE_MAX: usize = 10_000;
+
+/// Lines of a page of a log when the client does not say, and at most, as in the published API.
+const LOG_PAGE: usize = 500;
 
 /// Which lines of a log are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]

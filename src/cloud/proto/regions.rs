@@ -6,9 +6,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::limits::{REGION_NAME_CHARS_MAX, REGIONS_MAX};
 use crate::proto::build::Name;
 use crate::proto::fault::Fault;
+
+/// Characters of a region's name for people.
+const REGION_NAME_CHARS_MAX: usize = 100;
+
+/// Regions of a service; clouds have dozens.
+const REGIONS_MAX: usize = 100;
 
 /// One region.
 #[derive(Clone, Debug, PartialEq, Eq)]

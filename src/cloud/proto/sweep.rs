@@ -6,9 +6,17 @@
 
 use std::time::Duration;
 
-use crate::limits::{SWEEP_EVERY, SWEEP_EVERY_MIN, UPLOAD_REST};
 use crate::proto::build::Org;
 use edge_runner_proto::uuid::Uuid;
+
+/// How long after the end of its grant an upload still counts as coming: its last bytes are written to a slow disk.
+const UPLOAD_REST: Duration = Duration::from_secs(300);
+
+/// Between two sweeps at least, however short the times are for which things are kept.
+const SWEEP_EVERY_MIN: Duration = Duration::from_millis(100);
+
+/// Between two sweeps, unless something is kept for less.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// How long things are kept; nothing: for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,9 +16,12 @@ use std::io::{self, BufReader, Read};
 use super::gzip;
 use super::tar::read::{self as tar, Entry, Kind};
 use crate::limits::{
-    UNPACK_BUFFER_BYTES, UNPACK_COMPONENT_BYTES_MAX, UNPACK_DEPTH_MAX, UNPACK_LINK_HOPS_MAX, UNPACK_LINK_STEPS_MAX,
-    UNPACK_NAMES_BYTES_MAX, UNPACK_PATH_BYTES_MAX, UNPACK_SHOWN_CHARS_MAX,
+    UNPACK_BUFFER_BYTES, UNPACK_COMPONENT_BYTES_MAX, UNPACK_DEPTH_MAX, UNPACK_LINK_HOPS_MAX, UNPACK_NAMES_BYTES_MAX,
+    UNPACK_PATH_BYTES_MAX, UNPACK_SHOWN_CHARS_MAX,
 };
+
+/// Components that are looked at for all links of an archive together, a second's work: links of links multiply.
+const UNPACK_LINK_STEPS_MAX: u64 = 10_000_000;
 
 /// What an operator allows.
 #[derive(Clone, Copy, Debug)]

@@ -21,11 +21,19 @@ use md5::{Digest, Md5};
 use rustix::fs::{Access, OFlags};
 
 use super::End;
-use crate::limits::{CONTEXT_BYTES_MAX, CONTEXT_FILES_MAX, IGNORE_BYTES_MAX};
 use crate::proto::pack::{IGNORE_FILE, Rules, mode, order};
 use crate::proto::progress::size;
 use crate::proto::tar::write::{end, header, padding};
 use edge_runner_http::common::random;
+
+/// Bytes of an ignore file: thousands of patterns.
+const IGNORE_BYTES_MAX: u64 = 256 * 1024;
+
+/// Files of a context; more of them are a home directory, and each costs a path in memory.
+const CONTEXT_FILES_MAX: usize = 500_000;
+
+/// Bytes of the files of a context before compression, and of the archive: what the real service takes.
+const CONTEXT_BYTES_MAX: u64 = 500 * 1024 * 1024;
 
 /// How much of a file is read at once.
 const PIECE: usize = 64 * 1024;

@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::time::Duration;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -13,10 +14,16 @@ use data_encoding::HEXLOWER;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::{End, Packed, judged, tried};
-use crate::limits::{ANSWER_BYTES_MAX, BAR_EVERY, CLIENT_UPLOAD_STALL};
+use crate::limits::ANSWER_BYTES_MAX;
 use crate::proto::progress::{Tenths, bar};
 use edge_runner_http::client::{self as http_client, Answer, RestError, Upload, Within};
 use edge_runner_http::common::random;
+
+/// From one drawing of a bar to the next.
+const BAR_EVERY: Duration = Duration::from_millis(100);
+
+/// An upload of which nothing moves; at its end the service writes to its disk what it had only taken.
+const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
 
 /// How much is read and sent at once.
 const PIECE: usize = 64 * 1024;

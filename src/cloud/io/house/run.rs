@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -17,13 +18,15 @@ use crate::io::builder::{self, Job, Ran};
 use crate::io::guard;
 use crate::io::log::Log;
 use crate::io::records::RecordError;
-use crate::limits::RECORD_AGAIN;
 use crate::proto::build::{Build, Change, Org};
 use crate::proto::queue;
 use edge_runner_http::common::{lock, unix_time_ms};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::uuid::Uuid;
+
+/// Between two tries to record what became of a build, while there is no space for it.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a build is run by, erased once.
 pub type Runner = Arc<dyn Fn(Job, Log, Shutdown) -> Pin<Box<dyn Future<Output = Ran> + Send>> + Send + Sync>;
