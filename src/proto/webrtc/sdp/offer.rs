@@ -144,48 +144,12 @@ pub fn prepare_room(sdp: &str) -> Result<PreparedOffer, SdpError> {
 }
 
 fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
-    let lines = checked_lines(sdp, bounds)?;
-    let mut candidates = Candidates::default();
-    let mut session = Session::default();
-    let mut sections: Vec<Section> = Vec::new();
-    let mut marks = Marks::default();
-    for line in lines {
-        let Some((kind, value)) = split_line(line) else {
-            continue;
-        };
-        match kind {
-            'o' if sections.is_empty() && is_origin(value) => marks.handle_origin(value),
-            'a' => marks.handle_attribute(value),
-            _ => {}
-        }
-        let full = sections.len() == bounds.sections;
-        match (kind, sections.last_mut()) {
-            ('m', _) if full => {
-                return Err(SdpError::TooMuch {
-                    what: "sections",
-                    max: bounds.sections,
-                });
-            }
-            ('m', _) => sections.push(Section::new(value)?),
-            ('a', _) if value.is_empty() || candidates.take(value) => {}
-            ('a', section) => {
-                check_credentials(value)?;
-                section
-                    .map_or(&mut session.attributes, |section| &mut section.attributes)
-                    .push(value);
-            }
-            ('o', None) => session.origin = session.origin.or(Some(value)),
-            // Times, names, bandwidths and addresses say nothing that ICE does not replace, and out of order they end
-            // str0m's reading without an error.
-            _ => {}
-        }
-    }
-    if sections.is_empty() {
-        return Err(SdpError::NoSections);
-    }
-    if bounds.needs_audio && !sections.iter().any(|section| section.media == Media::Audio) {
-        return Err(SdpError::NoAudio);
-    }
+    let Description {
+        mut session,
+        mut sections,
+        candidates,
+        mut marks,
+    } = Description::read(sdp, bounds)?;
     marks.handle_profile(sections.iter().any(|section| section.savp));
     let family = bounds.family.unwrap_or_else(|| marks.family());
     let direction = session.attributes.iter().copied().find(|name| is_direction(name));
@@ -218,6 +182,64 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
         has_video: sections.iter().any(|section| section.media == Media::Video),
         has_application: sections.iter().any(|section| section.media == Media::Application),
     })
+}
+
+/// What the lines of a description say, before it is made fit.
+#[derive(Default)]
+struct Description<'a> {
+    session: Session<'a>,
+    sections: Vec<Section<'a>>,
+    candidates: Candidates,
+    marks: Marks,
+}
+
+impl<'a> Description<'a> {
+    fn read(sdp: &'a str, bounds: &Bounds) -> Result<Self, SdpError> {
+        let mut description = Description::default();
+        for line in checked_lines(sdp, bounds)? {
+            if let Some((kind, value)) = split_line(line) {
+                description.handle_line(kind, value, bounds)?;
+            }
+        }
+        let sections = &description.sections;
+        if sections.is_empty() {
+            return Err(SdpError::NoSections);
+        }
+        if bounds.needs_audio && !sections.iter().any(|section| section.media == Media::Audio) {
+            return Err(SdpError::NoAudio);
+        }
+        Ok(description)
+    }
+
+    fn handle_line(&mut self, kind: char, value: &'a str, bounds: &Bounds) -> Result<(), SdpError> {
+        match kind {
+            'o' if self.sections.is_empty() && is_origin(value) => self.marks.handle_origin(value),
+            'a' => self.marks.handle_attribute(value),
+            _ => {}
+        }
+        let full = self.sections.len() == bounds.sections;
+        match (kind, self.sections.last_mut()) {
+            ('m', _) if full => {
+                return Err(SdpError::TooMuch {
+                    what: "sections",
+                    max: bounds.sections,
+                });
+            }
+            ('m', _) => self.sections.push(Section::new(value)?),
+            ('a', _) if value.is_empty() || self.candidates.take(value) => {}
+            ('a', section) => {
+                check_credentials(value)?;
+                section
+                    .map_or(&mut self.session.attributes, |section| &mut section.attributes)
+                    .push(value);
+            }
+            ('o', None) => self.session.origin = self.session.origin.or(Some(value)),
+            // Times, names, bandwidths and addresses say nothing that ICE does not replace, and
+            // out of order they end str0m's reading without an error.
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 /// Chooses a codec among those of all audio sections.
