@@ -214,22 +214,7 @@ async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdow
                 _ => Ok(()),
             }
         }
-        First::Talk(End::HungUp) => {
-            let mut shutdown = stopping.clone();
-            let status = tokio::select! {
-                status = program.exited() => Some(status),
-                () = sleep(PROCESS_HANG_UP_GRACE) => None,
-                () = shutdown.wait() => None,
-            };
-            match status {
-                Some(status) => {
-                    by_itself(status)?;
-                    clear(program).await;
-                    Ok(())
-                }
-                None => stop(program, stopping).await,
-            }
-        }
+        First::Talk(End::HungUp) => end_after_hang_up(program, stopping).await,
         First::Talk(End::Over(mut farewell)) => {
             // SIGTERM ends most programs at once, and they would never know why.
             if farewell.tell().await {
@@ -254,6 +239,24 @@ async fn live(program: &mut Program, media: Option<(Waiting, Door)>, mut shutdow
             };
             while_doing(rest, stop(program, stopping)).await
         }
+    }
+}
+
+/// Gives a program that closed its media time to exit by itself, and stops it after that.
+async fn end_after_hang_up(program: &mut Program, shutdown: Shutdown) -> Result<(), Failure> {
+    let mut stopping = shutdown.clone();
+    let status = tokio::select! {
+        status = program.exited() => Some(status),
+        () = sleep(PROCESS_HANG_UP_GRACE) => None,
+        () = stopping.wait() => None,
+    };
+    match status {
+        Some(status) => {
+            by_itself(status)?;
+            clear(program).await;
+            Ok(())
+        }
+        None => stop(program, shutdown).await,
     }
 }
 
