@@ -15,94 +15,97 @@ use crate::proto::mediaroom::missing;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 
+/// A line of the text: its name, empty where it goes on with the one above, and what it says.
+type Row = (&'static str, String);
+
 /// Makes the text, with a line break at its end.
 pub fn text(config: &Config, listening: &Listening, on_terminal: bool) -> String {
-    let way = Way::BUILT;
-    let key = config.api_key.as_ref().filter(|_| on_terminal && way == Way::Page);
+    let key = config
+        .api_key
+        .as_ref()
+        .filter(|_| on_terminal && Way::BUILT == Way::Page);
     let fragment = key.map_or_else(String::new, |key| format!("#key={}", escaped(key.expose())));
+    let mut rows = addresses(config, listening, &fragment);
+    rows.push((
+        "Sessions",
+        format!("{} at most, over every transport", config.sessions_max),
+    ));
+    if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
+        // Its arguments may hold secrets.
+        rows.push(("Bot", format!("{}, once per session", shown(program))));
+    }
+    if let Some(transport) = config.transport {
+        rows.push(("Transport", format!("{} alone", transport.name())));
+    }
+    if let Some(provider) = config.transport.and_then(Transport::provider) {
+        rows.extend(telephone(provider, config));
+    }
+    if config.telephony.unverified_calls {
+        let what = "calls need no proof that their provider makes them";
+        rows.push(("Unverified", what.into()));
+    }
+    rows.extend(rooms(config, listening));
+    rows.extend(access(config));
+    rows.push(("Stop", "Ctrl-C".into()));
     let url = config.host.url(listening.port);
     let mut lines = vec![
         format!("edge-runner {}", env!("CARGO_PKG_VERSION")),
         format!("listening on {url}"),
         String::new(),
     ];
-    let mut row = |name: &str, what: String| lines.push(format!("  {name:<11}{what}"));
+    lines.extend(rows.into_iter().map(|(name, what)| format!("  {name:<11}{what}")));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Where callers and devices find the server.
+fn addresses(config: &Config, listening: &Listening, fragment: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
     if Way::BUILT != Way::Provider {
         let note = if Way::BUILT == Way::Client {
             "; this build has no page"
         } else {
             ""
         };
-        row(
-            "Talk",
-            format!("{}{note}", way.to(&near(config.host, listening.port), &fragment)),
-        );
-        if let Some(far) = far(config, listening, &fragment) {
-            row("Elsewhere", far);
-        }
+        let url = near(config.host, listening.port);
+        rows.push(("Talk", format!("{}{note}", Way::BUILT.to(&url, fragment))));
+        rows.extend(far(config, listening, fragment).map(|far| ("Elsewhere", far)));
     }
-    if let Some(trust) = trust(config, listening) {
-        row("Trust", trust);
-    }
+    rows.extend(trust(config, listening).map(|trust| ("Trust", trust)));
     if let Some(address) = config.embedded {
-        row(
-            "Device",
-            format!("{}/api/offer", Host::Address(address.into()).url(listening.port)),
-        );
+        let url = Host::Address(address.into()).url(listening.port);
+        rows.push(("Device", format!("{url}/api/offer")));
     }
     if Ability::WebRtc.in_this_build() {
-        row("WebRTC", format!("UDP port {}", listening.rtc_port));
+        rows.push(("WebRTC", format!("UDP port {}", listening.rtc_port)));
     }
-    row(
-        "Sessions",
-        format!("{} at most, over every transport", config.sessions_max),
-    );
-    if let Some(program) = config.command.as_ref().and_then(|command| command.first()) {
-        // Its arguments may hold secrets.
-        row("Bot", format!("{}, once per session", shown(program)));
-    }
-    if let Some(transport) = config.transport {
-        row("Transport", format!("{} alone", transport.name()));
-    }
-    if let Some(provider) = config.transport.and_then(Transport::provider) {
-        for (name, what) in telephone(provider, config) {
-            row(name, what);
-        }
-    }
-    if config.telephony.unverified_calls {
-        row(
-            "Unverified",
-            "calls need no proof that their provider makes them".into(),
-        );
-    }
-    for (name, what) in rooms(config, listening) {
-        row(name, what);
-    }
-    if let Some(words) = config.open_words() {
-        row("Open", words.into());
-    }
+    rows
+}
+
+/// Who may call, and with what.
+fn access(config: &Config) -> Vec<Row> {
+    let mut rows = Vec::new();
+    rows.extend(config.open_words().map(|words| ("Open", words.into())));
     if config.api_key.is_some() {
         let also = match config.transport {
             None | Some(Transport::Videoroom) if Ability::Videoroom.in_this_build() => ", and for /videoroom",
             _ => "",
         };
-        row("Key", format!("`Authorization: Bearer KEY` for {}{also}", guarded()));
+        rows.push(("Key", format!("`Authorization: Bearer KEY` for {}{also}", guarded())));
         if !config.ws_tokens && sockets().is_some() {
-            row("", "WebSockets ask for none; see --ws-auth token".into());
+            rows.push(("", "WebSockets ask for none; see --ws-auth token".into()));
         }
     }
     if config.ws_tokens {
-        row("Tokens", "one for each WebSocket, of `/start` or a webhook".into());
+        rows.push(("Tokens", "one for each WebSocket, of `/start` or a webhook".into()));
     }
     if !config.allowed_origins.is_empty() {
-        row("Origins", format!("only {}", config.allowed_origins.join(", ")));
+        rows.push(("Origins", format!("only {}", config.allowed_origins.join(", "))));
         if config.transport.is_some_and(Transport::is_telephony) {
-            row("", "telephony providers send none, so their calls are refused".into());
+            rows.push(("", "telephony providers send none, so their calls are refused".into()));
         }
     }
-    row("Stop", "Ctrl-C".into());
-    lines.push(String::new());
-    lines.join("\n")
+    rows
 }
 
 /// How the callers of a build get here.
@@ -135,7 +138,7 @@ impl Way {
 }
 
 /// What has to be entered at a provider, and what becomes of its calls.
-fn telephone(provider: &Provider, config: &Config) -> Vec<(&'static str, String)> {
+fn telephone(provider: &Provider, config: &Config) -> Vec<Row> {
     let telephony = &config.telephony;
     // A provider that takes no markup does without `--proxy`.
     let host = config.proxy.as_deref().unwrap_or("PUBLIC-HOST");
@@ -164,7 +167,7 @@ fn telephone(provider: &Provider, config: &Config) -> Vec<(&'static str, String)
 }
 
 /// Where a talk in a room begins, and what rooms lack.
-fn rooms(config: &Config, listening: &Listening) -> Vec<(&'static str, String)> {
+fn rooms(config: &Config, listening: &Listening) -> Vec<Row> {
     let serves =
         |transport: Transport| transport.in_this_build() && config.transport.is_none_or(|only| only == transport);
     let alone = |transport| config.transport == Some(transport);
