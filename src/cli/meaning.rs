@@ -36,31 +36,12 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     let host_names = hosts::host_names(&typed.allowed_hosts, around)?;
     let api_key = api_key(&typed, around)?;
     let state_dir = state_dir(&typed, around);
-    let tls = typed.tls.clone().unwrap_or_default();
-    if tls == Tls::Auto && state_dir.is_none() {
-        return Err(Misuse::Combination(
-            "`--tls auto` needs `--state-dir DIR`, where the certificate is kept: neither STATE_DIRECTORY nor \
-             XDG_STATE_HOME nor HOME is set"
-                .into(),
-        ));
-    }
+    let tls = tls(&typed, state_dir.is_some())?;
     command(&typed)?;
     let withheld = trust::withheld(&PROVIDERS, &typed.pass_env, warnings)?;
-    if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
-        return Err(Misuse::Combination(format!(
-            "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
-        )));
-    }
-    if typed.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
-        return Err(Misuse::Combination(format!(
-            "`--trusted-proxies` takes {TRUSTED_PROXIES_MAX} networks"
-        )));
-    }
+    list_lengths(&typed)?;
     let host = hosts::host(typed.host.as_deref(), around)?;
-    let embedded = match typed.embedded {
-        true => Some(embedded(&typed, around, warnings)?),
-        false => None,
-    };
+    let embedded = typed.embedded.then(|| embedded(&typed, around, warnings)).transpose()?;
     let allowed_origins = origins(&typed, warnings)?;
     let ice_servers = ice_servers(&typed)?;
     let variables = &around.variables;
@@ -80,13 +61,7 @@ pub(super) fn config(typed: Typed, around: &Surroundings<'_>, warnings: &mut Vec
     abilities::idle_credentials(variables, warnings);
     abilities::idle_tuning(&typed, warnings);
     calls(transport, &allowed_origins, ws_auth, warnings);
-    if let (true, WsAuth::None, Some(sockets)) = (api_key.is_some(), ws_auth, abilities::sockets()) {
-        let guarded = abilities::guarded();
-        warnings.push(format!(
-            "the API key guards {guarded}, and leaves {sockets} open to everybody: `--ws-auth token` asks there for a token \
-             of /start"
-        ));
-    }
+    warnings.extend(open_sockets(api_key.is_some(), ws_auth));
     let mut config = Config::default();
     config.host = host;
     config.port = typed.port.unwrap_or(PORT_DEFAULT);
@@ -147,6 +122,45 @@ fn proxy(typed: &Typed, transport: Option<Transport>, warnings: &mut Vec<String>
         ))),
         _ => Ok(None),
     }
+}
+
+/// How connections are secured; a certificate of the runner's own needs a folder.
+fn tls(typed: &Typed, has_state_dir: bool) -> Result<Tls, Misuse> {
+    match typed.tls.clone().unwrap_or_default() {
+        Tls::Auto if !has_state_dir => Err(Misuse::Combination(
+            "`--tls auto` needs `--state-dir DIR`, where the certificate is kept: neither STATE_DIRECTORY nor \
+             XDG_STATE_HOME nor HOME is set"
+                .into(),
+        )),
+        tls => Ok(tls),
+    }
+}
+
+/// Refuses lists that are longer than the runner takes.
+fn list_lengths(typed: &Typed) -> Result<(), Misuse> {
+    if typed.ice_addresses.len() > ICE_ADDRESSES_MAX {
+        return Err(Misuse::Combination(format!(
+            "`--ice-address` can be given {ICE_ADDRESSES_MAX} times"
+        )));
+    }
+    if typed.trusted_proxies.len() > TRUSTED_PROXIES_MAX {
+        return Err(Misuse::Combination(format!(
+            "`--trusted-proxies` takes {TRUSTED_PROXIES_MAX} networks"
+        )));
+    }
+    Ok(())
+}
+
+/// Says which WebSockets ask for nothing, although there is a key.
+fn open_sockets(has_key: bool, ws_auth: WsAuth) -> Option<String> {
+    if !has_key || ws_auth == WsAuth::Token {
+        return None;
+    }
+    let (guarded, sockets) = (abilities::guarded(), abilities::sockets()?);
+    Some(format!(
+        "the API key guards {guarded}, and leaves {sockets} open to everybody: `--ws-auth token` asks there for a token \
+         of /start"
+    ))
 }
 
 /// The program after `--`: there is one, and nothing else names a bot.
