@@ -108,33 +108,13 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         Command::Doctor { config, warnings } => (config, warnings, true),
     };
     config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
-    if !config.bot_enters_rooms {
-        if config.direct && !doctor {
-            return Err(Failure {
-                code: MISUSED,
-                message: format!("`--direct` with a built-in bot: {STAYS_OUT}\nSee `edge-runner --help`."),
-            });
-        }
-        if config.videoroom.dialin {
-            warnings.push(format!("`--dialin` with a built-in bot takes no call: {STAYS_OUT}"));
-        }
+    if config.direct && !config.bot_enters_rooms && !doctor {
+        return Err(Failure {
+            code: MISUSED,
+            message: format!("`--direct` with a built-in bot: {STAYS_OUT}\nSee `edge-runner --help`."),
+        });
     }
-    if config.gives_rooms_to_pages() {
-        warnings.push(
-            "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: whatever page a browser shows that reaches \
-             this runner can make video rooms, which cost money, and reads their tokens"
-                .into(),
-        );
-    }
-    // The doctor has a line of its own for it.
-    warnings.extend(config.open_words().filter(|_| !doctor).map(str::to_owned));
-    if config.videoroom.dialin && !config.has_public_name() {
-        warnings.push(
-            "`--dialin` without `--proxy HOST`: a webhook that comes under a public name is refused with 421; give the name \
-             here, or in `--allowed-hosts`"
-                .into(),
-        );
-    }
+    warnings.extend(exposures(&config, doctor));
     let alone = set_variables(for_bots);
     logging::init(config.verbosity, around.variables.get("RUST_LOG"), bot_crate);
     for warning in file.warnings.iter().chain(&warnings) {
@@ -152,6 +132,31 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
         return examine(runtime, config);
     }
     serve(runtime, config, bot)
+}
+
+/// Warns of what the configuration leaves open to everybody, and of calls that it keeps out.
+fn exposures(config: &Config, doctor: bool) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if config.videoroom.dialin && !config.bot_enters_rooms {
+        warnings.push(format!("`--dialin` with a built-in bot takes no call: {STAYS_OUT}"));
+    }
+    if config.gives_rooms_to_pages() {
+        warnings.push(
+            "VIDEOROOM_API_KEY is set without `--allowed-origins` and `--api-key`: whatever page a browser shows that reaches \
+             this runner can make video rooms, which cost money, and reads their tokens"
+                .into(),
+        );
+    }
+    // The doctor has a line of its own for it.
+    warnings.extend(config.open_words().filter(|_| !doctor).map(str::to_owned));
+    if config.videoroom.dialin && !config.has_public_name() {
+        warnings.push(
+            "`--dialin` without `--proxy HOST`: a webhook that comes under a public name is refused with 421; give the name \
+             here, or in `--allowed-hosts`"
+                .into(),
+        );
+    }
+    warnings
 }
 
 #[cfg(feature = "cloud")]
