@@ -5,9 +5,9 @@
 
 use std::time::Instant;
 
-use hyper::Request;
 use hyper::header;
 use hyper::http::request::Parts;
+use hyper::{Request, Response};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
@@ -17,9 +17,10 @@ use super::note::caller;
 use super::{App, Refusal};
 use crate::io::socket::{Endpoint, Entry, upgrade};
 use crate::proto::http::route;
-use crate::proto::http::token::{self, Family, Issuer};
+use crate::proto::http::token::{self, Family, Issuer, Unused};
 use crate::proto::server::admission::{Kind, Requester};
 use crate::proto::server::key;
+use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
 
 /// Answers an upgrade, and says what the connection becomes.
@@ -31,34 +32,20 @@ pub(super) fn socket(
     peer: Peer,
     becomes: &Becomes,
 ) -> Result<Reply, Refusal> {
-    let mut request = Request::new(());
-    *request.method_mut() = head.method.clone();
-    *request.version_mut() = head.version;
-    *request.headers_mut() = head.headers.clone();
-    let switching = create_response(&request).map_err(|_| Refusal::NoUpgrade)?;
+    let switching = switching(head)?;
     let signed = match family {
         #[cfg(feature = "telephony")]
         Family::Call => super::webhook::verify_upgrade(app, head)?,
         _ => None,
     };
     let query = route::Query::new(head.uri.query().unwrap_or_default());
-    let bearer = || {
-        let authorization = head.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        String::from_utf8(key::bearer(authorization.as_bytes())?.to_vec()).ok()
-    };
-    let token = in_path.or_else(bearer).or_else(|| query.value("token"));
+    let token = in_path.or_else(|| bearer(head)).or_else(|| query.value("token"));
     // What may be refused is looked at first, a place is taken then, and nothing is used up before
     // there is one. Until then the tokens stay locked, so that two requests with one token do not
     // both find it good.
     let mut tokens = lock(&app.tokens);
-    let token = match token.map(|token| tokens.verify(&token, family, Instant::now())) {
-        Some(Ok(token)) => Some(token),
-        None if app.config.ws_tokens => return Err(Refusal::NoToken),
-        // Where none is needed, what others made for others is no concern of ours.
-        None => None,
-        Some(Err(token::Refusal::Foreign)) if !app.config.ws_tokens => None,
-        Some(Err(refusal)) => return Err(Refusal::Token(refusal)),
-    };
+    let verified = token.map(|token| tokens.verify(&token, family, Instant::now()));
+    let token = good_token(verified, app.config.ws_tokens)?;
     let named = match (family, &token) {
         // A call's data comes from its provider.
         (Family::Call, _) => None,
@@ -81,12 +68,7 @@ pub(super) fn socket(
             || issuer.is_some_and(|issuer| issuer != Issuer::Anybody),
         ..requester
     };
-    let endpoint = match (family, issuer, &token) {
-        (Family::Client, ..) => Endpoint::Client,
-        (Family::Call, Some(Issuer::Webhook), Some(token)) => Endpoint::Call(Proof::Webhook(token.claims().id.clone())),
-        (Family::Call, Some(Issuer::ApiKey), _) => Endpoint::Call(Proof::ApiKey),
-        (Family::Call, ..) => Endpoint::Call(signed.map_or(Proof::Nothing, Proof::Signature)),
-    };
+    let endpoint = endpoint(family, token.as_ref(), signed);
     let caller = caller(app, peer);
     app.still_open()?;
     let admission = app.sessions.admission();
@@ -102,4 +84,45 @@ pub(super) fn socket(
     let upgrade = upgrade(app.sessions.clone(), endpoint, start, entry);
     *lock(becomes) = Some(upgrade);
     Ok(switching.map(|()| Payload::default()))
+}
+
+/// Makes the answer that accepts an upgrade.
+fn switching(head: &Parts) -> Result<Response<()>, Refusal> {
+    let mut request = Request::new(());
+    *request.method_mut() = head.method.clone();
+    *request.version_mut() = head.version;
+    *request.headers_mut() = head.headers.clone();
+    create_response(&request).map_err(|_| Refusal::NoUpgrade)
+}
+
+/// Returns the token of the header `Authorization`.
+fn bearer(head: &Parts) -> Option<String> {
+    let authorization = head.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    String::from_utf8(key::bearer(authorization.as_bytes())?.to_vec()).ok()
+}
+
+/// Returns a token that is good; refuses one that is not, and its absence where one is needed.
+fn good_token<'t>(
+    verified: Option<Result<Unused<'t>, token::Refusal>>,
+    is_needed: bool,
+) -> Result<Option<Unused<'t>>, Refusal> {
+    match verified {
+        Some(Ok(token)) => Ok(Some(token)),
+        None if is_needed => Err(Refusal::NoToken),
+        // Where none is needed, what others made for others is no concern of ours.
+        None => Ok(None),
+        Some(Err(token::Refusal::Foreign)) if !is_needed => Ok(None),
+        Some(Err(refusal)) => Err(Refusal::Token(refusal)),
+    }
+}
+
+/// Returns the endpoint, and for a call what shows whose it is.
+fn endpoint(family: Family, token: Option<&Unused<'_>>, signed: Option<&'static Provider>) -> Endpoint {
+    let proof = match token.map(Unused::claims) {
+        _ if family == Family::Client => return Endpoint::Client,
+        Some(claims) if claims.issuer == Issuer::Webhook => Proof::Webhook(claims.id.clone()),
+        Some(claims) if claims.issuer == Issuer::ApiKey => Proof::ApiKey,
+        _ => signed.map_or(Proof::Nothing, Proof::Signature),
+    };
+    Endpoint::Call(proof)
 }
