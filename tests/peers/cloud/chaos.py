@@ -90,11 +90,10 @@ class Service:
         self.reader.start()
 
     def guard(self):
-        """The process that ends commands when the service is gone: a copy of it."""
-        own = pathlib.Path(f"/proc/{self.process.pid}/cmdline").read_bytes()
+        """The process that ends commands when the service is gone."""
         for entry in pathlib.Path("/proc").iterdir():
             try:
-                if entry.name.isdigit() and (entry / "cmdline").read_bytes() == own:
+                if entry.name.isdigit() and (entry / "cmdline").read_bytes().startswith(b"cloud-guard\0"):
                     if int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1]) == self.process.pid:
                         return int(entry.name)
             except OSError:
