@@ -23,9 +23,9 @@ use hyper_util::rt::TokioIo;
 use log::debug;
 use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, timeout_at};
 
-use crate::common::{Becomes, Peer, Times, lock};
+use crate::common::{Becomes, Peer, Reply, Times, lock};
 use crate::server::inspect::{Inspected, Verdict};
 use crate::server::{ConnState, Phase, Service};
 use crate::shutdown::Shutdown;
@@ -48,25 +48,91 @@ pub(super) async fn serve<S: Service>(
         debug!("{peer}: {error}");
     }
     let local = tcp.local_addr().ok();
-    let opened = tokio::select! {
-        biased;
-        () = shutdown.wait() => return,
-        opened = timeout_at(accepted + times.first_head, open(tcp, peer, &*server)) => opened,
-    };
-    let stream = match opened {
-        Ok(Ok(Some(stream))) => stream,
-        Ok(Ok(None)) => return,
-        Ok(Err(why)) => return debug!("{peer}: connection closed: {why}"),
-        Err(_) => return debug!("{peer}: connection closed: too slow (before a request)"),
+    let deadline = accepted + times.first_head;
+    let Some(stream) = opened(tcp, peer, &*server, &mut shutdown, deadline).await else {
+        return;
     };
     let peer = Peer::new(peer, local, stream.is_secure());
     let (becomes, verdict) = (Becomes::default(), Verdict::new());
-    let service = service_fn(|request: Request<Incoming>| {
+    let requests = Requests {
+        server: &*server,
+        peer,
+        state,
+        becomes: &becomes,
+        verdict: &verdict,
+    };
+    let tracked = TrackedIo {
+        stream: TokioIo::new(Inspected::new(stream, &verdict)),
+        state: state.clone(),
+    };
+    let service = service_fn(|request| requests.answer(request));
+    let mut connection = http1_builder().serve_connection(tracked, service);
+    let mut timeouts = Timeouts::new(times, accepted);
+    let mut timer = pin!(tokio::time::sleep_until(timeouts.deadline()));
+    let mut stop = pin!(shutdown.wait());
+    let mut stopping = false;
+    let ended = poll_fn(|cx| {
+        if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
+            return Poll::Ready(result.map_err(|error| End::Broken(error.to_string())));
+        }
+        if !stopping && stop.as_mut().poll(cx).is_ready() {
+            stopping = true;
+            Pin::new(&mut connection).graceful_shutdown();
+            cx.waker().wake_by_ref();
+        }
+        let too_slow = timeouts.poll(state, timer.as_mut(), cx);
+        too_slow.map(|phase| Err(End::TooSlow(phase)))
+    });
+    match ended.await {
+        Ok(()) => {}
+        Err(End::Broken(why)) => debug!("{peer}: connection closed: {why}"),
+        Err(End::TooSlow(phase)) => return debug!("{peer}: connection closed: too slow ({phase:?})"),
+    }
+    let parts = connection.into_parts();
+    let stream = parts.io.stream.into_inner().into_inner();
+    let becomes = lock(&becomes).take();
+    match becomes {
+        Some(upgrade) => upgrade(stream, parts.read_buf),
+        None if !stopping => linger(stream, times).await,
+        None => {}
+    }
+}
+
+/// How the requests of a connection are read and answered.
+fn http1_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
+        .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
+        .max_headers(limits::HTTP_HEADERS_MAX)
+        .half_close(true)
+        .writev(false);
+    builder
+}
+
+/// What answers the requests of one connection.
+struct Requests<'c, S> {
+    server: &'c S,
+    peer: Peer,
+    state: &'c Arc<ConnState>,
+    becomes: &'c Becomes,
+    verdict: &'c Verdict,
+}
+
+impl<S: Service> Requests<'_, S> {
+    /// Notes the request at once; the answer is made by what comes back.
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Result<Reply, Infallible>> + Send {
+        let Requests {
+            server,
+            peer,
+            state,
+            becomes,
+            verdict,
+        } = *self;
         let has_place = state.set(match request.body().is_end_stream() {
             true => Phase::Answer,
             false => Phase::Body,
         });
-        let (server, becomes) = (&*server, &becomes);
         let framing = verdict.judge(request.headers());
         let waits = request.headers().contains_key(header::EXPECT) && !request.body().is_end_stream();
         async move {
@@ -91,64 +157,30 @@ pub(super) async fn serve<S: Service>(
             if is_upload(state.phase()) {
                 state.set(Phase::Answer);
             }
-            Ok::<_, Infallible>(reply)
+            Ok(reply)
         }
-    });
-    let mut connection = http1::Builder::new()
-        .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
-        .max_header_size(limits::HTTP_HEAD_BYTES_MAX)
-        .max_headers(limits::HTTP_HEADERS_MAX)
-        .half_close(true)
-        .writev(false)
-        .serve_connection(
-            TrackedIo {
-                stream: TokioIo::new(Inspected::new(stream, &verdict)),
-                state: state.clone(),
-            },
-            service,
-        );
-    let mut timeouts = Timeouts::new(times, accepted);
-    let mut timer = pin!(tokio::time::sleep_until(timeouts.deadline()));
-    let mut stop = pin!(shutdown.wait());
-    let mut stopping = false;
-    let ended = poll_fn(|cx| {
-        if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
-            return Poll::Ready(result.map_err(|error| End::Broken(error.to_string())));
-        }
-        if !stopping && stop.as_mut().poll(cx).is_ready() {
-            stopping = true;
-            Pin::new(&mut connection).graceful_shutdown();
-            cx.waker().wake_by_ref();
-        }
-        let mut now = None;
-        if timeouts.notice(state.get(), || *now.insert(Instant::now())) && timeouts.deadline() < timer.deadline() {
-            timer.as_mut().reset(timeouts.deadline());
-        }
-        while timer.as_mut().poll(cx).is_ready() {
-            if *now.get_or_insert_with(Instant::now) >= timeouts.deadline() {
-                return Poll::Ready(Err(End::TooSlow(timeouts.phase)));
-            }
-            timer.as_mut().reset(timeouts.deadline());
-        }
-        Poll::Pending
-    });
-    let ended = ended.await;
-    match &ended {
-        Ok(()) => {}
-        Err(End::Broken(why)) => debug!("{peer}: connection closed: {why}"),
-        Err(End::TooSlow(phase)) => debug!("{peer}: connection closed: too slow ({phase:?})"),
     }
-    if matches!(ended, Err(End::TooSlow(_))) {
-        return;
+}
+
+/// Opens a connection in time; nothing comes back of one that is over or in other hands.
+async fn opened<S: Service>(
+    tcp: TcpStream,
+    peer: SocketAddr,
+    server: &S,
+    shutdown: &mut Shutdown,
+    deadline: Instant,
+) -> Option<Stream> {
+    let opened = tokio::select! {
+        biased;
+        () = shutdown.wait() => return None,
+        opened = timeout_at(deadline, open(tcp, peer, server)) => opened,
+    };
+    match opened {
+        Ok(Ok(stream)) => return stream,
+        Ok(Err(why)) => debug!("{peer}: connection closed: {why}"),
+        Err(_) => debug!("{peer}: connection closed: too slow (before a request)"),
     }
-    let parts = connection.into_parts();
-    let stream = parts.io.stream.into_inner().into_inner();
-    let becomes = lock(&becomes).take();
-    match becomes {
-        Some(upgrade) => upgrade(stream, parts.read_buf),
-        None if !stopping => linger(stream, times).await,
-        None => {}
-    }
+    None
 }
 
 /// Finds out what a connection speaks, and does what comes before a request. Nothing comes back of one that brings no request
@@ -242,6 +274,21 @@ impl Timeouts {
             (self.seen, self.phase, self.since) = (seen, phase, now());
         }
         changed
+    }
+
+    /// Waits for the end of the time that the connection has; returns the phase that took too long.
+    fn poll(&mut self, state: &ConnState, mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<Phase> {
+        let mut now = None;
+        if self.notice(state.get(), || *now.insert(Instant::now())) && self.deadline() < timer.deadline() {
+            timer.as_mut().reset(self.deadline());
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if *now.get_or_insert_with(Instant::now) >= self.deadline() {
+                return Poll::Ready(self.phase);
+            }
+            timer.as_mut().reset(self.deadline());
+        }
+        Poll::Pending
     }
 
     fn deadline(&self) -> Instant {
