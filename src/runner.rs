@@ -1,8 +1,10 @@
-//! A runner inside a program of one's own, beside [`crate::main`], which makes a whole process of it.
+//! A runner inside a program of one's own, beside [`crate::main`], which makes a whole process of
+//! it.
 //!
-//! A [`Runner`] is configured by values. It reads no arguments and no environment, sets no logger, listens for no signal and
-//! tells no supervisor: all of that is the program's. Several of them run in one process, each with its own sockets, sessions,
-//! keys and metrics. It runs in tasks of the tokio runtime that calls [`Runner::serve`], which needs its IO and its timers.
+//! A [`Runner`] is configured by values. It reads no arguments and no environment, sets no logger,
+//! listens for no signal and tells no supervisor: all of that is the program's. Several of them run
+//! in one process, each with its own sockets, sessions, keys and metrics. It runs in tasks of the
+//! tokio runtime that calls [`Runner::serve`], which needs its IO and its timers.
 //!
 //! ```
 //! use edge_runner::http::{Request, Response};
@@ -61,7 +63,8 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Makes a runner of a configuration. Its `workers` and `verbosity` are those of a whole process and have no effect here.
+    /// Makes a runner of a configuration. Its `workers` and `verbosity` are those of a whole
+    /// process and have no effect here.
     pub fn new(config: Config) -> Self {
         Runner {
             config,
@@ -84,14 +87,15 @@ impl Runner {
         self
     }
 
-    /// Serves until `shutdown` is done. What this returns, as soon as requests are answered, is the handle of the runner; it
-    /// serves on when the handle is dropped.
+    /// Serves until `shutdown` is done. What this returns, as soon as requests are answered, is the
+    /// handle of the runner; it serves on when the handle is dropped.
     ///
-    /// The end takes as long as [`Config::drain`] lets live sessions go on by themselves, and a few seconds beyond that.
+    /// The end takes as long as [`Config::drain`] lets live sessions go on by themselves, and a few
+    /// seconds beyond that.
     ///
     /// # Errors
-    /// [`RunnerError`] when a port is taken, a file cannot be read, a route's path is one of the runner's own, or the
-    /// configuration is one of `--direct`, which has no server.
+    /// [`RunnerError`] when a port is taken, a file cannot be read, a route's path is one of the
+    /// runner's own, or the configuration is one of `--direct`, which has no server.
     ///
     /// # Panics
     /// Outside of a tokio runtime with IO and timers.
@@ -148,7 +152,8 @@ impl RunnerBuilder {
         self.configure(|config| config.host = Host::Address(address))
     }
 
-    /// Sets the TCP port of HTTP, whose number is that of the UDP port, too; 0 finds free ones. Without it, 7860.
+    /// Sets the TCP port of HTTP, whose number is that of the UDP port, too; 0 finds free ones.
+    /// Without it, 7860.
     pub fn port(self, port: u16) -> Self {
         self.configure(|config| {
             config.port = port;
@@ -168,7 +173,8 @@ impl RunnerBuilder {
         self.configure(|config| config.sessions_max = sessions_max)
     }
 
-    /// Sets how long live sessions may go on by themselves at the end; without it, they are ended at once.
+    /// Sets how long live sessions may go on by themselves at the end; without it, they are ended
+    /// at once.
     pub fn drain(self, drain: Duration) -> Self {
         self.configure(|config| config.drain = drain)
     }
@@ -179,10 +185,12 @@ impl RunnerBuilder {
         self
     }
 
-    /// Adds a route of one's own, for every method: `path` is compared as it stands in the request, percent-encoded.
+    /// Adds a route of one's own, for every method: `path` is compared as it stands in the request,
+    /// percent-encoded.
     ///
-    /// A request has its whole body, of 256 KiB at most, and the [`IpAddr`] of its client among its extensions. The names of the
-    /// server and the list of origins are judged before; the API key is the handler's to ask for.
+    /// A request has its whole body, of 256 KiB at most, and the [`IpAddr`] of its client among its
+    /// extensions. The names of the server and the list of origins are judged before; the API key
+    /// is the handler's to ask for.
     pub fn route<F, Fut>(self, path: impl Into<String>, handler: F) -> Self
     where
         F: Fn(Request) -> Fut + Send + Sync + 'static,
@@ -216,7 +224,8 @@ impl fmt::Debug for Serving {
 }
 
 impl Serving {
-    /// Returns the addresses at which HTTP is served: at least one, all of one port, which is never 0.
+    /// Returns the addresses at which HTTP is served: at least one, all of one port, which is never
+    /// 0.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.seen.addresses
     }
@@ -231,8 +240,8 @@ impl Serving {
         self.seen.sessions()
     }
 
-    /// Returns the metrics of this runner in the text format of Prometheus, as `/metrics` answers them; empty in a build
-    /// without `metrics`.
+    /// Returns the metrics of this runner in the text format of Prometheus, as `/metrics` answers
+    /// them; empty in a build without `metrics`.
     pub fn metrics(&self) -> String {
         self.seen.metrics()
     }
@@ -253,7 +262,8 @@ impl Serving {
     }
 }
 
-/// Why a runner does not serve, or does not serve any more. It says what to do about it, and names no key.
+/// Why a runner does not serve, or does not serve any more. It says what to do about it, and names
+/// no key.
 pub struct RunnerError(RunError);
 
 impl fmt::Debug for RunnerError {

@@ -1,10 +1,12 @@
 //! A caller that a test plays, so that a bot has unit tests without a network.
 //!
-//! A [`Caller`] is made by what it calls with: [`Caller::browser`], [`Caller::device`], [`Caller::client`], [`Caller::phone`],
-//! [`Caller::media_room`]; [`Caller::call`] starts the bot. The [`Call`] then speaks, sends texts and keys, hears and leaves, or breaks off.
-//! Time passes in the call as the test lets it: 20 ms with every frame that is spoken or heard. No clock is looked at, but that
-//! a caller waits 5 s at most for something that the bot does not do, by tokio's clock, which a test may hold.
-//! [`Caller::arguments`] makes the arguments of any kind of session for a test that runs the bot itself.
+//! A [`Caller`] is made by what it calls with: [`Caller::browser`], [`Caller::device`],
+//! [`Caller::client`], [`Caller::phone`], [`Caller::media_room`]; [`Caller::call`] starts the bot.
+//! The [`Call`] then speaks, sends texts and keys, hears and leaves, or breaks off. Time passes in
+//! the call as the test lets it: 20 ms with every frame that is spoken or heard. No clock is looked
+//! at, but that a caller waits 5 s at most for something that the bot does not do, by tokio's
+//! clock, which a test may hold. [`Caller::arguments`] makes the arguments of any kind of session
+//! for a test that runs the bot itself.
 //!
 //! ```
 //! use edge_runner::rtvi::{Rtvi, RtviEvent};
@@ -127,8 +129,8 @@ impl Caller {
         Caller::new(CallerKind::Socket(Transport::WebSocket))
     }
 
-    /// A telephone, whose call this provider brings: from `+15550001111` to `+15550002222` unless [`Caller::call_data`] says
-    /// otherwise.
+    /// A telephone, whose call this provider brings: from `+15550001111` to `+15550002222` unless
+    /// [`Caller::call_data`] says otherwise.
     pub fn phone(provider: Transport) -> Self {
         Caller {
             call_data: Some(json!({
@@ -252,7 +254,8 @@ impl CallerKind {
     }
 }
 
-/// A call to a bot, from the caller's side. Dropped, it breaks off, and a bot of [`Caller::call`] is aborted.
+/// A call to a bot, from the caller's side. Dropped, it breaks off, and a bot of [`Caller::call`]
+/// is aborted.
 pub struct Call {
     pub(crate) link: Link,
     pub(crate) stop: ShutdownTrigger,
@@ -307,8 +310,8 @@ impl Call {
         }
     }
 
-    /// Speaks: `i16` mono PCM at a rate in Hz, 8 000 to 48 000, in frames of 20 ms. As much of the bot's own speech is heard
-    /// meanwhile, and is kept for [`Call::hear`].
+    /// Speaks: `i16` mono PCM at a rate in Hz, 8 000 to 48 000, in frames of 20 ms. As much of the
+    /// bot's own speech is heard meanwhile, and is kept for [`Call::hear`].
     ///
     /// It returns `false` when the bot does not open its media, or does not read what it hears.
     pub async fn speak(&mut self, pcm: &[i16], rate_hz: u32) -> bool {
@@ -346,7 +349,8 @@ impl Call {
     /// Speaks a WAV file: PCM of 16 bits, mono, or stereo of which the left channel is spoken.
     ///
     /// # Errors
-    /// [`BadWav`] when it is something else. What [`Call::speak`] returns `false` for is no error here.
+    /// [`BadWav`] when it is something else. What [`Call::speak`] returns `false` for is no error
+    /// here.
     pub async fn speak_wav(&mut self, file: &[u8]) -> Result<bool, BadWav> {
         let (pcm, rate_hz) = read_wav(file).ok_or(BadWav)?;
         Ok(self.speak(&pcm, rate_hz).await)
@@ -358,8 +362,8 @@ impl Call {
         self.speak(&vec![0; samples_of(duration, rate_hz)], rate_hz).await
     }
 
-    /// Hears this much of the bot's speech, and returns it with its rate in Hz. It is less when the bot ends, or says nothing
-    /// for 5 s.
+    /// Hears this much of the bot's speech, and returns it with its rate in Hz. It is less when the
+    /// bot ends, or says nothing for 5 s.
     pub async fn hear(&mut self, duration: Duration) -> (Vec<i16>, u32) {
         let Some(rate_hz) = self.opened().await.map(|audio| audio.out_rate_hz) else {
             return (Vec::new(), 0);
@@ -398,7 +402,8 @@ impl Call {
         timeout(PATIENCE, waiting).await.unwrap_or(None)
     }
 
-    /// Waits for the next message of RTVI that the bot sends, as [`Call::next_message`] does; other texts are left out.
+    /// Waits for the next message of RTVI that the bot sends, as [`Call::next_message`] does; other
+    /// texts are left out.
     pub async fn next_rtvi(&mut self) -> Option<Value> {
         loop {
             let text = self.next_message().await?;
@@ -436,7 +441,8 @@ impl Call {
         self.end(LeaveReason::Shutdown);
     }
 
-    /// Waits until a bot of [`Caller::call`] has ended, and returns how. What it still says is dropped.
+    /// Waits until a bot of [`Caller::call`] has ended, and returns how. What it still says is
+    /// dropped.
     ///
     /// # Errors
     /// The bot's own error; and one that says so when it panicked, or did not end within 5 s.
@@ -508,7 +514,8 @@ impl Call {
         tokio::task::yield_now().await;
     }
 
-    /// Hears what the bot says within this time, as the transport would carry it, with the marks behind it.
+    /// Hears what the bot says within this time, as the transport would carry it, with the marks
+    /// behind it.
     fn take(&mut self, duration: Duration) -> Vec<i16> {
         let rate_hz = self.link.audio().unwrap_or_default().out_rate_hz;
         if self.link.take_interruption() {

@@ -1,14 +1,14 @@
 //! What both servers stand on, the runner and the cloud agent service: listening, connections and
 //! their permits, TLS, request bodies and answers, the HTTP client, and the life of the process.
 //!
-//! - Connections: [`server`] (accept, limits of time), [`permits`], [`stream`] (TCP or TLS), [`tls`]
-//!   (certificates of one's own or of `--tls auto`)
-//! - Requests: [`common`] (who asks, bodies within their caps, answers), [`payload`] (what an answer
-//!   carries)
+//! - Connections: [`server`] (accept, limits of time), [`permits`], [`stream`] (TCP or TLS),
+//!   [`tls`] (certificates of one's own or of `--tls auto`)
+//! - Requests: [`common`] (who asks, bodies within their caps, answers), [`payload`] (what an
+//!   answer carries)
 //! - Requests to others: [`client`]
 //! - The process: [`logging`], [`services`] (tasks without which it is of no use), [`signal`],
-//!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor), [`memory`],
-//!   [`group`] (process groups), [`store`] (files of state)
+//!   [`startup`], [`shutdown`], [`tasks`], [`watch`] and [`notify`] (stalls, the supervisor),
+//!   [`memory`], [`group`] (process groups), [`store`] (files of state)
 
 #![allow(
     clippy::disallowed_methods,

@@ -331,7 +331,8 @@ mod tests {
         assert_eq!(permits.shared.table().entries.len(), 0);
     }
 
-    /// Of those that were served the one goes that has been idle for longest, whatever half of a head it has sent since.
+    /// Of those that were served the one goes that has been idle for longest, whatever half of a
+    /// head it has sent since.
     #[test]
     fn the_longest_idle_connection_gives_way() {
         let permits = Permits::new(3);
@@ -399,7 +400,8 @@ mod tests {
         }
     }
 
-    /// I-09: an upload that nobody has let in yet makes room for others, and one that was let in keeps its place.
+    /// I-09: an upload that is not admitted yet makes room for others, and one that is admitted
+    /// keeps its place.
     #[test]
     fn an_upload_that_was_let_in_stays() {
         let permits = Permits::new(2);

@@ -33,8 +33,8 @@ pub fn keep_to_itself() {
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-/// Starts the runtime; without a number of workers there is one for each core. `on_thread_start` is called on this thread and
-/// on each of the runtime's.
+/// Starts the runtime; without a number of workers there is one for each core. `on_thread_start` is
+/// called on this thread and on each of the runtime's.
 ///
 /// # Errors
 /// [`Failure`] where the system has no threads left.
@@ -58,7 +58,8 @@ pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime,
         .map_err(|error| Failure::of_step("starting the runtime", error))
 }
 
-/// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be called first.
+/// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be
+/// called first.
 pub fn single_thread() -> bool {
     std::fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() == 1)
 }

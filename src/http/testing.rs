@@ -1,6 +1,8 @@
-//! For tests: a server that answers by a script, byte by byte, and a folder that is gone afterwards.
+//! For tests: a server that answers by a script, byte by byte, and a folder that is gone
+//! afterwards.
 //!
-//! Built for the tests of this crate, and with the feature `testing` for those of the crates above it.
+//! Built for the tests of this crate, and with the feature `testing` for those of the crates above
+//! it.
 
 use std::fs;
 use std::net::SocketAddr;

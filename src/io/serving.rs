@@ -1,8 +1,9 @@
 //! One runner that serves: its sockets and its sessions, from the first request to the last.
 //!
-//! In: a configuration, a bot, routes of one's own. Out: where it listens, and, when it is told to end, how that went. It touches
-//! nothing of the process: no signals, no environment, no supervisor, no logger. What a whole process has beside it stands in
-//! [`super::run_with`]. Several of them in one process share nothing but the DTLS certificate and the memory.
+//! In: a configuration, a bot, routes of one's own. Out: where it listens, and, when it is told to
+//! end, how that went. It touches nothing of the process: no signals, no environment, no
+//! supervisor, no logger. What a whole process has beside it stands in [`super::run_with`]. Several
+//! of them in one process share nothing but the DTLS certificate and the memory.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -108,8 +109,9 @@ impl Serving {
         }
     }
 
-    /// Lets live sessions go on for the time of `drain`, then tells them to end, and waits for them for [`SHUTDOWN_GRACE`]. A
-    /// further signal makes each of the two waits shorter. `told` is waited for, too.
+    /// Lets live sessions go on for the time of `drain`, then tells them to end, and waits for them
+    /// for [`SHUTDOWN_GRACE`]. A further signal makes each of the two waits shorter. `told` is
+    /// waited for, too.
     ///
     /// # Errors
     /// [`RunError::Forced`].

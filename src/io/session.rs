@@ -1,8 +1,9 @@
 //! The one loop that every session runs in, whatever carries its bytes.
 //!
-//! It waits for whichever comes first, something that the [`Carrier`] brings, something of the bot, the deadline, the bot's end,
-//! an eviction or the runner's end, hands it to the [`Session`], and does what the session answers: commands go to the carrier,
-//! audio and events to the bot. It ends when nothing of the session is left, its bot included.
+//! It waits for whichever comes first, something that the [`Carrier`] brings, something of the bot,
+//! the deadline, the bot's end, an eviction or the runner's end, hands it to the [`Session`], and
+//! does what the session answers: commands go to the carrier, audio and events to the bot. It ends
+//! when nothing of the session is left, its bot included.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -72,7 +73,8 @@ pub struct SessionTask {
     /// Speech on its way from the bot to the session, kept for its memory.
     speech: Vec<i16>,
     lease: Option<Box<dyn Send>>,
-    /// Released last, as fields are dropped in this order: what waits for the last permit finds nothing left.
+    /// Released last, as fields are dropped in this order: what waits for the last permit finds
+    /// nothing left.
     pub permit: Permit,
 }
 
@@ -93,7 +95,8 @@ impl SessionTask {
         }
     }
 
-    /// Starts the bot, of which `kind` is made with its seat. At most `frames_max` frames of audio wait for it.
+    /// Starts the bot, of which `kind` is made with its seat. At most `frames_max` frames of audio
+    /// wait for it.
     pub fn start_bot(
         &mut self,
         session_id: SessionId,
@@ -238,7 +241,8 @@ async fn run_loop<C: Carrier>(session: &mut C::Session, carrier: &mut C, task: &
             timer.as_mut().reset(until);
         }
         let SessionTask { link, bot, permit, .. } = task;
-        // In no order: a peer that floods, or a bot that never stops sending, must not keep the others waiting.
+        // In no order: a peer that floods, or a bot that never stops sending, must not keep the
+        // others waiting.
         tokio::select! {
             input = carrier.recv() => carrier.deliver(input, session, task),
             () = notified(link.as_ref()) => drain_bot(session, task),
@@ -335,7 +339,8 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     hand_speech(session, task);
 }
 
-/// Hands the session as much speech as it takes, up to the first mark behind which there is no more.
+/// Hands the session as much speech as it takes, up to the first mark behind which there is no
+/// more.
 fn hand_speech(session: &mut impl Session, task: &mut SessionTask) {
     let SessionTask { link, speech, .. } = task;
     let Some(link) = link else { return };

@@ -1,8 +1,8 @@
-//! The pure cores. Bytes, values and `now: Instant` come in; values come out. No
-//! sockets, tasks, files or environment.
+//! The pure cores. Bytes, values and `now: Instant` come in; values come out. No sockets, tasks,
+//! files or environment.
 //!
-//! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it, `poll_timeout`
-//! the next deadline. One input, then a drain of the outputs.
+//! The grammar of a core: `handle_*` takes an input, `poll_*` gives what follows from it,
+//! `poll_timeout` the next deadline. One input, then a drain of the outputs.
 //!
 //! - [`webrtc`]: offers, one peer connection, its session, and the network below
 //! - [`sockets`]: telephone calls and plain clients on WebSockets
@@ -10,8 +10,8 @@
 //! - [`session`]: what the loop in `io` runs, whatever the transport; [`event`]: what a bot is told
 //! - [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - [`http`]: requests, who may ask, admission, `/start`
-//! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`abilities`]: what they
-//!   mean, every cap, second names, what a build can do
+//! - [`options`]: arguments and variables; [`config`], [`limits`], [`aliases`], [`abilities`]: what
+//!   they mean, every cap, second names, what a build can do
 //! - [`counts`], [`doctor`], [`metrics`], [`stall`]: what is told of the runner
 //! - [`time`], [`uuid`], [`secret`], [`address_scope`]
 

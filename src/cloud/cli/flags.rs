@@ -22,7 +22,7 @@ const POLL_LEAST: Duration = Duration::from_millis(100);
 /// A week of waiting for a build.
 const WAIT_HIGHEST: Duration = Duration::from_secs(7 * 86_400);
 
-/// A century: whoever wants longer says 0, which is for ever.
+/// A century: 0 keeps things for ever.
 const KEEP_HIGHEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// An hour from SIGTERM to SIGKILL.

@@ -1,12 +1,14 @@
 //! Ends builder commands that outlive the service.
 //!
-//! A signal that the kernel sends when a parent dies reaches one process alone, and commands have children. So the service has a
-//! guard: this program once more, in a process of its own, which is told the group of each running command, and kills them all when
-//! its stdin ends: the service is gone then, however it went. It gets no variable of the service's, so that it has no key.
+//! A signal that the kernel sends when a parent dies reaches one process alone, and commands have
+//! children. So the service has a guard: this program once more, in a process of its own, which is
+//! told the group of each running command, and kills them all when its stdin ends: the service is
+//! gone then, however it went. It gets no variable of the service's, so that it has no key.
 //!
-//! In: groups that begin and end, a line each. Out: nothing, until the service is gone. What is in no group that it was told of, and
-//! what a guard left that was killed as well, [`end_leftovers`] finds by the data directory in its environment.
-//! Source: `setpgid(2)`, `kill(2)`, `proc_pid_environ(5)`.
+//! In: groups that begin and end, a line each. Out: nothing, until the service is gone. What is in
+//! no group that it was told of, and what a guard left that was killed as well, [`end_leftovers`]
+//! finds by the data directory in its environment. Source: `setpgid(2)`, `kill(2)`,
+//! `proc_pid_environ(5)`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -62,7 +64,8 @@ impl Entry {
         Entry(None)
     }
 
-    /// Says which group it has. What ends the service between the two leaves the command to [`end_leftovers`].
+    /// Says which group it has. What ends the service between the two leaves the command to
+    /// [`end_leftovers`].
     pub fn begins(&mut self, group: i32) {
         self.0 = Some(group);
         tell(&format!("+{group}"));
@@ -84,8 +87,8 @@ fn tell(line: &str) {
     }
 }
 
-/// What the guard does all its life; it has to be called inside a runtime. A signal to all of a service's processes is not for it:
-/// it ends when the service has.
+/// What the guard does all its life; it has to be called inside a runtime. A signal to all of a
+/// service's processes is not for it: it ends when the service has.
 pub fn watch(data_dir: &Path) {
     for kind in [
         SignalKind::interrupt(),
@@ -96,8 +99,9 @@ pub fn watch(data_dir: &Path) {
         let _ = signal(kind);
     }
     let mut groups: Vec<Pid> = Vec::new();
-    // Held while this guard has anything to end: the next service waits for it, so that what it begins is not ended by this one. A
-    // service that began no command may be one that was refused the directory: what runs there is another's.
+    // Held while this guard has anything to end: the next service waits for it, so that what it
+    // begins is not ended by this one. A service that began no command may be one that was refused
+    // the directory: what runs there is another's.
     let mut held = None;
     for line in io::stdin().lines().map_while(Result::ok) {
         held = held.or_else(|| hold(data_dir));
@@ -115,8 +119,8 @@ pub fn watch(data_dir: &Path) {
     }
 }
 
-/// Takes the lock of a data directory's guard, once the guard before is gone. Some network file systems know no locks; there the
-/// file alone has to do.
+/// Takes the lock of a data directory's guard, once the guard before is gone. Some network file
+/// systems know no locks; there the file alone has to do.
 fn hold(data_dir: &Path) -> Option<fs::File> {
     let mut options = fs::OpenOptions::new();
     let opened = options
@@ -128,7 +132,8 @@ fn hold(data_dir: &Path) -> Option<fs::File> {
     opened.ok().inspect(|file| drop(file.lock()))
 }
 
-/// Kills every process that was started as a command of a data directory, or by one, and their groups. Returns how many there were.
+/// Kills every process that was started as a command of a data directory, or by one, and their
+/// groups. Returns how many there were.
 pub fn end_leftovers(data_dir: &Path) -> usize {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(scratch(data_dir).as_os_str().as_bytes());
@@ -136,23 +141,24 @@ pub fn end_leftovers(data_dir: &Path) -> usize {
     end_where(|variable| variable.starts_with(&wanted)).len()
 }
 
-/// Kills every process that was started as the command of one run, or by it, wherever it has gone. Returns their numbers. One
-/// that gave its own children another environment has hidden them.
+/// Kills every process that was started as the command of one run, or by it, wherever it has gone.
+/// Returns their numbers. One that gave its own children another environment has hidden them.
 pub fn end_run(context: &Path) -> Vec<Pid> {
     let mut wanted = b"BUILD_CONTEXT=".to_vec();
     wanted.extend_from_slice(context.as_os_str().as_bytes());
     end_where(|variable| variable == wanted)
 }
 
-/// Reaps those of the processes that have ended and are this one's children, and takes them out. Where the service is the first
-/// process of a container, orphans become its children, and nobody else reaps them.
+/// Reaps those of the processes that have ended and are this one's children, and takes them out.
+/// Where the service is the first process of a container, orphans become its children, and no other
+/// process reaps them.
 pub fn reap(killed: &mut Vec<Pid>) {
     // What is no child may become one, when its parent ends.
     killed.retain(|&id| !matches!(waitpid(Some(id), WaitOptions::NOHANG), Ok(Some(_))));
 }
 
-/// Returns where the commands of a data directory work, written in the one way that leftovers are looked for: it need not be there
-/// yet, as the data directory has to.
+/// Returns where the commands of a data directory work, written in the one way that leftovers are
+/// looked for: it need not be there yet, as the data directory has to.
 pub fn scratch(data_dir: &Path) -> PathBuf {
     whole(data_dir).join("scratch")
 }
@@ -185,7 +191,8 @@ fn end_where(is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Pid> {
             continue;
         }
         found.push(id);
-        // The group is its own, or that of the command it comes from: the service's has no such variable.
+        // The group is its own, or that of the command it comes from: the service's has no such
+        // variable.
         if let Ok(group) = getpgid(Some(id))
             && !group.is_init()
             && group != getpgrp()

@@ -1,9 +1,10 @@
 //! The gzip format: members one after the other, read as one.
 //!
-//! In: compressed bytes, from any reader. Out: what they hold. An archive may have several members; zeros may follow the last one,
-//! as tapes and disks pad. Each member's CRC-32 and length are checked by `flate2`, which also caps the fields of a header.
-//! Refuses: what is no gzip, a broken header, broken data, an end in the middle, anything else after the last member.
-//! Source: RFC 1952, RFC 1951.
+//! In: compressed bytes, from any reader. Out: what they hold. An archive may have several members;
+//! zeros may follow the last one, as tapes and disks pad. Each member's CRC-32 and length are
+//! checked by `flate2`, which also caps the fields of a header. Refuses: what is no gzip, a broken
+//! header, broken data, an end in the middle, anything else after the last member. Source: RFC
+//! 1952, RFC 1951.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
@@ -18,7 +19,8 @@ const UNPACK_READ_BYTES: usize = 64 * 1024;
 pub enum Damaged {
     /// They do not begin like one.
     NoGzip,
-    /// The method of compression, or a flag, is none that is known; or the header is too long, or its checksum wrong.
+    /// The method of compression, or a flag, is none that is known; or the header is too long, or
+    /// its checksum wrong.
     Header,
     /// The compressed data are broken.
     Data,
@@ -209,7 +211,8 @@ mod tests {
         }
     }
 
-    /// I-17: gzip may have several members; an empty one, one without optional fields, and one with all of them.
+    /// I-17: gzip may have several members; an empty one, one without optional fields, and one with
+    /// all of them.
     #[test]
     fn several_members_are_one_archive() {
         let mut header = vec![0x1f, 0x8b, 8, 0b1_1111, 1, 2, 3, 4, 2, 3];

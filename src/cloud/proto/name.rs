@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of an organization, or of a region: a part of paths and of the scope of signatures, so of few characters.
+/// The name of an organization, or of a region: a part of paths and of the scope of signatures, so
+/// of few characters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
@@ -11,7 +12,8 @@ pub struct Name(Arc<str>);
 pub type Org = Name;
 
 impl Name {
-    /// Takes 1 to 63 letters, digits, dots, hyphens and underscores of ASCII, the first a letter or a digit.
+    /// Takes 1 to 63 letters, digits, dots, hyphens and underscores of ASCII, the first a letter or
+    /// a digit.
     pub fn parse(text: &str) -> Option<Name> {
         let first = text.bytes().next()?;
         let rest = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);

@@ -7,8 +7,8 @@ use std::ffi::c_int;
 /// The parameter of [`mallopt`] for how many heaps threads may share.
 const M_ARENA_MAX: c_int = -8;
 
-// SAFETY: the declarations are those of `malloc.h`. Both calls take numbers and the allocator's own locks, and leave what is in use
-// where it is.
+// SAFETY: the declarations are those of `malloc.h`. Both calls take numbers and the allocator's own
+// locks, and leave what is in use where it is.
 unsafe extern "C" {
     safe fn mallopt(parameter: c_int, value: c_int) -> c_int;
     safe fn malloc_trim(kept: usize) -> c_int;

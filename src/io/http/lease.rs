@@ -1,7 +1,7 @@
 //! What a new session starts from: a registration of `/start`, or nothing.
 //!
-//! In: the name of a registered session. Out: a [`Lease`] on it, and the [`Start`] of the session that uses it. A lease that no
-//! session came of goes back to the table when it is dropped.
+//! In: the name of a registered session. Out: a [`Lease`] on it, and the [`Start`] of the session
+//! that uses it. A lease that no session came of goes back to the table when it is dropped.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

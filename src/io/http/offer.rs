@@ -1,7 +1,7 @@
 //! Offers and candidates of WebRTC clients.
 //!
-//! In: the bodies of those requests. Out: answers in JSON. What a body means is in `proto::offer`; `io::webrtc` makes the
-//! connection and its session.
+//! In: the bodies of those requests. Out: answers in JSON. What a body means is in `proto::offer`;
+//! `io::webrtc` makes the connection and its session.
 
 use std::time::Instant;
 

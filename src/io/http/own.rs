@@ -1,8 +1,9 @@
 //! Routes of one's own beside ours: what a developer's program answers on the runner's port.
 //!
-//! In: paths with their handlers, and requests whose path is none of ours. Out: the handler's answer, with the length of its
-//! body. Who may ask is judged as for every request (names of the server, the list of origins), but for the key, which is the
-//! handler's to ask for. A body is collected within the runner's caps before the handler is called.
+//! In: paths with their handlers, and requests whose path is none of ours. Out: the handler's
+//! answer, with the length of its body. Who may ask is judged as for every request (names of the
+//! server, the list of origins), but for the key, which is the handler's to ask for. A body is
+//! collected within the runner's caps before the handler is called.
 
 use std::fmt;
 use std::pin::Pin;

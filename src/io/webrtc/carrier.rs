@@ -1,7 +1,7 @@
 //! What carries a session over WebRTC: its inbox at the UDP port, and the requests of HTTP.
 //!
-//! In: datagrams, further offers, candidates, what is asked of a session that is a resource. Out: those of [`WebRtcSession`],
-//! answers, and the news of one session for the others.
+//! In: datagrams, further offers, candidates, what is asked of a session that is a resource. Out:
+//! those of [`WebRtcSession`], answers, and the news of one session for the others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -217,7 +217,8 @@ impl WebRtcCarrier {
         }
     }
 
-    /// Listens under the name that this end has now; the caller sends on the old path until it has another.
+    /// Listens under the name that this end has now; the caller sends on the old path until it has
+    /// another.
     fn rename(&mut self, session: &mut WebRtcSession) {
         let used = self.used.map(|used| used.path);
         self.inbox.rename(session.local_ufrag(), used);

@@ -24,7 +24,8 @@ impl Hook {
         let _ = self.0.try_send(match progress {
             webrtc_session::Progress::Secured => Progress::Secured,
             webrtc_session::Progress::Audible => Progress::Heard,
-            // The end of the call is asked for when the session is gone, and the end of the runner waits for it.
+            // The end of the call is asked for when the session is gone, and the end of the runner
+            // waits for it.
             webrtc_session::Progress::Ended => Progress::Ended(sessions.hang_ups().enter()),
         });
     }

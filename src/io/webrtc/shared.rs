@@ -1,8 +1,8 @@
 //! What the sessions over WebRTC of one runner share: their sockets, and the registry of their
 //! connections by the names that clients know them under.
 //!
-//! In: messages to a session, by the name of its connection or its number. Out: what a new connection
-//! is made from, and who is registered.
+//! In: messages to a session, by the name of its connection or its number. Out: what a new
+//! connection is made from, and who is registered.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +31,8 @@ pub enum Request {
         offer: String,
         reply: Reply,
     },
-    /// The client made a new connection; it is to be known under `pc_id`, and asked for it under `former`.
+    /// The client made a new connection; it is to be known under `pc_id`, and asked for it under
+    /// `former`.
     Restart {
         offer: String,
         pc_id: String,
@@ -161,8 +162,8 @@ impl Shared {
         inquiries.collect()
     }
 
-    /// Calls `with` with what a new connection is made from, the interfaces and the servers' gifts as they are at this
-    /// moment. `reached` is the address at which the offer came.
+    /// Calls `with` with what a new connection is made from, the interfaces and the servers' gifts
+    /// as they are at this moment. `reached` is the address at which the offer came.
     pub fn with_setup<T>(
         &self,
         reached: Option<IpAddr>,
@@ -231,8 +232,9 @@ impl Registered {
         &self.pc_id
     }
 
-    /// Makes the session known under a new name, which goes out in the answer to a request under `former`. That one stays
-    /// good until the next restart: if the answer is lost, the client comes again under the name it has.
+    /// Makes the session known under a new name, which goes out in the answer to a request under
+    /// `former`. That one stays good until the next restart: if the answer is lost, the client
+    /// comes again under the name it has.
     pub fn rename(&mut self, pc_id: String, former: String) {
         let Some(shared) = self.shared.upgrade() else {
             return;
@@ -274,7 +276,7 @@ pub fn refusal(error: OfferError) -> OfferRefusal {
     }
 }
 
-/// Makes the name of a new connection: 128 random bits, so that nobody guesses another's.
+/// Makes the name of a new connection: 128 random bits, so that no name can be guessed.
 pub fn new_pc_id() -> String {
     format!("{:032x}", u128::from_be_bytes(random()))
 }

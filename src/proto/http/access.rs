@@ -1,11 +1,12 @@
 //! Who may ask: the order in which a request is judged before its endpoint sees it.
 //!
-//! In: the head of a request with its route, and the configuration. Out: [`Admitted`], or [`Denied`] with words for the caller.
-//! First the name of the server, then preflights, the list of origins, forged posts, and what only a provider or a person may
-//! ask for. The rules themselves are in `host`, `origin`, `visit` and `key`.
-//! A list of origins does not hold for three requests that name none: the webhooks of dialled numbers and of the messaging app,
-//! since no provider sends an `Origin` (one that does is refused, listed or not), and `/videoroom` when the browser says that
-//! its address was typed. The webhooks need no key either: their signature proves them.
+//! In: the head of a request with its route, and the configuration. Out: [`Admitted`], or
+//! [`Denied`] with words for the caller. First the name of the server, then preflights, the list of
+//! origins, forged posts, and what only a provider or a person may ask for. The rules themselves
+//! are in `host`, `origin`, `visit` and `key`. A list of origins does not hold for three requests
+//! that name none: the webhooks of dialled numbers and of the messaging app, since no provider
+//! sends an `Origin` (one that does is refused, listed or not), and `/videoroom` when the browser
+//! says that its address was typed. The webhooks need no key either: their signature proves them.
 
 use std::fmt;
 
@@ -141,7 +142,8 @@ impl Access {
         self.key.as_ref().is_none_or(|key| key.is_in(authorizations))
     }
 
-    /// Tells whether this is the key, or none is needed; for keys that come in other ways than by `Bearer`.
+    /// Tells whether this is the key, or none is needed; for keys that come in other ways than by
+    /// `Bearer`.
     pub fn is_key(&self, shown: Option<&[u8]>) -> bool {
         self.key
             .as_ref()
@@ -153,8 +155,9 @@ impl Access {
         self.key.is_some()
     }
 
-    /// Tells whether a route needs no key, or its request has it. The name of a session that `/start` made is as good: only
-    /// who had the key was told it, and it lets a server keep the key to itself and its pages connect.
+    /// Tells whether a route needs no key, or its request has it. The name of a session that
+    /// `/start` made is as good: only who had the key was told it, and it lets a server keep the
+    /// key to itself and its pages connect.
     pub fn may_ask<'h>(
         &self,
         route: &Route<'_>,
@@ -169,8 +172,9 @@ impl Access {
         self.has_key(authorizations) || session.is_some_and(is_session)
     }
 
-    /// Tells whether a request is for this server: by its `Host`, and by the authority of its target where that has one. The two
-    /// may not differ, or a proxy on the way and this server could mean two hosts by one request.
+    /// Tells whether a request is for this server: by its `Host`, and by the authority of its
+    /// target where that has one. The two may not differ, or a proxy on the way and this server
+    /// could mean two hosts by one request.
     fn is_ours(&self, head: &Head<'_>) -> bool {
         let host = head.value("host");
         let alike = match (host, head.authority) {
@@ -196,8 +200,8 @@ impl Access {
         })
     }
 
-    /// Tells whether a browser may have sent this for a page that it should have asked us about. A list of origins decides by
-    /// itself.
+    /// Tells whether a browser may have sent this for a page that it should have asked us about. A
+    /// list of origins decides by itself.
     fn is_forged(&self, head: &Head<'_>) -> bool {
         if head.method != "POST" || !self.origins.is_open() {
             return false;
@@ -212,8 +216,8 @@ impl Access {
         post.is_forged(&self.hosts)
     }
 
-    /// Tells whether no person asked for the room that this request would make. A list of origins says by itself whose pages
-    /// may ask; a page that a browser loads ahead was not asked for yet.
+    /// Tells whether no person asked for the room that this request would make. A list of origins
+    /// says by itself whose pages may ask; a page that a browser loads ahead was not asked for yet.
     fn is_uninvited(&self, head: &Head<'_>) -> bool {
         let visit = head.visit();
         head.method == "GET"
@@ -234,8 +238,9 @@ impl<'r> Head<'r> {
         self.method == "OPTIONS" && self.has("origin") && self.has("access-control-request-method")
     }
 
-    /// Tells whether a list of origins does not cover a request that names none: a provider's webhook, which no browser sends
-    /// that way, and a browser that says that a person typed the address of a new room.
+    /// Tells whether a list of origins does not cover a request that names none: a provider's
+    /// webhook, which no browser sends that way, and a browser that says that a person typed the
+    /// address of a new room.
     fn needs_no_origin(&self) -> bool {
         let meant = match self.route {
             Ok(Route::DialIn) => self.method == "POST",

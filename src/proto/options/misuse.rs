@@ -24,7 +24,8 @@ pub enum Misuse {
         option: String,
     },
     UnexpectedArgument(String),
-    /// A value that its option or variable does not take; `given` is absent when it may hold a secret.
+    /// A value that its option or variable does not take; `given` is absent when it may hold a
+    /// secret.
     Value {
         source: String,
         given: Option<String>,
@@ -46,8 +47,8 @@ pub enum Misuse {
 }
 
 impl Misuse {
-    /// Text with an `@`, a `?` or a `=` is not repeated: what stands before the first in a URL may be a password, behind the
-    /// second a token, behind the third the value of a name.
+    /// Text with an `@`, a `?` or a `=` is not repeated: what stands before the first in a URL may
+    /// be a password, behind the second a token, behind the third the value of a name.
     pub fn value(source: &str, given: &str, wants: impl Into<String>) -> Misuse {
         Misuse::Value {
             source: source.to_owned(),
@@ -56,7 +57,7 @@ impl Misuse {
         }
     }
 
-    /// Names the variables where it speaks of options that nobody typed.
+    /// Names the variables where it speaks of options that were not typed.
     pub fn traced<T>(mut self, taken: &[Taken<T>]) -> Misuse {
         match &mut self {
             Misuse::Value { source, .. } => {

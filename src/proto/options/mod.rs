@@ -2,7 +2,8 @@
 //! variables enter as values, and what they say leaves, or a [`Misuse`].
 //!
 //! - [`Table`]: the options of one command; [`read()`]: what was typed
-//! - [`unsaid`]: what variables say of options that were not typed; [`mod@env`]: variables, and `.env`
+//! - [`unsaid`]: what variables say of options that were not typed; [`mod@env`]: variables, and
+//!   `.env`
 //! - [`values`] and [`hosts`]: texts of one kind; [`help`]: the parts of a help text
 
 pub mod env;

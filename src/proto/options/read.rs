@@ -77,7 +77,8 @@ fn one_value(parser: &mut lexopt::Parser, name: &str, word: &'static str) -> Res
     })
 }
 
-/// Returns the next argument unless it is an option. A negative number is a value: what it is for says what it takes.
+/// Returns the next argument unless it is an option. A negative number is a value: what it is for
+/// says what it takes.
 fn next_value(parser: &mut lexopt::Parser) -> Result<Option<Text>, Misuse> {
     let Some(mut rest) = parser.try_raw_args() else {
         return Ok(None);
@@ -122,7 +123,8 @@ fn unknown<T>(table: &Table<T>, given: &str) -> Misuse {
     }
 }
 
-/// How many characters have to be put in, taken out or changed to make one text of the other (Levenshtein).
+/// How many characters have to be put in, taken out or changed to make one text of the other
+/// (Levenshtein).
 pub(super) fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (i, a) in one.chars().enumerate() {

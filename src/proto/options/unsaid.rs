@@ -1,4 +1,4 @@
-//! Options that nobody typed, from their variables: `RUNNER_PORT` for `--port`, and so for each of a
+//! Options that were not typed, from their variables: `RUNNER_PORT` for `--port`, and so for each of a
 //! table.
 //!
 //! What variables say of options that were not typed is put in, and the names leave. A list has

@@ -1,10 +1,11 @@
 //! What any HTTP server needs to know: where a request begins and ends, who sends it, its body, and
 //! requests to others.
 //!
-//! - Connections: [`opening`] (HTTP or TLS), [`request_framing`] (where a request ends), [`tls`] (the
-//!   certificate of `--tls auto`)
-//! - Senders: [`source`] (whom an address stands for), [`forwarded`] (for whom a trusted proxy asks),
-//!   [`admission`] (who gets a place, and who loses one), [`key`], [`lines`] (what the log may say)
+//! - Connections: [`opening`] (HTTP or TLS), [`request_framing`] (where a request ends), [`tls`]
+//!   (the certificate of `--tls auto`)
+//! - Senders: [`source`] (whom an address stands for), [`forwarded`] (for whom a trusted proxy
+//!   asks), [`admission`] (who gets a place, and who loses one), [`key`], [`lines`] (what the log
+//!   may say)
 //! - Bodies: [`body`] (JSON), [`form`], [`multipart`]; [`rest`]: requests to others
 
 pub mod admission;

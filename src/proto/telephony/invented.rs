@@ -1,8 +1,8 @@
 //! A provider that does not exist: what adding one takes, for the tests that prove it.
 //!
-//! It is one file with one [`Provider`], and one line in a list, [`FIVE`]. It differs from the others
-//! in its handshake, its codec (A-law at 16000 Hz both ways), its messages, its API, its signature
-//! (HMAC-SHA256 of the body) and its settings.
+//! It is one file with one [`Provider`], and one line in a list, [`FIVE`]. It differs from the
+//! others in its handshake, its codec (A-law at 16000 Hz both ways), its messages, its API, its
+//! signature (HMAC-SHA256 of the body) and its settings.
 
 use serde_json::json;
 

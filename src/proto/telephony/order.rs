@@ -1,12 +1,13 @@
 //! Puts the audio of a provider that numbers its messages, and promises no order, in order.
 //!
-//! In: a frame of PCM with its number. Out: the frames in the order of their numbers, as far as that
-//! delays them by `TELEPHONY_REORDERED_MAX` frames at most. Refuses: numbers that were heard, and
-//! frames that come too late.
+//! In: a frame of PCM with its number. Out: the frames in the order of their numbers, as far as
+//! that delays them by `TELEPHONY_REORDERED_MAX` frames at most. Refuses: numbers that were heard,
+//! and frames that come too late.
 
 use crate::limits::TELEPHONY_REORDERED_MAX;
 
-/// Puts frames in the order of their numbers, as far as that costs no more than a few frames of delay.
+/// Puts frames in the order of their numbers, as far as that costs no more than a few frames of
+/// delay.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// The number that comes next; none before the first frame.

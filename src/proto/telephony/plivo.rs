@@ -1,11 +1,12 @@
-//! Plivo: camelCase members, ids that end in `Id`, numbers as numbers, `start` as the very first message.
+//! Plivo: camelCase members, ids that end in `Id`, numbers as numbers, `start` as the very first
+//! message.
 //!
-//! In: the provider's `start`, whose format the markup chose, with the parameters of the call as one
-//! text. Out: the text of `playAudio`, `checkpoint` and `clearAudio`; audio is mu-law at 8000 Hz, as
-//! the runner's markup asks for. The answer to a checkpoint is `playedStream`; one support page of
-//! the provider calls it `played`. Webhooks carry an HMAC-SHA256 of URL, form and a nonce.
-//! Refuses: formats that the provider's markup cannot choose.
-//! Source: the provider's references of audio streaming, of calls, and of request validation.
+//! In: the provider's `start`, whose format the markup chose, with the parameters of the call as
+//! one text. Out: the text of `playAudio`, `checkpoint` and `clearAudio`; audio is mu-law at 8000
+//! Hz, as the runner's markup asks for. The answer to a checkpoint is `playedStream`; one support
+//! page of the provider calls it `played`. Webhooks carry an HMAC-SHA256 of URL, form and a nonce.
+//! Refuses: formats that the provider's markup cannot choose. Source: the provider's references of
+//! audio streaming, of calls, and of request validation.
 
 use serde_json::{Value, json};
 
@@ -150,7 +151,8 @@ fn heard(start: &Object) -> Result<Format, Refusal> {
     }
 }
 
-/// Reads the parameters that the markup gave the stream: an object, the text of one, or `k=v` pairs between `,` or `;`.
+/// Reads the parameters that the markup gave the stream: an object, the text of one, or `k=v` pairs
+/// between `,` or `;`.
 fn parameters(extra_headers: &Value) -> Object {
     let text = match extra_headers {
         Value::Object(object) => return object.clone(),

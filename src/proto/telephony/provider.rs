@@ -136,8 +136,8 @@ impl Provider {
         self.signs() && settings.has(self.verifies_with)
     }
 
-    /// Returns the id of the call that a webhook is about, which the `start` of its stream names again. It is empty when the
-    /// form names none.
+    /// Returns the id of the call that a webhook is about, which the `start` of its stream names
+    /// again. It is empty when the form names none.
     pub fn call_id(&self, body: &[u8]) -> String {
         form::value(&form::pairs(body), self.call_field)
             .unwrap_or_default()
@@ -170,8 +170,8 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// Returns the protocol of a provider, or none in a build without `telephony`, which keeps the names
-/// and leaves the code out.
+/// Returns the protocol of a provider, or none in a build without `telephony`, which keeps the
+/// names and leaves the code out.
 pub(super) const fn built(protocol: &'static dyn Protocol) -> &'static dyn Protocol {
     if Ability::Telephony.in_this_build() {
         protocol

@@ -1,11 +1,12 @@
-//! Telnyx: snake_case members, `stream_id` beside `start`, numbers as strings, the call's own codec.
+//! Telnyx: snake_case members, `stream_id` beside `start`, numbers as strings, the call's own
+//! codec.
 //!
 //! In: the provider's `start`, later its `media`, whose order it does not promise, and its `error`.
 //! Out: the text of `media`, `mark` and `clear`, none of which names the stream. What the provider
 //! sends is what the call's far end speaks; what it is sent is mu-law at 8000 Hz, its default for
-//! both directions. Webhooks carry an Ed25519 signature of time and body.
-//! Refuses: codecs other than G.711 and headerless PCM.
-//! Source: the provider's references of media streaming, of call control, and of webhooks.
+//! both directions. Webhooks carry an Ed25519 signature of time and body. Refuses: codecs other
+//! than G.711 and headerless PCM. Source: the provider's references of media streaming, of call
+//! control, and of webhooks.
 
 use data_encoding::BASE64;
 use log::{debug, warn};

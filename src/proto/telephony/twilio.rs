@@ -1,10 +1,11 @@
-//! Twilio: camelCase members, ids that end in `Sid`, numbers as strings, mu-law at 8000 Hz both ways.
+//! Twilio: camelCase members, ids that end in `Sid`, numbers as strings, mu-law at 8000 Hz both
+//! ways.
 //!
-//! In: the provider's `start`. Out: the text of `media`, `mark` and `clear`, which are all it takes;
-//! each names the stream. The numbers of caller and callee come as parameters of the stream, which
-//! the webhook's markup puts there. Webhooks and upgrades of sockets carry an HMAC-SHA1 of the URL.
-//! Refuses: streams in another audio format, which newer markup can ask for.
-//! Source: the provider's references of media streams, of calls, and of webhook security.
+//! In: the provider's `start`. Out: the text of `media`, `mark` and `clear`, which are all it
+//! takes; each names the stream. The numbers of caller and callee come as parameters of the stream,
+//! which the webhook's markup puts there. Webhooks and upgrades of sockets carry an HMAC-SHA1 of
+//! the URL. Refuses: streams in another audio format, which newer markup can ask for. Source: the
+//! provider's references of media streams, of calls, and of webhook security.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::json;
@@ -197,7 +198,8 @@ fn signed<'r>(
     })
 }
 
-/// Returns a URL as it is, without a port, and with the default one: the provider signs any of them.
+/// Returns a URL as it is, without a port, and with the default one: the provider signs any of
+/// them.
 pub(super) fn with_and_without_port(url: &str) -> [String; 3] {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let end = rest.find(['/', '?']).unwrap_or(rest.len());

@@ -1,4 +1,5 @@
-//! Whether a webhook or an upgrade is the provider's, as far as the configuration lets that be told.
+//! Whether a webhook or an upgrade is the provider's, as far as the configuration lets that be
+//! told.
 //!
 //! In: what was sent, and the settings. Out: how much it is worth, or what is wrong with it.
 
@@ -23,9 +24,10 @@ pub fn verify(
     }
 }
 
-/// Verifies the upgrade of a media socket, and returns which provider signed it. `url` is the one of
-/// the markup (`wss://...`), and `header` looks up as in [`Webhook`]. Providers share the path, so a
-/// signature that does not fit is none, but at the `known` provider, whose URL is known for sure.
+/// Verifies the upgrade of a media socket, and returns which provider signed it. `url` is the one
+/// of the markup (`wss://...`), and `header` looks up as in [`Webhook`]. Providers share the path,
+/// so a signature that does not fit is none, but at the `known` provider, whose URL is known for
+/// sure.
 ///
 /// # Errors
 /// [`Wrong`] when the upgrade is the known provider's, and its signature is not.

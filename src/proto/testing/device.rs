@@ -1,11 +1,12 @@
-//! A str0m client that behaves like a microcontroller: its offer word for word, and its role in the handshakes.
+//! A str0m client that behaves like a microcontroller: its offer word for word, and its role in the
+//! handshakes.
 
 use std::time::Instant;
 
 use super::client::{self, Client};
 
-/// Writes the offer of a str0m client as the firmware would: profile without feedback, DTLS server, its own names, no header
-/// extensions, the mark of its library.
+/// Writes the offer of a str0m client as the firmware would: profile without feedback, DTLS server,
+/// its own names, no header extensions, the mark of its library.
 pub fn as_device(offer: String) -> String {
     let lines = offer
         .lines()

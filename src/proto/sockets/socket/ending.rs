@@ -1,6 +1,7 @@
 //! The end of a session on a socket: the close code and the words for each reason.
 //!
-//! In: what cannot be read, refusals, the peer's close. Out: the close of RFC 6455, after the hang-up where a call is live.
+//! In: what cannot be read, refusals, the peer's close. Out: the close of RFC 6455, after the
+//! hang-up where a call is live.
 
 use std::time::Instant;
 
@@ -49,7 +50,8 @@ impl SocketSession {
         }
     }
 
-    /// Nothing more can be read. What is no message is closed with the code of RFC 6455 section 7.4.1.
+    /// Nothing more can be read. What is no message is closed with the code of RFC 6455 section
+    /// 7.4.1.
     pub fn handle_read_error(&mut self, error: ReadError, now: Instant) {
         let (code, why) = match error {
             ReadError::TooLong => (1009, "the message is too long"),
@@ -70,7 +72,8 @@ impl SocketSession {
         self.phase = Phase::Gone;
     }
 
-    /// There is no session for this socket, of whose caller everything is known: it ends before its bot begins.
+    /// There is no session for this socket, of whose caller everything is known: it ends before its
+    /// bot begins.
     pub fn handle_refused(&mut self, refused: Refused, now: Instant) {
         let (code, why) = match refused {
             Refused::Unproven(unproven) => (1008, unproven.reason()),
@@ -98,7 +101,8 @@ impl SocketSession {
         self.close(code, why, now);
     }
 
-    /// Ends the session from this side: the bot is told, the provider is asked to hang up, then the socket closes.
+    /// Ends the session from this side: the bot is told, the provider is asked to hang up, then the
+    /// socket closes.
     pub(super) fn end(&mut self, reason: LeaveReason, code: u16, why: &'static str, now: Instant) {
         if reason == LeaveReason::Protocol {
             log::warn!("closing with code {code}: {why}");

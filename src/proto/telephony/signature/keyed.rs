@@ -14,7 +14,8 @@ pub fn is_hmac_sha1(key: &str, message: [&[u8]; 2], signature: &[u8]) -> bool {
     mac.verify_slice(signature).is_ok()
 }
 
-/// Tells whether a signature is the Ed25519 one of a message; a key of another length signs nothing.
+/// Tells whether a signature is the Ed25519 one of a message; a key of another length signs
+/// nothing.
 pub fn is_ed25519(key: &[u8], message: &[u8], signature: &[u8]) -> bool {
     UnparsedPublicKey::new(&ED25519, key).verify(message, signature).is_ok()
 }

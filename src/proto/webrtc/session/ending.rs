@@ -7,11 +7,13 @@ use crate::event::{Event, LeaveReason};
 use crate::limits::{CLOSE_WITHIN, GOODBYE_WITHIN};
 use crate::webrtc::connection::Channel;
 
-/// Tells the client that the bot has left; without it, it would take the closed connection for a network failure.
+/// Tells the client that the bot has left; without it, it would take the closed connection for a
+/// network failure.
 const PEER_LEFT: &str = r#"{"type":"signalling","message":{"type":"peerLeft"}}"#;
 
 impl WebRtcSession {
-    /// The peer is not there any more: no goodbye, only what its end of the connection still expects.
+    /// The peer is not there any more: no goodbye, only what its end of the connection still
+    /// expects.
     pub(super) fn peer_gone(&mut self, reason: LeaveReason, now: Instant) {
         if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
             return;
@@ -28,7 +30,8 @@ impl WebRtcSession {
         if !listens {
             return self.close(now);
         }
-        // Only the clients of some channels know what that means; to others what waits is still sent.
+        // Only the clients of some channels know what that means; to others what waits is still
+        // sent.
         if matches!(self.peer.channel(), Some(Channel::Chat | Channel::Rtvi)) {
             self.outbox.push(PEER_LEFT.to_owned());
         }

@@ -1,7 +1,8 @@
-//! The offers of a session: the first one, of a client or of a call; further ones; and those of a client that begins anew.
+//! The offers of a session: the first one, of a client or of a call; further ones; and those of a
+//! client that begins anew.
 //!
-//! In: SDP and a [`Setup`]. Out: the session, and the answer's SDP. A client that restarts its connection gets a new peer under
-//! the same session: its bot, speech and waiting messages stay.
+//! In: SDP and a [`Setup`]. Out: the session, and the answer's SDP. A client that restarts its
+//! connection gets a new peer under the same session: its bot, speech and waiting messages stay.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,10 +14,11 @@ use crate::limits::{CONNECT_WITHIN, PEER_FREED_AFTER};
 use crate::webrtc::connection::{OfferError, PeerConnection, Setup};
 use crate::webrtc::outbox::Outbox;
 
-/// How long a call may take to be picked up, with all requests that it takes: the phone gives up after 60 s.
+/// How long a call may take to be picked up, with all requests that it takes: the phone gives up
+/// after 60 s.
 pub(super) const CALL_HELD_WITHIN: Duration = Duration::from_secs(60);
-/// Silence of a call's server, which answers checks every few seconds, after which the session is freed: nobody takes such a
-/// call up again.
+/// Silence of a call's server, which answers checks every few seconds, after which the session is
+/// freed: nobody takes such a call up again.
 pub(super) const CALL_FREED_AFTER: Duration = Duration::from_secs(15);
 
 impl WebRtcSession {
@@ -57,7 +59,8 @@ impl WebRtcSession {
         }
     }
 
-    /// Answers the offer of a call. The session connects, and stays silent and not joined until [`WebRtcSession::open`].
+    /// Answers the offer of a call. The session connects, and stays silent and not joined until
+    /// [`WebRtcSession::open`].
     ///
     /// # Errors
     /// As [`PeerConnection::accept_call`].
@@ -75,7 +78,8 @@ impl WebRtcSession {
         Ok((session, answer))
     }
 
-    /// The call was picked up: audio may leave. What is not connected yet has its time from here on.
+    /// The call was picked up: audio may leave. What is not connected yet has its time from here
+    /// on.
     pub fn open(&mut self, now: Instant) {
         let Gate::Held { is_secured } = std::mem::replace(&mut self.gate, Gate::Open) else {
             return;
@@ -103,7 +107,8 @@ impl WebRtcSession {
         self.peer.renegotiate(offer)
     }
 
-    /// Answers an offer of a client that threw its connection away: a new connection under the same bot.
+    /// Answers an offer of a client that threw its connection away: a new connection under the same
+    /// bot.
     ///
     /// # Errors
     /// As [`PeerConnection::accept`], and [`OfferError::Ended`]; the old connection is kept then.

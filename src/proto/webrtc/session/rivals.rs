@@ -1,7 +1,7 @@
 //! Who takes whose place: a device that was reset comes back, and its former session ends.
 //!
-//! In: the news of other sessions, and questions whether the caller is there. Out: the end of the session, or a question to the
-//! caller, which `liveness` judges.
+//! In: the news of other sessions, and questions whether the caller is there. Out: the end of the
+//! session, or a question to the caller, which `liveness` judges.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -55,9 +55,9 @@ impl WebRtcSession {
     /// - A device that has shaken hands at the very address and port of this one is this one, and
     ///   has new keys: it ends at once.
     /// - Where no more is known than that the rival is answered there, or that it names the same
-    ///   address of its own behind a common one, the caller is asked. It goes when nothing was heard
-    ///   for as long as makes it lost. A checked address alone must not end a session: devices
-    ///   answer whoever knows their password, and some have all the same.
+    ///   address of its own behind a common one, the caller is asked. It goes when nothing was
+    ///   heard for as long as makes it lost. A checked address alone must not end a session:
+    ///   devices answer whoever knows their password, and some have all the same.
     /// - Anybody else at a common address is a neighbour, who takes nothing away. If it was this
     ///   device after all, there is a session too many until this one is given up.
     pub fn handle_rival(&mut self, rival: Rival, now: Instant) {
