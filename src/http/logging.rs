@@ -1,6 +1,6 @@
 //! Log lines on stderr: one line per record, with the session's id at its head.
 //!
-//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] edge_runner::io::server: message`. Times are UTC.
+//! `2026-11-21T12:00:00.123Z INFO  [1b9d6bcd] edge_runner_http::server: message`. Times are UTC.
 //! Records of the runner and of the bot's own crate are shown from INFO, those of libraries from
 //! WARN; `-v` shows more, and `RUST_LOG` decides alone when it is set. A line break or another
 //! control character in a message is escaped, so no peer can write a line of its own, and a message

@@ -1,7 +1,8 @@
 //! Every cap and every time limit of the runner, each with its unit and its reason.
 //!
-//! Values only. A number that bounds memory, time, a queue or the log stands here and nowhere else; the room that uses it
-//! names it. Each has a test at the limit and one past it, in that room.
+//! Values only. A number that bounds memory, time, a queue or the log and that an operator may want
+//! to know, or that several files use, stands here; what one file alone uses may stand in that file.
+//! Each has a test at the limit and one past it, with the code that uses it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

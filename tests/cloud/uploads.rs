@@ -165,7 +165,7 @@ fn wait_for_parts(data: &DataDir, wanted: usize) {
 }
 
 /// I-06, I-30, C-044, C-045, C-065 to C-072, C-085, C-088: over the network, one row for each code, in JSON and in XML; none of them
-/// leaves anything behind. The rows of one code are told apart in `proto::cloud::verify`.
+/// leaves anything behind. The rows of one code are told apart in `edge_runner_cloud::proto::verify`.
 #[test]
 fn the_table() {
     let data = DataDir::new();

@@ -1,7 +1,7 @@
 //! An upload: from the body of a request to an archive.
 //!
 //! In: who asks for a grant, then the head and the body of a form. Out: the grant, then what is stored. What the form may do is
-//! said by `proto::cloud::verify`, as soon as the file begins; the file goes in pieces to threads that may block, one piece being
+//! said by `proto::verify`, as soon as the file begins; the file goes in pieces to threads that may block, one piece being
 //! written while the next one fills, and no thread waits for a slow client. An archive is in its place when all of the body was
 //! there in time, and is on disk. Whoever drops an upload, wherever it stands, leaves no part of it behind.
 //! Refuses: what `verify` refuses; too many uploads at once; one without a byte for [`UPLOAD_STALL`]; one for which there is no

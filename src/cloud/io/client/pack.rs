@@ -1,4 +1,4 @@
-//! Packs a folder: reads what `proto::cloud::pack` does not leave out, and writes the archive to a file without a name.
+//! Packs a folder: reads what `proto::pack` does not leave out, and writes the archive to a file without a name.
 //!
 //! In: a folder, its build file, further patterns. Out: [`Packed`]. Symbolic links to files are
 //! packed as what they lead to, those to directories are not; sockets, pipes and devices are not,

@@ -1,6 +1,6 @@
 //! The two ends of a call in virtual time: a str0m client and a [`WebRtcSession`], joined by a link that delays and loses.
 //!
-//! [`Pair::run`] does for the session what `io::media` does: it hands it datagrams, deadlines and the bot's speech, drains it
+//! [`Pair::run`] does for the session what `io::session` does: it hands it datagrams, deadlines and the bot's speech, drains it
 //! after each, and keeps everything that came out. Nothing sleeps, and no socket is opened; the time is a number that the
 //! test moves. Losses are drawn from a seed, so that a failure comes again.
 
