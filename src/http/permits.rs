@@ -2,7 +2,7 @@
 //! newcomer finds all of them held.
 //!
 //! In: newcomers with their source addresses, and what each connection waits for ([`Phase`]). Out:
-//! a [`Permit`], at once while any connection can be spared. The source that holds most permits
+//! a `Permit`, at once while any connection can be spared. The source that holds most permits
 //! loses one first, and of its connections: the oldest that never sent a whole request, then the
 //! one that has been idle for longest, then the oldest that holds a request's body back or leaves a
 //! response unread. A source holds three quarters of all permits at most. Connections of a trusted
