@@ -37,7 +37,7 @@ pub enum Request {
         offer: String,
         pc_id: String,
         former: String,
-        /// As in [`Requester`].
+        /// As in `Requester`.
         reached: Option<IpAddr>,
         reply: Reply,
     },
