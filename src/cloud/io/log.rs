@@ -2,7 +2,7 @@
 //!
 //! In: lines of the command's stdout and stderr, and the service's own. Out: pages, from the first line on, of what is there at
 //! that moment. The file holds nothing but lines, and each is written whole; a token is the offset of a line, so that pages need no
-//! memory. It is continued by a later attempt. Refuses: more than [`BUILD_LOG_BYTES_MAX`], after a line that says so; tokens that
+//! memory. It is continued by a later attempt. Refuses: more than `BUILD_LOG_BYTES_MAX`, after a line that says so; tokens that
 //! are none. What cannot be written is dropped: a build does not fail for its log. Source: `cloud-interface.md` §5, I-14.
 
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -2,7 +2,7 @@
 //!
 //! In: a path, and what makes a value of the file's text. Out: the value, or why there is none, in words. Every look asks the
 //! system for the file's time, size and number, and reads it when one of them changed; a file that changed within the last
-//! [`REREAD_WITHIN`] is read in any case, since the clocks of file systems are coarse. The log tells when a file is no longer of
+//! `REREAD_WITHIN` is read in any case, since the clocks of file systems are coarse. The log tells when a file is no longer of
 //! use, and when it is again.
 
 use std::fs;

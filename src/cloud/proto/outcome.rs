@@ -89,7 +89,7 @@ impl Tail {
         }
     }
 
-    /// Returns the last [`ERROR_STDERR_CHARS_MAX`] characters, without the end of the last line.
+    /// Returns the last `ERROR_STDERR_CHARS_MAX` characters, without the end of the last line.
     pub fn end(&self) -> &str {
         let text = self.0.strip_suffix('\n').unwrap_or(&self.0);
         let start = text.char_indices().rev().nth(ERROR_STDERR_CHARS_MAX - 1);
