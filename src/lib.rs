@@ -1,33 +1,36 @@
 //! The runner that puts a voice bot on a small computer.
 //!
-//! One HTTP server spawns a bot for every session and connects it to whoever talks: a browser or a microcontroller over
-//! WebRTC, a plain client or a telephone over a WebSocket. A developer writes
+//! One HTTP server spawns a bot for every session and connects it to whoever talks: a browser or a
+//! microcontroller over WebRTC, a plain client or a telephone over a WebSocket. A developer writes
 //! `async fn bot(RunnerArguments) -> Result<(), BotError>` and hands it to [`main`], which makes a
-//! process of it, or to a [`Runner`] inside another program. [`testing`] plays the callers of its tests.
+//! process of it, or to a [`Runner`] inside another program. [`testing`] plays the callers of its
+//! tests.
 //!
 //! # Crates
 //!
 //! - This crate: [`bot`], the entry contract, arguments and the media handle; [`rtvi`], the
 //!   conversation protocol of the clients, in one line; [`dialin`], what connects a dialled call;
-//!   [`runner`], embedding; [`testing`], callers for tests; two built-in bots. Inside, `cli` makes a
-//!   [`config::Config`] of arguments and environment, and `io` drives: it stamps the time, moves bytes,
-//!   and does what the cores answer. `io::session` is the one loop that every session runs in.
+//!   [`runner`], embedding; [`testing`], callers for tests; two built-in bots. Inside, `cli` makes
+//!   a [`config::Config`] of arguments and environment, and `io` drives: it stamps the time, moves
+//!   bytes, and does what the cores answer. `io::session` is the one loop that every session runs
+//!   in.
 //! - `edge-runner-proto`: the pure cores. Bytes, values and `now` come in, values come out.
 //! - `edge-runner-http`: listening, connections, TLS, bodies, requests to others; what both servers
 //!   stand on.
-//! - `edge-runner-cloud`: the cloud agent service and its client, with cores, drivers and options of
-//!   its own.
+//! - `edge-runner-cloud`: the cloud agent service and its client, with cores, drivers and options
+//!   of its own.
 //!
 //! Uses run one way: `cli`, then `io`, then [`bot`], then the cores.
 //!
 //! # Features
 //!
-//! One cargo feature is one ability, and the default is all of them; `proto::abilities` has the table. Callers: `webrtc`, `turn`
-//! (the runner's own side), `telephony`, `websocket`, `mediaroom`, `videoroom`, `messaging`. The server: `tls`, `page`, `doctor`. `cloud` is
-//! another program in the same binary: the cloud agent service. `full`, `runner`, `browser`, `telephone` and `smallest` are
-//! selections of them. The built-in bots, programs as bots, `/metrics` and systemd are in every build. A module that
-//! is not built has a twin, `absent.rs` in its folder, so `cfg` stands on `mod` lines alone, and what a build lacks is refused
-//! by the name of its feature.
+//! One cargo feature is one ability, and the default is all of them; `proto::abilities` has the
+//! table. Callers: `webrtc`, `turn` (the runner's own side), `telephony`, `websocket`, `mediaroom`,
+//! `videoroom`, `messaging`. The server: `tls`, `page`, `doctor`. `cloud` is another program in the
+//! same binary: the cloud agent service. `full`, `runner`, `browser`, `telephone` and `smallest`
+//! are selections of them. The built-in bots, programs as bots, `/metrics` and systemd are in every
+//! build. A module that is not built has a twin, `absent.rs` in its folder, so `cfg` stands on
+//! `mod` lines alone, and what a build lacks is refused by the name of its feature.
 //!
 //! # Three laws
 //!
@@ -69,7 +72,8 @@ pub use config::Config;
 pub use runner::Runner;
 
 pub mod http {
-    //! What a route of one's own takes and gives. See [`RunnerBuilder::route`](crate::runner::RunnerBuilder::route).
+    //! What a route of one's own takes and gives. See
+    //! [`RunnerBuilder::route`](crate::runner::RunnerBuilder::route).
 
     pub use bytes::Bytes;
     pub use hyper::{HeaderMap, Method, StatusCode, Uri, header};
@@ -82,7 +86,8 @@ pub mod http {
 
 #[doc(hidden)]
 pub mod inside {
-    //! What this repository's own binary and tests reach inside for; it may change with every commit.
+    //! What this repository's own binary and tests reach inside for; it may change with every
+    //! commit.
 
     pub use crate::cli::start::built_in;
     pub use crate::cli::{Command, Misuse, Surroundings, parse};

@@ -1,8 +1,9 @@
-//! The start of the process: reads what surrounds it, parses the arguments, sets logger and runtime up, serves, ends.
+//! The start of the process: reads what surrounds it, parses the arguments, sets logger and runtime
+//! up, serves, ends.
 //!
-//! A bot enters, an exit code leaves: 0 done, 1 failed at run time, 2 misused. The one room that reads the environment, the
-//! `.env` file and the arguments. It also sets `ENV=local` and the variables of `.env` for the process, so that bots find
-//! them where their own code looks.
+//! A bot enters, an exit code leaves: 0 done, 1 failed at run time, 2 misused. The one room that
+//! reads the environment, the `.env` file and the arguments. It also sets `ENV=local` and the
+//! variables of `.env` for the process, so that bots find them where their own code looks.
 
 #![allow(
     clippy::disallowed_methods,
@@ -37,12 +38,14 @@ where
     F: Fn(RunnerArguments) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), BotError>> + Send + 'static,
 {
-    // The first part of a function's path is its crate: its records are the user's own, so they are shown like ours.
+    // The first part of a function's path is its crate: its records are the user's own, so they are
+    // shown like ours.
     let bot_crate = std::any::type_name::<F>().split("::").next().unwrap_or_default();
     enter(bot::erase(bot), bot_crate, Enters::VideoRooms)
 }
 
-/// Runs the built-in bots, which need media of the runner: that they cannot enter video rooms is said when it starts.
+/// Runs the built-in bots, which need media of the runner: that they cannot enter video rooms is
+/// said when it starts.
 pub fn built_in() -> ExitCode {
     enter(bot::erase(stock), env!("CARGO_CRATE_NAME"), Enters::Nothing)
 }
@@ -101,7 +104,8 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
             let _ = io::stdout().write_all(text.as_bytes());
             return Ok(());
         }
-        // It has no bots, and its commands get no variables but their own: the environment stays as it is.
+        // It has no bots, and its commands get no variables but their own: the environment stays as
+        // it is.
         #[cfg(feature = "cloud")]
         Command::Cloud(command) => return cloud(command, file.warnings, &around.variables),
         Command::Serve { config, warnings } => (config, warnings, false),
@@ -209,14 +213,15 @@ fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), Failure>
 /// Says where people meet the bot.
 fn say_room(url: &str) {
     let mut out = io::stdout();
-    // A supervisor may have closed stdout. The log does not have the address: who knows it may come in.
+    // A supervisor may have closed stdout. The log does not have the address: who knows it may come
+    // in.
     let _ = writeln!(out, "{url}").and_then(|()| out.flush());
     log::info!("the bot enters the video room that stdout names");
 }
 
 fn end(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), Failure> {
-    // What is left of tasks is dropped, and with it the programs that are bots; a blocking call of a bot must not hold the
-    // process.
+    // What is left of tasks is dropped, and with it the programs that are bots; a blocking call of
+    // a bot must not hold the process.
     runtime.shutdown_timeout(RUNTIME_END);
     ran.map_err(|error| Failure {
         code: FAILED,
@@ -224,8 +229,8 @@ fn end(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), Failure> {
     })
 }
 
-/// What a bot finds in its environment beyond what the process was given: the variables of the file that the process lacks,
-/// and `ENV=local` whatever it was.
+/// What a bot finds in its environment beyond what the process was given: the variables of the file
+/// that the process lacks, and `ENV=local` whatever it was.
 fn for_bots(process: &BTreeMap<String, String>, file: &[(String, String)]) -> BTreeMap<String, String> {
     let mut variables: BTreeMap<_, _> = file
         .iter()
@@ -236,20 +241,23 @@ fn for_bots(process: &BTreeMap<String, String>, file: &[(String, String)]) -> BT
     variables
 }
 
-/// Sets variables for the whole process; does nothing and answers `false` when that could not be done safely.
+/// Sets variables for the whole process; does nothing and answers `false` when that could not be
+/// done safely.
 fn set_variables(variables: BTreeMap<String, String>) -> bool {
     if !single_thread() {
         return false;
     }
     for (name, value) in variables {
-        // SAFETY: changing the environment is sound while no other thread reads it, and there is no other thread: the kernel
-        // has just counted one, the runtime is built later, and nothing in between starts one.
+        // SAFETY: changing the environment is sound while no other thread reads it, and there is no
+        // other thread: the kernel has just counted one, the runtime is built later, and nothing in
+        // between starts one.
         unsafe { std::env::set_var(name, value) };
     }
     true
 }
 
-/// Reads `.env` of the working directory; a directory of that name (some Python environments are) is no such file.
+/// Reads `.env` of the working directory; a directory of that name (some Python environments are)
+/// is no such file.
 fn env_file() -> io::Result<env::File> {
     let file = match File::open(".env") {
         Ok(file) => file,

@@ -1,10 +1,11 @@
-//! What the environment says of the telephony providers: accounts, keys and the bases of their APIs.
+//! What the environment says of the telephony providers: accounts, keys and the bases of their
+//! APIs.
 //!
-//! In: variables, by the tables of the providers. Out: a [`Telephony`] and warnings. Every credential
-//! is optional: without one, calls work and are not hung up. A base is `http://` or `https://`, a
-//! host, perhaps a port and a path; slashes at its end are taken off. Refuses: bases of any other
-//! form, a public key that is not 32 bytes in base64, and credentials that could not stand in a
-//! request. No credential is ever repeated.
+//! In: variables, by the tables of the providers. Out: a [`Telephony`] and warnings. Every
+//! credential is optional: without one, calls work and are not hung up. A base is `http://` or
+//! `https://`, a host, perhaps a port and a path; slashes at its end are taken off. Refuses: bases
+//! of any other form, a public key that is not 32 bytes in base64, and credentials that could not
+//! stand in a request. No credential is ever repeated.
 
 use data_encoding::BASE64;
 
@@ -137,7 +138,8 @@ mod tests {
         assert_eq!(told(&empty), Telephony::default());
     }
 
-    /// by the names of the specification, and by those that existing `.env` files have.
+    /// by the names of the specification, and by those that existing `.env` files
+    /// have.
     #[test]
     fn accounts_are_read_by_either_name() {
         for [a_id, a_token, b_key, c_id, c_token] in [

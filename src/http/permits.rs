@@ -415,9 +415,9 @@ mod tests {
         assert_eq!(known.state.phase(), Phase::Upload);
     }
 
-    /// Whoever holds a body back, or leaves an answer unread, goes last, and before anybody waits.
+    /// A connection that holds a body back, or leaves an answer unread, is evicted last, before a newcomer waits.
     #[test]
-    fn slow_bodies_keep_nobody_out() {
+    fn slow_bodies_keep_no_newcomer_out() {
         let permits = Permits::new(3);
         let (slow, busy, stalled) = (acquire(&permits), acquire(&permits), acquire(&permits));
         assert!(slow.state.set(Phase::Body) && busy.state.set(Phase::Answer) && stalled.state.set(Phase::Stall));

@@ -96,7 +96,8 @@ pub async fn bind(host: Host, port: u16) -> Result<Listeners, BindError> {
             let mut attempt = 1;
             loop {
                 match bind_localhost(port) {
-                    // The port that was free on one address is taken on the other: another one may be free on both.
+                    // The port that was free on one address is taken on the other: another one may
+                    // be free on both.
                     Err(error) if port == 0 && attempt < FREE_PORT_ATTEMPTS => {
                         debug!("{error}");
                         attempt += 1;
@@ -170,11 +171,13 @@ pub trait Service: Send + Sync + 'static {
     fn trusts(&self, _address: IpAddr) -> bool {
         false
     }
-    /// Takes a connection that brings packets of a session instead of requests, once its first packet has come.
+    /// Takes a connection that brings packets of a session instead of requests, once its first
+    /// packet has come.
     fn framed(&self, tcp: TcpStream, peer: SocketAddr) -> impl Future<Output = io::Result<()>> + Send;
     /// Makes the answer of a request whose end is not sure. The connection is closed after it.
     fn misframed(&self, refusal: Refusal) -> Reply;
-    /// Answers one request. Whoever reads a long body notes its phase in `state`, before the first byte and with each part.
+    /// Answers one request. What reads a long body notes its phase in `state`, before the first
+    /// byte and with each part.
     fn answer(
         &self,
         request: Request<Incoming>,
@@ -225,7 +228,8 @@ async fn accept<S: Service>(socket: TcpListener, service: Arc<S>, permits: Permi
             Ok((stream, peer)) => {
                 pause = limits::ACCEPT_PAUSE_FIRST;
                 let source = (!service.trusts(peer.ip())).then(|| peer.ip().into());
-                // While all that are in are being answered this one waits here, and those after it in the system's queue.
+                // While all that are in are being answered this one waits here, and those after it
+                // in the system's queue.
                 let permit = tokio::select! {
                     biased;
                     () = shutdown.wait() => break,
@@ -331,7 +335,8 @@ mod tests {
         );
     }
 
-    /// An address that is not a loopback one is not served on `localhost`, and `::` leaves IPv4 to others.
+    /// An address that is not a loopback one is not served on `localhost`, and `::` leaves IPv4 to
+    /// others.
     #[tokio::test]
     async fn an_address_of_one_family_is_served_on_that_family() {
         let all = Host::Address("::".parse().expect("an address"));

@@ -1,10 +1,9 @@
 //! Requests and replies: what a [`Route`] needs is read, planned and done here.
 //!
-//! In: hyper's requests. Out: replies with `Content-Length`, never chunked, with CORS headers on errors too, or a page could
-//! not read them. The rules are in `proto`: which endpoint, who may ask, what a body means; `read` collects bodies,
-//! `refusal` gives every error its status, and `note` its line in the log.
-
-pub use edge_runner_http::common as floor;
+//! In: hyper's requests. Out: replies with `Content-Length`, never chunked, with CORS headers on
+//! errors too, or a page could not read them. The rules are in `proto`: which endpoint, who may
+//! ask, what a body means; `read` collects bodies, `refusal` gives every error its status, and
+//! `note` its line in the log.
 
 mod access;
 #[cfg(feature = "page")]
@@ -50,7 +49,6 @@ use crate::abilities::{Ability, Absent};
 use crate::bot::SessionId;
 use crate::config::Config;
 use crate::io::admission::Permit;
-use crate::io::http::floor::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, whole};
 use crate::io::metrics;
 use crate::io::server::{ConnState, Service};
 use crate::io::sessions::Sessions;
@@ -71,11 +69,13 @@ use crate::proto::server::request_framing;
 use crate::proto::telephony::{PROVIDERS, proof};
 use crate::proto::videoroom::taken::Taken;
 use crate::proto::webrtc::offer::OfferRefusal;
+use edge_runner_http::common::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, whole};
 
 /// The content type of the text format of Prometheus.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// What every request is answered from: the sessions of one runner, the ways to them, and who may come.
+/// What every request is answered from: the sessions of one runner, the ways to them, and who may
+/// come.
 pub struct App {
     config: Arc<Config>,
     sessions: Sessions,
@@ -216,7 +216,8 @@ async fn answer(app: &App, request: Request<Incoming>, peer: Peer, becomes: &Bec
         log_refusal(app, &refusal, &head, takes_offer, peer);
         refusal.reply(is_call)
     });
-    // Who may read the metrics is judged by machine, so no page of somebody else's may read them from its visitor's.
+    // Who may read the metrics is judged by machine, so no page of somebody else's may read them
+    // from its visitor's.
     let is_metrics = reply.headers().get(header::CONTENT_TYPE) == Some(&METRICS_TYPE);
     if let Standing::Allowed(origin) = standing
         && !is_metrics
@@ -227,7 +228,8 @@ async fn answer(app: &App, request: Request<Incoming>, peer: Peer, becomes: &Bec
     reply
 }
 
-/// Does what an endpoint is for: the one table of endpoints. What this build lacks is refused by the name of its feature.
+/// Does what an endpoint is for: the one table of endpoints. What this build lacks is refused by
+/// the name of its feature.
 async fn dispatch(
     app: &App,
     route: Route<'_>,
@@ -380,7 +382,8 @@ fn fresh_id() -> SessionId {
     table::session_id(random())
 }
 
-/// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to install it.
+/// Gives devices the certificate to trust. It has no name of a file with it: phones then offer to
+/// install it.
 fn authority(app: &App) -> Result<Reply, Refusal> {
     let pem = app.tls.as_ref().and_then(|tls| tls.authority());
     let mut reply = Reply::new(whole(pem.ok_or(Refusal::NoAuthority)?));

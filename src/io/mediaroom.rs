@@ -1,7 +1,8 @@
-//! What carries a session in a media room: the signalling WebSocket, and two UDP ports for the two connections.
+//! What carries a session in a media room: the signalling WebSocket, and two UDP ports for the two
+//! connections.
 //!
-//! In: messages of the server and datagrams. Out: those of [`RoomSession`]. Nothing is opened before the bot takes its media; the
-//! ports are kept until the end.
+//! In: messages of the server and datagrams. Out: those of [`RoomSession`]. Nothing is opened
+//! before the bot takes its media; the ports are kept until the end.
 
 pub mod dial;
 
@@ -81,7 +82,8 @@ pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>, start: Sta
 /// The sockets of one session.
 struct RoomCarrier {
     wire: Wire,
-    /// Those of the publisher and of the subscriber connection; opened with the first dial, kept until the end.
+    /// Those of the publisher and of the subscriber connection; opened with the first dial, kept
+    /// until the end.
     ports: Option<[Opened; 2]>,
     config: Arc<Config>,
 }

@@ -1,6 +1,8 @@
-//! What `/metrics` answers: the counts of `proto::metrics`, with what only this floor can see at the moment of the scrape.
+//! What `/metrics` answers: the counts of `proto::metrics`, with what only this floor can see at
+//! the moment of the scrape.
 //!
-//! In: the sessions, and what carries WebRTC. Out: the text. `procfs` is asked when somebody asks and never otherwise.
+//! In: the sessions, and what carries WebRTC. Out: the text. `procfs` is asked when somebody asks
+//! and never otherwise.
 
 use tokio::runtime::Handle;
 

@@ -1,8 +1,8 @@
 //! Sessions in rooms, whose bots start at once: nobody has to connect to this machine.
 //!
-//! In a hosted video room, and without a room at all, the bot is by itself: the runner keeps its place and sees to its end. A
-//! media room is joined by the runner ([`crate::io::mediaroom`]). The metrics are by transport: a bot without a room has none,
-//! and is no part of them.
+//! In a hosted video room, and without a room at all, the bot is by itself: the runner keeps its
+//! place and sees to its end. A media room is joined by the runner ([`crate::io::mediaroom`]). The
+//! metrics are by transport: a bot without a room has none, and is no part of them.
 
 use crate::bot::Kind;
 use crate::config::Transport;
@@ -15,7 +15,8 @@ use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Share;
 use crate::proto::stall::Task;
 
-/// Begins a session in a hosted video room, or without a room, in the place that it was given before.
+/// Begins a session in a hosted video room, or without a room, in the place that it was given
+/// before.
 pub fn begin(sessions: Sessions, permit: Permit, start: Start, kind: Kind) {
     let (id, caller, watch) = (start.session_id.clone(), start.caller.clone(), sessions.watch().clone());
     let life = async move {

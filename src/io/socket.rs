@@ -1,7 +1,9 @@
-//! What carries a session on a WebSocket: the socket, the proof of whose call it is, and the hang-up at its provider.
+//! What carries a session on a WebSocket: the socket, the proof of whose call it is, and the
+//! hang-up at its provider.
 //!
-//! It begins when hyper has answered the upgrade. In: messages, room to write, the end of a hang-up. Out: those of
-//! [`SocketSession`]. The bot starts when the session knows its caller, and a permit was to be had.
+//! It begins when hyper has answered the upgrade. In: messages, room to write, the end of a
+//! hang-up. Out: those of [`SocketSession`]. The bot starts when the session knows its caller, and
+//! a permit was to be had.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -325,7 +327,8 @@ impl SocketCarrier {
     fn begin(&mut self, session: &SocketSession, task: &mut SessionTask) -> Result<(), Refused> {
         let call = session.telephone();
         let config = task.sessions.config().clone();
-        // Who a call claims to be is known only now, and nothing is done for it before that is shown.
+        // Who a call claims to be is known only now, and nothing is done for it before that is
+        // shown.
         if let Some(call) = call
             && let Err(unproven) = self.proof.admit(call, &config.telephony)
         {

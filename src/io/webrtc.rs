@@ -1,8 +1,10 @@
-//! What carries WebRTC: connections by the name that clients know them under, and the way of an offer to its session.
+//! What carries WebRTC: connections by the name that clients know them under, and the way of an
+//! offer to its session.
 //!
-//! In: parsed offers and candidates. Out: answers, or the refusal that says why. A new connection becomes a session: a task
-//! that owns the connection (`carrier`) and one that runs the bot. A known one is spoken to through its inbox; nobody else
-//! touches it. The answer is written when the socket listens for the session's ufrag, never later.
+//! In: parsed offers and candidates. Out: answers, or the refusal that says why. A new connection
+//! becomes a session: a task that owns the connection (`carrier`) and one that runs the bot. A
+//! known one is reached through its inbox; nothing else touches it. The answer is written when the
+//! socket listens for the session's ufrag, never later.
 
 mod call;
 mod carrier;
@@ -69,7 +71,8 @@ impl WebRtc {
         &self.shared.common
     }
 
-    /// Returns what of this floor is counted elsewhere: packets for nobody, and how the servers stand.
+    /// Returns what of this floor is counted elsewhere: packets for nobody, and how the servers
+    /// stand.
     pub fn seen(&self) -> Seen {
         let dropped = self.shared.sockets.port.dropped();
         let status = self.shared.sockets.gatherer.status();
@@ -139,7 +142,8 @@ impl WebRtc {
         answer.await.unwrap_or(Err(OfferRefusal::UnknownConnection))
     }
 
-    /// Answers an offer whose session is a resource of HTTP. `start` is called only when the offer makes a session.
+    /// Answers an offer whose session is a resource of HTTP. `start` is called only when the offer
+    /// makes a session.
     ///
     /// # Errors
     /// [`OfferRefusal`] says what was wrong.
@@ -187,8 +191,8 @@ impl WebRtc {
             .map_err(|_| OfferRefusal::UnknownConnection)
     }
 
-    /// Takes a place for an offer. Where there is none, a device may have one of its own that nobody
-    /// holds any more: it was reset, and its session is not given up yet.
+    /// Takes a place for an offer. Where there is none, a device may have one of its own that
+    /// nobody holds any more: it was reset, and its session is not given up yet.
     ///
     /// Every session that may be its own is asked whether its caller is there, and the one that was
     /// silent for longest gives its place, if it answers no question. That is decided within 2 s,

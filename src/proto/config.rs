@@ -1,7 +1,8 @@
 //! What the flags and the environment mean once they are checked: the only input of `io::run`.
 //!
-//! Values only. Nothing here reads an argument, a variable, a file or a clock; `cli` builds a [`Config`] and every other
-//! room reads it. A value that exists is valid: combinations that make no sense were refused before.
+//! Values only. Nothing here reads an argument, a variable, a file or a clock; `cli` builds a
+//! [`Config`] and every other room reads it. A value that exists is valid: combinations that make
+//! no sense were refused before.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -281,7 +282,8 @@ impl BuiltInBot {
     }
 }
 
-/// Everything the runner was told, checked. It may grow: begin with [`Config::default`], and change what is to be otherwise.
+/// Everything the runner was told, checked. It may grow: begin with [`Config::default`], and change
+/// what is to be otherwise.
 #[derive(Clone, Debug)]
 // The tests of the crates above make it with the update syntax.
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
@@ -299,8 +301,8 @@ pub struct Config {
     pub trusted_proxies: Vec<Network>,
     /// Whole origins in lower case, without a default port; empty allows every origin.
     pub allowed_origins: Vec<String>,
-    /// Names under which the server may be addressed beside those that are always taken, in lower case: of this machine,
-    /// and of `--allowed-hosts`.
+    /// Names under which the server may be addressed beside those that are always taken, in lower
+    /// case: of this machine, and of `--allowed-hosts`.
     pub host_names: Vec<String>,
     /// What a caller of `/start` and `/api/offer` has to know; `None` asks for nothing.
     pub api_key: Option<Secret>,
@@ -334,7 +336,8 @@ pub struct Config {
     pub start_names: StartNames,
     /// One bot in one video room, and no web server.
     pub direct: bool,
-    /// Whether the bot can enter a video room by itself: a program and a developer's own bot may, the built-in ones cannot.
+    /// Whether the bot can enter a video room by itself: a program and a developer's own bot may,
+    /// the built-in ones cannot.
     pub bot_enters_rooms: bool,
     /// Cap on live sessions.
     pub sessions_max: usize,
@@ -387,7 +390,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the transport that `/start` uses when the request names none: the first in the list that this build has.
+    /// Returns the transport that `/start` uses when the request names none: the first in the list
+    /// that this build has.
     pub fn default_transport(&self) -> Transport {
         let first = || Transport::ALL.into_iter().find(|transport| transport.in_this_build());
         self.transport.or_else(first).unwrap_or(Transport::WebRtc)
@@ -403,8 +407,9 @@ impl Config {
         }
     }
 
-    /// Tells whether the page of anybody, in the browser of somebody who reaches this runner, can make video rooms with
-    /// `/start` and read their tokens: neither a list of origins nor a key is in its way.
+    /// Tells whether the page of anybody, in the browser of somebody who reaches this runner, can
+    /// make video rooms with `/start` and read their tokens: neither a list of origins nor a key is
+    /// in its way.
     pub fn gives_rooms_to_pages(&self) -> bool {
         let serves = matches!(self.transport, None | Some(Transport::Videoroom)) && !self.direct;
         let can = self.videoroom.key.is_some() && self.bot_enters_rooms;
@@ -422,8 +427,8 @@ impl Config {
         )
     }
 
-    /// Tells whether a name is known under which a provider could reach this runner; webhooks under others are sent away. A
-    /// name of a local network leads no provider here.
+    /// Tells whether a name is known under which a provider could reach this runner; webhooks under
+    /// others are sent away. A name of a local network leads no provider here.
     pub fn has_public_name(&self) -> bool {
         let is_public = |name: &String| name.contains('.') && !name.ends_with(".local");
         self.proxy.is_some() || self.host_names.iter().any(is_public)

@@ -69,7 +69,8 @@ pub enum Event {
         identity: Arc<str>,
         speaking: bool,
     },
-    /// The room could not be entered: why, in words that help who runs the bot. [`Event::Left`] follows.
+    /// The room could not be entered: why, in words that help who runs the bot. [`Event::Left`]
+    /// follows.
     JoinFailed(String),
     Lost,
     Resumed,

@@ -1,8 +1,9 @@
 //! What every session is to the loop that runs it, whatever carries its bytes.
 //!
-//! In: what the bot asks for, its speech at the rate it chose (`i16` mono), deadlines, and how the session is to end; what the
-//! transport brings goes to methods of each session's own. Out, by [`Session::poll_output`]: speech of the caller, events for the
-//! bot, commands to the transport, and the next deadline with its reason. A new transport implements [`Session`] here, and in `io`
+//! In: what the bot asks for, its speech at the rate it chose (`i16` mono), deadlines, and how the
+//! session is to end; what the transport brings goes to methods of each session's own. Out, by
+//! [`Session::poll_output`]: speech of the caller, events for the bot, commands to the transport,
+//! and the next deadline with its reason. A new transport implements [`Session`] here, and in `io`
 //! what carries its bytes.
 
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::event::{Event, LeaveReason};
 
 /// One call between a bot and its callers.
 ///
-/// One input, then [`Session::poll_output`] until it answers [`Output::Timeout`] or [`Output::Gone`].
+/// One input, then [`Session::poll_output`] until it answers [`Output::Timeout`] or
+/// [`Output::Gone`].
 pub trait Session {
     /// What the session asks of its transport.
     type Command;
@@ -21,18 +23,20 @@ pub trait Session {
     /// Returns what the log calls the session when its bot starts.
     fn name(&self) -> String;
 
-    /// Takes the rates that the bot asks for, in Hz, and whether it hears several callers as one sound.
+    /// Takes the rates that the bot asks for, in Hz, and whether it hears several callers as one
+    /// sound.
     fn set_audio(&mut self, in_rate_hz: u32, out_rate_hz: u32, mixed: bool, now: Instant);
 
-    /// Returns how many samples of speech there is room for, at the bot's rate; `None` while speech, and the marks in it, wait
-    /// with the bot.
+    /// Returns how many samples of speech there is room for, at the bot's rate; `None` while
+    /// speech, and the marks in it, wait with the bot.
     fn speech_room(&self) -> Option<usize>;
 
-    /// Takes the bot's next speech, at most [`Session::speech_room`] of it. None at all says that the bot has no more.
+    /// Takes the bot's next speech, at most [`Session::speech_room`] of it. None at all says that
+    /// the bot has no more.
     fn handle_speech(&mut self, pcm: &[i16], now: Instant);
 
-    /// Takes a mark behind all speech so far. Returns the event that it is, where the far end does not say what it played: the
-    /// speech before it is as good as gone.
+    /// Takes a mark behind all speech so far. Returns the event that it is, where the far end does
+    /// not say what it played: the speech before it is as good as gone.
     fn handle_mark(&mut self, name: String) -> Option<Event> {
         Some(Event::Mark { name, played: true })
     }

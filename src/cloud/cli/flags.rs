@@ -1,8 +1,8 @@
 //! The options of `edge-runner cloud`, one table for each of its commands.
 //!
-//! Texts of values enter through the setters, [`Typed`] leaves. Sizes are bytes, with `k`, `m` or `g` behind
-//! them in units of 1024; times are seconds, with a fraction if you like.
-//! Source: `cloud-interface.md` §1, §3, §7.
+//! Texts of values enter through the setters, [`Typed`] leaves. Sizes are bytes, with `k`, `m` or
+//! `g` behind them in units of 1024; times are seconds, with a fraction if you like. Source:
+//! `cloud-interface.md` §1, §3, §7.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -49,8 +49,8 @@ const UPLOADS_HIGHEST: usize = 128;
 /// Seconds of a grant: the key that signs it is one day's, and yesterday's still verifies.
 const GRANT_TTL_HIGHEST: Duration = Duration::from_secs(86_400);
 
-/// Bytes that a size option takes at most: more than any disk has, so that `--min-free` can be above what is free, and far from
-/// where sums of sizes overflow.
+/// Bytes that a size option takes at most: more than any disk has, so that `--min-free` can be
+/// above what is free, and far from where sums of sizes overflow.
 const SIZE_HIGHEST: u64 = 1 << 50;
 
 /// One option.
@@ -636,8 +636,8 @@ fn api_url(text: &str) -> Result<String, Wants> {
     Ok(if versioned { url.text } else { url.text + "/v1" })
 }
 
-/// The name of a variable that a command may be given. What the service keeps to itself is none of them, and what it sets
-/// for every command would be overwritten.
+/// The name of a variable that a command may be given. What the service keeps to itself is none of
+/// them, and what it sets for every command would be overwritten.
 fn variable(text: String) -> Result<String, Wants> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let ours = aliases::canonical(Area::Variable, &text).starts_with(PREFIX) || text.starts_with("BUILD_");

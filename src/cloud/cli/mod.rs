@@ -1,7 +1,8 @@
 //! `edge-runner cloud`: which of its commands is meant, and what its options mean.
 //!
-//! The arguments behind `cloud` enter; a [`Task`] leaves, or a misuse. The tables are in `flags`; `serve`, `keys` and `client`
-//! hold values against each other; `help` writes the texts; `run` does the task.
+//! The arguments behind `cloud` enter; a [`Task`] leaves, or a misuse. The tables are in `flags`;
+//! `serve`, `keys` and `client` hold values against each other; `help` writes the texts; `run` does
+//! the task.
 
 mod client;
 mod flags;
@@ -42,7 +43,8 @@ pub enum Task {
     Serve(Box<CloudConfig>),
     Keys(KeysConfig),
     Client(Box<ClientConfig>),
-    /// To guard the commands of a service that works in this directory; what starts it is that service, and no help tells of it.
+    /// To guard the commands of a service that works in this directory; what starts it is that
+    /// service, and no help tells of it.
     Guard(PathBuf),
 }
 

@@ -1,6 +1,8 @@
-//! Does what `edge-runner cloud` is asked for: logger and runtime, then the service, the keys or the client.
+//! Does what `edge-runner cloud` is asked for: logger and runtime, then the service, the keys or
+//! the client.
 //!
-//! A [`Task`] enters; text on stdout and a [`Failure`] leave: 1 for what failed, 3 for a wait whose time has passed.
+//! A [`Task`] enters; text on stdout and a [`Failure`] leave: 1 for what failed, 3 for a wait whose
+//! time has passed.
 
 use std::io::{self, Write};
 
@@ -68,7 +70,8 @@ fn serve(config: CloudConfig) -> Result<(), Failure> {
     })
 }
 
-/// Makes the guard of the builder commands. Without it the service goes on: the next start ends what this one leaves.
+/// Makes the guard of the builder commands. Without it the service goes on: the next start ends
+/// what this one leaves.
 fn guarded(config: &CloudConfig) {
     if let Err(error) = guard::start(&config.data_dir) {
         log::warn!("builder commands may outlive the service: making their guard: {error}");

@@ -1,9 +1,10 @@
 //! Requests to the cloud service and their answers.
 //!
-//! In: hyper's requests. Out: answers in JSON, archives' 204, kept images as files, and one line in the log per request: method,
-//! path, status, time, whose it was. A request is judged in this order: its key, its organization, its path, its body; what `proto`
-//! says is done here, by `upload`, `house` and `log`. What failed inside the service is told to the log, under a number that the
-//! client gets instead. Source: `cloud-interface.md` section 2, I-04, I-22, I-24, I-30.
+//! In: hyper's requests. Out: answers in JSON, archives' 204, kept images as files, and one line in
+//! the log per request: method, path, status, time, whose it was. A request is judged in this
+//! order: its key, its organization, its path, its body; what `proto` says is done here, by
+//! `upload`, `house` and `log`. What failed inside the service is told to the log, under a number
+//! that the client gets instead. Source: `cloud-interface.md` section 2, I-04, I-22, I-24, I-30.
 
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -59,7 +60,8 @@ const LOGGED_PATH_BYTES_MAX: usize = 300;
 /// Characters of a request's `Host`, which becomes a part of URLs.
 const HOST_BYTES_MAX: usize = 255;
 
-/// How much longer than [`UPLOAD_STALL`] a connection waits for a byte, so that its client is told why it ends.
+/// How much longer than [`UPLOAD_STALL`] a connection waits for a byte, so that its client is told
+/// why it ends.
 const UPLOAD_STALL_MARGIN: Duration = Duration::from_secs(5);
 
 /// What every request is answered from.
@@ -78,7 +80,8 @@ fn times() -> Times {
     Times {
         answer: CLOUD_ANSWER,
         stall_body: UPLOAD_STALL + UPLOAD_STALL_MARGIN,
-        // The system wakes a writer when a third of its buffer is free: megabytes, for a slow client a minute.
+        // The system wakes a writer when a third of its buffer is free: megabytes, for a slow
+        // client a minute.
         stall: DOWNLOAD_STALL,
         linger: REFUSED_WITHIN,
         linger_bytes: REFUSED_BYTES_MAX,

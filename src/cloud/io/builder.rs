@@ -1,9 +1,12 @@
-//! One run of the builder command: the archive is unpacked, the command runs, and its end becomes an outcome.
+//! One run of the builder command: the archive is unpacked, the command runs, and its end becomes
+//! an outcome.
 //!
-//! In: a [`Job`]. Out: [`Ran`], and lines in the build's log while it runs. The command has a process group of its own, the unpacked
-//! context as its folder, nothing on stdin, and an environment that is made for it. However it ends, its whole group is killed
-//! then, as is what left the group but still has the run's environment, and the scratch folder is removed. The command has the
-//! service's rights; to shut it in is its own business. Source: `cloud-interface.md` §5.
+//! In: a [`Job`]. Out: [`Ran`], and lines in the build's log while it runs. The command has a
+//! process group of its own, the unpacked context as its folder, nothing on stdin, and an
+//! environment that is made for it. However it ends, its whole group is killed then, as is what
+//! left the group but still has the run's environment, and the scratch folder is removed. The
+//! command has the service's rights; to shut it in is its own business. Source:
+//! `cloud-interface.md` §5.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -38,7 +41,8 @@ use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
 use edge_runner_proto::process::lines::Lines;
 
-/// How long a command may take to be gone after SIGKILL, before its folder is removed in spite of it: it waits for a disk or a driver.
+/// How long a command may take to be gone after SIGKILL, before its folder is removed in spite of
+/// it: it waits for a disk or a driver.
 const BUILD_KILL_REST: Duration = Duration::from_secs(5);
 
 /// Bytes of a pipe of a command that are read at once.
@@ -59,11 +63,11 @@ pub struct Job {
     pub limits: Limits,
     /// `PATH`, `LANG` and what `--builder-env` names.
     pub env: Vec<(OsString, OsString)>,
-    /// Called when the command has ended, before what it left is put away: from then on, whoever asks for the build waits for what
-    /// became of it.
+    /// Called when the command has ended, before what it left is put away: from then on, whoever
+    /// asks for the build waits for what became of it.
     pub over: Box<dyn FnOnce() + Send>,
-    /// Called with what became of it, before its scratch folder is removed, which takes a while where that is large: so the result
-    /// is recorded meanwhile.
+    /// Called with what became of it, before its scratch folder is removed, which takes a while
+    /// where that is large: so the result is recorded meanwhile.
     pub known: Box<dyn FnOnce(Ran) + Send>,
 }
 
@@ -77,8 +81,8 @@ pub struct Limits {
     pub entries_max: u64,
 }
 
-/// How a run ended. Its process group is gone by then; its scratch folder is when [`run`] returns, and not yet when [`Job::known`]
-/// is called.
+/// How a run ended. Its process group is gone by then; its scratch folder is when [`run`] returns,
+/// and not yet when [`Job::known`] is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ran {
     Success(Image),
@@ -108,7 +112,8 @@ pub fn check(command: &[OsString], path: &OsStr) -> Result<(), String> {
     }
 }
 
-/// Finds a program where the service looks for it: the command's own folder is the context, which is not to be trusted.
+/// Finds a program where the service looks for it: the command's own folder is the context, which
+/// is not to be trusted.
 fn program(name: &OsStr, path: &OsStr) -> Result<PathBuf, String> {
     if name.as_bytes().contains(&b'/') {
         return std::path::absolute(name).map_err(|error| error.to_string());
@@ -256,7 +261,8 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
         Err(why) => return Err(heard.failed(Phase::Build, &why).await),
     };
     let id = child.id().expect("a child that was never waited for has a number");
-    // Dropped before the child: its signal needs the leader's number, which is free for others once the leader is reaped.
+    // Dropped before the child: its signal needs the leader's number, which is free for others once
+    // the leader is reaped.
     let mut group = Group::led_by(id);
     entry.begins(group.id());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -333,8 +339,8 @@ async fn judge(end: &End, heard: &Arc<Heard>, stop: &mut Shutdown) -> Result<(),
     Err(heard.failed(Phase::Build, &end.to_string()).await)
 }
 
-/// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at once reaches the command too,
-/// and maybe before the service knows.
+/// Tells whether a bad end comes of the service's stop: whoever ends all processes of a service at
+/// once reaches the command too, and maybe before the service knows.
 async fn is_stopped(end: &End, stop: &mut Shutdown) -> bool {
     let (End::Code(number) | End::Signal(number)) = *end;
     // Shells tell so of a signal that ended what they ran.
@@ -358,7 +364,8 @@ async fn gone(child: &mut Child, group: &mut Group) {
     }
 }
 
-/// Ends what left the group, until nothing more is found; one that is found may be starting another.
+/// Ends what left the group, until nothing more is found; one that is found may be starting
+/// another.
 async fn end_escaped(context: &Path) {
     let search = async {
         let mut killed = Vec::new();
@@ -401,7 +408,8 @@ fn start(job: &Job, places: &Places) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("starting `{name}`: {error}"))
 }
 
-/// Makes the environment, which is all of it. What `--builder-env` names wins over the defaults, and never over the build's own.
+/// Makes the environment, which is all of it. What `--builder-env` names wins over the defaults,
+/// and never over the build's own.
 fn environment(job: &Job, places: &Places) -> BTreeMap<OsString, OsString> {
     let build = &job.build;
     let defaults: [(&str, OsString); 4] = [
@@ -428,7 +436,8 @@ fn environment(job: &Job, places: &Places) -> BTreeMap<OsString, OsString> {
     all
 }
 
-/// Puts the words of a run in the place of `{word}`. `{{` is a brace; every other brace stays, since scripts have theirs.
+/// Puts the words of a run in the place of `{word}`. `{{` is a brace; every other brace stays,
+/// since scripts have theirs.
 fn fill_in(argument: &OsStr, job: &Job, places: &Places) -> OsString {
     let id = job.build.id.to_string();
     let words: [(&[u8], &[u8]); 9] = [
@@ -491,7 +500,8 @@ fn result(path: &Path) -> Result<Option<Vec<u8>>, String> {
     Ok(Some(content))
 }
 
-/// Moves a file to the images, and waits until it is there for good: the record that follows says so.
+/// Moves a file to the images, and waits until it is there for good: the record that follows says
+/// so.
 fn keep(out: &Folder, name: &str, images: &Path) -> io::Result<()> {
     let file_name = folder::name(name.as_bytes())?;
     let file = out.file(&file_name)?;
@@ -549,8 +559,8 @@ impl Heard {
     }
 }
 
-/// Carries both streams to the log until both have ended. The pipes are always read, whatever the log takes, so that a command
-/// waits for the disk at most.
+/// Carries both streams to the log until both have ended. The pipes are always read, whatever the
+/// log takes, so that a command waits for the disk at most.
 async fn listen(stdout: impl AsyncRead + Unpin, stderr: impl AsyncRead + Unpin, heard: Arc<Heard>) {
     let (mut stdout, mut stderr) = (Stream::new(stdout), Stream::new(stderr));
     while stdout.is_open || stderr.is_open {
@@ -617,7 +627,8 @@ impl<R: AsyncRead + Unpin> Stream<R> {
     }
 }
 
-/// Cuts a line to its cap, between two characters. What stands for bytes that are no UTF-8 is longer than they were.
+/// Cuts a line to its cap, between two characters. What stands for bytes that are no UTF-8 is
+/// longer than they were.
 fn cut(line: &str) -> &str {
     let mut end = line.len().min(BUILD_LINE_BYTES_MAX);
     while !line.is_char_boundary(end) {

@@ -1,10 +1,12 @@
-//! The client of the cloud agent service: regions, builds, their status and logs, and the packing and uploading of folders.
+//! The client of the cloud agent service: regions, builds, their status and logs, and the packing
+//! and uploading of folders.
 //!
-//! In: a [`ClientConfig`]. Out: what was asked for, on stdout; what happens meanwhile, on stderr; and how it ended. Works with
-//! this crate's service and with the one whose interface it has, which spells some names otherwise.
-//! Questions, grants and uploads are tried three times; the creation of a build is not, since the second could be a second build.
-//! A wait goes on while the service is away: it may be starting anew, and the build with it.
-//! Source: `cloud-interface.md` §7, `cloud.md` §2, §3, §7.
+//! In: a [`ClientConfig`]. Out: what was asked for, on stdout; what happens meanwhile, on stderr;
+//! and how it ended. Works with this crate's service and with the one whose interface it has, which
+//! spells some names otherwise. Questions, grants and uploads are tried three times; the creation
+//! of a build is not, since the second could be a second build. A wait goes on while the service is
+//! away: it may be starting anew, and the build with it. Source: `cloud-interface.md` §7,
+//! `cloud.md` §2, §3, §7.
 
 mod pack;
 mod show;
@@ -28,10 +30,12 @@ use show::{plain, say};
 /// Between the tries of a request that may succeed a moment later.
 const CLIENT_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// What a question about a build gets at least, however little is left of the time to wait: the last one is asked at its end.
+/// What a question about a build gets at least, however little is left of the time to wait: the
+/// last one is asked at its end.
 const LAST_POLL: Duration = Duration::from_secs(1);
 
-/// One request of the client but an upload: a service that reconciles, or whose disk is slow, needs some seconds.
+/// One request of the client but an upload: a service that reconciles, or whose disk is slow, needs
+/// some seconds.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Lines of a log in one answer, where a client prints it as it is; the most that a service gives.
@@ -148,7 +152,8 @@ impl Client<'_> {
         })
     }
 
-    /// A successful build of the same archive with the same build file, which the list does not look at.
+    /// A successful build of the same archive with the same build file, which the list does not
+    /// look at.
     async fn earlier(&self, hash: &str, region: &str, file: &str) -> Result<Option<Value>, End> {
         let path = format!(
             "/builds?contextHash={}&region={}&status={}&limit=100",
@@ -181,7 +186,8 @@ impl Client<'_> {
         Ok((build_of(&created)?, is_cached))
     }
 
-    /// Asks again and again until the build has ended, or the time has passed. `build` is then as it was seen last.
+    /// Asks again and again until the build has ended, or the time has passed. `build` is then as
+    /// it was seen last.
     async fn wait(&self, build: &mut Value, wait: Wait) -> Result<(), End> {
         let began = Instant::now();
         let left = || wait.timeout.saturating_sub(began.elapsed());

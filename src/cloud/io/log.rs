@@ -1,9 +1,11 @@
 //! The log of a build: written line by line, read page by page.
 //!
-//! In: lines of the command's stdout and stderr, and the service's own. Out: pages, from the first line on, of what is there at
-//! that moment. The file holds nothing but lines, and each is written whole; a token is the offset of a line, so that pages need no
-//! memory. It is continued by a later attempt. Refuses: more than `BUILD_LOG_BYTES_MAX`, after a line that says so; tokens that
-//! are none. What cannot be written is dropped: a build does not fail for its log. Source: `cloud-interface.md` §5, I-14.
+//! In: lines of the command's stdout and stderr, and the service's own. Out: pages, from the first
+//! line on, of what is there at that moment. The file holds nothing but lines, and each is written
+//! whole; a token is the offset of a line, so that pages need no memory. It is continued by a later
+//! attempt. Refuses: more than `BUILD_LOG_BYTES_MAX`, after a line that says so; tokens that are
+//! none. What cannot be written is dropped: a build does not fail for its log. Source:
+//! `cloud-interface.md` §5, I-14.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -91,7 +93,8 @@ impl Log {
         }
     }
 
-    /// Writes one line of the command's. Several may be handed over at once, each but the last ended by a line feed.
+    /// Writes one line of the command's. Several may be handed over at once, each but the last
+    /// ended by a line feed.
     pub fn lines(&mut self, text: &str) {
         if self.is_full {
             return;
@@ -135,7 +138,8 @@ impl Log {
         }
     }
 
-    /// Reads at most `limit` lines of a log, from the first one or from where a token says. One that is not there is empty.
+    /// Reads at most `limit` lines of a log, from the first one or from where a token says. One
+    /// that is not there is empty.
     ///
     /// # Errors
     /// `InvalidInput` for a token that this log did not give, else the system's.
@@ -303,7 +307,8 @@ mod tests {
         }
     }
 
-    /// I-19, I-14: a later attempt goes on where the last one ended, and a line that a kill has cut stays a line of its own.
+    /// I-19, I-14: a later attempt goes on where the last one ended, and a line that a kill has cut
+    /// stays a line of its own.
     #[test]
     fn a_log_is_continued() {
         let scratch = Scratch::make();
@@ -320,7 +325,8 @@ mod tests {
         );
     }
 
-    /// I-14: 10 MiB in all, with a line that says so; the service's own lines still come after it, and the cap holds for all.
+    /// I-14: 10 MiB in all, with a line that says so; the service's own lines still come after it,
+    /// and the cap holds for all.
     #[test]
     fn a_log_has_an_end() {
         let scratch = Scratch::make();

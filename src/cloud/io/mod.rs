@@ -1,9 +1,10 @@
 //! The cloud agent service: its parts, from start to end; and its client.
 //!
-//! [`run`] takes the data directory for itself, looks whether what it was given is of use, puts the parts together, takes up the
-//! builds that an earlier run left, and answers until a signal. Then there are no new connections, uploads have
-//! [`UPLOADS_GRACE`], commands are stopped, and what they were about to build stays for the next start. One more signal ends it at
-//! once. Refuses: a directory that another service has, and files in it that are damaged, by their names.
+//! [`run`] takes the data directory for itself, looks whether what it was given is of use, puts the
+//! parts together, takes up the builds that an earlier run left, and answers until a signal. Then
+//! there are no new connections, uploads have [`UPLOADS_GRACE`], commands are stopped, and what
+//! they were about to build stays for the next start. One more signal ends it at once. Refuses: a
+//! directory that another service has, and files in it that are damaged, by their names.
 
 #![allow(
     clippy::disallowed_methods,
@@ -63,13 +64,15 @@ use edge_runner_http::watch::Watch;
 use edge_runner_proto::config::TlsSettings;
 use edge_runner_proto::limits::RUNTIME_END;
 
-/// How much longer than uploads and commands the end of the service may take: what became of them has to be recorded.
+/// How much longer than uploads and commands the end of the service may take: what became of them
+/// has to be recorded.
 const STOP_MARGIN: Duration = Duration::from_secs(5);
 
 /// The certificate of the authority that this service made, alone, for those who are to trust it.
 const AUTHORITY: &str = "ca.crt";
 
-/// Serves until a signal, and ends in good order. `announce` gets the banner for stdout once, when requests are answered.
+/// Serves until a signal, and ends in good order. `announce` gets the banner for stdout once, when
+/// requests are answered.
 ///
 /// # Errors
 /// [`RunError`] when it cannot serve.
@@ -156,7 +159,8 @@ async fn stop_reason(signals: &mut Signals, services: &Services) -> Option<Lost>
     }
 }
 
-/// Waits for the end of everything, for a limited time; one more signal ends the wait with an error.
+/// Waits for the end of everything, for a limited time; one more signal ends the wait with an
+/// error.
 async fn wait(ended: impl Future<Output = ()>, within: Duration, signals: &mut Signals) -> Result<(), RunError> {
     tokio::select! {
         () = ended => {}
@@ -179,12 +183,14 @@ fn take(folder: &Path) -> Result<Lock, RunError> {
     lock.ok_or_else(|| of(folder)("another service has it; end that one, or name another directory"))
 }
 
-/// Waits for the guard of an earlier service, ends what is left of its commands all the same, and removes what they worked in. No
-/// run gets a folder that was there before, so that what cannot be removed is in nobody's way.
+/// Waits for the guard of an earlier service, ends what is left of its commands all the same, and
+/// removes what they worked in. No run gets a folder that was there before, so that what cannot be
+/// removed is in nobody's way.
 fn clear(data_dir: &Path) {
     let guard = Store::open(data_dir).and_then(|store| store.lock_named(guard::LOCK));
     if let Err(error) = guard {
-        // Without locks, or with a guard that does not come to its end, the rest is done all the same.
+        // Without locks, or with a guard that does not come to its end, the rest is done all the
+        // same.
         warn!("{}: {error}", data_dir.join(guard::LOCK).display());
     }
     let left = guard::end_leftovers(data_dir);

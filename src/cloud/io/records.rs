@@ -1,17 +1,21 @@
-//! Where uploads and builds are recorded: [`Records`] is the interface, [`Sqlite`] the one database behind it.
+//! Where uploads and builds are recorded: [`Records`] is the interface, [`Sqlite`] the one database
+//! behind it.
 //!
-//! In: values of [`crate::proto::build`]. Out: the same, as they were last written. What a call has written is on disk when
-//! it returns, and a change of several rows is kept whole or not at all, however the process or the machine ends.
-//! Refuses: a database that is damaged, or not ours, or of a later version; it is never made anew over what is there.
+//! In: values of [`crate::proto::build`]. Out: the same, as they were last written. What a call has
+//! written is on disk when it returns, and a change of several rows is kept whole or not at all,
+//! however the process or the machine ends. Refuses: a database that is damaged, or not ours, or of
+//! a later version; it is never made anew over what is there.
 //!
-//! What was weighed, in November 2026. SQLite is one file, and what was committed survives kills, power cuts and full disks; that
-//! is what its own tests are about, for twenty years. After `SQLITE_FULL` it goes on as before. It costs a C compiler and 0.68 MB
-//! of the binary, compiled as `.cargo/config.toml` says. redb is pure Rust and no smaller (0.74 MB), and the versions for this
-//! compiler lack the repairs of 4.2.0, by whose notes a crash could leave the file unopenable or roll committed changes back, and
-//! every I/O error latches: a full disk would end reading too, until it is opened again. fjall is a folder with threads of its
-//! own, LMDB maps the file and dies of an I/O error by SIGBUS, sled has been an alpha version for years. A journal of our own
-//! would be four hundred lines, small and provable, and all records would have to fit into memory; it stays the way out where
-//! half a megabyte is too much.
+//! What was weighed, in November 2026. SQLite is one file, and what was committed survives kills,
+//! power cuts and full disks; that is what its own tests are about, for twenty years. After
+//! `SQLITE_FULL` it goes on as before. It costs a C compiler and 0.68 MB of the binary, compiled as
+//! `.cargo/config.toml` says. redb is pure Rust and no smaller (0.74 MB), and the versions for this
+//! compiler lack the repairs of 4.2.0, by whose notes a crash could leave the file unopenable or
+//! roll committed changes back, and every I/O error latches: a full disk would end reading too,
+//! until it is opened again. fjall is a folder with threads of its own, LMDB maps the file and dies
+//! of an I/O error by SIGBUS, sled has been an alpha version for years. A journal of our own would
+//! be four hundred lines, small and provable, and all records would have to fit into memory; it
+//! stays the way out where half a megabyte is too much.
 
 mod sqlite;
 
@@ -58,8 +62,8 @@ pub enum OpenError {
     Io { path: PathBuf, why: String },
 }
 
-/// Records of uploads and builds. Blocks; what was written is on disk when a call returns. Another database follows by another
-/// implementation.
+/// Records of uploads and builds. Blocks; what was written is on disk when a call returns. Another
+/// database follows by another implementation.
 pub trait Records: Send + Sync + 'static {
     /// Keeps the upload of a new grant.
     fn granted(&self, upload: &Upload) -> Result<(), RecordError>;
@@ -74,7 +78,8 @@ pub trait Records: Send + Sync + 'static {
     fn list(&self, org: &Org, of: &Filter) -> Result<(Vec<Build>, u64), RecordError>;
     /// Returns the newest success with that archive, by its SHA-256, region and build file.
     fn cached(&self, org: &Org, archive: &Hash, region: &str, file: &str) -> Result<Option<Build>, RecordError>;
-    /// Keeps the next value of a build if its status is still the expected one; tells whether it was.
+    /// Keeps the next value of a build if its status is still the expected one; tells whether it
+    /// was.
     fn change(&self, expected: Status, next: &Build) -> Result<bool, RecordError>;
     /// Returns the builds in no final state, oldest first.
     fn unfinished(&self) -> Result<Vec<Build>, RecordError>;
@@ -85,7 +90,8 @@ pub trait Records: Send + Sync + 'static {
     fn forget_builds(&self, ids: &[Uuid]) -> Result<(), RecordError>;
     /// Tells whether a build of any organization is recorded.
     fn has_build(&self, id: Uuid) -> Result<bool, RecordError>;
-    /// Returns up to `max` uploads whose identifiers follow `after`, in their order, with what a sweep needs to know.
+    /// Returns up to `max` uploads whose identifiers follow `after`, in their order, with what a
+    /// sweep needs to know.
     fn held(&self, after: Option<Uuid>, max: usize) -> Result<Vec<Held>, RecordError>;
     /// Returns the same of one upload.
     fn held_of(&self, id: Uuid) -> Result<Option<Held>, RecordError>;

@@ -1,9 +1,10 @@
 //! A file that somebody may change at any time, as it was at the last look.
 //!
-//! In: a path, and what makes a value of the file's text. Out: the value, or why there is none, in words. Every look asks the
-//! system for the file's time, size and number, and reads it when one of them changed; a file that changed within the last
-//! `REREAD_WITHIN` is read in any case, since the clocks of file systems are coarse. The log tells when a file is no longer of
-//! use, and when it is again.
+//! In: a path, and what makes a value of the file's text. Out: the value, or why there is none, in
+//! words. Every look asks the system for the file's time, size and number, and reads it when one of
+//! them changed; a file that changed within the last `REREAD_WITHIN` is read in any case, since the
+//! clocks of file systems are coarse. The log tells when a file is no longer of use, and when it is
+//! again.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,8 @@ use std::time::SystemTime;
 use edge_runner_http::common::lock;
 use edge_runner_http::store::read_bounded;
 
-/// How long after its change a small file is read at every look: clocks of file systems go by seconds at worst.
+/// How long after its change a small file is read at every look: clocks of file systems go by
+/// seconds at worst.
 const REREAD_WITHIN: Duration = Duration::from_secs(2);
 
 /// A file and what it says.
@@ -58,7 +60,8 @@ impl<T> Reread<T> {
         }
     }
 
-    /// Returns what the file says at this moment. Blocks for a look at it, and for as long as reading a small file takes.
+    /// Returns what the file says at this moment. Blocks for a look at it, and for as long as
+    /// reading a small file takes.
     ///
     /// # Errors
     /// Why it is of no use, with its name.
@@ -97,7 +100,8 @@ impl<T> Reread<T> {
             modified: (file.mtime(), file.mtime_nsec()),
             changed: (file.ctime(), file.ctime_nsec()),
         };
-        // A change of a file from the future would bring it back to the present, so that one is no younger than its way there is.
+        // A change of a file from the future would bring it back to the present, so that one is no
+        // younger than its way there is.
         let age = file.modified().map(|at| match SystemTime::now().duration_since(at) {
             Ok(age) => age,
             Err(ahead) => ahead.duration(),
@@ -134,8 +138,8 @@ mod tests {
         }
     }
 
-    /// I-02, I-03: every change is seen by the next look, one in place and of the same size too; what is of no use is never
-    /// answered with what was there before.
+    /// I-02, I-03: every change is seen by the next look, one in place and of the same size too;
+    /// what is of no use is never answered with what was there before.
     #[test]
     fn every_change_is_seen() {
         let folder = Folder::new();
@@ -159,7 +163,8 @@ mod tests {
         assert!(look().is_err());
     }
 
-    /// A file that lies there unchanged is read once, also one that was written before a clock was set back.
+    /// A file that lies there unchanged is read once, also one that was written before a clock was
+    /// set back.
     #[test]
     fn an_old_file_is_read_once() {
         let folder = Folder::new();

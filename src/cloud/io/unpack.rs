@@ -1,8 +1,9 @@
 //! Makes what an archive holds, as [`crate::proto::unpack`] says.
 //!
-//! In: an archive to read, an empty folder, the bounds. Out: what is in the archive, in the folder: files and folders with the
-//! rights of the archive as far as they are harmless, its times on files, no owners. Every name is gone down step by step, without
-//! following a link, though the tree has decided already that there is none. Blocks. Refuses what the tree refuses; the folder
+//! In: an archive to read, an empty folder, the bounds. Out: what is in the archive, in the folder:
+//! files and folders with the rights of the archive as far as they are harmless, its times on
+//! files, no owners. Every name is gone down step by step, without following a link, though the
+//! tree has decided already that there is none. Blocks. Refuses what the tree refuses; the folder
 //! is half full then.
 
 use std::ffi::CString;
@@ -54,7 +55,8 @@ impl From<Failure> for Fault {
     }
 }
 
-/// Unpacks `archive` into the folder `context`, in which `build_file` has to be then. Between two reads `stopped` is asked.
+/// Unpacks `archive` into the folder `context`, in which `build_file` has to be then. Between two
+/// reads `stopped` is asked.
 ///
 /// # Errors
 /// [`Fault`].
@@ -75,7 +77,8 @@ pub fn unpack(
     unpacked.map_err(|fault| if stopped() { Fault::Stopped } else { fault })
 }
 
-/// An archive that ends with an error when nobody wants it any more. Within one read a member of a few bytes comes after the other.
+/// An archive that ends with an error once it was given up. Within one read a member of a few bytes
+/// comes after the other.
 struct Stoppable<'a> {
     archive: &'a mut dyn Read,
     stopped: &'a dyn Fn() -> bool,

@@ -1,11 +1,13 @@
 //! An upload: from the body of a request to an archive.
 //!
-//! In: who asks for a grant, then the head and the body of a form. Out: the grant, then what is stored. What the form may do is
-//! said by `proto::verify`, as soon as the file begins; the file goes in pieces to threads that may block, one piece being
-//! written while the next one fills, and no thread waits for a slow client. An archive is in its place when all of the body was
-//! there in time, and is on disk. Whoever drops an upload, wherever it stands, leaves no part of it behind.
-//! Refuses: what `verify` refuses; too many uploads at once; one without a byte for [`UPLOAD_STALL`]; one for which there is no
-//! space; one of which a build was made. Source: `cloud.md` §4.3, `cloud-interface.md` §3.
+//! In: who asks for a grant, then the head and the body of a form. Out: the grant, then what is
+//! stored. What the form may do is said by `proto::verify`, as soon as the file begins; the file
+//! goes in pieces to threads that may block, one piece being written while the next one fills, and
+//! no thread waits for a slow client. An archive is in its place when all of the body was there in
+//! time, and is on disk. Whoever drops an upload, wherever it stands, leaves no part of it behind.
+//! Refuses: what `verify` refuses; too many uploads at once; one without a byte for
+//! [`UPLOAD_STALL`]; one for which there is no space; one of which a build was made. Source:
+//! `cloud.md` §4.3, `cloud-interface.md` §3.
 
 use std::future::pending;
 use std::io;
@@ -42,10 +44,12 @@ use edge_runner_proto::limits::RETRY_AFTER_S;
 use edge_runner_proto::server::multipart::{self, Event, Parser};
 use edge_runner_proto::uuid::Uuid;
 
-/// How long the connection of an upload may stand still while the disk works on what has come, before its deadline is renewed.
+/// How long the connection of an upload may stand still while the disk works on what has come,
+/// before its deadline is renewed.
 const UPLOAD_RENEWED_EVERY: Duration = Duration::from_secs(10);
 
-/// Bytes of an upload that are written at once. Each upload has two such pieces in memory: one that fills, one that is written.
+/// Bytes of an upload that are written at once. Each upload has two such pieces in memory: one that
+/// fills, one that is written.
 const UPLOAD_PIECE_BYTES: usize = 256 * 1024;
 
 /// What grants and uploads need.
@@ -66,7 +70,8 @@ pub struct Uploads {
 /// An upload that is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The name of the archive in the store, behind the address of the store: `{org}/{upload}.tar.gz`.
+    /// The name of the archive in the store, behind the address of the store:
+    /// `{org}/{upload}.tar.gz`.
     pub key: String,
     md5: [u8; 16],
 }
@@ -353,7 +358,8 @@ async fn landed<T>(work: impl Future<Output = T>, note: Note<'_>) -> T {
     }
 }
 
-/// The last steps, on a thread that may block: they are taken to their end even if the client is gone.
+/// The last steps, on a thread that may block: they are taken to their end even if the client is
+/// gone.
 struct Keeper {
     folder: Arc<Folder>,
     records: Arc<dyn Records>,
@@ -368,7 +374,8 @@ impl Keeper {
         let facts = part.settle().map_err(unwritten)?;
         open(&*self.records, &self.keys, &self.allowed)?;
         self.folder.keep(part, org, *upload).map_err(unwritten)?;
-        // It is in its place, so it is no refusal any more: who needs the facts finds that they are not of this file, and hashes it.
+        // It is in its place, so it is no refusal any more: who needs the facts finds that they are
+        // not of this file, and hashes it.
         if let Err(error) = self.records.stored(*upload, &facts) {
             log::warn!("upload {upload} of {org}: it is kept, but what came is not recorded: {error}");
         }

@@ -1,9 +1,9 @@
 //! One build and the upload it is made of: what is recorded, how it changes, and its JSON.
 //!
-//! In: requests, changes with the time at which they came. Out: the next value, or JSON. A build in a final state never changes,
-//! and no time of a build goes back, whatever the clock does. Times are milliseconds since 1970.
-//! Refuses: bodies and queries that make no sense, each with the member that is wrong. Source: `cloud.md` §2, `cloud-interface.md`
-//! §2 and §4.
+//! In: requests, changes with the time at which they came. Out: the next value, or JSON. A build in
+//! a final state never changes, and no time of a build goes back, whatever the clock does. Times
+//! are milliseconds since 1970. Refuses: bodies and queries that make no sense, each with the
+//! member that is wrong. Source: `cloud.md` §2, `cloud-interface.md` §2 and §4.
 
 use std::fmt;
 
@@ -20,7 +20,8 @@ use edge_runner_proto::uuid::Uuid;
 
 const BUILDS_PAGE_MAX: usize = 100;
 
-/// Builds on a page of `GET /builds` when the client does not say, and at most, as in the published API.
+/// Builds on a page of `GET /builds` when the client does not say, and at most, as in the published
+/// API.
 const BUILDS_PAGE: usize = 20;
 
 /// The build file's path in requests and answers.
@@ -45,7 +46,8 @@ pub struct Upload {
     pub facts: Option<Facts>,
 }
 
-/// What is known of an archive that is whole. The file is the one that was hashed if `inode` and `modified_ns` are its own.
+/// What is known of an archive that is whole. The file is the one that was hashed if `inode` and
+/// `modified_ns` are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Bytes.
@@ -238,8 +240,9 @@ impl Build {
         Ok(next)
     }
 
-    /// Returns its JSON. Members without a value are left out. `public` is scheme and host that clients see, without a slash at
-    /// the end; without it they are those of the request that made the build.
+    /// Returns its JSON. Members without a value are left out. `public` is scheme and host that
+    /// clients see, without a slash at the end; without it they are those of the request that made
+    /// the build.
     pub fn json(&self, public: Option<&str>) -> Value {
         let base = public.unwrap_or(&self.base);
         let mut json = Map::new();

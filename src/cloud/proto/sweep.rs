@@ -1,15 +1,16 @@
 //! What is due to be deleted.
 //!
-//! In: how long things are kept, what is known of them, and the time, in milliseconds since 1970. Out: whether each is due.
-//! Never due: the archive of a build that waits or runs; and anything of a kind that is kept for ever.
-//! Source: `--keep-archives`, `--keep-builds`, I-23.
+//! In: how long things are kept, what is known of them, and the time, in milliseconds since 1970.
+//! Out: whether each is due. Never due: the archive of a build that waits or runs; and anything of
+//! a kind that is kept for ever. Source: `--keep-archives`, `--keep-builds`, I-23.
 
 use std::time::Duration;
 
 use crate::proto::build::Org;
 use edge_runner_proto::uuid::Uuid;
 
-/// How long after the end of its grant an upload still counts as coming: its last bytes are written to a slow disk.
+/// How long after the end of its grant an upload still counts as coming: its last bytes are written
+/// to a slow disk.
 const UPLOAD_REST: Duration = Duration::from_secs(300);
 
 /// Between two sweeps at least, however short the times are for which things are kept.
@@ -46,7 +47,8 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Stays,
-    /// The archive goes; the record stays until the grant has ended, so that the same grant brings no other archive.
+    /// The archive goes; the record stays until the grant has ended, so that the same grant brings
+    /// no other archive.
     LosesArchive,
     /// Archive and record go.
     Goes,
@@ -61,7 +63,8 @@ impl Keeps {
         shortest.unwrap_or(SWEEP_EVERY).clamp(SWEEP_EVERY_MIN, SWEEP_EVERY)
     }
 
-    /// Returns the time at or before which a build has to have ended to be due; nothing is due when there is none.
+    /// Returns the time at or before which a build has to have ended to be due; nothing is due when
+    /// there is none.
     pub fn builds_until(&self, now_ms: u64) -> Option<u64> {
         now_ms.checked_sub(ms(self.builds?))
     }
@@ -166,7 +169,8 @@ mod tests {
         assert_eq!(FOR_EVER.fate(&empty, T0 + ms(UPLOAD_REST)), Fate::GoesIfEmpty);
     }
 
-    /// Its grant is still good, and a build was made of it: without a record the grant would bring another archive.
+    /// Its grant is still good, and a build was made of it: without a record the grant would bring
+    /// another archive.
     #[test]
     fn the_record_of_a_sealed_upload_outlives_its_grant() {
         let brief = Keeps {

@@ -1,13 +1,15 @@
 //! Build contexts as they are unpacked: what may be made of an archive, and in what order.
 //!
-//! In: a gzipped tar archive from any reader, the bounds of the operator, and the build file that must be there. Out: one
-//! [`Make`] after the other, to be done as it stands: names are relative, without `.` and `..`, and each folder is made before
-//! what is in it. Nothing asked for leaves the tree or goes through a link, so the order of the archive does not matter.
+//! In: a gzipped tar archive from any reader, the bounds of the operator, and the build file that
+//! must be there. Out: one [`Make`] after the other, to be done as it stands: names are relative,
+//! without `.` and `..`, and each folder is made before what is in it. Nothing asked for leaves the
+//! tree or goes through a link, so the order of the archive does not matter.
 //!
-//! Refuses, and names the entry: absolute names, `..` components, links that lead out (looked at step by step, when they come and
-//! again at the end, since a later link can change what an earlier one means), writing through a link or over one, devices,
-//! FIFOs, kinds that are not known, names with a NUL, more than the bounds, a damaged archive, a missing build file.
-//! Source: `cloud-interface.md` §5; [`super::tar`], [`super::gzip`].
+//! Refuses, and names the entry: absolute names, `..` components, links that lead out (looked at
+//! step by step, when they come and again at the end, since a later link can change what an earlier
+//! one means), writing through a link or over one, devices, FIFOs, kinds that are not known, names
+//! with a NUL, more than the bounds, a damaged archive, a missing build file. Source:
+//! `cloud-interface.md` §5; [`super::tar`], [`super::gzip`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,7 +22,8 @@ use crate::limits::{
     UNPACK_PATH_BYTES_MAX, UNPACK_SHOWN_CHARS_MAX,
 };
 
-/// Components that are looked at for all links of an archive together, a second's work: links of links multiply.
+/// Components that are looked at for all links of an archive together, a second's work: links of
+/// links multiply.
 const UNPACK_LINK_STEPS_MAX: u64 = 10_000_000;
 
 /// What an operator allows.
@@ -67,7 +70,8 @@ pub struct Sum {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Gzip(gzip::Damaged),
-    /// The archive inside, somewhere after an entry, whose name is fit to be shown; empty before the first.
+    /// The archive inside, somewhere after an entry, whose name is fit to be shown; empty before
+    /// the first.
     Tar {
         damaged: tar::Damaged,
         after: String,
@@ -199,8 +203,8 @@ impl fmt::Display for Why {
     }
 }
 
-/// Makes a name fit to be shown: what is no text, and no letter or sign that a terminal shows as such, is escaped; a long one is
-/// cut to [`UNPACK_SHOWN_CHARS_MAX`].
+/// Makes a name fit to be shown: what is no text, and no letter or sign that a terminal shows as
+/// such, is escaped; a long one is cut to [`UNPACK_SHOWN_CHARS_MAX`].
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::new();
     let mut count = 0;
@@ -293,8 +297,8 @@ impl<R: Read> Unpacker<R> {
         self.tar.read(into).map_err(|error| told(error, &self.last))
     }
 
-    /// Looks at the whole, when there is nothing more to make: that the archive ends well, that no link leads out, and that the
-    /// build file is there.
+    /// Looks at the whole, when there is nothing more to make: that the archive ends well, that no
+    /// link leads out, and that the build file is there.
     ///
     /// # Errors
     /// [`Failure`].
@@ -332,7 +336,8 @@ impl<R: Read> Unpacker<R> {
     }
 }
 
-/// Tells an archive that is damaged or too large from one that cannot be read. `after` is the name of the last entry.
+/// Tells an archive that is damaged or too large from one that cannot be read. `after` is the name
+/// of the last entry.
 fn told(error: io::Error, after: &str) -> Failure {
     let of_tar = |damaged| Refusal::Tar {
         damaged,
@@ -567,7 +572,8 @@ impl Tree {
         }
     }
 
-    /// Follows a symbolic link in a folder, step by step as the system would. Returns where it leads, if something is there.
+    /// Follows a symbolic link in a folder, step by step as the system would. Returns where it
+    /// leads, if something is there.
     ///
     /// What is not there is taken for a folder: a later entry may make it one.
     fn leads(&mut self, folder: usize, target: &[u8]) -> Result<Option<usize>, Why> {

@@ -1,9 +1,10 @@
 //! One connection: hyper around its socket, and the time limits that end it.
 //!
-//! In: an accepted stream. Out: nothing; it returns when the connection is over. hyper's own timers cost a heap block and two
-//! locks per request and cannot tell an idle client from a slow one, so the limits are kept here: the socket and the service
-//! note what the connection waits for, and [`Timeouts`] turns that, and the time, into a deadline. One timer serves a
-//! connection for its whole life, and a request costs one look at the clock.
+//! In: an accepted stream. Out: nothing; it returns when the connection is over. hyper's own timers
+//! cost a heap block and two locks per request and cannot tell an idle client from a slow one, so
+//! the limits are kept here: the socket and the service note what the connection waits for, and
+//! [`Timeouts`] turns that, and the time, into a deadline. One timer serves a connection for its
+//! whole life, and a request costs one look at the clock.
 
 use std::convert::Infallible;
 use std::future::{Future as _, pending, poll_fn};
@@ -183,8 +184,8 @@ async fn opened<S: Service>(
     None
 }
 
-/// Finds out what a connection speaks, and does what comes before a request. Nothing comes back of one that brings no request
-/// and is in other hands.
+/// Finds out what a connection speaks, and does what comes before a request. Nothing comes back of
+/// one that brings no request and is in other hands.
 async fn open<S: Service>(tcp: TcpStream, peer: SocketAddr, server: &S) -> Result<Option<Stream>, String> {
     let mut first = [0];
     match tcp.peek(&mut first).await {
@@ -219,8 +220,8 @@ enum End {
     TooSlow(Phase),
 }
 
-/// Waits for the client to close its side. Closing while it still sends would make its system throw our answer away, and
-/// a refusal is mostly sent before all of a body has come.
+/// Waits for the client to close its side. Closing while it still sends would make its system throw
+/// our answer away, and a refusal is mostly sent before all of a body has come.
 async fn linger(mut stream: Stream, times: Times) {
     let drained = async {
         // An error means that the client is gone, and with it the reason to wait.
@@ -266,8 +267,8 @@ impl Timeouts {
         }
     }
 
-    /// Takes note of what the connection waits for; tells whether that is another phase than before. Asks for the time only
-    /// when it is.
+    /// Takes note of what the connection waits for; tells whether that is another phase than
+    /// before. Asks for the time only when it is.
     fn notice(&mut self, (seen, phase): (u64, Phase), now: impl FnOnce() -> Instant) -> bool {
         let changed = seen != self.seen;
         if changed {
@@ -311,8 +312,8 @@ struct TrackedIo<'v> {
 }
 
 impl TrackedIo<'_> {
-    /// A write that goes through ends a request; one that does not waits for the client. What is written while an upload is
-    /// under way only gives leave to send it.
+    /// A write that goes through ends a request; one that does not waits for the client. What is
+    /// written while an upload is under way only gives leave to send it.
     fn note_write<T>(&self, written: &Poll<io::Result<T>>) {
         let next = if written.is_ready() { Phase::Idle } else { Phase::Stall };
         let phase = self.state.phase();
@@ -372,7 +373,8 @@ mod tests {
     use super::*;
     use crate::permits::Permits;
 
-    /// The time for the first head runs from the accept, with every byte of it; later heads have their own.
+    /// The time for the first head runs from the accept, with every byte of it; later heads have
+    /// their own.
     #[tokio::test]
     async fn the_first_head_has_one_deadline() {
         let times = Times::default();

@@ -4,10 +4,10 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::Refusal;
-use super::floor::{Reply, has_host};
 use crate::proto::http::access::{Access, Admitted, Head};
 use crate::proto::http::origin::{self, Standing};
 use crate::proto::http::route::{self, Route};
+use edge_runner_http::common::{Reply, has_host};
 
 /// Lets a request in with `None`, or answers a preflight.
 pub(super) fn admit(

@@ -6,8 +6,8 @@
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::floor::{Reply, whole};
 use crate::page;
+use edge_runner_http::common::{Reply, whole};
 
 /// Sends a browser on to the page.
 pub(super) fn to_page() -> Reply {

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::floor::{Peer, lock};
 use super::fresh_id;
 use crate::io::sessions::Start;
 use crate::logging;
 use crate::proto::http::table::{self, Claim, Table};
 use crate::proto::server::admission::Requester;
+use edge_runner_http::common::{Peer, lock};
 
 /// Makes what a session starts from, once there is one; `body` gets what was registered for it.
 pub(super) fn starting(

@@ -9,7 +9,6 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::floor::{Peer, Reply, json_reply, whole};
 use super::note::caller;
 use super::read::{Takes, read};
 use super::{App, Refusal, fresh_id, methods};
@@ -18,6 +17,7 @@ use crate::io::sessions::Start;
 use crate::proto::http::route::{self, Query};
 use crate::proto::messaging::signature::{self, Wrong};
 use crate::proto::messaging::webhook;
+use edge_runner_http::common::{Peer, Reply, json_reply, whole};
 
 /// Answers the provider.
 pub(super) async fn messaging(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {

@@ -10,7 +10,6 @@ use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use serde_json::json;
 
-use super::floor::{Peer, Reply, json_reply, lock};
 use super::lease::{Lease, requester, starting};
 use super::note::caller;
 use super::read::{Takes, read};
@@ -18,6 +17,7 @@ use super::{App, Refusal};
 use crate::logging;
 use crate::proto::http::table;
 use crate::proto::webrtc::offer::{Candidates, Offer};
+use edge_runner_http::common::{Peer, Reply, json_reply, lock};
 
 /// Answers an offer: of the session that `/start` registered, or of a new one.
 pub(super) async fn take_offer(

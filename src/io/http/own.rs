@@ -14,10 +14,10 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 
-use super::floor::{Peer, Reply, whole};
 use super::read::{Takes, read};
 use super::{App, Refusal};
 use crate::proto::http::route;
+use edge_runner_http::common::{Peer, Reply, whole};
 
 type Answer = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 type Handler = Arc<dyn Fn(Request<Bytes>) -> Answer + Send + Sync>;

@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::Refusal;
-use super::floor::{Caps, Times, collect};
 use crate::limits;
+use edge_runner_http::common::{Caps, Times, collect};
 
 /// What an endpoint takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderValue};
 use serde_json::json;
 
-use super::floor::{ReadError, Reply, json_reply};
 use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
 use crate::limits;
@@ -22,6 +21,7 @@ use crate::proto::webrtc::offer::OfferRefusal;
 use crate::proto::webrtc::whip;
 use crate::proto::webrtc::whip::call;
 use crate::proto::{messaging, metrics};
+use edge_runner_http::common::{ReadError, Reply, json_reply};
 
 /// Every way in which a request is refused.
 #[derive(Debug, thiserror::Error)]

@@ -5,13 +5,13 @@
 
 use serde_json::Value;
 
-use super::floor::{Peer, random, unix_time_s};
 use super::note::caller;
 use super::{App, Refusal, fresh_id};
 use crate::io::mediaroom;
 use crate::io::sessions::Start;
 use crate::proto::mediaroom::entry::Access;
 use crate::proto::server::admission::Kind;
+use edge_runner_http::common::{Peer, random, unix_time_s};
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
 pub(super) fn mediaroom(app: &App, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {

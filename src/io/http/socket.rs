@@ -11,7 +11,6 @@ use hyper::{Request, Response};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
-use super::floor::{Becomes, Payload, Peer, Reply, lock};
 use super::lease::{Lease, requester, starting};
 use super::note::caller;
 use super::{App, Refusal};
@@ -22,6 +21,7 @@ use crate::proto::server::admission::{Kind, Requester};
 use crate::proto::server::key;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
+use edge_runner_http::common::{Becomes, Payload, Peer, Reply, lock};
 
 /// Answers an upgrade, and says what the connection becomes.
 pub(super) fn socket(

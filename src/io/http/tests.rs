@@ -20,7 +20,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::floor::Times;
 use super::*;
 use crate::bot::{self, Audio, BotError, Event, RunnerArguments, Shutdown, ShutdownTrigger};
 use crate::config::Host;
@@ -28,6 +27,7 @@ use crate::io::server::{Phase, bind, serve};
 use crate::io::services::Services;
 use crate::io::tasks::{Live, Place};
 use crate::limits;
+use edge_runner_http::common::Times;
 
 const GUARD: Duration = Duration::from_secs(30);
 

@@ -11,7 +11,6 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::floor::{Peer, Reply, json_reply, lock, unix_time_s};
 use super::note::caller;
 use super::read::{Takes, read};
 use super::{App, Refusal, fresh_id, methods};
@@ -25,6 +24,7 @@ use crate::logging;
 use crate::proto::http::route;
 use crate::proto::server::admission::Kind;
 use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
+use edge_runner_http::common::{Peer, Reply, json_reply, lock, unix_time_s};
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
 pub(super) async fn start(app: &App, wanted: Option<Wanted>, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {

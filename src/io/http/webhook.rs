@@ -8,7 +8,6 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
-use super::floor::{Reply, lock, unix_time_s, whole};
 use super::read::{Takes, read};
 use super::{App, Refusal, mint};
 use crate::config::Transport;
@@ -18,6 +17,7 @@ use crate::proto::telephony::proof::{self, CallKey};
 use crate::proto::telephony::signature::{Standing, Webhook};
 use crate::proto::telephony::verify;
 use crate::proto::telephony::{PROVIDERS, Provider, webhook};
+use edge_runner_http::common::{Reply, lock, unix_time_s, whole};
 
 /// Verifies the upgrade of a call, where its provider signs it, and returns who signed. Where the
 /// URL that was signed is not known for sure, a signature that does not fit is none.

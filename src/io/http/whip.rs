@@ -1,8 +1,9 @@
 //! Sessions by one POST: WHIP, WHEP and the calls endpoint.
 //!
-//! In: requests of those routes. Out: answers in SDP with the headers of a resource, fragments, and keys for one session. Who may
-//! open a session has the key of `--api-key`, or one that `client_secrets` or `/start` gave out. The path of a session is
-//! unguessable, and is all that its later requests need. What it all means is in `proto::whip`.
+//! In: requests of those routes. Out: answers in SDP with the headers of a resource, fragments, and
+//! keys for one session. Who may open a session has the key of `--api-key`, or one that
+//! `client_secrets` or `/start` gave out. The path of a session is unguessable, and is all that its
+//! later requests need. What it all means is in `proto::whip`.
 
 use std::time::Instant;
 
@@ -14,7 +15,6 @@ use hyper::http::request::Parts;
 use serde_json::Value;
 
 use super::access::authorizations;
-use super::floor::{json_reply, lock, unix_time_s, whole};
 use super::lease::{Lease, requester, starting};
 use super::note::caller;
 use super::read::{Takes, read};
@@ -26,6 +26,7 @@ use crate::proto::webrtc::offer::Answer;
 use crate::proto::webrtc::whip::call::{self, Call, Shown};
 use crate::proto::webrtc::whip::path::{Request, Verb, Via};
 use crate::proto::webrtc::whip::{self, Asked, Done, Opening, answer, offer};
+use edge_runner_http::common::{json_reply, lock, unix_time_s, whole};
 
 pub(super) async fn serve(
     app: &App,
@@ -168,8 +169,9 @@ async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<Asked, 
     })
 }
 
-/// Finds the key that a request brings. A device that can only write user and password has its key in the password; a browser
-/// adds those unasked, so a form, which needs no leave to be sent, is not opened by them.
+/// Finds the key that a request brings. A device that can only write user and password has its key
+/// in the password; a browser adds those unasked, so a form, which needs no leave to be sent, is
+/// not opened by them.
 fn shown(via: Via, headers: &HeaderMap, query: &str) -> Option<Shown> {
     let token = Query::new(query).value(answer::TOKEN);
     Shown::of(authorizations(headers), via != Via::Calls, token)
@@ -189,7 +191,8 @@ fn endpoint(via: Via) -> Reply {
     }
 }
 
-/// Tells what can be sent. Clients that ask by themselves look for PATCH in the headers of a preflight.
+/// Tells what can be sent. Clients that ask by themselves look for PATCH in the headers of a
+/// preflight.
 fn options(via: Via, methods: &'static str) -> Reply {
     let mut reply = empty(StatusCode::OK);
     let headers = reply.headers_mut();

@@ -1,4 +1,5 @@
-//! The start and the end of what carries WebRTC: its UDP port, and what the STUN and TURN servers are asked.
+//! The start and the end of what carries WebRTC: its UDP port, and what the STUN and TURN servers
+//! are asked.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -84,7 +85,8 @@ impl WebRtc {
         self.common().warm_up(tasks::now());
     }
 
-    /// Gives the relays back, by which the last words of the sessions have left, and closes the port.
+    /// Gives the relays back, by which the last words of the sessions have left, and closes the
+    /// port.
     pub async fn end(&self) {
         self.shared.sockets.gatherer.end().await;
         self.shared.sockets.reader.abort();

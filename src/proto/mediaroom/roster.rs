@@ -1,9 +1,10 @@
 //! Who is in a room, and which of their tracks are to be heard.
 //!
-//! In: what the server says of participants and of who speaks. Out: `Change`s, and whose track a sid is. A participant is
-//! known by its identity, which stays, and by its sid, which is new with each join: the news of an earlier stay is told from
-//! that of the present one. Ignored: ourselves, participants and tracks beyond their caps, names that no server hands out.
-//! Source: the rooms fact sheet, B3 to B5.
+//! In: what the server says of participants and of who speaks. Out: `Change`s, and whose track a
+//! sid is. A participant is known by its identity, which stays, and by its sid, which is new with
+//! each join: the news of an earlier stay is told from that of the present one. Ignored: ourselves,
+//! participants and tracks beyond their caps, names that no server hands out. Source: the rooms
+//! fact sheet, B3 to B5.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -31,9 +32,11 @@ const AGENT: i32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Joined(Participant),
-    /// Whoever joins again under its identity has left before, even where the server does not say so.
+    /// A participant that joins again under its identity has left before, even where the server
+    /// does not say so.
     Left(Participant),
-    /// Another name, another kind, or now within reach or no longer; whoever joins is so from the start.
+    /// Another name, another kind, or now within reach or no longer; whoever joins is so from the
+    /// start.
     Changed(Participant),
     /// It began or ended; who leaves while speaking has ended before.
     Speaking {
@@ -94,7 +97,8 @@ impl Roster {
             return;
         }
         if info.state == DISCONNECTED {
-            // By its sid alone: old servers name no identity here, and the identity may be back under another sid.
+            // By its sid alone: old servers name no identity here, and the identity may be back
+            // under another sid.
             self.leave(&info.sid, changes);
             return;
         }
@@ -280,7 +284,8 @@ fn describe(identity: Arc<str>, info: &ParticipantInfo) -> Participant {
     }
 }
 
-/// The kind says it, or else the grant: a token with the grant alone makes a participant of the standard kind.
+/// The kind says it, or else the grant: a token with the grant alone makes a participant of the
+/// standard kind.
 fn is_agent(info: &ParticipantInfo) -> bool {
     let permission = info.permission.unwrap_or_default();
     matches!(info.kind, EGRESS | AGENT) || permission.agent || permission.recorder

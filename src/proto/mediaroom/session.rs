@@ -1,12 +1,15 @@
-//! One life of a bot in a media room, from the moment when the bot takes its media to the one when nothing is left.
+//! One life of a bot in a media room, from the moment when the bot takes its media to the one when
+//! nothing is left.
 //!
-//! `Waiting -> Entering -> Live <-> Away -> Finishing -> Closing -> Gone`, with a deadline in every phase but the first: a bot
-//! that never takes its media joins the room by itself. In: what became of a dial, the messages of the server, datagrams of the
-//! two connections, the bot's speech, texts and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a WebSocket to open,
-//! messages and datagrams to send, PCM for the bot, events, and the next deadline. Whatever is lost of a stay in the room, it is
-//! made anew as a whole; the bot, its speech, its texts and who is known to be there outlive it.
-//! The way in and back is `joining`, one stay `stay`, who is there `company`, what is written `texts`, the end
-//! `leaving`. Times and their reasons stand in `limits`. Source: the rooms fact sheet, B2 to B5.
+//! `Waiting -> Entering -> Live <-> Away -> Finishing -> Closing -> Gone`, with a deadline in every
+//! phase but the first: a bot that never takes its media joins the room by itself. In: what became
+//! of a dial, the messages of the server, datagrams of the two connections, the bot's speech, texts
+//! and interruptions, and `now`. Out, by [`RoomSession::poll_output`]: a WebSocket to open,
+//! messages and datagrams to send, PCM for the bot, events, and the next deadline. Whatever is lost
+//! of a stay in the room, it is made anew as a whole; the bot, its speech, its texts and who is
+//! known to be there outlive it. The way in and back is `joining`, one stay `stay`, who is there
+//! `company`, what is written `texts`, the end `leaving`. Times and their reasons stand in
+//! `limits`. Source: the rooms fact sheet, B2 to B5.
 
 mod company;
 mod joining;
@@ -47,8 +50,8 @@ pub struct Dial {
 
 /// What a session asks of its transport.
 pub enum Command {
-    /// Exactly one of [`RoomSession::handle_open`], [`RoomSession::handle_refused`] and [`RoomSession::handle_unreachable`]
-    /// follows, unless the socket is closed before.
+    /// Exactly one of [`RoomSession::handle_open`], [`RoomSession::handle_refused`] and
+    /// [`RoomSession::handle_unreachable`] follows, unless the socket is closed before.
     Dial(Dial),
     /// One binary message.
     Send(Vec<u8>),
@@ -214,7 +217,8 @@ impl RoomSession {
         regathered.into_iter().chain([alone + ROOM_EMPTY]).max()
     }
 
-    /// Returns until when those who were there before the connection was lost may come back as well.
+    /// Returns until when those who were there before the connection was lost may come back as
+    /// well.
     fn regather_until(&self) -> Option<Instant> {
         match self.phase {
             Phase::Live { since } if self.company.is_waiting() => Some(since + ROOM_REGATHER),
@@ -316,7 +320,8 @@ impl RoomSession {
         }
     }
 
-    /// Does what a stay that has nothing more to give lets the session do, and tells whether more output follows.
+    /// Does what a stay that has nothing more to give lets the session do, and tells whether more
+    /// output follows.
     fn go_on(&mut self, now: Instant) -> bool {
         if self.send_texts(now) {
             return true;
@@ -334,8 +339,8 @@ impl RoomSession {
         true
     }
 
-    /// Tells whether what the bot says is taken from it. What is said while nobody is there to hear it waits with the bot; only
-    /// the last words of one that has ended cannot.
+    /// Tells whether what the bot says is taken from it. What is said while no caller is there
+    /// waits with the bot; only the last words of one that has ended cannot.
     fn takes_speech(&self) -> bool {
         match self.phase {
             Phase::Live { .. } => self.joined && !self.lost,

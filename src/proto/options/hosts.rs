@@ -1,8 +1,8 @@
 //! Host names, origins and the public host name, as text: what is one, and its normal form.
 //!
-//! Text enters, normal forms and misuses leave. A host is a DNS name, an IPv4 address or an IPv6 address in brackets; a port is
-//! 1 to 65535. An origin is what a browser sends: scheme, host, and a port unless it is the scheme's own.
-//! Source: RFC 3986 section 3.2, RFC 6454 section 6.
+//! Text enters, normal forms and misuses leave. A host is a DNS name, an IPv4 address or an IPv6
+//! address in brackets; a port is 1 to 65535. An origin is what a browser sends: scheme, host, and
+//! a port unless it is the scheme's own. Source: RFC 3986 section 3.2, RFC 6454 section 6.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -55,7 +55,8 @@ pub fn is_host(text: &str) -> bool {
     name.len() <= NAME_BYTES_MAX && name.split('.').all(label) && (!address || name.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Returns the public host of `--proxy`, `HOST` or `HOST:PORT`, and a warning when something had to be taken off.
+/// Returns the public host of `--proxy`, `HOST` or `HOST:PORT`, and a warning when something had to
+/// be taken off.
 ///
 /// # Errors
 /// [`Misuse`] when what is left is no host.
@@ -79,7 +80,8 @@ pub fn proxy(text: &str) -> Result<(String, Option<String>), Misuse> {
     Ok((host, warning))
 }
 
-/// Returns the normal form of an origin, and a warning when something had to be taken off; `None` when it is none.
+/// Returns the normal form of an origin, and a warning when something had to be taken off; `None`
+/// when it is none.
 pub fn origin(text: &str) -> Option<(String, Option<String>)> {
     // What a page from a file, or in a sandbox, sends.
     if text == "null" {
@@ -105,7 +107,8 @@ pub fn origin(text: &str) -> Option<(String, Option<String>)> {
     Some((normal, warning))
 }
 
-/// Reads the value of `--host`. An address stays as it is; a name becomes the first of its addresses, IPv4 before IPv6, since most callers have only that.
+/// Reads the value of `--host`. An address stays as it is; a name becomes the first of its
+/// addresses, IPv4 before IPv6, since most callers have only that.
 ///
 /// # Errors
 /// [`Misuse`] for what is no address and no name that this machine resolves.
@@ -134,7 +137,8 @@ pub fn host(typed: Option<&str>, around: &Surroundings<'_>) -> Result<Host, Misu
         .ok_or_else(|| Misuse::value("--host", text, wants))
 }
 
-/// The names of this machine and those of the option, without a port and a dot at the end, in lower case.
+/// The names of this machine and those of the option, without a port and a dot at the end, in lower
+/// case.
 ///
 /// # Errors
 /// [`Misuse`] for what is no name.

@@ -1,5 +1,5 @@
-//! Options that were not typed, from their variables: `RUNNER_PORT` for `--port`, and so for each of a
-//! table.
+//! Options that were not typed, from their variables: `RUNNER_PORT` for `--port`, and so for each
+//! of a table.
 //!
 //! What variables say of options that were not typed is put in, and the names leave. A list has
 //! commas, a repeated option too; one without a value takes `true` or `false`, and `-v` a number.
@@ -18,7 +18,8 @@ pub struct Taken<T: 'static> {
     pub variable: String,
 }
 
-/// How much a name may differ from a known one and be a slip. Short names are left alone: RUNNER_OS is another's.
+/// How much a name may differ from a known one and be a slip. Short names are left alone: RUNNER_OS
+/// is another's.
 const SLIP: usize = 2;
 const SLIP_CHARS_LEAST: usize = 4;
 
@@ -102,7 +103,8 @@ fn count(text: &str) -> Option<u8> {
     text.parse().ok().filter(|count| *count <= 3)
 }
 
-/// Warns of variables that begin like those of the tables, are none of them and none of the `others`, and are nearly one.
+/// Warns of variables that begin like those of the tables, are none of them and none of the
+/// `others`, and are nearly one.
 pub fn slips_of<'n, T>(
     tables: &[&Table<T>],
     others: impl Iterator<Item = &'n str>,

@@ -1,11 +1,14 @@
-//! One session on a WebSocket: a plain client, or a telephone call from its provider's first message to its hang-up.
+//! One session on a WebSocket: a plain client, or a telephone call from its provider's first
+//! message to its hang-up.
 //!
-//! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Gone`, with a deadline in every phase; a plain client begins
-//! live. In: messages of the peer, the bot's speech, texts, marks and interruptions, and `now`. Out, by
+//! `Handshake -> Live -> Finishing -> HangingUp -> Closing -> Gone`, with a deadline in every
+//! phase; a plain client begins live. In: messages of the peer, the bot's speech, texts, marks and
+//! interruptions, and `now`. Out, by
 //! [`SocketSession::poll_output`]: messages for the peer, PCM for the bot at the rate it asked for, events, the moment when the bot
-//! is to start and the one when the call is to be hung up, and the next deadline. What is sent is made only when the socket
-//! takes it, so nothing piles up before a peer that does not read.
-//! Times and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf WebSocket.
+//! is to start and the one when the call is to be hung up, and the next deadline. What is sent is
+//! made only when the socket takes it, so nothing piles up before a peer that does not read. Times
+//! and their reasons stand in `limits`. Sources: the fact sheets on telephony and on the protobuf
+//! WebSocket.
 
 mod ear;
 mod ending;
@@ -53,7 +56,8 @@ pub enum Command {
     Send(Message),
     /// Everything that the bot is to know is known: it starts. Comes once, and before any event.
     Begin,
-    /// The call has to be hung up at its provider; [`SocketSession::handle_hung_up`] says that it was tried. Comes at most once.
+    /// The call has to be hung up at its provider; [`SocketSession::handle_hung_up`] says that it
+    /// was tried. Comes at most once.
     HangUp,
 }
 
@@ -234,7 +238,8 @@ impl SocketSession {
         self.blocked = None;
     }
 
-    /// Counts a message that the peer cannot take. The log hears of it ever more rarely: a bot can send any number.
+    /// Counts a message that the peer cannot take. The log hears of it ever more rarely: a bot can
+    /// send any number.
     fn drop_message(&mut self, why: &str) {
         self.dropped += 1;
         if self.dropped.is_power_of_two() {
@@ -242,14 +247,15 @@ impl SocketSession {
         }
     }
 
-    /// The provider was asked to hang up, or there was nobody to ask.
+    /// The provider was asked to hang up, or there was no provider to ask.
     pub fn handle_hung_up(&mut self, now: Instant) {
         if let Phase::HangingUp { code, why, .. } = self.phase {
             self.close(code, why, now);
         }
     }
 
-    /// Returns when the bot's last words will have been played; nothing while some of them have not left.
+    /// Returns when the bot's last words will have been played; nothing while some of them have not
+    /// left.
     fn said(&self) -> Option<Instant> {
         let margin = match self.wire {
             Wire::Client => Duration::ZERO,

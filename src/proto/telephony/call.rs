@@ -1,9 +1,10 @@
 //! One call: reads what its provider sends, and writes what the provider is to be told.
 //!
-//! In: messages as text; PCM (`i16` mono at the rate of [`Call::tx`]) and names of marks. Out: [`Heard`], PCM at the rate of
-//! [`Call::rx`], and messages as text, each in one allocation that fits. What providers have in common stands here, what one
-//! alone says or is told in its file.
-//! Refuses: text that is no JSON object. Audio that is no base64, too long, or not the caller's is skipped and counted.
+//! In: messages as text; PCM (`i16` mono at the rate of [`Call::tx`]) and names of marks. Out:
+//! [`Heard`], PCM at the rate of [`Call::rx`], and messages as text, each in one allocation that
+//! fits. What providers have in common stands here, what one alone says or is told in its file.
+//! Refuses: text that is no JSON object. Audio that is no base64, too long, or not the caller's is
+//! skipped and counted.
 
 use std::fmt;
 
@@ -29,7 +30,8 @@ pub struct Call {
     pub call_id: String,
     /// The normalised data that the bot gets as `call_data`: an object.
     pub data: Value,
-    /// Messages, or parts of them, that made no sense; audio that is not the caller's is one of them.
+    /// Messages, or parts of them, that made no sense; audio that is not the caller's is one of
+    /// them.
     pub malformed: u64,
     state: State,
 }
@@ -61,7 +63,8 @@ struct State {
 
 /// What a message ends with that begins with [`Stream::media_head`].
 const MEDIA_TAIL: &str = r#""}}"#;
-/// Samples that are encoded in one go: whole groups of base64 at one byte a sample and at two, so no padding comes between.
+/// Samples that are encoded in one go: whole groups of base64 at one byte a sample and at two, so
+/// no padding comes between.
 const BLOCK_SAMPLES: usize = 240;
 
 impl Call {
@@ -84,15 +87,16 @@ impl Call {
         }
     }
 
-    /// Reads a message of the provider. The caller's voice in it is appended to `pcm`, at the rate of
-    /// [`Call::rx`].
+    /// Reads a message of the provider. The caller's voice in it is appended to `pcm`, at the rate
+    /// of [`Call::rx`].
     ///
-    /// Where the provider promises no order, frames that come early are held back, a few at most, and
-    /// appended with a later message, be it [`Heard::Stop`]. What makes no sense is skipped and
+    /// Where the provider promises no order, frames that come early are held back, a few at most,
+    /// and appended with a later message, be it [`Heard::Stop`]. What makes no sense is skipped and
     /// counted.
     ///
     /// # Errors
-    /// [`Malformed`] when the text is no JSON object: this is not a provider, and the socket is best closed.
+    /// [`Malformed`] when the text is no JSON object: this is not a provider, and the socket is
+    /// best closed.
     pub fn read(&mut self, text: &str, pcm: &mut Vec<i16>) -> Result<Heard, Malformed> {
         let Some(message) = Message::parse(text)? else {
             return Ok(self.skip(Flaw::Members));
@@ -149,8 +153,8 @@ impl Call {
         text
     }
 
-    /// Tells whether the provider promises to give back the marks that a clear overtakes, before any
-    /// later one.
+    /// Tells whether the provider promises to give back the marks that a clear overtakes, before
+    /// any later one.
     pub fn returns_cleared(&self) -> bool {
         self.provider.returns_cleared
     }
@@ -222,7 +226,8 @@ impl Call {
         }
     }
 
-    /// Counts what makes no sense. The log hears of it ever more rarely: a peer can send any number.
+    /// Counts what makes no sense. The log hears of it ever more rarely: a peer can send any
+    /// number.
     fn skip(&mut self, flaw: Flaw) -> Heard {
         self.malformed += 1;
         if self.malformed.is_power_of_two() {

@@ -1,11 +1,10 @@
 //! Hanging a call up at its provider, when the session has ended before the caller did.
 //!
 //! In: the call's id as the provider's handshake told it, and the credentials. Out: the one request
-//! that ends the call, and later what its answer means. Any peer can open a media socket and claim a
-//! call id, so an id never leaves its segment of the path: there are providers that take a path
-//! without one for "every call of the account".
-//! Refuses: providers that end a call with its socket; missing credentials; ids that are empty or
-//! change the path.
+//! that ends the call, and later what its answer means. Any peer can open a media socket and claim
+//! a call id, so an id never leaves its segment of the path: there are providers that take a path
+//! without one for "every call of the account". Refuses: providers that end a call with its socket;
+//! missing credentials; ids that are empty or change the path.
 
 use std::time::Duration;
 
@@ -16,8 +15,8 @@ use super::settings::Settings;
 use crate::limits::HANG_UP_ID_BYTES_MAX;
 use crate::server::rest::{Request, bland, segment};
 
-/// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do it
-/// with.
+/// Returns the request that ends a call; `None` when there is nothing to hang up, or nothing to do
+/// it with.
 pub fn request(provider: &Provider, call_id: &str, settings: &Settings) -> Option<Request> {
     let call = segment_of(call_id).filter(|_| call_id.len() <= HANG_UP_ID_BYTES_MAX)?;
     provider.protocol.hang_up(&call, settings)
@@ -28,13 +27,15 @@ pub fn segment_of(text: &str) -> Option<String> {
     is_segment(text).then(|| segment(text))
 }
 
-/// Tells whether a text can stand in a path without changing it, even where a server decodes `%2F` before it resolves dots.
+/// Tells whether a text can stand in a path without changing it, even where a server decodes `%2F`
+/// before it resolves dots.
 fn is_segment(text: &str) -> bool {
     text.split(['/', '\\'])
         .all(|piece| !matches!(piece.trim(), "" | "." | ".."))
 }
 
-/// What a provider's answer means. The words are for the log: without credentials, ids and phone numbers.
+/// What a provider's answer means. The words are for the log: without credentials, ids and phone
+/// numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Done,
@@ -245,7 +246,8 @@ mod tests {
         assert_eq!(request(PLIVO, "CA01", &nameless), None);
     }
 
-    /// Provider c would hang up every call of the account if the id vanished from the path. The id is a peer's word.
+    /// Provider c would hang up every call of the account if the id vanished from the path. The id
+    /// is a peer's word.
     #[test]
     fn an_id_cannot_leave_its_place_in_the_path() {
         let long = "x".repeat(HANG_UP_ID_BYTES_MAX + 1);
@@ -335,7 +337,8 @@ mod tests {
         assert_eq!(words(307, ""), "status 307, a redirect, which is not followed");
     }
 
-    /// neither keys nor ids nor phone numbers get into the log, even when a provider repeats them.
+    /// neither keys nor ids nor phone numbers get into the log, even when a provider repeats
+    /// them.
     #[test]
     fn the_words_hold_no_number_and_no_key() {
         let told = words(

@@ -1,9 +1,11 @@
-//! What the messages of all providers have in common: one JSON object with an `event`, read without trust in its types.
+//! What the messages of all providers have in common: one JSON object with an `event`, read without
+//! trust in its types.
 //!
-//! In: text. Out: a [`Message`] of a running call, borrowed from the text, since fifty come a second; or the [`Object`] of one
-//! that may open a call, of which the providers take what they know. A value of another type than expected is as good as
-//! absent, a number is as good as its digits, and unknown keys are skipped.
-//! Refuses: text that is no JSON object; handshakes longer than `TELEPHONY_START_BYTES_MAX`.
+//! In: text. Out: a [`Message`] of a running call, borrowed from the text, since fifty come a
+//! second; or the [`Object`] of one that may open a call, of which the providers take what they
+//! know. A value of another type than expected is as good as absent, a number is as good as its
+//! digits, and unknown keys are skipped. Refuses: text that is no JSON object; handshakes longer
+//! than `TELEPHONY_START_BYTES_MAX`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -52,7 +54,8 @@ pub(super) fn id(object: &Object, key: &str) -> Option<String> {
     text(object, key).filter(|id| id.len() <= TELEPHONY_ID_BYTES_MAX)
 }
 
-/// Returns what a handshake says of the caller's audio: the encoding in lower case and without parameters, and the rate in Hz.
+/// Returns what a handshake says of the caller's audio: the encoding in lower case and without
+/// parameters, and the rate in Hz.
 ///
 /// What is left unsaid is `encoding` at 8000 Hz.
 pub(super) fn encoding(start: &Object, format: &str, rate: &str, encoding: &str) -> (String, u64) {

@@ -3,11 +3,11 @@
 //!
 //! In: text messages of a provider, each one JSON object with an `event`. Out: a [`Call`] once a
 //! handshake is recognised, then what was [`Heard`] and PCM, and the text of the messages that the
-//! provider wants: audio, clear, marks. A provider is one file with one static [`Provider`], and one
-//! line in [`PROVIDERS`]; providers do not know each other. On the wire audio is base64 of a
+//! provider wants: audio, clear, marks. A provider is one file with one static [`Provider`], and
+//! one line in [`PROVIDERS`]; providers do not know each other. On the wire audio is base64 of a
 //! [`Codec`], mono; here it is `i16` mono PCM. Refuses: encodings that cannot be decoded; text that
-//! is no JSON object. Numbers are read as strings and as numbers everywhere, unknown events and keys
-//! are ignored.
+//! is no JSON object. Numbers are read as strings and as numbers everywhere, unknown events and
+//! keys are ignored.
 
 mod call;
 mod exotel;

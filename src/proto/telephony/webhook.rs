@@ -1,9 +1,9 @@
-//! What a provider is told when it asks, by `POST /`, what to do with a call: open a media socket to
-//! this runner.
+//! What a provider is told when it asks, by `POST /`, what to do with a call: open a media socket
+//! to this runner.
 //!
-//! In: the socket's whole URL, token included, and the form that the provider sent. Out: a [`Reply`],
-//! which most providers want as markup. What it says stands in the provider's file. Refuses nothing:
-//! a form that cannot be read is an empty one.
+//! In: the socket's whole URL, token included, and the form that the provider sent. Out: a
+//! [`Reply`], which most providers want as markup. What it says stands in the provider's file.
+//! Refuses nothing: a form that cannot be read is an empty one.
 
 /// The answer to a webhook; its status is 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub struct Reply {
     pub body: String,
 }
 
-/// Returns the public URL of the media socket. The token is in the path, since a provider may drop a
-/// query.
+/// Returns the public URL of the media socket. The token is in the path, since a provider may drop
+/// a query.
 pub fn socket_url(host: &str, token: Option<&str>) -> String {
     match token {
         Some(token) => format!("wss://{host}/ws/{token}"),
@@ -29,8 +29,8 @@ pub fn markup(content: &str) -> Reply {
     }
 }
 
-/// Writes text as XML that is good in content and in attributes; control characters, which XML has no word for, are left
-/// out.
+/// Writes text as XML that is good in content and in attributes; control characters, which XML has
+/// no word for, are left out.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -104,7 +104,8 @@ mod tests {
         assert_eq!(TWILIO.call_id(b"From=1"), "");
     }
 
-    /// provider d takes JSON with the address under `url`, and a person reads the rest.
+    /// provider d takes JSON with the address under `url`, and a person reads the
+    /// rest.
     #[test]
     fn provider_d_gets_json() {
         let reply = EXOTEL.protocol.reply(URL, b"CallSid=1");
@@ -149,7 +150,8 @@ mod tests {
         }
     }
 
-    /// A form without numbers, with ones that are too long, or that is none, gives the plain template.
+    /// A form without numbers, with ones that are too long, or that is none, gives the plain
+    /// template.
     #[test]
     fn other_forms_change_nothing() {
         let plain = markup(TWILIO, URL, "");

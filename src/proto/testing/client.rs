@@ -1,7 +1,8 @@
-//! The caller of the tests: str0m's `Rtc` in its RTP mode, with a microphone that plays a tone and a book of what it heard.
+//! The caller of the tests: str0m's `Rtc` in its RTP mode, with a microphone that plays a tone and
+//! a book of what it heard.
 //!
-//! Its DTLS is tapped, so that a test sees the SCTP packets of the session in the clear, and can put its own in place of the
-//! client's.
+//! Its DTLS is tapped, so that a test sees the SCTP packets of the session in the clear, and can
+//! put its own in place of the client's.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -279,7 +280,8 @@ impl Client {
         self.microphone = Some(Microphone::new(voice, self.codec.clock_hz(), self.ptime, now));
     }
 
-    /// As [`Client::speak`], but with a beep of 100 ms at the start of every `period` packets, and silence between.
+    /// As [`Client::speak`], but with a beep of 100 ms at the start of every `period` packets, and
+    /// silence between.
     pub fn beep(&mut self, hz: f64, period: usize, now: Instant) {
         let mut encoder = Encoder::new(RATE_HZ, EncoderSettings::default()).expect("an encoder");
         let mut round = Vec::new();

@@ -1,10 +1,12 @@
-//! The bodies of `/api/offer`: a client's offer (POST), its trickled candidates (PATCH), and what it is answered.
+//! The bodies of `/api/offer`: a client's offer (POST), its trickled candidates (PATCH), and what
+//! it is answered.
 //!
-//! In: the bytes of a body. Out: an [`Offer`] or [`Candidates`] with every string within its cap; from the engine an
-//! [`Answer`] or an [`OfferRefusal`]. Only `sdp` is required of an offer, since a microcontroller sends no more than that
-//! and `type`. An empty candidate is an end-of-candidates mark and passes.
-//! Refuses: bodies of the wrong shape (422), each problem named. Whether the SDP makes sense is for the engine.
-//! Source: the wire format of the web client's transport; checklist.
+//! In: the bytes of a body. Out: an [`Offer`] or [`Candidates`] with every string within its cap;
+//! from the engine an [`Answer`] or an [`OfferRefusal`]. Only `sdp` is required of an offer, since
+//! a microcontroller sends no more than that and `type`. An empty candidate is an end-of-candidates
+//! mark and passes. Refuses: bodies of the wrong shape (422), each problem named. Whether the SDP
+//! makes sense is for the engine. Source: the wire format of the web client's transport; checklist
+//!
 
 use std::fmt;
 
@@ -83,7 +85,8 @@ impl Offer {
     }
 }
 
-/// Takes data for the bot; empty data is none, as for the reference peer, so that it hides nothing that `/start` was given.
+/// Takes data for the bot; empty data is none, as for the reference peer, so that it hides nothing
+/// that `/start` was given.
 fn data(fields: &mut Fields, name: &'static str) -> Option<Value> {
     fields
         .any(name)
@@ -235,7 +238,8 @@ mod tests {
         (invalid.detail()[0]["loc"].clone(), invalid.0[0].kind)
     }
 
-    /// what the web client sends, and what a microcontroller sends: two keys, indented with tabs.
+    /// what the web client sends, and what a microcontroller sends: two keys, indented with
+    /// tabs.
     #[test]
     fn offers_of_browsers_and_microcontrollers_are_read() {
         assert_eq!(
@@ -266,7 +270,8 @@ mod tests {
         );
     }
 
-    /// The order of preference of data for the bot: `request_data`, `requestData`, and neither when empty.
+    /// The order of preference of data for the bot: `request_data`, `requestData`, and neither when
+    /// empty.
     #[test]
     fn request_data_has_two_names() {
         for (fields, data) in [
@@ -431,7 +436,8 @@ mod tests {
         );
     }
 
-    /// A known connection is renegotiated or restarted; one that is gone comes back only without a bot of its own.
+    /// A known connection is renegotiated or restarted; one that is gone comes back only without a
+    /// bot of its own.
     #[test]
     fn an_offer_says_what_it_is_for() {
         let offer = |pc_id: Option<&str>, restart_pc: bool| Offer {

@@ -1,10 +1,11 @@
 //! One session over WebRTC, from an answered offer to the moment when nothing is left of it.
 //!
-//! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`, with a deadline in every phase. In: datagrams, the
-//! bot's speech, texts and interruptions, further offers, and `now`. Out, by [`WebRtcSession::poll_output`]: datagrams, PCM for the
-//! bot at the rate it asked for, events, and the next deadline. A client that restarts its connection gets a new peer under
-//! the same session: its bot, speech and waiting messages stay.
-//! Times and their reasons stand in `limits`. Sources: the signalling and embedded fact sheets, RFC 7587.
+//! `Connecting -> Live -> Finishing -> Goodbye -> Closing -> Gone`, with a deadline in every phase.
+//! In: datagrams, the bot's speech, texts and interruptions, further offers, and `now`. Out, by
+//! [`WebRtcSession::poll_output`]: datagrams, PCM for the bot at the rate it asked for, events, and
+//! the next deadline. A client that restarts its connection gets a new peer under the same session:
+//! its bot, speech and waiting messages stay. Times and their reasons stand in `limits`. Sources:
+//! the signalling and embedded fact sheets, RFC 7587.
 
 mod ending;
 mod liveness;
@@ -293,9 +294,11 @@ impl WebRtcSession {
         }
     }
 
-    /// Does what a connection that has nothing more to give lets the session do, and tells whether more output follows.
+    /// Does what a connection that has nothing more to give lets the session do, and tells whether
+    /// more output follows.
     ///
-    /// Acknowledgements come with datagrams, so this is where waiting messages find room, and a goodbye its end.
+    /// Acknowledgements come with datagrams, so this is where waiting messages find room, and a
+    /// goodbye its end.
     fn go_on(&mut self, now: Instant) -> bool {
         if self.send_messages(now) {
             return true;
@@ -413,7 +416,8 @@ impl Session for WebRtcSession {
         }
     }
 
-    /// Of a pending session, since it did not connect in time; of any other, since its device answered no question.
+    /// Of a pending session, since it did not connect in time; of any other, since its device
+    /// answered no question.
     fn handle_eviction(&mut self, now: Instant) {
         let reason = if self.joined {
             log::info!("{INQUIRY_CHECKS} checks got no answer, and a device at the same address takes the place");
@@ -445,7 +449,8 @@ impl Session for WebRtcSession {
                     self.lost = true;
                     self.event = Some(Event::Lost);
                 }
-                // A client that is told goodbye stops playing what it still holds, so the turn must be over at its end, too.
+                // A client that is told goodbye stops playing what it still holds, so the turn must
+                // be over at its end, too.
                 let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
                 if let Phase::Finishing { until, reason } = self.phase
                     && (now >= until || said)
@@ -474,7 +479,8 @@ impl Session for WebRtcSession {
             if self.phase == Phase::Gone {
                 return Output::Gone;
             }
-            // A decoded frame is borrowed, so handing it out is the last thing that this function does.
+            // A decoded frame is borrowed, so handing it out is the last thing that this function
+            // does.
             if self.listener.poll_frame() {
                 if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
                     return Output::Command(Command::Progress(Progress::Audible));
@@ -550,7 +556,8 @@ impl Session for WebRtcSession {
         self.listener.tally().summary(counts)
     }
 
-    /// Says why a connection did not come to be. A client that gives up says so over HTTP, if it has a resource there.
+    /// Says why a connection did not come to be. A client that gives up says so over HTTP, if it
+    /// has a resource there.
     fn explain(&self, reason: LeaveReason) {
         let is_unexplained = matches!(
             reason,

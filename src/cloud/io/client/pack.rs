@@ -1,4 +1,5 @@
-//! Packs a folder: reads what `proto::pack` does not leave out, and writes the archive to a file without a name.
+//! Packs a folder: reads what `proto::pack` does not leave out, and writes the archive to a file
+//! without a name.
 //!
 //! In: a folder, its build file, further patterns. Out: [`Packed`]. Symbolic links to files are
 //! packed as what they lead to, those to directories are not; sockets, pipes and devices are not,
@@ -32,7 +33,8 @@ const IGNORE_BYTES_MAX: u64 = 256 * 1024;
 /// Files of a context; more of them are a home directory, and each costs a path in memory.
 const CONTEXT_FILES_MAX: usize = 500_000;
 
-/// Bytes of the files of a context before compression, and of the archive: what the real service takes.
+/// Bytes of the files of a context before compression, and of the archive: what the real service
+/// takes.
 const CONTEXT_BYTES_MAX: u64 = 500 * 1024 * 1024;
 
 /// How much of a file is read at once.
@@ -98,7 +100,8 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<
     archive.finish(files, plain)
 }
 
-/// Reads the ignore file. One that cannot be understood is as good as none, as for the published client, but not in silence.
+/// Reads the ignore file. One that cannot be understood is as good as none, as for the published
+/// client, but not in silence.
 fn ignore_file(root: &Path) -> Result<Option<String>, End> {
     let mut bytes = Vec::new();
     let read =
@@ -238,8 +241,8 @@ fn target_of(link: &Path) -> io::Result<(fs::FileType, PathBuf)> {
     Ok((fs::symlink_metadata(&target)?.file_type(), target))
 }
 
-/// An archive on its way: a header without name and time, as Python's `gzip` writes it for `mtime=0`, and the best compression.
-/// What that makes is valid, and is not what zlib would make.
+/// An archive on its way: a header without name and time, as Python's `gzip` writes it for
+/// `mtime=0`, and the best compression. What that makes is valid, and is not what zlib would make.
 struct Archive {
     gzip: GzEncoder<Hashed>,
     /// Bytes before compression.
@@ -472,7 +475,8 @@ mod tests {
         }
     }
 
-    /// C-069, C-074: the build file and what is needed are in it, in order; the same files make the same archive.
+    /// C-069, C-074: the build file and what is needed are in it, in order; the same files make the
+    /// same archive.
     #[test]
     fn files_are_packed_in_order_and_always_alike() {
         let files = [

@@ -1,8 +1,8 @@
 //! Uploads an archive as a form: the grant's fields in the order in which they came, then the file.
 //!
-//! In: the grant as the service wrote it, and the archive. Out: nothing once the store has it. No credential but the fields is
-//! sent, and none of them reaches the log. Three tries, each of the whole.
-//! Source: `cloud.md` §3; RFC 7578.
+//! In: the grant as the service wrote it, and the archive. Out: nothing once the store has it. No
+//! credential but the fields is sent, and none of them reaches the log. Three tries, each of the
+//! whole. Source: `cloud.md` §3; RFC 7578.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,8 @@ use edge_runner_http::common::random;
 /// From one drawing of a bar to the next.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
-/// An upload of which nothing moves; at its end the service writes to its disk what it had only taken.
+/// An upload of which nothing moves; at its end the service writes to its disk what it had only
+/// taken.
 const CLIENT_UPLOAD_STALL: Duration = Duration::from_secs(180);
 
 /// How much is read and sent at once.
@@ -227,7 +228,8 @@ mod tests {
         Grant::read(text.as_bytes())
     }
 
-    /// I-27, C-030, C-032, C-068: fields are sent under their names, in the order received, and the file comes last.
+    /// I-27, C-030, C-032, C-068: fields are sent under their names, in the order received, and the
+    /// file comes last.
     #[test]
     fn the_form_has_the_fields_as_they_came_and_the_file_at_its_end() {
         let grant = read(

@@ -1,8 +1,9 @@
 //! SQLite as [`Records`]: one file, one connection that writes, and two that read.
 //!
-//! The journal is the write-ahead kind: readers do not wait for a writer, and each commit is one sync of the disk. Files are the
-//! owner's alone. A statement that found no space leaves nothing behind. Source: sqlite.org, "Write-Ahead Logging", "PRAGMA
-//! Statements", "Result and Error Codes".
+//! The journal is the write-ahead kind: readers do not wait for a writer, and each commit is one
+//! sync of the disk. Files are the owner's alone. A statement that found no space leaves nothing
+//! behind. Source: sqlite.org, "Write-Ahead Logging", "PRAGMA Statements", "Result and Error
+//! Codes".
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -33,8 +34,8 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// What makes a database of version 1 one of this version.
 const FROM_1: &str = include_str!("from-1.sql");
 
-/// The pages kept in memory are 512 KiB per connection; the journal is copied back every 256 pages, and cut to 1 MiB after it was
-/// longer. A map of the file would turn an I/O error into a signal.
+/// The pages kept in memory are 512 KiB per connection; the journal is copied back every 256 pages,
+/// and cut to 1 MiB after it was longer. A map of the file would turn an I/O error into a signal.
 const PRAGMAS: &str = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576;
     PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0;";
 
@@ -46,7 +47,8 @@ const HELD: &str =
     "id, org, expires_ms, size IS NOT NULL, ended_ms, (SELECT COUNT(*) FROM build WHERE build.upload = upload.id
     AND status IN ('pending', 'building'))";
 
-/// The database. A holder of a connection that panics has its change rolled back, so others go on with it.
+/// The database. A holder of a connection that panics has its change rolled back, so others go on
+/// with it.
 pub struct Sqlite {
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
@@ -139,7 +141,8 @@ fn look_at<T>(
     look(&connection).map_err(|error| failure(&connection, &error))
 }
 
-/// Makes the file, for its owner alone, where there is none; what SQLite lays beside it has the same mode.
+/// Makes the file, for its owner alone, where there is none; what SQLite lays beside it has the
+/// same mode.
 fn make(folder: &Path, path: &Path) -> io::Result<()> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match made {
@@ -149,11 +152,12 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Keeps the journal's files when the last connection is closed, emptied: on a full disk they could not be made again, and the
-/// service has to start there too. The system's refusal only costs that.
+/// Keeps the journal's files when the last connection is closed, emptied: on a full disk they could
+/// not be made again, and the service has to start there too. The system's refusal only costs that.
 fn persist(connection: &Connection) {
     let mut on: std::ffi::c_int = 1;
-    // SAFETY: the handle is that of a live connection, the name ends with a NUL, and the call reads and writes one number of ours.
+    // SAFETY: the handle is that of a live connection, the name ends with a NUL, and the call reads
+    // and writes one number of ours.
     unsafe {
         ffi::sqlite3_file_control(
             connection.handle(),
@@ -224,7 +228,8 @@ fn unopened(path: &Path, error: &rusqlite::Error) -> OpenError {
 fn failure(connection: &Connection, error: &rusqlite::Error) -> RecordError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => RecordError::Full,
-        // Only the main file and the journal say "full" by themselves; the index of the journal does not, nor does a quota.
+        // Only the main file and the journal say "full" by themselves; the index of the journal
+        // does not, nor does a quota.
         Some(ErrorCode::SystemIoFailure) if [Errno::NOSPC, Errno::DQUOT].contains(&system_error(connection)) => {
             RecordError::Full
         }

@@ -1,11 +1,13 @@
 //! Archives of the POSIX tar format, read entry by entry.
 //!
-//! In: bytes, from any reader. Out: entries, and the bytes of those that are files. Read are the headers of ustar, POSIX's
-//! extended ones (`path`, `linkpath`, `size`, `mtime`; of the next file or of all that follow), GNU's long names and its binary
-//! numbers. What an extended header says belongs to the next file, however many other headers stand between. Refuses: a header
-//! whose checksum is wrong, numbers that are none, extended headers that are broken or longer than
-//! [`TAR_EXTENSION_BYTES_MAX`], an end in the middle. Whether an entry may be made is decided in [`super::super::unpack`].
-//! Source: POSIX.1-2017 `pax`, "ustar Interchange Format"; the manual of GNU tar, "Basic Tar Format".
+//! In: bytes, from any reader. Out: entries, and the bytes of those that are files. Read are the
+//! headers of ustar, POSIX's extended ones (`path`, `linkpath`, `size`, `mtime`; of the next file
+//! or of all that follow), GNU's long names and its binary numbers. What an extended header says
+//! belongs to the next file, however many other headers stand between. Refuses: a header whose
+//! checksum is wrong, numbers that are none, extended headers that are broken or longer than
+//! [`TAR_EXTENSION_BYTES_MAX`], an end in the middle. Whether an entry may be made is decided in
+//! [`super::super::unpack`]. Source: POSIX.1-2017 `pax`, "ustar Interchange Format"; the manual of
+//! GNU tar, "Basic Tar Format".
 
 use std::fmt;
 use std::io::{self, Read};
@@ -90,8 +92,8 @@ struct Extension {
     is_sparse: bool,
 }
 
-/// Reads one archive. As a reader of bytes it gives those of the last entry, and then no more. An error is the source's own, or
-/// holds a [`Damaged`].
+/// Reads one archive. As a reader of bytes it gives those of the last entry, and then no more. An
+/// error is the source's own, or holds a [`Damaged`].
 pub struct Reader<R> {
     source: R,
     /// Bytes of the last entry that were not read yet, and what fills up its last block.
@@ -116,8 +118,8 @@ impl<R: Read> Reader<R> {
         &mut self.source
     }
 
-    /// Passes over what is left of the last entry, and returns the next one; nothing at the end, which is a block of zeros, or where
-    /// one could stand. What follows that is not looked at.
+    /// Passes over what is left of the last entry, and returns the next one; nothing at the end,
+    /// which is a block of zeros, or where one could stand. What follows that is not looked at.
     ///
     /// # Errors
     /// The source's; [`Damaged`].
@@ -243,8 +245,8 @@ fn padding(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK as u64
 }
 
-/// Compares a header with its checksum: the sum of its bytes, those of the checksum taken as spaces. Some old programs took bytes
-/// for signed.
+/// Compares a header with its checksum: the sum of its bytes, those of the checksum taken as
+/// spaces. Some old programs took bytes for signed.
 fn check(block: &[u8]) -> Result<(), Damaged> {
     let stated = number(&block[148..156]).ok_or(Damaged::Checksum)?;
     let (mut sum, mut signed) = (0_u64, 0_i64);
@@ -260,7 +262,8 @@ fn check(block: &[u8]) -> Result<(), Damaged> {
     }
 }
 
-/// Reads a number: octal digits with spaces before and a space or NUL after, or GNU's binary form. An empty field is 0.
+/// Reads a number: octal digits with spaces before and a space or NUL after, or GNU's binary form.
+/// An empty field is 0.
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] == 0x80 {
         return field[1..]
@@ -282,13 +285,15 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// Takes a text that NULs fill up. A NUL inside stays: whoever makes files refuses it, and can say whose name it is in.
+/// Takes a text that NULs fill up. A NUL inside stays: whoever makes files refuses it, and can say
+/// whose name it is in.
 fn text(field: &[u8]) -> Vec<u8> {
     let end = field.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     field[..end].to_vec()
 }
 
-/// Puts the two parts of a name together. GNU's own format has other fields in the place of the first part.
+/// Puts the two parts of a name together. GNU's own format has other fields in the place of the
+/// first part.
 fn ustar_name(block: &[u8]) -> Vec<u8> {
     let name = text(&block[..100]);
     if &block[257..263] != b"ustar\0" {
@@ -303,8 +308,8 @@ fn ustar_name(block: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Reads records `LENGTH NAME=VALUE\n`, where the length counts itself and the end of line. An empty value takes back what an
-/// earlier header said.
+/// Reads records `LENGTH NAME=VALUE\n`, where the length counts itself and the end of line. An
+/// empty value takes back what an earlier header said.
 fn records(mut body: &[u8], into: &mut Extension) -> Result<(), Damaged> {
     while !body.is_empty() {
         let space = body.iter().position(|&byte| byte == b' ').ok_or(Damaged::Extension)?;

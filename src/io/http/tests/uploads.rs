@@ -4,8 +4,8 @@ use http_body_util::BodyExt as _;
 
 use super::hostile::never;
 use super::*;
-use crate::io::http::floor::{self, json_reply};
 use crate::proto::server::request_framing;
+use edge_runner_http::common::{self, json_reply};
 use hyper::StatusCode;
 
 /// Takes bodies as an upload is taken, or refuses them unread; answers with how many bytes came.
@@ -27,11 +27,11 @@ impl Service for Taker {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn misframed(&self, refusal: request_framing::Refusal) -> floor::Reply {
+    fn misframed(&self, refusal: request_framing::Refusal) -> common::Reply {
         json_reply(StatusCode::BAD_REQUEST, refusal.to_string())
     }
 
-    async fn answer(&self, request: Request<Incoming>, _: Peer, doing: &Arc<ConnState>, _: &Becomes) -> floor::Reply {
+    async fn answer(&self, request: Request<Incoming>, _: Peer, doing: &Arc<ConnState>, _: &Becomes) -> common::Reply {
         if self.refuses {
             return json_reply(StatusCode::FORBIDDEN, "refused");
         }

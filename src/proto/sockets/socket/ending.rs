@@ -128,7 +128,7 @@ impl SocketSession {
     }
 
     pub(super) fn close(&mut self, code: u16, why: &'static str, now: Instant) {
-        // What still waits would keep the close waiting, and nobody is there to miss it.
+        // What still waits would delay the close.
         self.waiting.clear();
         self.waiting_bytes = 0;
         self.send(Message::Close(code, why));

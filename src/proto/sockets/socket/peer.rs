@@ -1,7 +1,9 @@
-//! What the peer of a socket says: its messages become speech, events, and the moment when a call is recognised.
+//! What the peer of a socket says: its messages become speech, events, and the moment when a call
+//! is recognised.
 //!
-//! In: text and binary messages, and `now`. Out: changes of the [`SocketSession`], which is told in `socket`. Refuses, with a close
-//! code and a reason: what is no message of the socket's language, and a telephone that says nothing of itself in time.
+//! In: text and binary messages, and `now`. Out: changes of the [`SocketSession`], which is told in
+//! `socket`. Refuses, with a close code and a reason: what is no message of the socket's language,
+//! and a telephone that says nothing of itself in time.
 
 use std::time::Instant;
 
@@ -107,7 +109,8 @@ impl SocketSession {
     fn mark_returned(&mut self, name: String) {
         let awaited = self.marks.iter().position(|mark| *mark == name);
         let cleared = self.cleared.iter().position(|cleared| *cleared == name);
-        // One that was cleared has been told already. Where it may never come back, one of that name that is under way does.
+        // One that was cleared has been told already. Where it may never come back, one of that
+        // name that is under way does.
         let cleared_first = awaited.is_none() || self.telephone().is_some_and(Call::returns_cleared);
         if let Some(at) = cleared.filter(|_| cleared_first) {
             self.cleared.remove(at);

@@ -18,8 +18,8 @@ const APPLICATION_DATA: u8 = 23;
 /// Application data of one byte, in the last epoch there can be.
 const SKIPPED: [u8; 14] = [APPLICATION_DATA, 0xfe, 0xfd, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 
-/// How often the flight leaves as it is where nothing tells of the peer: a slow one may be busy with
-/// the first when the second comes.
+/// How often the flight leaves as it is where nothing tells of the peer: a slow one may be busy
+/// with the first when the second comes.
 const PLAIN_FLIGHTS: u32 = 2;
 
 /// Bytes of a record's header, RFC 6347 section 4.1.
@@ -111,8 +111,8 @@ mod tests {
         }
     }
 
-    /// A device whose microphone is off, and whose first packet after the handshake was lost too, says
-    /// nothing by which it could be known.
+    /// A device whose microphone is off, and whose first packet after the handshake was lost too,
+    /// says nothing by which it could be known.
     #[test]
     fn a_flight_that_leaves_in_vain_is_opened_without_a_sign() {
         let flight = record(22, 1, 40);

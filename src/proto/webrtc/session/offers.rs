@@ -18,7 +18,7 @@ use crate::webrtc::outbox::Outbox;
 /// after 60 s.
 pub(super) const CALL_HELD_WITHIN: Duration = Duration::from_secs(60);
 /// Silence of a call's server, which answers checks every few seconds, after which the session is
-/// freed: nobody takes such a call up again.
+/// freed: such a call is not taken up again.
 pub(super) const CALL_FREED_AFTER: Duration = Duration::from_secs(15);
 
 impl WebRtcSession {
@@ -117,7 +117,7 @@ impl WebRtcSession {
             return Err(OfferError::Ended);
         }
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
-        // The client has forgotten the old connection, so there is nobody to say goodbye to.
+        // The client has forgotten the old connection, so a goodbye would reach no one.
         let former = std::mem::replace(&mut self.peer, peer);
         self.peer.follow(former);
         self.listener.handle_restart();

@@ -57,7 +57,7 @@ impl WebRtcSession {
     /// - Where no more is known than that the rival is answered there, or that it names the same
     ///   address of its own behind a common one, the caller is asked. It goes when nothing was
     ///   heard for as long as makes it lost. A checked address alone must not end a session:
-    ///   devices answer whoever knows their password, and some have all the same.
+    ///   devices answer any peer that knows their password, and some have all the same.
     /// - Anybody else at a common address is a neighbour, who takes nothing away. If it was this
     ///   device after all, there is a session too many until this one is given up.
     pub fn handle_rival(&mut self, rival: Rival, now: Instant) {

@@ -1,7 +1,7 @@
 //! The words of `why`: one sentence per failed connection, and the list behind it.
 //!
-//! In: what was tried. Out: text. The sentence tells of a peer only which kind its addresses are and to which network they
-//! belong; addresses of this machine may stand in it.
+//! In: what was tried. Out: text. The sentence tells of a peer only which kind its addresses are
+//! and to which network they belong; addresses of this machine may stand in it.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
@@ -182,7 +182,8 @@ impl Tried {
     }
 }
 
-/// Names the network that an address belongs to; more of a peer's address is not for everybody's eyes.
+/// Names the network that an address belongs to; more of a peer's address is not for everybody's
+/// eyes.
 fn network(address: IpAddr) -> &'static str {
     match AddressScope::of(address) {
         AddressScope::Loopback => "on loopback",

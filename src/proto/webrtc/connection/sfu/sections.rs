@@ -1,10 +1,12 @@
-//! The media sections of a room's descriptions: which of them are listened to, and whose track each of them carries.
+//! The media sections of a room's descriptions: which of them are listened to, and whose track each
+//! of them carries.
 //!
-//! In: descriptions as `sdp::prepare_room` leaves them, and the server's own list of tracks. Out: [`AudioSection`]s, and the
-//! offer as str0m is to read it, where every other section is inactive and names no source. str0m keeps what it is told of
-//! sections and sources for ever, and knows no track; what may change is therefore decided here.
-//! Refused, before str0m sees them: offers that lose a section, change one's place or kind, or lack what a connection needs.
-//! Sources: RFC 8829 section 5.2.2, RFC 8830 (`msid`), RFC 5576 (`ssrc`), the rooms fact sheet, B5.
+//! In: descriptions as `sdp::prepare_room` leaves them, and the server's own list of tracks. Out:
+//! [`AudioSection`]s, and the offer as str0m is to read it, where every other section is inactive
+//! and names no source. str0m keeps what it is told of sections and sources for ever, and knows no
+//! track; what may change is therefore decided here. Refused, before str0m sees them: offers that
+//! lose a section, change one's place or kind, or lack what a connection needs. Sources: RFC 8829
+//! section 5.2.2, RFC 8830 (`msid`), RFC 5576 (`ssrc`), the rooms fact sheet, B5.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -107,7 +109,8 @@ impl<'a> Description<'a> {
         for section in &mut sections {
             section.mid = section.attribute("mid").unwrap_or_default();
             section.msid = section.attribute("msid");
-            // Port 0 inside the bundle is a section without a transport of its own, RFC 9143 section 6.
+            // Port 0 inside the bundle is a section without a transport of its own, RFC 9143
+            // section 6.
             section.is_stopped &= !bundled.contains(&section.mid);
             let has = |word| section.lines.contains(&word);
             section.sends = has("a=sendrecv") || has("a=sendonly");
@@ -116,8 +119,8 @@ impl<'a> Description<'a> {
         Description { head, sections }
     }
 
-    /// Checks that str0m will take the description as the next one after that with these sections; `is_free` tells whether
-    /// another section may take the place of one.
+    /// Checks that str0m will take the description as the next one after that with these sections;
+    /// `is_free` tells whether another section may take the place of one.
     ///
     /// # Errors
     /// What is wrong with it, in words.
@@ -181,7 +184,8 @@ impl<'a> Description<'a> {
         })
     }
 
-    /// Chooses what is heard, of each section. Tracks that were heard before keep their place when there are too many.
+    /// Chooses what is heard, of each section. Tracks that were heard before keep their place when
+    /// there are too many.
     pub fn choose(
         &self,
         mid_to_track: &BTreeMap<String, String>,
