@@ -20,7 +20,7 @@ use std::fmt;
 
 use crate::bot::{Kind, RunnerArguments};
 use crate::io::rest;
-use crate::proto::videoroom::dialin::{Held, held};
+use crate::proto::daily::dialin::{Held, held};
 
 /// A call that waits to be connected.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::abilities::{guarded, sockets};
 use crate::abilities::Ability;
 use crate::config::{Config, Host, Listening, Tls, Transport};
-use crate::proto::mediaroom::missing;
+use crate::proto::livekit::missing;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::is_protected;
 

@@ -10,7 +10,7 @@ use super::Misuse;
 use super::flags::Typed;
 use crate::config::{Mediaroom, Secret, SecretBytes, StartNames, Videoroom};
 use crate::limits::ROOM_NAME_BYTES_MAX;
-use crate::proto::mediaroom::missing;
+use crate::proto::livekit::missing;
 use crate::proto::options::env::Variables;
 use crate::proto::options::values::{all_names, base, credential, url, wrong};
 

@@ -13,16 +13,16 @@ use tokio::time::timeout;
 use super::{RunError, bot_of};
 use crate::bot::{Bot, Kind, Shutdown, VideoroomArguments};
 use crate::config::Config;
+use crate::io::daily::{Prepared, prepare};
 use crate::io::room;
 use crate::io::services::Services;
 use crate::io::sessions::{Outcome, Sessions, Start};
 use crate::io::signal::Signals;
 use crate::io::tasks::Live;
-use crate::io::videoroom::{Prepared, prepare};
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
 use crate::logging::{self, Caller};
+use crate::proto::daily::{Asked, Wanted};
 use crate::proto::http::table;
-use crate::proto::videoroom::{Asked, Wanted};
 
 /// Makes or chooses a room, and runs the bot in it once. `announce` is called with the room's URL before the bot begins.
 ///

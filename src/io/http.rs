@@ -6,11 +6,11 @@
 //! `note` its line in the log.
 
 mod access;
+#[cfg(feature = "videoroom")]
+mod daily;
 #[cfg(feature = "page")]
 mod file;
 mod lease;
-#[cfg(feature = "messaging")]
-mod messaging;
 mod note;
 #[cfg(feature = "webrtc")]
 mod offer;
@@ -21,10 +21,10 @@ mod refusal;
 mod rooms;
 #[cfg(any(feature = "telephony", feature = "websocket"))]
 mod socket;
-#[cfg(feature = "videoroom")]
-mod videoroom;
 #[cfg(feature = "telephony")]
 mod webhook;
+#[cfg(feature = "messaging")]
+mod whatsapp;
 #[cfg(feature = "webrtc")]
 mod whip;
 
@@ -54,6 +54,7 @@ use crate::io::server::{ConnState, Service};
 use crate::io::sessions::Sessions;
 use crate::io::tls::Tls;
 use crate::io::webrtc::WebRtc;
+use crate::proto::daily::taken::Taken;
 use crate::proto::http::access::Access;
 use crate::proto::http::host;
 use crate::proto::http::origin::{self, Standing};
@@ -67,7 +68,6 @@ use crate::proto::server::forwarded::TrustedProxies;
 use crate::proto::server::lines::Lines;
 use crate::proto::server::request_framing;
 use crate::proto::telephony::{PROVIDERS, proof};
-use crate::proto::videoroom::taken::Taken;
 use crate::proto::webrtc::offer::OfferRefusal;
 use edge_runner_http::common::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, whole};
 
@@ -89,7 +89,7 @@ pub struct App {
     /// Calls to video rooms that have a bot.
     calls: Mutex<Taken>,
     #[cfg(feature = "messaging")]
-    messaging: crate::io::messaging::Registry,
+    messaging: crate::io::whatsapp::Registry,
     /// The log lines that callers cause.
     lines: Arc<Mutex<Lines>>,
     proxies: TrustedProxies,
@@ -111,7 +111,7 @@ impl App {
             tokens: Mutex::new(Tokens::new(random(), Instant::now())),
             calls: Mutex::default(),
             #[cfg(feature = "messaging")]
-            messaging: crate::io::messaging::Registry::default(),
+            messaging: crate::io::whatsapp::Registry::default(),
             lines: Arc::default(),
             times: Times::default(),
             proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
@@ -276,11 +276,11 @@ async fn dispatch(
         #[cfg(feature = "telephony")]
         Route::Webhook => webhook::webhook(app, head, body).await,
         #[cfg(feature = "videoroom")]
-        Route::Videoroom => videoroom::visit(app, head, peer).await,
+        Route::Videoroom => daily::visit(app, head, peer).await,
         #[cfg(feature = "videoroom")]
-        Route::DialIn => videoroom::dialled(app, head, body, peer).await,
+        Route::DialIn => daily::dialled(app, head, body, peer).await,
         #[cfg(feature = "messaging")]
-        Route::Messaging => messaging::messaging(app, head, body, peer).await,
+        Route::Messaging => whatsapp::handle_webhook(app, head, body, peer).await,
         #[allow(
             unreachable_patterns,
             reason = "a build of every feature has an arm for each endpoint"
@@ -331,7 +331,7 @@ async fn start(app: &App, body: &Bytes, asked: Asked<'_>, peer: Peer) -> Result<
             start::socket_reply(&url, id.as_deref(), token.as_deref())
         }
         #[cfg(feature = "videoroom")]
-        Plan::Videoroom { room, body } => videoroom::start(app, room, body, peer).await?,
+        Plan::Videoroom { room, body } => daily::start(app, room, body, peer).await?,
         #[cfg(feature = "mediaroom")]
         Plan::Mediaroom { body } => rooms::mediaroom(app, body, peer)?,
         // A plan is made of what this build has.

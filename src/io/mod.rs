@@ -11,6 +11,8 @@ pub use edge_runner_http::{group, memory, server, services, signal, store, strea
 
 pub mod addresses;
 pub mod admission;
+#[cfg(feature = "videoroom")]
+pub mod daily;
 #[cfg_attr(not(feature = "videoroom"), path = "direct/absent.rs")]
 pub mod direct;
 #[cfg_attr(not(feature = "doctor"), path = "doctor/absent.rs")]
@@ -23,9 +25,7 @@ pub mod http;
 #[cfg(feature = "webrtc")]
 pub mod ice_tcp;
 #[cfg(feature = "mediaroom")]
-pub mod mediaroom;
-#[cfg(feature = "messaging")]
-pub mod messaging;
+pub mod livekit;
 pub mod metrics;
 pub mod process;
 pub mod procfs;
@@ -41,10 +41,10 @@ pub mod sessions;
 pub mod socket;
 #[cfg(feature = "webrtc")]
 pub mod udp;
-#[cfg(feature = "videoroom")]
-pub mod videoroom;
 #[cfg_attr(not(feature = "webrtc"), path = "webrtc/absent.rs")]
 pub mod webrtc;
+#[cfg(feature = "messaging")]
+pub mod whatsapp;
 
 use std::io;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ use crate::io::serving::Serving;
 use crate::io::signal::Signals;
 use crate::io::tls::{Keeper, Tls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
-use crate::proto::videoroom::Failure;
+use crate::proto::daily::Failure;
 
 /// Why a runner could not serve.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Sessions in rooms, whose bots start at once: nobody has to connect to this machine.
 //!
 //! In a hosted video room, and without a room at all, the bot is by itself: the runner keeps its
-//! place and sees to its end. A media room is joined by the runner ([`crate::io::mediaroom`]). The
+//! place and sees to its end. A media room is joined by the runner ([`crate::io::livekit`]). The
 //! metrics are by transport: a bot without a room has none, and is no part of them.
 
 use crate::bot::Kind;

@@ -6,7 +6,7 @@
 //!
 //! - [`webrtc`]: offers, one peer connection, its session, and the network below
 //! - [`sockets`]: telephone calls and plain clients on WebSockets
-//! - [`mediaroom`] and [`videoroom`]: rooms; [`messaging`]: voice calls of a messaging app
+//! - [`livekit`] and [`daily`]: rooms; [`whatsapp`]: voice calls of a messaging app
 //! - [`session`]: what the loop in `io` runs, whatever the transport; [`event`]: what a bot is told
 //! - [`audio`], [`rtvi`], [`process`] (what a bot that is a program is given)
 //! - [`http`]: requests, who may ask, admission, `/start`
@@ -32,12 +32,12 @@ mod allocations;
 pub mod audio;
 pub mod config;
 pub mod counts;
+pub mod daily;
 pub mod doctor;
 pub mod event;
 pub mod http;
 pub mod limits;
-pub mod mediaroom;
-pub mod messaging;
+pub mod livekit;
 pub mod metrics;
 pub mod options;
 pub mod participant;
@@ -53,8 +53,8 @@ pub mod telephony;
 pub mod testing;
 pub mod time;
 pub mod uuid;
-pub mod videoroom;
 pub mod webrtc;
+pub mod whatsapp;
 
 /// The name of a session: a UUID, or what a test calls it.
 pub type SessionId = std::sync::Arc<str>;

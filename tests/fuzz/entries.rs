@@ -41,9 +41,9 @@ use edge_runner_cloud::proto::unpack::{self, Bounds, Failure, Make, Sum, Unpacke
 use edge_runner_cloud::proto::verify::Form;
 use edge_runner_proto::http::token::{Family, Issuer, Refusal, Tokens};
 use edge_runner_proto::limits;
-use edge_runner_proto::mediaroom::roster::Change;
-use edge_runner_proto::mediaroom::signal::{Output, Signal};
-use edge_runner_proto::mediaroom::wire::{self, DataPacket, Request, SignalRequest, SignalResponse};
+use edge_runner_proto::livekit::roster::Change;
+use edge_runner_proto::livekit::signal::{Output, Signal};
+use edge_runner_proto::livekit::wire::{self, DataPacket, Request, SignalRequest, SignalResponse};
 use edge_runner_proto::server::multipart::{self, Broken, Event, Parser};
 use edge_runner_proto::sockets::frames::{self, Frame};
 use edge_runner_proto::telephony::{self, Call, Heard, PROVIDERS};

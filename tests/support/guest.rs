@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::audio::opus::{Decoder, Encoder, EncoderSettings};
-use edge_runner_proto::mediaroom::wire::{
+use edge_runner_proto::livekit::wire::{
     AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
     SignalResponse, Target, TrackSource, UserPacket,
 };

@@ -15,9 +15,9 @@ use crate::io::rest::{self, RestError};
 use crate::limits::DOCTOR_RESOLVE;
 use crate::proto::doctor::rooms::{self, Question};
 use crate::proto::doctor::{messaging, providers};
-use crate::proto::messaging::graph;
 use crate::proto::telephony::{PROVIDERS, Provider};
 use crate::proto::webrtc::gather::server::servers;
+use crate::proto::whatsapp::graph;
 
 /// Looks up every name that the configuration holds.
 pub async fn resolver(config: &Config) -> Vec<Finding> {

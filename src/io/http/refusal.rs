@@ -11,16 +11,16 @@ use serde_json::json;
 use crate::abilities::{Ability, Absent};
 use crate::config::Transport;
 use crate::limits;
+use crate::proto::daily::{self, dialin};
 use crate::proto::http::access::{self, Denied};
 use crate::proto::http::{route, start, table, token};
-use crate::proto::mediaroom::entry;
+use crate::proto::livekit::entry;
 use crate::proto::server::body::Invalid;
 use crate::proto::telephony::signature;
-use crate::proto::videoroom::{self, dialin};
 use crate::proto::webrtc::offer::OfferRefusal;
 use crate::proto::webrtc::whip;
 use crate::proto::webrtc::whip::call;
-use crate::proto::{messaging, metrics};
+use crate::proto::{metrics, whatsapp};
 use edge_runner_http::common::{ReadError, Reply, json_reply};
 
 /// Every way in which a request is refused.
@@ -88,22 +88,22 @@ pub enum Refusal {
     DialIn(dialin::Refusal),
     /// A webhook of the messaging app that is not its provider's.
     #[error("invalid signature")]
-    Messaging(messaging::signature::Wrong),
+    Messaging(whatsapp::signature::Wrong),
     /// A check of its address without the right word.
     #[error("{0}")]
-    NotVerified(messaging::signature::NotVerified),
+    NotVerified(whatsapp::signature::NotVerified),
     /// A webhook of it that is about something else.
     #[error("{0}")]
-    Webhook(messaging::webhook::Refusal),
+    Webhook(whatsapp::webhook::Refusal),
     /// A call that has a bot already.
     #[error("this call has a bot already")]
     SameCall,
     /// There is no video room, or no token for it.
     #[error("{0}")]
-    Videoroom(videoroom::Failure),
+    Videoroom(daily::Failure),
     /// The same for a call.
     #[error("Failed to create room: {0}")]
-    CallRoom(videoroom::Failure),
+    CallRoom(daily::Failure),
     /// A video room, from a runner of another transport alone.
     #[error("no video rooms here: this runner serves {} alone", .0.name())]
     OtherTransport(Transport),

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::note::caller;
 use super::{App, Refusal, fresh_id};
-use crate::io::mediaroom;
+use crate::io::livekit;
 use crate::io::sessions::Start;
-use crate::proto::mediaroom::entry::Access;
+use crate::proto::livekit::entry::Access;
 use crate::proto::server::admission::Kind;
 use edge_runner_http::common::{Peer, random, unix_time_s};
 
@@ -27,11 +27,11 @@ pub(super) fn mediaroom(app: &App, body: Value, peer: Peer) -> Result<Vec<u8>, R
         caller: caller(app, peer),
         lease: None,
     };
-    let room = mediaroom::Room {
+    let room = livekit::Room {
         name: entry.room_name,
         url: entry.url,
         token: entry.bot_token,
     };
-    mediaroom::begin(app.sessions.clone(), permit, common, start, room);
+    livekit::begin(app.sessions.clone(), permit, common, start, room);
     Ok(reply)
 }

@@ -5,11 +5,11 @@
 
 use super::Finding;
 use crate::config::{Config, Transport};
+use crate::daily::room_name;
 use crate::limits::ROOM_CLOCK_LEEWAY;
-use crate::mediaroom::token::{Grant, agent_identity, mint};
-use crate::mediaroom::{http_base, missing};
+use crate::livekit::token::{Grant, agent_identity, mint};
+use crate::livekit::{http_base, missing};
 use crate::server::rest::{Method, Request, bearer, segment};
-use crate::videoroom::room_name;
 
 /// Something that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

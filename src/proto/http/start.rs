@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::abilities::Absent;
 use crate::config::{Config, IceServer, Transport};
+use crate::daily::Wanted;
 use crate::http::route;
 use crate::http::token::Family;
 use crate::limits;
 use crate::server::body::{self, Fields, Invalid};
-use crate::videoroom::Wanted;
 use crate::webrtc::ice;
 
 /// The one public server that `enableDefaultIceServers` adds; the reference peer's.

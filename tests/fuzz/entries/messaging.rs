@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use edge_runner_proto::limits;
-use edge_runner_proto::messaging::table::{CALLS_MAX, Calls};
-use edge_runner_proto::messaging::webhook::{NEWS_MAX, News, read};
+use edge_runner_proto::whatsapp::table::{CALLS_MAX, Calls};
+use edge_runner_proto::whatsapp::webhook::{NEWS_MAX, News, read};
 use serde_json::Value;
 
 const OURS: &str = "1060000001";

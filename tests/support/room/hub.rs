@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use edge_runner_proto::mediaroom::wire::{ParticipantUpdate, Response, SignalRequest, Target};
+use edge_runner_proto::livekit::wire::{ParticipantUpdate, Response, SignalRequest, Target};
 use prost::Message as _;
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use edge_runner_proto::mediaroom::wire::{JoinResponse, ParticipantInfo, Response, Room, Target};
+use edge_runner_proto::livekit::wire::{JoinResponse, ParticipantInfo, Response, Room, Target};
 use tokio::net::UdpSocket;
 use tokio::sync::{mpsc, oneshot};
 

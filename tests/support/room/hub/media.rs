@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use edge_runner_proto::mediaroom::wire::{DataPacket, Response, SpeakerInfo, SpeakersChanged, Target};
+use edge_runner_proto::livekit::wire::{DataPacket, Response, SpeakerInfo, SpeakersChanged, Target};
 use prost::Message as _;
 use str0m::rtp::RtpPacket;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use edge_runner_proto::mediaroom::wire::{
+use edge_runner_proto::livekit::wire::{
     LeaveRequest, ParticipantInfo, ParticipantPermission, Response, SignalResponse, Target, TrackInfo,
 };
 use prost::Message as _;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use edge_runner_proto::mediaroom::wire::{
+use edge_runner_proto::livekit::wire::{
     AddTrackRequest, Pong, Request, RequestResponse, Response, SessionDescription, Target, TrackInfo,
     TrackPublishedResponse, TrickleRequest,
 };

@@ -8,7 +8,7 @@ use super::super::*;
 use super::world::{Kind, Server, Talker, World, audio_level, decode, ms, ours, setup, theirs};
 use crate::audio::tone::share;
 use crate::limits::ROOM_MEDIA_LOST_AFTER;
-use crate::mediaroom::wire::{Data, DataPacket, UserPacket};
+use crate::livekit::wire::{Data, DataPacket, UserPacket};
 
 /// Speaks for so many times 20 ms.
 fn talk(world: &mut World, talker: &mut Talker, times: u64, level: u8) {

@@ -12,7 +12,7 @@ use prost::Message as _;
 use super::{RoomSession, Way};
 use crate::event::Event;
 use crate::limits::{MESSAGES_IN_BYTES_MAX, ROOM_EARLY_MAX, ROOM_TEXT_BYTES_MAX};
-use crate::mediaroom::wire::{Data, DataPacket, SipDtmf, UserPacket};
+use crate::livekit::wire::{Data, DataPacket, SipDtmf, UserPacket};
 
 /// What callers write before the bot has joined: our ears may be up before our voice is, and a caller who waits speaks at once.
 #[derive(Default)]

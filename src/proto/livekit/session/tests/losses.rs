@@ -4,7 +4,7 @@ use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::mediaroom::wire::Response;
+use crate::livekit::wire::Response;
 use crate::participant::Participant;
 use crate::webrtc::connection::sfu::tests::world::{RATE_HZ, Talker, ms};
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::io::tasks::Live;
-use crate::proto::videoroom::Wanted;
+use crate::proto::daily::Wanted;
 
 /// What the provider does with a request.
 #[derive(Clone, Copy)]

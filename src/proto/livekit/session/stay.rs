@@ -15,9 +15,9 @@ use super::Local;
 use crate::audio::packet::AudioPacket;
 use crate::audio::speaker;
 use crate::limits::{CONNECT_WITHIN, ROOM_REASON_WITHIN};
-use crate::mediaroom::roster::Change;
-use crate::mediaroom::signal::{self, Signal, Then};
-use crate::mediaroom::wire::Target;
+use crate::livekit::roster::Change;
+use crate::livekit::signal::{self, Signal, Then};
+use crate::livekit::wire::Target;
 use crate::secret::Secret;
 use crate::webrtc::connection::{self, AudioLevel, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit};
 

@@ -1,6 +1,6 @@
 //! A server of media rooms for tests, and a session that lives in one of its rooms.
 //!
-//! [`House::run`] does for the session what `io::mediaroom` does, and plays the server: it lets in, offers, answers, forwards,
+//! [`House::run`] does for the session what `io::livekit` does, and plays the server: it lets in, offers, answers, forwards,
 //! as told by the fields that a test sets. Datagrams take 2 ms, messages none.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ use str0m::media::Mid;
 use str0m::net::{Protocol, Receive};
 
 use super::super::*;
-use crate::mediaroom::wire::{
+use crate::livekit::wire::{
     self, JoinResponse, LeaveRequest, ParticipantInfo, ParticipantUpdate, Pong, Request, Response, SessionDescription,
     SignalRequest, SignalResponse, SpeakerInfo, SpeakersChanged, TrackInfo, TrackPublishedResponse, TrackType,
 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::event::Event;
 use crate::limits::ROOM_PARTICIPANTS_MAX;
-use crate::mediaroom::roster::{Change, Participant};
+use crate::livekit::roster::{Change, Participant};
 
 /// Those whom the bot knows to be in the room.
 #[derive(Default)]

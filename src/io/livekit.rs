@@ -33,8 +33,8 @@ use crate::io::udp::{Datagram, Inbox, Port};
 use crate::io::webrtc::seeding;
 use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
-use crate::proto::mediaroom::session::{Command, Dial, Local, RoomSession, Setup};
-use crate::proto::mediaroom::wire::Target;
+use crate::proto::livekit::session::{Command, Dial, Local, RoomSession, Setup};
+use crate::proto::livekit::wire::Target;
 use crate::proto::webrtc::connection::{Common, Transmit};
 use dial::{Failure, Socket, dial};
 

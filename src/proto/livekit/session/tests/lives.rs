@@ -6,7 +6,7 @@ use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
 use crate::audio::tone::{Tone, share};
-use crate::mediaroom::wire::{
+use crate::livekit::wire::{
     Data, DataPacket, Request, Response, SipDtmf, TrackInfo, TrackPublishedResponse, TrackSource, UserPacket,
 };
 use crate::participant::Participant;

@@ -3,7 +3,7 @@
 //! The provider posts webhooks that it signs; the answers are requests to its Graph API; the audio is WebRTC. Pure parts:
 //! [`signature`] (whose webhook it is, and the challenge that proves the address), [`webhook`] (what it says), [`table`] (which
 //! calls are known), [`graph`] (requests and what their answers mean), [`call`] (one call from its offer to its end).
-//! `io::messaging` sends the requests and runs the session. Sources: the provider's calling API reference (June 2026), RFC 2104.
+//! `io::whatsapp` sends the requests and runs the session. Sources: the provider's calling API reference (June 2026), RFC 2104.
 
 pub mod call;
 pub mod graph;

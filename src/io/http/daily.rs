@@ -16,14 +16,14 @@ use super::read::{Takes, read};
 use super::{App, Refusal, fresh_id, methods};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
+use crate::io::daily::{Prepared, prepare};
 use crate::io::room;
 use crate::io::sessions::Start;
-use crate::io::videoroom::{Prepared, prepare};
 use crate::limits::{DIALIN_HEADERS_BYTES_MAX, PROCESS_BODY_BYTES_MAX};
 use crate::logging;
+use crate::proto::daily::{Asked, Failure, Wanted, dialin, reply};
 use crate::proto::http::route;
 use crate::proto::server::admission::Kind;
-use crate::proto::videoroom::{Asked, Failure, Wanted, dialin, reply};
 use edge_runner_http::common::{Peer, Reply, json_reply, lock, unix_time_s};
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.

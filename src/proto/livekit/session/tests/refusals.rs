@@ -3,7 +3,7 @@
 use super::super::*;
 use super::house::{Door, Guest, House, secs};
 use super::*;
-use crate::mediaroom::wire::{RequestResponse, Response, SessionDescription};
+use crate::livekit::wire::{RequestResponse, Response, SessionDescription};
 use crate::webrtc::connection::sfu::tests::world::ms;
 
 /// A refusal that no second try will change is told at once, in words that name what to look at; one that passes is tried

@@ -9,8 +9,8 @@ use super::stay::{Stay, Why};
 use super::{Away, Command, Dial, Local, Phase, RoomSession, Way};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{ROOM_BACK_PAUSES, ROOM_BACK_WITHIN, ROOM_JOIN_PAUSES, ROOM_MISUNDERSTOOD_MAX, ROOM_SETTLED};
-use crate::mediaroom::http_base;
-use crate::mediaroom::signal::Then;
+use crate::livekit::http_base;
+use crate::livekit::signal::Then;
 use crate::server::rest;
 
 /// What follows from the end of a stay.

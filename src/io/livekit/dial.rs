@@ -26,7 +26,7 @@ use crate::io::rest::{self, RestError, Stream, Target};
 use crate::limits::{
     REST_HEAD_BYTES_MAX, ROOM_DIAL_WITHIN, ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, ROOM_SEND_BYTES_MAX,
 };
-use crate::proto::mediaroom::session::Dial;
+use crate::proto::livekit::session::Dial;
 
 /// An open socket.
 pub type Socket = WebSocketStream<Stream>;

@@ -15,12 +15,12 @@ use super::{App, Refusal, fresh_id, methods};
 use crate::config::Messaging;
 use crate::io::sessions::Start;
 use crate::proto::http::route::{self, Query};
-use crate::proto::messaging::signature::{self, Wrong};
-use crate::proto::messaging::webhook;
+use crate::proto::whatsapp::signature::{self, Wrong};
+use crate::proto::whatsapp::webhook;
 use edge_runner_http::common::{Peer, Reply, json_reply, whole};
 
 /// Answers the provider.
-pub(super) async fn messaging(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
+pub(super) async fn handle_webhook(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
     let Some(config) = &app.config.messaging else {
         return Err(Refusal::Route(route::Refusal::NotFound));
     };
@@ -41,7 +41,7 @@ pub(super) async fn messaging(app: &App, head: &Parts, body: Incoming, peer: Pee
                 caller: caller(app, peer),
                 lease: None,
             };
-            crate::io::messaging::take(app.webrtc()?, &app.messaging, news, requester.requester(), &start);
+            crate::io::whatsapp::take(app.webrtc()?, &app.messaging, news, requester.requester(), &start);
             Ok(json_reply(StatusCode::OK, r#"{"status":"success"}"#))
         }
         Method::OPTIONS => Ok(methods(route::CHECKED_WEBHOOK)),

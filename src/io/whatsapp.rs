@@ -1,7 +1,7 @@
 //! Calls of the messaging app: a task for each, which asks the Graph API and carries the session.
 //!
 //! In: news of webhooks whose signature holds. Out: requests, sessions, lines in the log. What follows from what, and when,
-//! says `proto::messaging::call`; which calls are known, `proto::messaging::table`. Lines have the id of the call and the last
+//! says `proto::whatsapp::call`; which calls are known, `proto::whatsapp::table`. Lines have the id of the call and the last
 //! digits of the caller's number; no name, no secret, no SDP.
 
 use std::fmt::Write as _;
@@ -23,11 +23,11 @@ use crate::io::sessions::Start;
 use crate::io::tasks::{self, Place};
 use crate::io::webrtc::{Answered, Progress, Running, WebRtc};
 use crate::logging;
-use crate::proto::messaging::call::{Call, Output};
-use crate::proto::messaging::graph::{self, Action, Failure, Verdict};
-use crate::proto::messaging::table::Calls;
-use crate::proto::messaging::webhook::{Connect, News, Terminate};
 use crate::proto::server::admission::{Kind, Requester};
+use crate::proto::whatsapp::call::{Call, Output};
+use crate::proto::whatsapp::graph::{self, Action, Failure, Verdict};
+use crate::proto::whatsapp::table::Calls;
+use crate::proto::whatsapp::webhook::{Connect, News, Terminate};
 
 /// Ids of other numbers that the log tells of, one line each.
 const FOREIGN_MAX: usize = 32;

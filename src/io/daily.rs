@@ -1,7 +1,7 @@
 //! The calls to the provider of video rooms: a room and a token, with their retries, and the end of a room of which nothing came.
 //!
 //! In: the configuration and what was asked. Out: [`Prepared`], or the [`Failure`] within [`VIDEOROOM_WITHIN`]. What is asked,
-//! what an answer means, and which are worth another try, says `proto::videoroom`.
+//! what an answer means, and which are worth another try, says `proto::daily`.
 
 use std::time::SystemTime;
 
@@ -13,8 +13,8 @@ use crate::config::{Secret, Videoroom};
 use crate::io::rest::{self, Answer, RestError};
 use crate::io::tasks::{self, Place};
 use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
+use crate::proto::daily::{self, Asked, Failure, Room, RoomPlan, Step, failure};
 use crate::proto::server::rest::Request;
-use crate::proto::videoroom::{self, Asked, Failure, Room, RoomPlan, Step, failure};
 
 /// A room that is there, and a token for it. Dropped before [`Prepared::keep`], a room that was made is taken back.
 pub struct Prepared {
@@ -45,7 +45,7 @@ impl Prepared {
 /// # Errors
 /// [`Failure`], in words for clients.
 pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>) -> Result<Prepared, Failure> {
-    let plan = videoroom::plan(config, asked, unix_time_s(), random())?;
+    let plan = daily::plan(config, asked, unix_time_s(), random())?;
     for dropped in &plan.dropped {
         log::warn!("{dropped}");
     }
@@ -73,12 +73,12 @@ pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>)
                 if !may_be_made(answer.status) {
                     made.keep();
                 }
-                videoroom::read_room(answer.status, &answer.body, key)?
+                daily::read_room(answer.status, &answer.body, key)?
             }
         };
         let request = plan.token(config, &room.url)?;
         let answer = ask(Step::Token, &request).await.map_err(|(failure, _)| failure)?;
-        let token = videoroom::read_token(answer.status, &answer.body, key)?;
+        let token = daily::read_token(answer.status, &answer.body, key)?;
         Ok((room, token))
     };
     let outcome = timeout(VIDEOROOM_WITHIN, whole).await.unwrap_or(Err(Failure::TooSlow));
