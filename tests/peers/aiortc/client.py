@@ -183,11 +183,11 @@ class Client:
             self.relay.close()
 
 
-def tone_share(samples, hz, rate=RATE):
-    """The share of the energy at `hz`: the median over windows of 100 ms that are not silent; 0 when all are."""
+def tone_shares(samples, hz, rate=RATE):
+    """The share of the energy at `hz` in each window of 100 ms that is not silent."""
     window, shares = rate // 10, []
-    turn = 2 * math.pi * hz / rate
-    factor = 2 * math.cos(turn)
+    step = 2 * math.pi * hz / rate
+    factor = 2 * math.cos(step)
     for at in range(0, len(samples) - window + 1, window):
         part = samples[at:at + window]
         power = sum(s * s for s in part) / window
@@ -197,4 +197,16 @@ def tone_share(samples, hz, rate=RATE):
         for s in part:
             one, two = s + factor * one - two, one
         shares.append(2 * (one * one + two * two - factor * one * two) / window**2 / power)
-    return sorted(shares)[len(shares) // 2] if shares else 0.0
+    return shares
+
+
+def tone_share(samples, hz, rate=RATE):
+    """The median of `tone_shares`; 0 when all windows are silent."""
+    shares = sorted(tone_shares(samples, hz, rate))
+    return shares[len(shares) // 2] if shares else 0.0
+
+
+def mean_tone_share(samples, hz, rate=RATE):
+    """The mean of `tone_shares`. With random loss it varies less than the median, which jumps with the frames per window."""
+    shares = tone_shares(samples, hz, rate)
+    return sum(shares) / len(shares) if shares else 0.0

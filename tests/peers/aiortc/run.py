@@ -22,7 +22,7 @@ import av
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
-from client import Client, RTCDtlsTransport, tone_share, write_ssl
+from client import Client, RTCDtlsTransport, mean_tone_share, tone_share, write_ssl
 from relay import Relay
 from runner import BINARY, Runner
 
@@ -257,7 +257,7 @@ async def loss(runner):
     try:
         await client.connect()
         heard = await client.listen_for(8)
-        share = tone_share(heard, client.hz)
+        share = mean_tone_share(heard, client.hz)
         shares = {way: relay.lost[way] / (relay.lost[way] + relay.passed[way]) for way in relay.lost}
         assert share > 0.6, f"share of the tone {share:.2f}"
         assert await runner.sessions() == 1
@@ -324,7 +324,7 @@ async def pcmu_loss(runner):
     client = Client(runner, hz=450, relay=relay, codec="PCMU")
     try:
         await client.connect()
-        share = tone_share(await client.listen_for(8), client.hz, client.rate)
+        share = mean_tone_share(await client.listen_for(8), client.hz, client.rate)
         assert share > 0.6, f"share of the tone {share:.2f}"
         return f"share {share:.3f}"
     finally:
