@@ -51,7 +51,7 @@ use crate::http::{Request, Response};
 use crate::io::http::own::Routes;
 use crate::io::services::Services;
 use crate::io::serving::{Seen, Serving as Parts};
-use crate::io::tls::{Keeper, Tls};
+use crate::io::tls::{CertificateWatcher, ServerTls};
 use crate::io::{RunError, tasks};
 
 /// A runner that is to serve. See [the module](self) for a whole program.
@@ -118,13 +118,13 @@ impl Runner {
         }
         let config = Arc::new(self.config);
         let drain = config.drain;
-        let tls = Tls::open(&config.tls_settings()).map_err(|error| RunnerError(RunError::Tls(error)))?;
+        let tls = ServerTls::open(&config.tls_settings()).map_err(|error| RunnerError(RunError::Tls(error)))?;
         let services = Services::default();
         let parts = Parts::start(config, bot::erase(bot), tls.clone(), self.routes, &services).await;
         let parts = parts.map_err(RunnerError)?;
         let seen = parts.seen.clone();
         parts.warm_up();
-        let keeper = Keeper::without_signals().run(tls, parts.sessions.shutdown().clone());
+        let keeper = CertificateWatcher::without_signals().run(tls, parts.sessions.shutdown().clone());
         tasks::spawn(keeper);
         let life = async move {
             let lost = tokio::select! {

@@ -19,7 +19,7 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use edge_runner_http::startup::{FAILED, Failure, MISUSED, keep_to_itself, runtime, single_thread};
+use edge_runner_http::startup::{FAILED, MISUSED, StartupError, keep_to_itself, runtime, single_thread};
 use tokio::runtime::Runtime;
 
 use super::{Command, Surroundings, banner, trust};
@@ -60,7 +60,7 @@ enum Enters {
 fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
     match run(bot, bot_crate, enters) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { code, message }) => {
+        Err(StartupError { code, message }) => {
             // Nobody may be left to read it; the exit code still says it.
             let _ = writeln!(io::stderr(), "edge-runner: {message}");
             ExitCode::from(code)
@@ -68,9 +68,9 @@ fn enter(bot: Bot, bot_crate: &str, enters: Enters) -> ExitCode {
     }
 }
 
-fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
+fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), StartupError> {
     let mut file = env_file().map_err(|error| {
-        Failure::of_step(
+        StartupError::of_step(
             "reading .env of this folder; start it in one that this user may read",
             error,
         )
@@ -93,7 +93,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
     let command = super::parse(arguments, &around).map_err(|misuse| {
         // What is missing may stand in a line that was skipped.
         let skipped: String = file.warnings.iter().map(|warning| format!("\n{warning}")).collect();
-        Failure {
+        StartupError {
             code: MISUSED,
             message: format!("{misuse}{skipped}\nSee `{help}`."),
         }
@@ -113,7 +113,7 @@ fn run(bot: Bot, bot_crate: &str, enters: Enters) -> Result<(), Failure> {
     };
     config.bot_enters_rooms = enters == Enters::VideoRooms || config.command.is_some();
     if config.direct && !config.bot_enters_rooms && !doctor {
-        return Err(Failure {
+        return Err(StartupError {
             code: MISUSED,
             message: format!("`--direct` with a built-in bot: {STAYS_OUT}\nSee `edge-runner --help`."),
         });
@@ -164,7 +164,11 @@ fn exposures(config: &Config, doctor: bool) -> Vec<String> {
 }
 
 #[cfg(feature = "cloud")]
-fn cloud(command: edge_runner_cloud::cli::Command, skipped: Vec<String>, variables: &Variables) -> Result<(), Failure> {
+fn cloud(
+    command: edge_runner_cloud::cli::Command,
+    skipped: Vec<String>,
+    variables: &Variables,
+) -> Result<(), StartupError> {
     use edge_runner_cloud::cli::Command;
     match command {
         Command::Help(text) | Command::Version(text) => {
@@ -176,20 +180,20 @@ fn cloud(command: edge_runner_cloud::cli::Command, skipped: Vec<String>, variabl
 }
 
 /// Prints what was found; something that keeps callers out is a failure.
-fn examine(runtime: Runtime, config: Arc<Config>) -> Result<(), Failure> {
+fn examine(runtime: Runtime, config: Arc<Config>) -> Result<(), StartupError> {
     let findings = runtime.block_on(crate::io::doctor::examine(config));
     runtime.shutdown_timeout(RUNTIME_END);
     let _ = io::stdout().write_all(findings.to_string().as_bytes());
     match findings.broken() {
         0 => Ok(()),
-        broken => Err(Failure {
+        broken => Err(StartupError {
             code: FAILED,
             message: format!("{broken} of the checks failed"),
         }),
     }
 }
 
-fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), Failure> {
+fn serve(runtime: Runtime, config: Arc<Config>, bot: Bot) -> Result<(), StartupError> {
     if config.direct {
         let ran = runtime.block_on(crate::io::direct::run(config, bot, say_room));
         return end(runtime, ran);
@@ -219,11 +223,11 @@ fn say_room(url: &str) {
     log::info!("the bot enters the video room that stdout names");
 }
 
-fn end(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), Failure> {
+fn end(runtime: Runtime, ran: Result<(), RunError>) -> Result<(), StartupError> {
     // What is left of tasks is dropped, and with it the programs that are bots; a blocking call of
     // a bot must not hold the process.
     runtime.shutdown_timeout(RUNTIME_END);
-    ran.map_err(|error| Failure {
+    ran.map_err(|error| StartupError {
         code: FAILED,
         message: error.to_string(),
     })

@@ -3,7 +3,7 @@
 use std::io;
 
 use edge_runner_http::server::BindError;
-use edge_runner_http::services::Lost;
+use edge_runner_http::services::LostService;
 use edge_runner_http::tls::TlsError;
 
 /// Why the service could not serve.
@@ -26,7 +26,7 @@ pub enum RunError {
     Tls(TlsError),
     /// Something without which nothing can be served is gone.
     #[error("{0}")]
-    Service(Lost),
+    Service(LostService),
     /// One more signal came while builds were still ending.
     #[error("stopped at once by a further signal")]
     Forced,

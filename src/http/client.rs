@@ -39,7 +39,7 @@ const USER_AGENT_NAME: &str = concat!("edge-runner/", env!("CARGO_PKG_VERSION"))
 
 /// What a provider answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct RestResponse {
     pub status: u16,
     pub body: Bytes,
 }
@@ -107,14 +107,14 @@ impl RestError {
 
 /// How long an answer may take, and how long it may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Within {
+pub struct ResponseLimits {
     /// From looking the server's name up to the last byte of the answer; of an upload from the last piece that it took.
     pub timeout: Duration,
     pub body_bytes_max: usize,
 }
 
 /// What providers get.
-const STANDARD: Within = Within {
+const STANDARD: ResponseLimits = ResponseLimits {
     timeout: REST_TIMEOUT,
     body_bytes_max: REST_BODY_BYTES_MAX,
 };
@@ -123,7 +123,7 @@ const STANDARD: Within = Within {
 ///
 /// # Errors
 /// [`RestError`] when no whole answer came in time.
-pub async fn send(request: &Request) -> Result<Answer, RestError> {
+pub async fn send(request: &Request) -> Result<RestResponse, RestError> {
     send_trusting(None, request, STANDARD).await
 }
 
@@ -131,12 +131,12 @@ pub async fn send(request: &Request) -> Result<Answer, RestError> {
 ///
 /// # Errors
 /// As [`send`].
-pub async fn send_within(request: &Request, within: Within) -> Result<Answer, RestError> {
+pub async fn send_within(request: &Request, within: ResponseLimits) -> Result<RestResponse, RestError> {
     send_trusting(None, request, within).await
 }
 
 /// A body that is read while it is sent.
-pub struct Upload {
+pub struct UploadBody {
     pub content_type: String,
     /// Bytes of all pieces.
     pub size: u64,
@@ -148,16 +148,16 @@ pub struct Upload {
 ///
 /// # Errors
 /// [`RestError`] when nothing moved for as long as the caller waits, or no whole answer came.
-pub async fn upload(url: &str, upload: Upload, within: Within) -> Result<Answer, RestError> {
-    let target = Target::of(url)?;
+pub async fn upload(url: &str, upload: UploadBody, within: ResponseLimits) -> Result<RestResponse, RestError> {
+    let target = UrlParts::of(url)?;
     let mut message = bare_message(hyper::Method::POST, &target)?;
     let content_type = HeaderValue::try_from(upload.content_type)
         .map_err(|_| RestError::Request("no header can hold the type of its body"))?;
     message.headers_mut().insert(CONTENT_TYPE, content_type);
     let moved = Arc::new(Mutex::new(Instant::now()));
-    *message.body_mut() = Outgoing {
+    *message.body_mut() = RequestBody {
         left: upload.size,
-        source: Source::Pieces {
+        source: BodySource::Pieces {
             next: upload.next,
             moved: moved.clone(),
         },
@@ -183,13 +183,13 @@ pub async fn upload(url: &str, upload: Upload, within: Within) -> Result<Answer,
 }
 
 /// What is sent. One type for both kinds, so that HTTP is compiled for one.
-struct Outgoing {
+struct RequestBody {
     /// Bytes that are still to come.
     left: u64,
-    source: Source,
+    source: BodySource,
 }
 
-enum Source {
+enum BodySource {
     Whole(Bytes),
     Pieces {
         next: Box<dyn FnMut() -> io::Result<Bytes> + Send>,
@@ -197,18 +197,18 @@ enum Source {
     },
 }
 
-impl Outgoing {
-    fn whole(bytes: Bytes) -> Outgoing {
-        Outgoing {
+impl RequestBody {
+    fn whole(bytes: Bytes) -> RequestBody {
+        RequestBody {
             left: bytes.len() as u64,
-            source: Source::Whole(bytes),
+            source: BodySource::Whole(bytes),
         }
     }
 
     fn next(&mut self) -> io::Result<Bytes> {
         let piece = match &mut self.source {
-            Source::Whole(bytes) => std::mem::take(bytes),
-            Source::Pieces { next, moved } => {
+            BodySource::Whole(bytes) => std::mem::take(bytes),
+            BodySource::Pieces { next, moved } => {
                 let piece = next()?;
                 *lock(moved) = Instant::now();
                 piece
@@ -221,7 +221,7 @@ impl Outgoing {
     }
 }
 
-impl Body for Outgoing {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -242,7 +242,7 @@ impl Body for Outgoing {
 }
 
 /// Where a URL leads.
-pub struct Target {
+pub struct UrlParts {
     pub tls: bool,
     /// Without brackets.
     pub host: String,
@@ -252,7 +252,7 @@ pub struct Target {
     pub path: hyper::Uri,
 }
 
-impl Target {
+impl UrlParts {
     pub fn of(url: &str) -> Result<Self, RestError> {
         let uri: hyper::Uri = url.parse().map_err(|_| RestError::Request("its URL cannot be read"))?;
         let tls = match uri.scheme_str() {
@@ -278,7 +278,7 @@ impl Target {
         };
         let path = uri.path_and_query().map_or("", |path| path.as_str());
         let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Target {
+        Ok(UrlParts {
             tls,
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port,
@@ -291,8 +291,8 @@ impl Target {
 }
 
 /// What every request has.
-fn bare_message(method: hyper::Method, target: &Target) -> Result<hyper::Request<Outgoing>, RestError> {
-    let mut message = hyper::Request::new(Outgoing::whole(Bytes::new()));
+fn bare_message(method: hyper::Method, target: &UrlParts) -> Result<hyper::Request<RequestBody>, RestError> {
+    let mut message = hyper::Request::new(RequestBody::whole(Bytes::new()));
     *message.method_mut() = method;
     *message.uri_mut() = target.path.clone();
     let headers = message.headers_mut();
@@ -304,7 +304,7 @@ fn bare_message(method: hyper::Method, target: &Target) -> Result<hyper::Request
     Ok(message)
 }
 
-fn message(request: &Request, target: &Target) -> Result<hyper::Request<Outgoing>, RestError> {
+fn message(request: &Request, target: &UrlParts) -> Result<hyper::Request<RequestBody>, RestError> {
     let method = match request.method {
         Method::Get => hyper::Method::GET,
         Method::Post => hyper::Method::POST,
@@ -320,14 +320,18 @@ fn message(request: &Request, target: &Target) -> Result<hyper::Request<Outgoing
     }
     if let Some(body) = &request.body {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(body.content_type));
-        *message.body_mut() = Outgoing::whole(body.bytes.clone().into());
+        *message.body_mut() = RequestBody::whole(body.bytes.clone().into());
     }
     Ok(message)
 }
 
 /// `trust` replaces what the system trusts.
-async fn send_trusting(trust: Option<TlsConnector>, request: &Request, within: Within) -> Result<Answer, RestError> {
-    let target = Target::of(&request.url)?;
+async fn send_trusting(
+    trust: Option<TlsConnector>,
+    request: &Request,
+    within: ResponseLimits,
+) -> Result<RestResponse, RestError> {
+    let target = UrlParts::of(&request.url)?;
     let message = message(request, &target)?;
     let whole = async {
         let stream = open(&target, trust).await?;
@@ -344,14 +348,14 @@ async fn send_trusting(trust: Option<TlsConnector>, request: &Request, within: W
 
 /// A connection to a server, with TLS around it or without. Behind one pointer, so that HTTP and WebSockets are compiled for
 /// one kind of connection and not for two.
-pub type Stream = Box<dyn Bytestream>;
+pub type ClientStream = Box<dyn ByteStream>;
 
-pub trait Bytestream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Bytestream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// Connects to the server of a URL, with the TLS that the URL asks for. `trust` replaces what the system trusts.
-pub async fn open(target: &Target, trust: Option<TlsConnector>) -> Result<Stream, RestError> {
+pub async fn open(target: &UrlParts, trust: Option<TlsConnector>) -> Result<ClientStream, RestError> {
     let tcp = connect(target).await?;
     // What is sent is written whole; waiting for more would only delay it.
     tcp.set_nodelay(true).map_err(|source| RestError::Connect {
@@ -369,7 +373,7 @@ pub async fn open(target: &Target, trust: Option<TlsConnector>) -> Result<Stream
 }
 
 /// Connects to the server of a URL, without TLS.
-pub async fn connect(target: &Target) -> Result<TcpStream, RestError> {
+pub async fn connect(target: &UrlParts) -> Result<TcpStream, RestError> {
     let host = || target.host.clone();
     match lookup_host((target.host.as_str(), target.port)).await {
         Ok(addresses) => connect_to_one(addresses)
@@ -409,11 +413,11 @@ pub async fn secure(
 }
 
 async fn exchange(
-    stream: Stream,
-    message: hyper::Request<Outgoing>,
+    stream: ClientStream,
+    message: hyper::Request<RequestBody>,
     host: &str,
     bytes_max: usize,
-) -> Result<Answer, RestError> {
+) -> Result<RestResponse, RestError> {
     let broken = |source: hyper::Error| match of_body(&source) {
         Some(error) => RestError::Body(error),
         None => RestError::Exchange {
@@ -436,7 +440,7 @@ async fn exchange(
                 bytes_max,
             },
         })?;
-        Ok(Answer {
+        Ok(RestResponse {
             status: head.status.as_u16(),
             body: body.to_bytes(),
         })

@@ -2,7 +2,7 @@
 //! take for what, what a connection becomes, bodies within their caps, and answers in JSON.
 //!
 //! In: hyper's heads and bodies, and the caps of the service that reads them. Out: values, and [`Reply`]s with a length.
-//! Refuses, by [`ReadError`]: bodies that are compressed, too large, too slow or broken; the service says it in its own words.
+//! Refuses, by [`BodyError`]: bodies that are compressed, too large, too slow or broken; the service says it in its own words.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,24 +17,24 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode, Version};
 
 pub use crate::lock::lock;
-pub use crate::payload::{Payload, whole};
-use crate::stream::Stream;
+pub use crate::payload::{ResponseBody, whole};
+use crate::stream::MaybeTlsStream;
 use edge_runner_proto::http::start::Asked;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::admission::Requester;
 
 /// An answer.
-pub type Reply = Response<Payload>;
+pub type Reply = Response<ResponseBody>;
 
 /// Takes a connection over once it changes protocols: the stream, and what was read of it already.
-pub type Upgrade = Box<dyn FnOnce(Stream, Bytes) + Send>;
+pub type Upgrade = Box<dyn FnOnce(MaybeTlsStream, Bytes) + Send>;
 
 /// What the connection becomes once its answer has left, if that changes protocols.
-pub type Becomes = Mutex<Option<Upgrade>>;
+pub type UpgradeSlot = Mutex<Option<Upgrade>>;
 
 /// Who sent a request, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct PeerInfo {
     pub address: SocketAddr,
     /// The end of its connection at this machine, if the system could tell it.
     pub local: Option<SocketAddr>,
@@ -49,10 +49,10 @@ pub struct Peer {
     pub is_authorised: bool,
 }
 
-impl Peer {
+impl PeerInfo {
     /// Makes that of a connection, before any request of it was read.
     pub fn new(address: SocketAddr, local: Option<SocketAddr>, secure: bool) -> Self {
-        Peer {
+        PeerInfo {
             address,
             local,
             secure,
@@ -79,7 +79,7 @@ impl Peer {
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)
     }
@@ -87,7 +87,7 @@ impl fmt::Display for Peer {
 
 /// The limits of a service's connections.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct ConnLimits {
     pub first_head: Duration,
     pub idle: Duration,
     pub head: Duration,
@@ -103,10 +103,10 @@ pub struct Times {
     pub grace: Duration,
 }
 
-impl Default for Times {
+impl Default for ConnLimits {
     /// The runner's.
     fn default() -> Self {
-        Times {
+        ConnLimits {
             first_head: limits::HTTP_FIRST_HEAD,
             idle: limits::HTTP_IDLE,
             head: limits::HTTP_HEAD,
@@ -146,7 +146,7 @@ fn unix_time() -> Duration {
 
 /// Tells how the client reached the server. What a proxy says of that counts if the proxy is ours: on this machine, or one that
 /// the configuration names.
-pub fn asked(headers: &HeaderMap, peer: Peer, names_proxy: bool) -> Asked<'_> {
+pub fn asked(headers: &HeaderMap, peer: PeerInfo, names_proxy: bool) -> Asked<'_> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let proxied = peer.ip().to_canonical().is_loopback() || names_proxy;
     Asked {
@@ -176,7 +176,7 @@ pub fn json_reply(status: StatusCode, json: impl Into<Bytes>) -> Reply {
 
 /// The caps of a body that is collected.
 #[derive(Clone, Copy, Debug)]
-pub struct Caps {
+pub struct BodyLimits {
     pub bytes_max: usize,
     /// For the whole of it.
     pub within: Duration,
@@ -184,7 +184,7 @@ pub struct Caps {
 
 /// Why a body was not collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub enum BodyError {
     #[error("compressed bodies are not taken here")]
     Compressed,
     #[error("the body is larger than {bytes_max} bytes")]
@@ -199,15 +199,15 @@ pub enum ReadError {
 /// gets to read why.
 ///
 /// # Errors
-/// [`ReadError`].
-pub async fn collect(caps: Caps, headers: &HeaderMap, body: Incoming) -> Result<Bytes, ReadError> {
+/// [`BodyError`].
+pub async fn collect(caps: BodyLimits, headers: &HeaderMap, body: Incoming) -> Result<Bytes, BodyError> {
     if headers
         .get(header::CONTENT_ENCODING)
         .is_some_and(|coding| coding != "identity")
     {
-        return Err(ReadError::Compressed);
+        return Err(BodyError::Compressed);
     }
-    let too_large = ReadError::TooLarge {
+    let too_large = BodyError::TooLarge {
         bytes_max: caps.bytes_max,
     };
     let declared = body.size_hint().exact().unwrap_or(0);
@@ -220,16 +220,16 @@ pub async fn collect(caps: Caps, headers: &HeaderMap, body: Incoming) -> Result<
     }
     match tokio::time::timeout(caps.within, join(caps.bytes_max, body, declared as usize)).await {
         Ok(result) => result,
-        Err(_) => Err(ReadError::TooSlow { within: caps.within }),
+        Err(_) => Err(BodyError::TooSlow { within: caps.within }),
     }
 }
 
 /// Puts a body together. What is above the cap is read for a while and dropped.
-async fn join(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<Bytes, ReadError> {
+async fn join(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<Bytes, BodyError> {
     let mut whole = BytesMut::new();
     let mut read_bytes = 0;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| ReadError::Broken)?.into_data() else {
+        let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
             continue;
         };
         read_bytes += data.len();
@@ -247,7 +247,7 @@ async fn join(bytes_max: usize, mut body: Incoming, declared: usize) -> Result<B
         }
     }
     if read_bytes > bytes_max {
-        Err(ReadError::TooLarge { bytes_max })
+        Err(BodyError::TooLarge { bytes_max })
     } else {
         Ok(whole.freeze())
     }

@@ -8,18 +8,18 @@ use std::fs;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 
 /// A process group, by the number of its leader.
-pub struct Group {
+pub struct ProcessGroup {
     id: Pid,
     /// The leader was not reaped yet, so that its number is nobody else's.
     is_led: bool,
     is_gone: bool,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Takes charge of a group by its leader, a child of this process that nobody has waited for.
-    pub fn led_by(child: u32) -> Group {
+    pub fn led_by(child: u32) -> ProcessGroup {
         let id = i32::try_from(child).ok().and_then(Pid::from_raw);
-        Group {
+        ProcessGroup {
             id: id.expect("the system numbers processes from 1 to 2^22"),
             is_led: true,
             is_gone: false,
@@ -76,7 +76,7 @@ fn runs(group: i32) -> bool {
         .any(|of: i32| of == group)
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }

@@ -4,7 +4,7 @@
 //! Records of the runner and of the bot's own crate are shown from INFO, those of libraries from
 //! WARN; `-v` shows more, and `RUST_LOG` decides alone when it is set. A line break or another
 //! control character in a message is escaped, so no peer can write a line of its own, and a message
-//! has an end. A panic is one line too. Of the ERROR, WARN and INFO lines that a [`Caller`] has
+//! has an end. A panic is one line too. Of the ERROR, WARN and INFO lines that a [`LogClient`] has
 //! caused, those beyond its minute's share are left out, and one line tells how many.
 
 use std::fmt::{self, Write as _};
@@ -27,19 +27,19 @@ const ID_CHARS: usize = 8;
 
 tokio::task_local! {
     static SESSION: SessionId;
-    static CALLER: Caller;
+    static CALLER: LogClient;
 }
 
 /// Whose doing some lines tell, and the count of such lines, which all callers share.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub struct LogClient {
     lines: Arc<Mutex<Lines>>,
     address: IpAddr,
 }
 
-impl Caller {
+impl LogClient {
     pub fn new(lines: Arc<Mutex<Lines>>, address: IpAddr) -> Self {
-        Caller { lines, address }
+        LogClient { lines, address }
     }
 
     /// Takes leave to log a refused body.
@@ -58,7 +58,7 @@ impl Caller {
 }
 
 /// Runs `future` with every line of it counted as the caller's.
-pub async fn of_caller<F: Future>(caller: Caller, future: F) -> F::Output {
+pub async fn of_caller<F: Future>(caller: LogClient, future: F) -> F::Output {
     CALLER.scope(caller, future).await
 }
 
@@ -136,7 +136,7 @@ pub fn init(verbosity: u8, directives: Option<&str>, bot_crate: &str) {
             )?;
         }
         let style = out.default_level_style(record.level());
-        let line = Line(record);
+        let line = RecordLine(record);
         writeln!(out, "{time} {style}{:<5}{style:#} {line}", record.level())
     });
     // A second logger means that a host program set its own up: it keeps it.
@@ -178,9 +178,9 @@ fn log_panics() {
 }
 
 /// One record without its time and level.
-struct Line<'r>(&'r Record<'r>);
+struct RecordLine<'r>(&'r Record<'r>);
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for RecordLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Outside a session, and while a task's locals are being dropped, there is no id.
         let session = SESSION.try_with(SessionId::clone);
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn line(message: &str) -> String {
-        Line(
+        RecordLine(
             &Record::builder()
                 .args(format_args!("{message}"))
                 .target("edge_runner::test")
@@ -277,7 +277,7 @@ mod tests {
     /// Lines of a caller are counted, at the levels that are on by themselves; those of everybody else are not.
     #[test]
     fn the_lines_of_a_caller_are_counted() {
-        let caller = Caller::new(Arc::default(), [192, 0, 2, 1].into());
+        let caller = LogClient::new(Arc::default(), [192, 0, 2, 1].into());
         let spend = || (0..LINES_PER_CALLER_MAX).for_each(|_| assert_eq!(leave(Level::Info), Some(0)));
         caller.charge(spend);
         assert_eq!(caller.charge(|| leave(Level::Warn)), None);

@@ -13,7 +13,7 @@ mod heap;
 #[path = "memory/other.rs"]
 mod heap;
 
-use crate::tasks::Live;
+use crate::tasks::SlotPool;
 use edge_runner_proto::limits::MEMORY_GIVEN_BACK_AFTER;
 
 /// Has all threads share one heap. To be called before the second thread starts: a heap that exists stays.
@@ -22,11 +22,11 @@ pub fn share_heap() {
 }
 
 /// Gives memory back whenever the last session has ended and no other begins; never returns.
-pub async fn tidy(live: Live) {
+pub async fn tidy(live: SlotPool) {
     whenever_empty(&live, heap::give_back).await;
 }
 
-async fn whenever_empty(live: &Live, mut act: impl FnMut()) {
+async fn whenever_empty(live: &SlotPool, mut act: impl FnMut()) {
     loop {
         live.emptied().await;
         tokio::time::sleep(MEMORY_GIVEN_BACK_AFTER).await;
@@ -46,7 +46,7 @@ mod tests {
     /// It is done once per silence, not while anybody is there, and not when somebody came in the meantime.
     #[tokio::test(start_paused = true)]
     async fn memory_is_given_back_once_nobody_has_been_there_for_a_while() {
-        let (live, times) = (Live::new(2), Cell::new(0));
+        let (live, times) = (SlotPool::new(2), Cell::new(0));
         let moment = Duration::from_millis(1);
         let callers = async {
             let sleep = tokio::time::sleep;

@@ -24,7 +24,7 @@ pub struct Supervisor {
     lost: bool,
     /// Between two signs of life, if it waits for any.
     ping: Option<Duration>,
-    status: Status,
+    status: StatusLine,
 }
 
 impl Supervisor {
@@ -35,7 +35,7 @@ impl Supervisor {
             ping: sd_notify::watchdog_enabled().filter(|_| socket.is_some()),
             socket,
             lost: false,
-            status: Status::default(),
+            status: StatusLine::default(),
         }
     }
 
@@ -120,11 +120,11 @@ fn interval(watchdog: Duration) -> Duration {
 
 /// The line about sessions: told when it changes, and not for each of a hundred short calls.
 #[derive(Default)]
-struct Status {
+struct StatusLine {
     told: Option<(usize, bool, Instant)>,
 }
 
-impl Status {
+impl StatusLine {
     fn news(&mut self, live: usize, stopping: bool, now: Instant) -> Option<String> {
         if let Some((told, was_stopping, at)) = self.told
             && ((told, was_stopping) == (live, stopping) || now.saturating_duration_since(at) < STATUS_INTERVAL)
@@ -186,7 +186,7 @@ mod tests {
     fn the_number_of_sessions_is_told_when_it_changes() {
         let start = Instant::now();
         let ms = Duration::from_millis;
-        let mut status = Status::default();
+        let mut status = StatusLine::default();
         let mut news = |live, stopping, at| status.news(live, stopping, start + at);
         assert_eq!(news(0, false, ms(0)).as_deref(), Some("0 sessions live"));
         assert_eq!(news(0, false, ms(600_000)), None);

@@ -18,27 +18,27 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-use crate::permits::{ConnState, Phase};
+use crate::permits::{ConnPhase, ConnState};
 
 /// Bytes of a file that are read at once; a slow client holds as many in memory.
 const FILE_PIECE_BYTES: usize = 64 * 1024;
 
 /// The body of an answer.
 #[derive(Debug)]
-pub enum Payload {
+pub enum ResponseBody {
     Whole(Full<Bytes>),
-    Part(Part),
+    File(FileRange),
 }
 
 /// Makes a body of bytes that are there.
-pub fn whole(bytes: impl Into<Bytes>) -> Payload {
-    Payload::Whole(Full::new(bytes.into()))
+pub fn whole(bytes: impl Into<Bytes>) -> ResponseBody {
+    ResponseBody::Whole(Full::new(bytes.into()))
 }
 
-impl Payload {
+impl ResponseBody {
     /// Makes a body of a part of an open file; `doing` is of the connection that asks.
     pub fn part(file: File, bytes: Range<u64>, doing: Arc<ConnState>) -> Self {
-        Payload::Part(Part {
+        ResponseBody::File(FileRange {
             file: Arc::new(file),
             bytes,
             reading: None,
@@ -47,15 +47,15 @@ impl Payload {
     }
 }
 
-impl Default for Payload {
+impl Default for ResponseBody {
     fn default() -> Self {
-        Payload::Whole(Full::default())
+        ResponseBody::Whole(Full::default())
     }
 }
 
 /// A part of a file.
 #[derive(Debug)]
-pub struct Part {
+pub struct FileRange {
     file: Arc<File>,
     /// What is still to come of it.
     bytes: Range<u64>,
@@ -64,7 +64,7 @@ pub struct Part {
     doing: Arc<ConnState>,
 }
 
-impl Part {
+impl FileRange {
     fn left(&self) -> u64 {
         self.bytes.end.saturating_sub(self.bytes.start)
     }
@@ -75,7 +75,7 @@ impl Part {
         }
         let (left, at) = (self.left(), self.bytes.start);
         let reading = self.reading.get_or_insert_with(|| {
-            self.doing.set(Phase::Answer);
+            self.doing.set(ConnPhase::Answer);
             let file = self.file.clone();
             tokio::task::spawn_blocking(move || read(&file, at, left))
         });
@@ -100,14 +100,14 @@ fn read(file: &File, at: u64, left: u64) -> io::Result<Bytes> {
     Ok(piece.into())
 }
 
-impl Body for Payload {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self.get_mut() {
-            Payload::Whole(full) => Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
-            Payload::Part(part) => {
+            ResponseBody::Whole(full) => Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            ResponseBody::File(part) => {
                 let piece = ready!(part.poll_piece(cx));
                 Poll::Ready(piece.map(|read| read.map(Frame::data)))
             }
@@ -116,15 +116,15 @@ impl Body for Payload {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Payload::Whole(full) => full.is_end_stream(),
-            Payload::Part(part) => part.left() == 0,
+            ResponseBody::Whole(full) => full.is_end_stream(),
+            ResponseBody::File(part) => part.left() == 0,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Payload::Whole(full) => full.size_hint(),
-            Payload::Part(part) => SizeHint::with_exact(part.left()),
+            ResponseBody::Whole(full) => full.size_hint(),
+            ResponseBody::File(part) => SizeHint::with_exact(part.left()),
         }
     }
 }
@@ -136,17 +136,17 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::TempDir;
 
-    fn part(folder: &Folder, bytes: Range<u64>) -> Payload {
+    fn part(folder: &TempDir, bytes: Range<u64>) -> ResponseBody {
         let file = File::open(folder.path("image")).expect("it is there");
-        Payload::part(file, bytes, ConnState::detached())
+        ResponseBody::part(file, bytes, ConnState::detached())
     }
 
     /// I-11: a file of several pieces, and any part of it, whole and with its length known before.
     #[tokio::test]
     async fn a_part_of_a_file_is_sent_whole() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let text: Vec<u8> = (0..FILE_PIECE_BYTES * 2 + 5).map(|at| (at % 251) as u8).collect();
         fs::write(folder.path("image"), &text).expect("written");
         let piece = FILE_PIECE_BYTES as u64;
@@ -167,7 +167,7 @@ mod tests {
     /// A file that is shorter than its length was breaks the connection; nothing is made up.
     #[tokio::test]
     async fn a_file_that_shrank_is_no_answer() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         fs::write(folder.path("image"), "short").expect("written");
         let mut part = part(&folder, 0..10);
         let frame = part.frame().await.expect("a piece").expect("readable");

@@ -1,8 +1,8 @@
 //! The permits of open connections: how many there are, and which connection is evicted when a
 //! newcomer finds all of them held.
 //!
-//! In: newcomers with their source addresses, and what each connection waits for ([`Phase`]). Out:
-//! a `Permit`, at once while any connection can be spared. The source that holds most permits
+//! In: newcomers with their source addresses, and what each connection waits for ([`ConnPhase`]). Out:
+//! a `ConnPermit`, at once while any connection can be spared. The source that holds most permits
 //! loses one first, and of its connections: the oldest that never sent a whole request, then the
 //! one that has been idle for longest, then the oldest that holds a request's body back or leaves a
 //! response unread. A source holds three quarters of all permits at most. Connections of a trusted
@@ -24,7 +24,7 @@ use crate::lock::lock;
 
 /// What a connection is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ConnPhase {
     /// The end of its first request's head, with all that comes before.
     First,
     /// The first byte of a further request.
@@ -50,7 +50,7 @@ pub enum Phase {
 pub struct ConnState {
     id: u64,
     evicted: Notify,
-    shared: Arc<Shared>,
+    shared: Arc<PermitPool>,
 }
 
 impl ConnState {
@@ -65,7 +65,7 @@ impl ConnState {
     }
 
     /// Sets the phase; returns whether the connection still holds its permit.
-    pub fn set(&self, phase: Phase) -> bool {
+    pub fn set(&self, phase: ConnPhase) -> bool {
         if !self.shared.table().set(self.id, phase) {
             return false;
         }
@@ -75,15 +75,15 @@ impl ConnState {
         true
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> ConnPhase {
         self.get().1
     }
 
     /// Returns the phase, and how often it has been set.
-    pub(super) fn get(&self) -> (u64, Phase) {
+    pub(super) fn get(&self) -> (u64, ConnPhase) {
         let table = self.shared.table();
         let entry = table.entries.get(&self.id);
-        entry.map_or((u64::MAX, Phase::Evicted), |entry| (entry.changes, entry.phase))
+        entry.map_or((u64::MAX, ConnPhase::Evicted), |entry| (entry.changes, entry.phase))
     }
 
     /// Waits until the connection is evicted.
@@ -95,30 +95,30 @@ impl ConnState {
 /// All permits of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Permits {
-    shared: Arc<Shared>,
+    shared: Arc<PermitPool>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PermitPool {
     max: usize,
-    table: Mutex<Table>,
+    table: Mutex<PermitTable>,
     /// A permit is free, or a connection can be spared.
     changed: Notify,
 }
 
-impl Shared {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl PermitPool {
+    fn table(&self) -> MutexGuard<'_, PermitTable> {
         lock(&self.table)
     }
 }
 
 /// A permit to keep a connection open; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(super) struct ConnPermit {
     pub(super) state: Arc<ConnState>,
 }
 
-impl Drop for Permit {
+impl Drop for ConnPermit {
     fn drop(&mut self) {
         let ConnState { id, shared, .. } = &*self.state;
         shared.table().remove(*id);
@@ -138,7 +138,7 @@ enum Busy {
 impl Permits {
     pub(super) fn new(max: usize) -> Self {
         Permits {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PermitPool {
                 max,
                 table: Mutex::default(),
                 changed: Notify::new(),
@@ -148,7 +148,7 @@ impl Permits {
 
     /// Takes a permit; waits while every connection is being answered. Returns nothing for a source
     /// that holds too many.
-    pub(super) async fn acquire(&self, source: Option<SourceKey>) -> Option<Permit> {
+    pub(super) async fn acquire(&self, source: Option<SourceKey>) -> Option<ConnPermit> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
             changed.as_mut().enable();
@@ -161,7 +161,7 @@ impl Permits {
     }
 
     /// Takes a permit that is free, or that of a connection that can be spared.
-    fn try_acquire(&self, source: Option<SourceKey>) -> Result<Permit, Busy> {
+    fn try_acquire(&self, source: Option<SourceKey>) -> Result<ConnPermit, Busy> {
         let mut table = self.shared.table();
         table.make_room(source, self.shared.max)?;
         let state = Arc::new(ConnState {
@@ -170,40 +170,40 @@ impl Permits {
             shared: self.shared.clone(),
         });
         table.insert(state.clone(), source);
-        Ok(Permit { state })
+        Ok(ConnPermit { state })
     }
 }
 
 /// Who holds a permit.
 #[derive(Debug, Default)]
-struct Table {
+struct PermitTable {
     next_id: u64,
     /// How often a connection has become idle.
     idle_turn: u64,
     /// By id, so in the order of their arrival.
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, PermitEntry>,
     /// Connections of each source.
     held: HashMap<SourceKey, usize>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PermitEntry {
     state: Arc<ConnState>,
     /// Nothing for a trusted proxy's.
     source: Option<SourceKey>,
-    phase: Phase,
+    phase: ConnPhase,
     /// How often the phase has been set.
     changes: u64,
     /// The turn at which it last became idle.
     idle_turn: u64,
 }
 
-impl Table {
+impl PermitTable {
     fn insert(&mut self, state: Arc<ConnState>, source: Option<SourceKey>) {
-        let entry = Entry {
+        let entry = PermitEntry {
             state,
             source,
-            phase: Phase::First,
+            phase: ConnPhase::First,
             changes: 0,
             idle_turn: 0,
         };
@@ -214,7 +214,7 @@ impl Table {
         }
     }
 
-    fn remove(&mut self, id: u64) -> Option<Entry> {
+    fn remove(&mut self, id: u64) -> Option<PermitEntry> {
         let entry = self.entries.remove(&id)?;
         if let Some(source) = entry.source
             && let Some(held) = self.held.get_mut(&source)
@@ -228,13 +228,13 @@ impl Table {
     }
 
     /// Sets the phase of a connection; returns whether it is in the table.
-    fn set(&mut self, id: u64, phase: Phase) -> bool {
+    fn set(&mut self, id: u64, phase: ConnPhase) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else {
             return false;
         };
         entry.phase = phase;
         entry.changes += 1;
-        if phase == Phase::Idle {
+        if phase == ConnPhase::Idle {
             self.idle_turn += 1;
             entry.idle_turn = self.idle_turn;
         }
@@ -269,7 +269,7 @@ impl Table {
 
     /// Finds the connection to evict among those that `may` be. `may` is told how many permits the
     /// source of each holds.
-    fn spare(&self, may: impl Fn(&Entry, usize) -> bool) -> Option<u64> {
+    fn spare(&self, may: impl Fn(&PermitEntry, usize) -> bool) -> Option<u64> {
         let candidates = self.entries.iter().filter_map(|(id, entry)| {
             let (held, rank) = (self.held(entry.source), rank(entry.phase)?);
             // Ids grow, so the smallest is the oldest.
@@ -284,12 +284,12 @@ const IDLE: u8 = 1;
 
 /// Returns in which order connections of one source are evicted, lowest first; nothing for those
 /// that are not.
-fn rank(phase: Phase) -> Option<u8> {
+fn rank(phase: ConnPhase) -> Option<u8> {
     match phase {
-        Phase::First => Some(0),
-        Phase::Idle | Phase::Head => Some(IDLE),
-        Phase::Body | Phase::Receiving | Phase::Stall => Some(2),
-        Phase::Upload | Phase::Answer | Phase::Evicted => None,
+        ConnPhase::First => Some(0),
+        ConnPhase::Idle | ConnPhase::Head => Some(IDLE),
+        ConnPhase::Body | ConnPhase::Receiving | ConnPhase::Stall => Some(2),
+        ConnPhase::Upload | ConnPhase::Answer | ConnPhase::Evicted => None,
     }
 }
 
@@ -304,12 +304,12 @@ mod tests {
 
     use super::*;
 
-    fn acquire(permits: &Permits) -> Permit {
+    fn acquire(permits: &Permits) -> ConnPermit {
         permits.try_acquire(None).expect("a permit")
     }
 
     /// Tells whether a connection was told to go.
-    fn is_evicted(permit: &Permit) -> bool {
+    fn is_evicted(permit: &ConnPermit) -> bool {
         let told = pin!(permit.state.evicted());
         told.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -319,7 +319,7 @@ mod tests {
     fn the_oldest_silent_connection_gives_way() {
         let permits = Permits::new(3);
         let (served, first, second) = (acquire(&permits), acquire(&permits), acquire(&permits));
-        assert!(served.state.set(Phase::Answer) && served.state.set(Phase::Idle));
+        assert!(served.state.set(ConnPhase::Answer) && served.state.set(ConnPhase::Idle));
         let third = acquire(&permits);
         assert!(is_evicted(&first) && !is_evicted(&second) && !is_evicted(&served));
         let fourth = acquire(&permits);
@@ -338,18 +338,18 @@ mod tests {
         let permits = Permits::new(3);
         let all = [acquire(&permits), acquire(&permits), acquire(&permits)];
         for permit in &all {
-            permit.state.set(Phase::Answer);
+            permit.state.set(ConnPhase::Answer);
         }
         for place in [1, 2, 0] {
-            all[place].state.set(Phase::Idle);
+            all[place].state.set(ConnPhase::Idle);
         }
-        all[1].state.set(Phase::Head);
-        let evicted = || [0, 1, 2].map(|place| all[place].state.phase() == Phase::Evicted);
+        all[1].state.set(ConnPhase::Head);
+        let evicted = || [0, 1, 2].map(|place| all[place].state.phase() == ConnPhase::Evicted);
         let newcomer = acquire(&permits);
-        newcomer.state.set(Phase::Answer);
+        newcomer.state.set(ConnPhase::Answer);
         assert_eq!(evicted(), [false, true, false]);
         let newcomer = (newcomer, acquire(&permits));
-        newcomer.1.state.set(Phase::Answer);
+        newcomer.1.state.set(ConnPhase::Answer);
         assert_eq!(evicted(), [false, true, true]);
     }
 
@@ -358,17 +358,17 @@ mod tests {
     fn a_newcomer_waits_while_all_are_answered() {
         let permits = Permits::new(2);
         let (first, second) = (acquire(&permits), acquire(&permits));
-        first.state.set(Phase::Answer);
-        second.state.set(Phase::Answer);
+        first.state.set(ConnPhase::Answer);
+        second.state.set(ConnPhase::Answer);
         let mut entering = pin!(permits.acquire(None));
         let mut poll = || entering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending() && poll().is_pending());
-        first.state.set(Phase::Idle);
+        first.state.set(ConnPhase::Idle);
         let Poll::Ready(Some(third)) = poll() else {
             panic!("the idle one can be spared");
         };
         assert!(is_evicted(&first));
-        third.state.set(Phase::Answer);
+        third.state.set(ConnPhase::Answer);
         let mut entering = pin!(permits.acquire(None));
         let mut poll = || entering.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending());
@@ -383,12 +383,12 @@ mod tests {
         for _ in 0..100 {
             let permits = Permits::new(1);
             let permit = acquire(&permits);
-            assert!(permit.state.set(Phase::Idle));
+            assert!(permit.state.set(ConnPhase::Idle));
             let barrier = Barrier::new(2);
             let (begun, acquired) = thread::scope(|scope| {
                 let begun = scope.spawn(|| {
                     barrier.wait();
-                    permit.state.set(Phase::Answer)
+                    permit.state.set(ConnPhase::Answer)
                 });
                 barrier.wait();
                 let acquired = permits.try_acquire(None);
@@ -396,7 +396,7 @@ mod tests {
             });
             assert_eq!(begun, acquired.is_err());
             assert_eq!(is_evicted(&permit), acquired.is_ok());
-            assert_eq!(permit.state.phase() == Phase::Evicted, acquired.is_ok());
+            assert_eq!(permit.state.phase() == ConnPhase::Evicted, acquired.is_ok());
         }
     }
 
@@ -406,13 +406,13 @@ mod tests {
     fn an_upload_that_was_let_in_stays() {
         let permits = Permits::new(2);
         let (stranger, known) = (acquire(&permits), acquire(&permits));
-        assert!(stranger.state.set(Phase::Receiving) && known.state.set(Phase::Upload));
+        assert!(stranger.state.set(ConnPhase::Receiving) && known.state.set(ConnPhase::Upload));
         let newcomer = acquire(&permits);
-        assert_eq!(stranger.state.phase(), Phase::Evicted);
-        assert!(!stranger.state.set(Phase::Upload), "the place is another's");
-        newcomer.state.set(Phase::Answer);
+        assert_eq!(stranger.state.phase(), ConnPhase::Evicted);
+        assert!(!stranger.state.set(ConnPhase::Upload), "the place is another's");
+        newcomer.state.set(ConnPhase::Answer);
         assert!(permits.try_acquire(None).is_err());
-        assert_eq!(known.state.phase(), Phase::Upload);
+        assert_eq!(known.state.phase(), ConnPhase::Upload);
     }
 
     /// A connection that holds a body back, or leaves an answer unread, is evicted last, before a newcomer waits.
@@ -420,15 +420,17 @@ mod tests {
     fn slow_bodies_keep_no_newcomer_out() {
         let permits = Permits::new(3);
         let (slow, busy, stalled) = (acquire(&permits), acquire(&permits), acquire(&permits));
-        assert!(slow.state.set(Phase::Body) && busy.state.set(Phase::Answer) && stalled.state.set(Phase::Stall));
+        assert!(
+            slow.state.set(ConnPhase::Body) && busy.state.set(ConnPhase::Answer) && stalled.state.set(ConnPhase::Stall)
+        );
         let first = acquire(&permits);
-        assert_eq!(slow.state.phase(), Phase::Evicted);
-        first.state.set(Phase::Answer);
+        assert_eq!(slow.state.phase(), ConnPhase::Evicted);
+        first.state.set(ConnPhase::Answer);
         let second = acquire(&permits);
-        assert_eq!(stalled.state.phase(), Phase::Evicted);
-        second.state.set(Phase::Answer);
+        assert_eq!(stalled.state.phase(), ConnPhase::Evicted);
+        second.state.set(ConnPhase::Answer);
         assert!(permits.try_acquire(None).is_err(), "all the others are being answered");
-        assert_eq!(busy.state.phase(), Phase::Answer);
+        assert_eq!(busy.state.phase(), ConnPhase::Answer);
     }
 
     fn of(source: &str) -> Option<SourceKey> {
@@ -436,7 +438,7 @@ mod tests {
         Some(address.into())
     }
 
-    fn phases(permits: &[Permit]) -> Vec<Phase> {
+    fn phases(permits: &[ConnPermit]) -> Vec<ConnPhase> {
         permits.iter().map(|permit| permit.state.phase()).collect()
     }
 
@@ -446,18 +448,22 @@ mod tests {
     fn the_heaviest_source_is_spared_from_first() {
         let permits = Permits::new(4);
         let lone = permits.try_acquire(of("192.0.2.1")).expect("a permit");
-        let heavy: Vec<Permit> = ["2001:db8::1", "2001:db8::2", "2001:db8::3"]
+        let heavy: Vec<ConnPermit> = ["2001:db8::1", "2001:db8::2", "2001:db8::3"]
             .map(|address| permits.try_acquire(of(address)).expect("a permit"))
             .into();
-        assert!(heavy[0].state.set(Phase::Idle) && heavy[1].state.set(Phase::Body) && heavy[2].state.set(Phase::Idle));
+        assert!(
+            heavy[0].state.set(ConnPhase::Idle)
+                && heavy[1].state.set(ConnPhase::Body)
+                && heavy[2].state.set(ConnPhase::Idle)
+        );
         let mut newcomers = Vec::new();
         for gone in [0, 2] {
             newcomers.push(permits.try_acquire(of("192.0.2.2")).expect("the network gives way"));
-            assert_eq!(phases(&heavy)[gone], Phase::Evicted);
+            assert_eq!(phases(&heavy)[gone], ConnPhase::Evicted);
         }
         assert_eq!(
             (lone.state.phase(), heavy[1].state.phase()),
-            (Phase::First, Phase::Body)
+            (ConnPhase::First, ConnPhase::Body)
         );
     }
 
@@ -468,15 +474,15 @@ mod tests {
     fn a_source_has_a_share() {
         let permits = Permits::new(8);
         let flood = of("192.0.2.1");
-        let busy: Vec<Permit> = (0..6).map(|_| permits.try_acquire(flood).expect("a permit")).collect();
-        assert!(busy.iter().all(|permit| permit.state.set(Phase::Answer)));
+        let busy: Vec<ConnPermit> = (0..6).map(|_| permits.try_acquire(flood).expect("a permit")).collect();
+        assert!(busy.iter().all(|permit| permit.state.set(ConnPhase::Answer)));
         assert_eq!(permits.try_acquire(flood).err(), Some(Busy::Refused));
         let other = permits.try_acquire(of("192.0.2.2")).expect("a permit");
-        assert!(busy[3].state.set(Phase::Idle));
+        assert!(busy[3].state.set(ConnPhase::Idle));
         let more = permits.try_acquire(flood).expect("its own idle one is spared");
         assert_eq!(
             (busy[3].state.phase(), other.state.phase()),
-            (Phase::Evicted, Phase::First)
+            (ConnPhase::Evicted, ConnPhase::First)
         );
         drop(more);
         assert!(permits.try_acquire(flood).is_ok());
@@ -490,10 +496,10 @@ mod tests {
         let (heavy, light) = (of("192.0.2.1"), of("192.0.2.2"));
         let busy = [heavy, heavy].map(|source| permits.try_acquire(source).expect("a permit"));
         let idle = [light, of("192.0.2.3")].map(|source| permits.try_acquire(source).expect("a permit"));
-        assert!(busy.iter().all(|permit| permit.state.set(Phase::Answer)));
+        assert!(busy.iter().all(|permit| permit.state.set(ConnPhase::Answer)));
         assert_eq!(permits.try_acquire(heavy).err(), Some(Busy::Refused));
-        assert!(idle.iter().all(|permit| permit.state.phase() == Phase::First));
-        assert!(idle.iter().all(|permit| permit.state.set(Phase::Answer)));
+        assert!(idle.iter().all(|permit| permit.state.phase() == ConnPhase::First));
+        assert!(idle.iter().all(|permit| permit.state.set(ConnPhase::Answer)));
         assert_eq!(permits.try_acquire(light).err(), Some(Busy::Wait));
         assert_eq!(permits.try_acquire(of("192.0.2.4")).err(), Some(Busy::Wait));
         assert_eq!(permits.try_acquire(heavy).err(), Some(Busy::Refused));

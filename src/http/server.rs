@@ -1,6 +1,6 @@
 //! The HTTP server's sockets: listening, accepting, capping and ending connections.
 //!
-//! In: a host and a port, and the [`Service`] that answers. Out: [`Listeners`], whose port is known
+//! In: a host and a port, and the [`HttpService`] that answers. Out: [`Listeners`], whose port is known
 //! before the first request, and then a future that serves until the runner stops. A failing accept
 //! pauses, one connection too many evicts one that can be spared (`permits`), and every
 //! connection has time limits (`connection`). Refuses: a port in use, with words that say what to
@@ -22,12 +22,12 @@ use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::common::{Becomes, Peer, Reply, Times};
+use crate::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot};
 use crate::permits::Permits;
-pub use crate::permits::{ConnState, Phase};
+pub use crate::permits::{ConnPhase, ConnState};
 use crate::shutdown::Shutdown;
 use crate::tasks;
-use crate::tls::Tls;
+use crate::tls::ServerTls;
 use edge_runner_proto::config::Host;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::request_framing::Refusal;
@@ -162,11 +162,11 @@ fn listeners(sockets: Vec<TcpListener>) -> Result<Listeners, BindError> {
 }
 
 /// What answers requests.
-pub trait Service: Send + Sync + 'static {
+pub trait HttpService: Send + Sync + 'static {
     /// Returns the limits of its connections.
-    fn times(&self) -> Times;
+    fn times(&self) -> ConnLimits;
     /// Returns what takes TLS; nothing when TLS is off.
-    fn tls(&self) -> Option<&Tls>;
+    fn tls(&self) -> Option<&ServerTls>;
     /// Tells whether an address is that of a proxy, whose connections are those of many clients.
     fn trusts(&self, _address: IpAddr) -> bool {
         false
@@ -181,14 +181,14 @@ pub trait Service: Send + Sync + 'static {
     fn answer(
         &self,
         request: Request<Incoming>,
-        peer: Peer,
+        peer: PeerInfo,
         state: &Arc<ConnState>,
-        becomes: &Becomes,
+        becomes: &UpgradeSlot,
     ) -> impl Future<Output = Reply> + Send;
 }
 
 /// Serves until the service stops and the requests in progress are answered, or their time is over.
-pub async fn serve<S: Service>(listeners: Listeners, service: Arc<S>, shutdown: Shutdown) {
+pub async fn serve<S: HttpService>(listeners: Listeners, service: Arc<S>, shutdown: Shutdown) {
     let permits = Permits::new(limits::HTTP_CONNECTIONS_MAX);
     let mut acceptors = JoinSet::new();
     for socket in listeners.sockets {
@@ -211,7 +211,7 @@ pub async fn serve<S: Service>(listeners: Listeners, service: Arc<S>, shutdown: 
 }
 
 /// Accepts on one socket, and owns the connections that come of it.
-async fn accept<S: Service>(socket: TcpListener, service: Arc<S>, permits: Permits, mut shutdown: Shutdown) {
+async fn accept<S: HttpService>(socket: TcpListener, service: Arc<S>, permits: Permits, mut shutdown: Shutdown) {
     let mut connections = JoinSet::new();
     let mut pause = limits::ACCEPT_PAUSE_FIRST;
     loop {

@@ -16,23 +16,23 @@ use crate::tasks;
 
 /// The services of one process. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Services(Arc<Inner>);
+pub struct Services(Arc<ServicesInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    lost: OnceLock<Lost>,
+struct ServicesInner {
+    lost: OnceLock<LostService>,
     changed: Notify,
 }
 
 /// A service that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostService {
     pub service: &'static str,
     /// Else it ended.
     pub panicked: bool,
 }
 
-impl fmt::Display for Lost {
+impl fmt::Display for LostService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.panicked { "panicked" } else { "ended" };
         write!(f, "{} {how}, without which nothing can be served", self.service)
@@ -50,15 +50,15 @@ impl Services {
     }
 
     /// Returns what tells of a panic of its holder: for threads.
-    pub fn lease(&self, service: &'static str) -> Lease {
-        Lease {
+    pub fn lease(&self, service: &'static str) -> ServiceLease {
+        ServiceLease {
             services: self.clone(),
             service,
         }
     }
 
     /// Waits until one of them is gone.
-    pub async fn lost(&self) -> Lost {
+    pub async fn lost(&self) -> LostService {
         loop {
             let changed = self.0.changed.notified();
             if let Some(lost) = self.0.lost.get() {
@@ -68,7 +68,7 @@ impl Services {
         }
     }
 
-    fn tell(&self, lost: Lost) {
+    fn tell(&self, lost: LostService) {
         // What ends after the first one may have ended because of it.
         let _ = self.0.lost.set(lost);
         self.0.changed.notify_waiters();
@@ -77,25 +77,25 @@ impl Services {
 
 /// Held by a service while it works.
 #[derive(Debug)]
-pub struct Lease {
+pub struct ServiceLease {
     services: Services,
     service: &'static str,
 }
 
-impl Lease {
+impl ServiceLease {
     /// The service ended by itself.
     pub fn ended(self) {
-        self.services.tell(Lost {
+        self.services.tell(LostService {
             service: self.service,
             panicked: false,
         });
     }
 }
 
-impl Drop for Lease {
+impl Drop for ServiceLease {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.services.tell(Lost {
+            self.services.tell(LostService {
                 service: self.service,
                 panicked: true,
             });
@@ -125,7 +125,7 @@ mod tests {
             let _gone = services.spawn("the reader", async move {
                 assert!(!panics, "it panics");
             });
-            let lost = Lost {
+            let lost = LostService {
                 service: "the reader",
                 panicked: panics,
             };
@@ -155,7 +155,7 @@ mod tests {
         });
         assert!(ended.join().is_err());
         let lost = services.0.lost.get().copied();
-        let expected = Lost {
+        let expected = LostService {
             service: "the watch",
             panicked: true,
         };

@@ -11,15 +11,15 @@ pub const FAILED: u8 = 1;
 pub const MISUSED: u8 = 2;
 
 /// Why the process ends otherwise than well.
-pub struct Failure {
+pub struct StartupError {
     pub code: u8,
     pub message: String,
 }
 
-impl Failure {
+impl StartupError {
     /// Makes that of a step that failed.
-    pub fn of_step(step: &str, error: impl std::fmt::Display) -> Failure {
-        Failure {
+    pub fn of_step(step: &str, error: impl std::fmt::Display) -> StartupError {
+        StartupError {
             code: FAILED,
             message: format!("{step}: {error}"),
         }
@@ -37,8 +37,8 @@ pub fn keep_to_itself() {
 /// called on this thread and on each of the runtime's.
 ///
 /// # Errors
-/// [`Failure`] where the system has no threads left.
-pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime, Failure> {
+/// [`StartupError`] where the system has no threads left.
+pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime, StartupError> {
     memory::share_heap();
     let mut builder = match workers {
         Some(1) => tokio::runtime::Builder::new_current_thread(),
@@ -55,7 +55,7 @@ pub fn runtime(workers: Option<usize>, on_thread_start: fn()) -> Result<Runtime,
         .enable_all()
         .on_thread_start(on_thread_start)
         .build()
-        .map_err(|error| Failure::of_step("starting the runtime", error))
+        .map_err(|error| StartupError::of_step("starting the runtime", error))
 }
 
 /// Asks the kernel how many threads there are. Where there is no `/proc`, `main` is trusted to be

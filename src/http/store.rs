@@ -28,7 +28,7 @@ pub struct Store {
 
 /// A file.
 #[derive(Debug)]
-pub struct Found {
+pub struct StoredFile {
     pub text: Vec<u8>,
     /// The mode, if it lets others read or write.
     pub open_to_others: Option<u32>,
@@ -36,7 +36,7 @@ pub struct Found {
 
 /// Holds the folder until it is dropped.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "its end is the end of the lock")] Option<File>);
+pub struct StoreLock(#[expect(dead_code, reason = "its end is the end of the lock")] Option<File>);
 
 impl Store {
     /// Finds the folder, or makes it.
@@ -59,7 +59,7 @@ impl Store {
     ///
     /// # Errors
     /// The system's, and [`io::ErrorKind::TimedOut`].
-    pub fn lock(&self) -> io::Result<Lock> {
+    pub fn lock(&self) -> io::Result<StoreLock> {
         self.lock_within("lock", STATE_LOCK_WITHIN)
     }
 
@@ -67,7 +67,7 @@ impl Store {
     ///
     /// # Errors
     /// As of [`Store::lock`].
-    pub fn lock_named(&self, name: &str) -> io::Result<Lock> {
+    pub fn lock_named(&self, name: &str) -> io::Result<StoreLock> {
         self.lock_within(name, STATE_LOCK_WITHIN)
     }
 
@@ -75,7 +75,7 @@ impl Store {
     ///
     /// # Errors
     /// The system's.
-    pub fn try_lock(&self) -> io::Result<Option<Lock>> {
+    pub fn try_lock(&self) -> io::Result<Option<StoreLock>> {
         match self.lock_within("lock", Duration::ZERO) {
             Ok(lock) => Ok(Some(lock)),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
@@ -83,7 +83,7 @@ impl Store {
         }
     }
 
-    fn lock_within(&self, name: &str, time: Duration) -> io::Result<Lock> {
+    fn lock_within(&self, name: &str, time: Duration) -> io::Result<StoreLock> {
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -93,11 +93,13 @@ impl Store {
         let began = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock(Some(file))),
+                Ok(()) => return Ok(StoreLock(Some(file))),
                 Err(TryLockError::WouldBlock) if began.elapsed() < time => thread::sleep(LOCK_PAUSE),
                 Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
                 // Some network file systems know no locks; then one runner per folder has to do.
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => return Ok(Lock(None)),
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Ok(StoreLock(None));
+                }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
@@ -107,14 +109,14 @@ impl Store {
     ///
     /// # Errors
     /// The system's.
-    pub fn read(&self, name: &str) -> io::Result<Option<Found>> {
+    pub fn read(&self, name: &str) -> io::Result<Option<StoredFile>> {
         let path = self.path(name);
         let mode = match fs::metadata(&path) {
             Ok(metadata) => metadata.mode(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        Ok(Some(Found {
+        Ok(Some(StoredFile {
             text: read_bounded(&path)?,
             open_to_others: (mode & OTHERS != 0).then_some(mode & 0o777),
         }))
@@ -180,12 +182,12 @@ pub fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::TempDir;
 
     /// At the cap a file is read, past it it is refused before it fills the memory.
     #[test]
     fn the_length_of_a_file_is_capped() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let path = folder.path("long.pem");
         let mut text = vec![b'x'; usize::try_from(KEY_FILE_BYTES_MAX).expect("it fits")];
         fs::write(&path, &text).expect("written");
@@ -201,7 +203,7 @@ mod tests {
     /// While one runner has the folder another waits, and not for ever.
     #[test]
     fn runners_take_turns() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let (one, other) = (folder.store(), folder.store());
         let lock = one.lock().expect("nobody has it");
         let refused = other.lock_within("lock", Duration::ZERO).expect_err("the first has it");
@@ -213,7 +215,7 @@ mod tests {
     /// Who keeps a folder for good is not waited for; the lock of another name is another lock.
     #[test]
     fn a_folder_is_kept_for_good() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let (one, other) = (folder.store(), folder.store());
         let kept = one.try_lock().expect("the folder takes locks").expect("nobody has it");
         assert!(other.try_lock().expect("the folder takes locks").is_none());
@@ -225,7 +227,7 @@ mod tests {
     /// What a killed runner left half written is neither read nor in the way.
     #[test]
     fn half_a_file_is_never_found() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let store = folder.store();
         let beside = store.path(&format!(".server.pem.{}", std::process::id()));
         fs::write(&beside, "half").expect("written");

@@ -14,63 +14,63 @@ use tokio::net::TcpStream;
 mod no_tls;
 
 #[cfg(not(feature = "tls"))]
-use no_tls::Layer;
+use no_tls::TlsStream;
 
 /// TLS around a connection.
 #[cfg(feature = "tls")]
-type Layer = tokio_rustls::server::TlsStream<TcpStream>;
+type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// An accepted connection.
 #[derive(Debug)]
-pub enum Stream {
+pub enum MaybeTlsStream {
     Plain(TcpStream),
     /// On the heap: the state of TLS is a kilobyte, and most connections have none.
-    Tls(Box<Layer>),
+    Tls(Box<TlsStream>),
 }
 
-impl Stream {
+impl MaybeTlsStream {
     /// Returns the socket below, for its options; who writes to it past TLS breaks the connection.
     pub fn tcp(&self) -> &TcpStream {
         match self {
-            Stream::Plain(tcp) => tcp,
-            Stream::Tls(tls) => tls.get_ref().0,
+            MaybeTlsStream::Plain(tcp) => tcp,
+            MaybeTlsStream::Tls(tls) => tls.get_ref().0,
         }
     }
 
     /// Tells whether nobody on the way can read what is sent.
     pub fn is_secure(&self) -> bool {
-        matches!(self, Stream::Tls(_))
+        matches!(self, MaybeTlsStream::Tls(_))
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for MaybeTlsStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
-            Stream::Tls(tls) => Pin::new(tls.as_mut()).poll_read(cx, buf),
+            MaybeTlsStream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            MaybeTlsStream::Tls(tls) => Pin::new(tls.as_mut()).poll_read(cx, buf),
         }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for MaybeTlsStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
-            Stream::Tls(tls) => Pin::new(tls.as_mut()).poll_write(cx, bytes),
+            MaybeTlsStream::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            MaybeTlsStream::Tls(tls) => Pin::new(tls.as_mut()).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            Stream::Tls(tls) => Pin::new(tls.as_mut()).poll_flush(cx),
+            MaybeTlsStream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            MaybeTlsStream::Tls(tls) => Pin::new(tls.as_mut()).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Stream::Tls(tls) => Pin::new(tls.as_mut()).poll_shutdown(cx),
+            MaybeTlsStream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            MaybeTlsStream::Tls(tls) => Pin::new(tls.as_mut()).poll_shutdown(cx),
         }
     }
 }

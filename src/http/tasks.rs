@@ -3,7 +3,7 @@
 //! The runtime is compiled anew for every type of task that it runs, and for each kind of runtime: some five kilobytes. A task
 //! that answers nothing is therefore put behind one pointer, and all such tasks are of one type.
 //!
-//! A session holds a [`Place`] from its offer to the moment when its bot has ended; the cap counts places. Whoever stops the
+//! A session holds a [`Slot`] from its offer to the moment when its bot has ended; the cap counts places. Whoever stops the
 //! runner waits until none is held.
 
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// What a task does; the one type of those that answer nothing.
-pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Makes a future a task for a runtime or a set of tasks to start.
-pub fn boxed(work: impl Future<Output = ()> + Send + 'static) -> Work {
+pub fn boxed(work: impl Future<Output = ()> + Send + 'static) -> BoxedTask {
     Box::pin(work)
 }
 
@@ -34,17 +34,17 @@ pub fn now() -> Instant {
 
 /// The live sessions of this runner.
 #[derive(Clone)]
-pub struct Live(Arc<Shared>);
+pub struct SlotPool(Arc<SlotCounter>);
 
-struct Shared {
+struct SlotCounter {
     count: AtomicUsize,
     sessions_max: usize,
     left: Notify,
 }
 
-impl Live {
+impl SlotPool {
     pub fn new(sessions_max: usize) -> Self {
-        Live(Arc::new(Shared {
+        SlotPool(Arc::new(SlotCounter {
             count: AtomicUsize::new(0),
             sessions_max,
             left: Notify::new(),
@@ -61,14 +61,14 @@ impl Live {
     }
 
     /// Takes a place; `None` when all are held.
-    pub fn enter(&self) -> Option<Place> {
+    pub fn enter(&self) -> Option<Slot> {
         self.0
             .count
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
                 (count < self.0.sessions_max).then_some(count + 1)
             })
             .ok()
-            .map(|_| Place(self.0.clone()))
+            .map(|_| Slot(self.0.clone()))
     }
 
     /// Waits until no session is live.
@@ -94,9 +94,9 @@ impl Live {
 }
 
 /// The place of one live session, free again when it is dropped.
-pub struct Place(Arc<Shared>);
+pub struct Slot(Arc<SlotCounter>);
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Ordering::Relaxed);
         self.0.left.notify_waiters();
@@ -110,7 +110,7 @@ mod tests {
     /// At the cap a session enters, past it none does, and a place that is left can be taken again.
     #[test]
     fn places_are_counted() {
-        let live = Live::new(2);
+        let live = SlotPool::new(2);
         let first = live.enter().expect("a first place");
         let second = live.enter().expect("a second place");
         assert!(live.enter().is_none());

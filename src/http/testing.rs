@@ -36,21 +36,21 @@ pub fn garbage(bytes: &[u8]) -> Script {
 }
 
 /// A provider that plays one script per connection, and refuses connections after the last.
-pub struct Fake {
+pub struct FakeServer {
     pub address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Fake {
+impl Drop for FakeServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Fake {
+impl FakeServer {
     pub async fn new(scripts: Vec<Script>) -> Self {
-        Fake::over(scripts, |stream| async { Some(stream) }).await
+        FakeServer::over(scripts, |stream| async { Some(stream) }).await
     }
 
     /// `wrap` puts TLS around a connection, or fails to.
@@ -89,7 +89,7 @@ impl Fake {
             drop(listener);
             std::future::pending::<()>().await;
         });
-        Fake {
+        FakeServer {
             address,
             requests,
             task,
@@ -133,21 +133,21 @@ pub fn get(url: String) -> Request {
 }
 
 /// A folder for the time of one test.
-pub struct Folder(pub PathBuf);
+pub struct TempDir(pub PathBuf);
 
-impl Default for Folder {
+impl Default for TempDir {
     fn default() -> Self {
-        Folder::new()
+        TempDir::new()
     }
 }
 
-impl Folder {
-    pub fn new() -> Folder {
+impl TempDir {
+    pub fn new() -> TempDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("edge-runner-store-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).expect("the temporary folder is writable");
-        Folder(path)
+        TempDir(path)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -159,7 +159,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -1,7 +1,7 @@
 //! HTTPS: which certificate the server shows, and TLS around a connection.
 //!
-//! In: `--tls` and the state folder; later SIGHUP, new addresses and the clock. Out: [`Tls`], which turns an accepted
-//! connection into a [`Stream`], and shows devices the authority to trust. `auto` makes the certificate, `pair` reads files,
+//! In: `--tls` and the state folder; later SIGHUP, new addresses and the clock. Out: [`ServerTls`], which turns an accepted
+//! connection into a [`MaybeTlsStream`], and shows devices the authority to trust. `auto` makes the certificate, `pair` reads files,
 //! `io::store` keeps what was made. Another certificate counts from the next connection on; calls go on with theirs.
 //! Refuses: files that are missing, no PEM, or do not fit each other, before anything listens; later the old one stays.
 //! Source: RFC 8446; ALPN (RFC 7301) knows `http/1.1` alone.
@@ -30,12 +30,12 @@ use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, Resolves
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, AlertDescription, ServerConfig};
 
-use self::auto::{Auto, BoxError};
-use self::pair::{Pair, Wrong};
+use self::auto::{AutoTls, BoxError};
+use self::pair::{CertificateError, CertificatePair};
 use crate::notify;
 use crate::shutdown::Shutdown;
 use crate::store;
-use crate::stream::Stream;
+use crate::stream::MaybeTlsStream;
 use edge_runner_proto::config::{self, TlsSettings};
 use edge_runner_proto::limits::{CERTIFICATE_LEFT_MIN, CERTIFICATE_LOOK_INTERVAL, TLS_BUFFER_BYTES_MAX};
 
@@ -46,23 +46,23 @@ pub enum TlsError {
     Read { path: PathBuf, source: io::Error },
     /// What is in a file does not do.
     #[error("--tls: {}: {source}", .path.display())]
-    File { path: PathBuf, source: Wrong },
+    File { path: PathBuf, source: CertificateError },
     #[error("--tls: making a certificate: {0}")]
     Make(#[source] BoxError),
 }
 
 /// TLS for the server's connections.
-pub struct Tls {
+pub struct ServerTls {
     config: Arc<ServerConfig>,
-    current: Arc<Current>,
-    source: Source,
+    current: Arc<CurrentCertificate>,
+    source: CertificateSource,
     authority_at: String,
     told_of_distrust: AtomicBool,
 }
 
 /// Where certificates come from.
-enum Source {
-    Auto(Box<Auto>),
+enum CertificateSource {
+    Auto(Box<AutoTls>),
     Files {
         certificate: PathBuf,
         key: PathBuf,
@@ -70,30 +70,30 @@ enum Source {
     },
 }
 
-impl Tls {
+impl ServerTls {
     /// Loads or makes the certificate of `--tls`; nothing when TLS is off. Blocks.
     ///
     /// # Errors
     /// [`TlsError`] says what is wrong with which file.
-    pub fn open(settings: &TlsSettings) -> Result<Option<Arc<Tls>>, TlsError> {
+    pub fn open(settings: &TlsSettings) -> Result<Option<Arc<ServerTls>>, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let (source, first) = match &settings.tls {
             config::Tls::Off => return Ok(None),
             config::Tls::Auto => {
                 let (auto, first) =
-                    Auto::open(settings, provider.clone(), &addresses(), clock_s()).map_err(TlsError::Make)?;
+                    AutoTls::open(settings, provider.clone(), &addresses(), clock_s()).map_err(TlsError::Make)?;
                 info!(
                     "HTTPS with certificates of the authority `{}`; devices trust them once they have installed {}, SHA-256 {}",
                     auto.authority.certificate.subject,
                     settings.authority_at,
                     auto.authority.fingerprint()
                 );
-                (Source::Auto(Box::new(auto)), first)
+                (CertificateSource::Auto(Box::new(auto)), first)
             }
             config::Tls::Files { certificate, key } => {
                 let pair = read_files(certificate, key, &provider)?;
                 warn_of_end(&pair, certificate);
-                let source = Source::Files {
+                let source = CertificateSource::Files {
                     certificate: certificate.clone(),
                     key: key.clone(),
                     provider: provider.clone(),
@@ -101,8 +101,8 @@ impl Tls {
                 (source, pair.key)
             }
         };
-        let current = Arc::new(Current(RwLock::new(first)));
-        Ok(Some(Arc::new(Tls {
+        let current = Arc::new(CurrentCertificate(RwLock::new(first)));
+        Ok(Some(Arc::new(ServerTls {
             config: Arc::new(server_config(provider, current.clone())?),
             current,
             source,
@@ -115,7 +115,7 @@ impl Tls {
     ///
     /// # Errors
     /// What the client did wrong, or did not like.
-    pub async fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
+    pub async fn accept(&self, tcp: TcpStream) -> io::Result<MaybeTlsStream> {
         let acceptor = TlsAcceptor::from(self.config.clone());
         let stream = acceptor
             .accept_with(tcp, |connection| {
@@ -123,7 +123,7 @@ impl Tls {
             })
             .await
             .inspect_err(|error| self.tell_of_distrust(error))?;
-        Ok(Stream::Tls(Box::new(stream)))
+        Ok(MaybeTlsStream::Tls(Box::new(stream)))
     }
 
     /// Says once per run what to do about clients that do not take the certificate: it is the first thing that people meet.
@@ -145,14 +145,14 @@ impl Tls {
     /// Returns the certificate of the authority that devices are to trust, in PEM; nothing when the certificate came in files.
     pub fn authority(&self) -> Option<Bytes> {
         match &self.source {
-            Source::Auto(auto) => Some(auto.authority.pem.clone()),
-            Source::Files { .. } => None,
+            CertificateSource::Auto(auto) => Some(auto.authority.pem.clone()),
+            CertificateSource::Files { .. } => None,
         }
     }
 
     /// Takes another certificate if one is due.
     async fn look(self: &Arc<Self>) {
-        let Source::Auto(auto) = &self.source else {
+        let CertificateSource::Auto(auto) = &self.source else {
             return;
         };
         let (addresses, clock_s) = (addresses(), clock_s());
@@ -162,8 +162,8 @@ impl Tls {
         debug!("another certificate is due: {due}");
         let tls = self.clone();
         let renewed = tokio::task::spawn_blocking(move || match &tls.source {
-            Source::Auto(auto) => auto.renew(&addresses, clock_s).map(|next| tls.current.set(next)),
-            Source::Files { .. } => Ok(()),
+            CertificateSource::Auto(auto) => auto.renew(&addresses, clock_s).map(|next| tls.current.set(next)),
+            CertificateSource::Files { .. } => Ok(()),
         });
         match renewed.await {
             Ok(Ok(())) => {}
@@ -176,8 +176,8 @@ impl Tls {
     async fn reload(self: &Arc<Self>) {
         let tls = self.clone();
         let read = tokio::task::spawn_blocking(move || match &tls.source {
-            Source::Auto(_) => Ok(false),
-            Source::Files {
+            CertificateSource::Auto(_) => Ok(false),
+            CertificateSource::Files {
                 certificate,
                 key,
                 provider,
@@ -198,28 +198,28 @@ impl Tls {
 }
 
 /// Keeps the certificate fresh. It listens for SIGHUP in any case, since that would end the process otherwise.
-pub struct Keeper {
+pub struct CertificateWatcher {
     /// SIGHUP, where it is this server's.
     hangups: Option<Signal>,
 }
 
-impl Keeper {
+impl CertificateWatcher {
     /// Starts to listen for SIGHUP.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn listen() -> io::Result<Keeper> {
+    pub fn listen() -> io::Result<CertificateWatcher> {
         let hangups = Some(signal(SignalKind::hangup())?);
-        Ok(Keeper { hangups })
+        Ok(CertificateWatcher { hangups })
     }
 
     /// Leaves the signals of the process alone; files are not read again.
-    pub fn without_signals() -> Keeper {
-        Keeper { hangups: None }
+    pub fn without_signals() -> CertificateWatcher {
+        CertificateWatcher { hangups: None }
     }
 
     /// Reads files again at every SIGHUP, and looks now and then whether the made certificate still fits, until the end.
-    pub async fn run(mut self, tls: Option<Arc<Tls>>, mut shutdown: Shutdown) {
+    pub async fn run(mut self, tls: Option<Arc<ServerTls>>, mut shutdown: Shutdown) {
         let mut look = tokio::time::interval(CERTIFICATE_LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -250,28 +250,28 @@ impl Keeper {
 }
 
 /// The certificate for new connections.
-struct Current(RwLock<Arc<CertifiedKey>>);
+struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
-impl Current {
+impl CurrentCertificate {
     fn set(&self, next: Arc<CertifiedKey>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 }
 
-impl fmt::Debug for Current {
+impl fmt::Debug for CurrentCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Current")
+        f.write_str("CurrentCertificate")
     }
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     /// One certificate for every name: a client that asked for another name is the one to judge.
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
-fn server_config(provider: Arc<CryptoProvider>, current: Arc<Current>) -> Result<ServerConfig, TlsError> {
+fn server_config(provider: Arc<CryptoProvider>, current: Arc<CurrentCertificate>) -> Result<ServerConfig, TlsError> {
     let make = |error: rustls::Error| TlsError::Make(error.into());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -286,14 +286,14 @@ fn server_config(provider: Arc<CryptoProvider>, current: Arc<Current>) -> Result
     Ok(config)
 }
 
-fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Pair, TlsError> {
+fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertificatePair, TlsError> {
     let read = |path: &Path| {
         store::read_bounded(path).map_err(|source| TlsError::Read {
             path: path.to_owned(),
             source,
         })
     };
-    let pair = Pair::read(&read(certificate)?, &read(key)?, provider).map_err(|source| TlsError::File {
+    let pair = CertificatePair::read(&read(certificate)?, &read(key)?, provider).map_err(|source| TlsError::File {
         path: if source.is_of_key() { key } else { certificate }.to_owned(),
         source,
     })?;
@@ -301,7 +301,7 @@ fn read_files(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Resu
 }
 
 /// A file that nobody renewed is told of in time.
-fn warn_of_end(pair: &Pair, certificate: &Path) {
+fn warn_of_end(pair: &CertificatePair, certificate: &Path) {
     let (validity, now_s) = (pair.certificate.validity, clock_s());
     if validity.until_s < now_s + CERTIFICATE_LEFT_MIN.as_secs() {
         warn!(

@@ -25,38 +25,38 @@ use crate::common::lock;
 use crate::logging;
 use crate::notify::Supervisor;
 use crate::services::Services;
-use crate::tasks::Live;
+use crate::tasks::SlotPool;
 use edge_runner_proto::SessionId;
 use edge_runner_proto::limits::NOTIFY_WITHIN;
 use edge_runner_proto::stall::{Change, Heartbeat, OfRuntime, OfTask, Task, Turns};
 
 /// The watch of one runner. Clones share it.
 #[derive(Clone, Default)]
-pub struct Watch {
-    board: Arc<Board>,
+pub struct Watchdog {
+    board: Arc<WatchState>,
     /// To the thread; not there before it is started.
-    orders: Arc<OnceLock<Sender<Order>>>,
+    orders: Arc<OnceLock<Sender<WatchCommand>>>,
 }
 
 /// What the thread and the runtime both look at.
 #[derive(Default)]
-struct Board {
+struct WatchState {
     /// Wakes the task that answers.
     ask: Notify,
     answered: AtomicBool,
-    tasks: Mutex<Tasks>,
+    tasks: Mutex<WatchedTasks>,
     runtime_stalls: AtomicU64,
     task_stalls: AtomicU64,
     runtime_stalled: AtomicBool,
 }
 
 #[derive(Default)]
-struct Tasks {
-    by_number: HashMap<u64, Watched>,
+struct WatchedTasks {
+    by_number: HashMap<u64, WatchedTask>,
     last: u64,
 }
 
-struct Watched {
+struct WatchedTask {
     session: SessionId,
     task: Task,
     moves: Arc<AtomicU32>,
@@ -64,7 +64,7 @@ struct Watched {
 }
 
 /// What the thread does beside looking.
-enum Order {
+enum WatchCommand {
     Ready,
     Stopping {
         within: Duration,
@@ -83,13 +83,13 @@ pub struct Stalls {
     pub runtime_now: bool,
 }
 
-impl Watch {
+impl Watchdog {
     /// Starts the thread. Call it within the runtime that is to be watched. The supervisor is told how many sessions are `live`,
     /// where there are any.
     ///
     /// # Errors
     /// The operating system's, when there is no thread to be had.
-    pub fn start(&self, live: Option<Live>, services: &Services) -> io::Result<()> {
+    pub fn start(&self, live: Option<SlotPool>, services: &Services) -> io::Result<()> {
         let (sender, orders) = mpsc::channel();
         let board = self.board.clone();
         let lease = services.lease("the thread that watches the runtime");
@@ -113,7 +113,7 @@ impl Watch {
     pub fn ready(&self) {
         if let Some(orders) = self.orders.get() {
             // A thread that is gone has told of its panic.
-            let _ = orders.send(Order::Ready);
+            let _ = orders.send(WatchCommand::Ready);
         }
     }
 
@@ -121,7 +121,7 @@ impl Watch {
     /// long.
     pub fn stopping(&self, within: Duration) -> impl Future<Output = ()> + use<> {
         let (done, told) = oneshot::channel();
-        let order = Order::Stopping { within, done };
+        let order = WatchCommand::Stopping { within, done };
         let sent = self.orders.get().is_some_and(|orders| orders.send(order).is_ok());
         async move {
             if sent {
@@ -141,9 +141,9 @@ impl Watch {
     }
 
     /// Makes the future of a session's task one whose turns are watched.
-    pub fn over<F: Future>(&self, session: SessionId, task: Task, future: F) -> Turning<F> {
+    pub fn over<F: Future>(&self, session: SessionId, task: Task, future: F) -> WatchedFuture<F> {
         let moves = Arc::<AtomicU32>::default();
-        let watched = Watched {
+        let watched = WatchedTask {
             session,
             task,
             moves: moves.clone(),
@@ -154,9 +154,9 @@ impl Watch {
         let number = tasks.last;
         tasks.by_number.insert(number, watched);
         drop(tasks);
-        Turning {
+        WatchedFuture {
             future: Box::pin(future),
-            _entry: Entry {
+            _entry: TaskGuard {
                 number,
                 board: self.board.clone(),
             },
@@ -165,23 +165,23 @@ impl Watch {
     }
 }
 
-impl Board {
-    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+impl WatchState {
+    fn tasks(&self) -> MutexGuard<'_, WatchedTasks> {
         // The map is whole after every single statement.
         lock(&self.tasks)
     }
 }
 
 /// A future that notes each of its turns.
-pub struct Turning<F> {
+pub struct WatchedFuture<F> {
     future: Pin<Box<F>>,
     /// Dropped after the future: what that does while it is dropped is no turn of it.
-    _entry: Entry,
+    _entry: TaskGuard,
     /// Odd while a turn is on. Nobody else writes it.
     moves: Arc<AtomicU32>,
 }
 
-impl<F: Future> Future for Turning<F> {
+impl<F: Future> Future for WatchedFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -194,19 +194,19 @@ impl<F: Future> Future for Turning<F> {
 }
 
 /// The place of a task on the board, free again when it is dropped.
-struct Entry {
+struct TaskGuard {
     number: u64,
-    board: Arc<Board>,
+    board: Arc<WatchState>,
 }
 
-impl Drop for Entry {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.board.tasks().by_number.remove(&self.number);
     }
 }
 
 /// The thread: looks, tells and sleeps until nobody is left to give it orders.
-fn watch(board: &Board, orders: &Receiver<Order>, live: Option<&Live>) {
+fn watch(board: &WatchState, orders: &Receiver<WatchCommand>, live: Option<&SlotPool>) {
     let mut supervisor = Supervisor::find();
     let mut heartbeat = Heartbeat::new(Instant::now());
     let mut next = Instant::now();
@@ -214,11 +214,11 @@ fn watch(board: &Board, orders: &Receiver<Order>, live: Option<&Live>) {
     board.ask.notify_one();
     loop {
         match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(Order::Ready) => {
+            Ok(WatchCommand::Ready) => {
                 ready = true;
                 supervisor.ready();
             }
-            Ok(Order::Stopping { within, done }) => {
+            Ok(WatchCommand::Stopping { within, done }) => {
                 stopping = true;
                 supervisor.stopping(within);
                 // The end may have stopped waiting.
@@ -241,7 +241,7 @@ fn watch(board: &Board, orders: &Receiver<Order>, live: Option<&Live>) {
     }
 }
 
-fn look_at_runtime(board: &Board, heartbeat: &mut Heartbeat, now: Instant) {
+fn look_at_runtime(board: &WatchState, heartbeat: &mut Heartbeat, now: Instant) {
     let answered = board.answered.swap(false, Relaxed);
     let change = heartbeat.handle_look(answered, now);
     if answered {
@@ -258,7 +258,7 @@ fn look_at_runtime(board: &Board, heartbeat: &mut Heartbeat, now: Instant) {
     board.runtime_stalled.store(heartbeat.is_stalled(), Relaxed);
 }
 
-fn look_at_tasks(board: &Board, now: Instant) {
+fn look_at_tasks(board: &WatchState, now: Instant) {
     let mut changes = Vec::new();
     for watched in board.tasks().by_number.values_mut() {
         let before = watched.turns.stalls();
@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    fn moves(watch: &Watch) -> Vec<u32> {
+    fn moves(watch: &Watchdog) -> Vec<u32> {
         let tasks = watch.board.tasks();
         tasks
             .by_number
@@ -296,7 +296,7 @@ mod tests {
     /// A task is at work in its turns and idle between them, and leaves the board when it ends or is thrown away.
     #[test]
     fn a_task_notes_its_turns() {
-        let watch = Watch::default();
+        let watch = Watchdog::default();
         let id = SessionId::from("a session");
         let seen = watch.clone();
         let mut left = 2;
@@ -324,7 +324,7 @@ mod tests {
     /// again only when it has answered.
     #[test]
     fn what_stands_still_is_counted() {
-        let watch = Watch::default();
+        let watch = Watchdog::default();
         let board = &watch.board;
         let task = watch.over(SessionId::from("a session"), Task::Bot, std::future::pending::<()>());
         task.moves.store(1, Relaxed);

@@ -10,7 +10,7 @@ use std::time::Instant;
 use edge_runner_http::common::lock;
 use tokio::sync::Notify;
 
-use crate::io::tasks::{self, Live, Place};
+use crate::io::tasks::{self, Slot, SlotPool};
 use crate::limits::{
     GAVE_WAY_MAX, HANDSHAKES_ENDING_MAX, HANDSHAKES_MAX, HANDSHAKES_YIELD_AFTER, PENDING_OFFERS_MAX,
     PENDING_OFFERS_YIELD_AFTER, WAITING_OFFERS_MAX,
@@ -20,15 +20,15 @@ use crate::proto::server::admission::{Caps, Kind, Ledger, Refused, Requester, Ti
 /// The admission of one runner.
 pub struct Admission {
     sessions: Shared,
-    live: Live,
+    live: SlotPool,
     /// Evicted sessions, until their bots have ended.
-    leaving: Live,
+    leaving: SlotPool,
     handshakes: Shared,
     /// Sockets in their handshake, and those that were evicted and close.
-    sockets: Live,
+    sockets: SlotPool,
     /// Offers that wait for what inquiries find.
     offers: Shared,
-    waiting: Live,
+    waiting: SlotPool,
 }
 
 type Shared = Arc<Mutex<Ledger<Held>>>;
@@ -36,7 +36,7 @@ type Shared = Arc<Mutex<Ledger<Held>>>;
 /// What an entry holds.
 struct Held {
     /// Exchanged for one beside the sessions when the entry is evicted.
-    place: Place,
+    place: Slot,
     evicted: Arc<Notify>,
 }
 
@@ -82,7 +82,7 @@ impl Drop for Permit {
 }
 
 impl Admission {
-    pub fn new(live: Live) -> Self {
+    pub fn new(live: SlotPool) -> Self {
         let sessions = Ledger::new(Caps {
             places_max: live.max(),
             share_max: share(live.max()),
@@ -109,11 +109,11 @@ impl Admission {
         Admission {
             sessions: Arc::new(Mutex::new(sessions)),
             live,
-            leaving: Live::new(GAVE_WAY_MAX),
+            leaving: SlotPool::new(GAVE_WAY_MAX),
             handshakes: Arc::new(Mutex::new(handshakes)),
-            sockets: Live::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
+            sockets: SlotPool::new(HANDSHAKES_MAX + HANDSHAKES_ENDING_MAX),
             offers: Arc::new(Mutex::new(offers)),
-            waiting: Live::new(WAITING_OFFERS_MAX),
+            waiting: SlotPool::new(WAITING_OFFERS_MAX),
         }
     }
 
@@ -146,7 +146,7 @@ impl Admission {
     }
 
     /// Takes an entry's place, and lets it end beside the sessions.
-    fn evict(&self, ledger: &mut Ledger<Held>, victim: Ticket) -> Result<Place, Refused> {
+    fn evict(&self, ledger: &mut Ledger<Held>, victim: Ticket) -> Result<Slot, Refused> {
         let aside = self.leaving.enter().ok_or(Refused::Full)?;
         let held = ledger.evict(victim).ok_or(Refused::Full)?;
         held.evicted.notify_one();
@@ -158,7 +158,7 @@ impl Admission {
         mut ledger: MutexGuard<'_, Ledger<Held>>,
         requester: Requester,
         kind: Kind,
-        place: Place,
+        place: Slot,
         now: Instant,
     ) -> Permit {
         let evicted = Arc::new(Notify::new());
@@ -260,7 +260,7 @@ mod tests {
     /// sessions stays within its cap.
     #[tokio::test(start_paused = true)]
     async fn a_newcomer_takes_the_place_of_an_offer_that_was_not_followed_up() {
-        let live = Live::new(2);
+        let live = SlotPool::new(2);
         let admission = Admission::new(live.clone());
         let offer = || admission.session(A, Kind::Offer);
         let (mut first, second) = (offer().expect("a place"), offer().expect("a place"));
@@ -288,7 +288,7 @@ mod tests {
     /// evicts the oldest: at once when another source asks.
     #[tokio::test(start_paused = true)]
     async fn offers_that_are_not_followed_up_are_capped() {
-        let live = Live::new(2 * PENDING_OFFERS_MAX);
+        let live = SlotPool::new(2 * PENDING_OFFERS_MAX);
         let admission = Admission::new(live.clone());
         let offers: Vec<Permit> = (0..PENDING_OFFERS_MAX)
             .map(|_| admission.session(A, Kind::Offer).expect("a place"))
@@ -309,7 +309,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_source_keeps_no_other_out() {
         for kind in [Kind::Caller, Kind::Offer, Kind::Silent] {
-            let admission = Admission::new(Live::new(32));
+            let admission = Admission::new(SlotPool::new(32));
             let mut held = Vec::new();
             while let Ok(permit) = admission.session(A, kind) {
                 held.push(permit);
@@ -332,7 +332,7 @@ mod tests {
     /// Those that were evicted and whose bots do not end are capped too: beyond it none is evicted.
     #[tokio::test(start_paused = true)]
     async fn evicted_sessions_are_capped() {
-        let admission = Admission::new(Live::new(1));
+        let admission = Admission::new(SlotPool::new(1));
         let mut gone = Vec::new();
         for nth in 0..=GAVE_WAY_MAX {
             let requester = from(nth as u8);
@@ -348,7 +348,7 @@ mod tests {
     /// and the count of live sessions stays within its cap. The same place is not taken twice.
     #[tokio::test(start_paused = true)]
     async fn an_offer_takes_the_place_of_one_who_is_gone() {
-        let live = Live::new(1);
+        let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
         let mut gone = admission.session(A, Kind::Offer).expect("a place");
         gone.settle();
@@ -367,7 +367,7 @@ mod tests {
     /// Offers that wait are capped, and one source has a share of that.
     #[tokio::test(start_paused = true)]
     async fn offers_that_wait_are_capped() {
-        let admission = Admission::new(Live::new(1));
+        let admission = Admission::new(SlotPool::new(1));
         let mut waiting: Vec<Permit> = (0..share(WAITING_OFFERS_MAX))
             .map(|_| admission.wait(A).expect("room"))
             .collect();
@@ -385,7 +385,7 @@ mod tests {
     /// to others.
     #[tokio::test(start_paused = true)]
     async fn silent_sockets_keep_no_caller_out() {
-        let live = Live::new(1);
+        let live = SlotPool::new(1);
         let admission = Admission::new(live.clone());
         let handshake = |requester| admission.handshake(requester).expect("a place");
         let mut held: Vec<Permit> = (0..HANDSHAKES_MAX).map(|_| handshake(A)).collect();

@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::bot::{Kind, VideoroomArguments};
 use crate::config::{Secret, Videoroom};
-use crate::io::rest::{self, Answer, RestError};
-use crate::io::tasks::{self, Place};
+use crate::io::rest::{self, RestError, RestResponse};
+use crate::io::tasks::{self, Slot};
 use crate::limits::{VIDEOROOM_PAUSES, VIDEOROOM_WITHIN};
 use crate::proto::daily::{self, Asked, Failure, Room, RoomPlan, Step, failure};
 use crate::proto::server::rest::Request;
@@ -44,7 +44,7 @@ impl Prepared {
 ///
 /// # Errors
 /// [`Failure`], in words for clients.
-pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>) -> Result<Prepared, Failure> {
+pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Slot>) -> Result<Prepared, Failure> {
     let plan = daily::plan(config, asked, unix_time_s(), random())?;
     for dropped in &plan.dropped {
         log::warn!("{dropped}");
@@ -87,7 +87,7 @@ pub async fn prepare(config: &Videoroom, asked: Asked<'_>, aside: Option<Place>)
 
 /// Sends a request, again after a pause where that may help: when the provider asks for it, and when it was not reached. A room
 /// is not asked for twice when the first request may have arrived. A failure comes with whether it may.
-async fn ask(step: Step, request: &Request) -> Result<Answer, (Failure, bool)> {
+async fn ask(step: Step, request: &Request) -> Result<RestResponse, (Failure, bool)> {
     let mut pauses = VIDEOROOM_PAUSES.iter();
     loop {
         let (outcome, again) = match rest::send(request).await {
@@ -133,7 +133,7 @@ fn may_have_arrived(error: &RestError) -> bool {
 #[derive(Default)]
 struct Made {
     delete: Option<Request>,
-    aside: Option<Place>,
+    aside: Option<Slot>,
 }
 
 impl Made {

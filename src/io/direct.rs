@@ -18,9 +18,9 @@ use crate::io::room;
 use crate::io::services::Services;
 use crate::io::sessions::{Outcome, Sessions, Start};
 use crate::io::signal::Signals;
-use crate::io::tasks::Live;
+use crate::io::tasks::SlotPool;
 use crate::limits::{RUNTIME_END, SHUTDOWN_GRACE};
-use crate::logging::{self, Caller};
+use crate::logging::{self, LogClient};
 use crate::proto::daily::{Asked, Wanted};
 use crate::proto::http::table;
 
@@ -32,7 +32,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
     let bot = bot_of(&config, bot)?;
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
     let (stop, shutdown) = Shutdown::channel();
-    let live = Live::new(1);
+    let live = SlotPool::new(1);
     let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown);
     let services = Services::default();
     let watch = sessions.watch().start(Some(live.clone()), &services);
@@ -66,7 +66,7 @@ pub async fn run(config: Arc<Config>, bot: Bot, announce: impl FnOnce(&str)) -> 
         session_id: table::session_id(random()),
         body: json!({}),
         // Nobody called; the lines are the runner's own.
-        caller: Caller::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),
+        caller: LogClient::new(Arc::default(), Ipv4Addr::LOCALHOST.into()),
         lease: None,
     };
     let kind = Kind::Videoroom(VideoroomArguments {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval_at, sleep};
 
-use crate::io::tasks::Live;
+use crate::io::tasks::SlotPool;
 use crate::limits::DRAIN_REPORT;
 
 /// Why the waiting is over.
@@ -34,7 +34,12 @@ impl fmt::Display for Over {
 }
 
 /// Waits until no session and no hang-up is left, the time is up, or a further signal comes.
-pub async fn drain(time: Duration, live: &Live, hang_ups: &Live, again: impl Future<Output = &'static str>) -> Over {
+pub async fn drain(
+    time: Duration,
+    live: &SlotPool,
+    hang_ups: &SlotPool,
+    again: impl Future<Output = &'static str>,
+) -> Over {
     let mut told = live.count();
     log::info!(
         "waiting up to {} s for {told} sessions; new ones are refused",
@@ -75,8 +80,8 @@ mod tests {
     /// Returns how the drain ended and how long it took, by a clock that jumps.
     async fn drained(
         time: Duration,
-        live: &Live,
-        hang_ups: &Live,
+        live: &SlotPool,
+        hang_ups: &SlotPool,
         again: impl Future<Output = &'static str>,
     ) -> (Over, Duration) {
         let start = Instant::now();
@@ -91,7 +96,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_drain_lasts_as_long_as_its_sessions_and_no_longer_than_its_time() {
-        let (live, hang_ups) = (Live::new(8), Live::new(8));
+        let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let nobody = drained(MINUTE, &live, &hang_ups, pending()).await;
         assert_eq!(nobody, (Over::Empty, Duration::ZERO));
         for (ends, over) in [
@@ -111,7 +116,7 @@ mod tests {
     /// The provider of the last call is still asked to hang it up.
     #[tokio::test(start_paused = true)]
     async fn a_hang_up_is_waited_for() {
-        let (live, hang_ups) = (Live::new(8), Live::new(8));
+        let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let asking = hang_ups.enter().expect("a place");
         let asked = tokio::spawn(async move { drop(after(MINUTE / 4, asking).await) });
         assert_eq!(
@@ -123,7 +128,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_second_signal_ends_it() {
-        let (live, hang_ups) = (Live::new(8), Live::new(8));
+        let (live, hang_ups) = (SlotPool::new(8), SlotPool::new(8));
         let _stays = live.enter();
         let again = after(MINUTE / 4, "SIGTERM");
         let over = drained(MINUTE, &live, &hang_ups, again).await;

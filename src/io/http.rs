@@ -50,9 +50,9 @@ use crate::bot::SessionId;
 use crate::config::Config;
 use crate::io::admission::Permit;
 use crate::io::metrics;
-use crate::io::server::{ConnState, Service};
+use crate::io::server::{ConnState, HttpService};
 use crate::io::sessions::Sessions;
-use crate::io::tls::Tls;
+use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
 use crate::proto::daily::taken::Taken;
 use crate::proto::http::access::Access;
@@ -69,7 +69,7 @@ use crate::proto::server::lines::Lines;
 use crate::proto::server::request_framing;
 use crate::proto::telephony::{PROVIDERS, proof};
 use crate::proto::webrtc::offer::OfferRefusal;
-use edge_runner_http::common::{Becomes, Peer, Reply, Times, asked, json_reply, lock, random, whole};
+use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, asked, json_reply, lock, random, whole};
 
 /// The content type of the text format of Prometheus.
 const METRICS_TYPE: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -93,16 +93,16 @@ pub struct App {
     /// The log lines that callers cause.
     lines: Arc<Mutex<Lines>>,
     proxies: TrustedProxies,
-    pub(super) times: Times,
+    pub(super) times: ConnLimits,
     /// What takes TLS; nothing when TLS is off.
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
     /// Those of a developer's own.
     routes: own::Routes,
 }
 
 impl App {
     /// Makes it for the runner of these sessions.
-    pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<Tls>>, routes: own::Routes) -> Self {
+    pub fn new(sessions: Sessions, webrtc: Option<WebRtc>, tls: Option<Arc<ServerTls>>, routes: own::Routes) -> Self {
         let config = sessions.config().clone();
         App {
             access: Access::new(&config, random()),
@@ -113,7 +113,7 @@ impl App {
             #[cfg(feature = "messaging")]
             messaging: crate::io::whatsapp::Registry::default(),
             lines: Arc::default(),
-            times: Times::default(),
+            times: ConnLimits::default(),
             proxies: TrustedProxies::new(&config.trusted_proxies, config.proxy.is_some()),
             tls,
             routes,
@@ -144,15 +144,15 @@ impl App {
     }
 
     /// Returns where a request came from, before any trusted proxy.
-    fn client(&self, headers: &HeaderMap, peer: Peer) -> IpAddr {
+    fn client(&self, headers: &HeaderMap, peer: PeerInfo) -> IpAddr {
         let x_forwarded_for = values(headers, HeaderName::from_static("x-forwarded-for"));
         self.proxies
             .client(peer.ip(), x_forwarded_for, values(headers, header::FORWARDED))
     }
 }
 
-impl Service for App {
-    fn times(&self) -> Times {
+impl HttpService for App {
+    fn times(&self) -> ConnLimits {
         self.times
     }
 
@@ -160,7 +160,7 @@ impl Service for App {
         self.proxies.trusts(address)
     }
 
-    fn tls(&self) -> Option<&Tls> {
+    fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_deref()
     }
 
@@ -180,18 +180,18 @@ impl Service for App {
     async fn answer(
         &self,
         request: Request<Incoming>,
-        peer: Peer,
+        peer: PeerInfo,
         _doing: &Arc<ConnState>,
-        becomes: &Becomes,
+        becomes: &UpgradeSlot,
     ) -> Reply {
         answer(self, request, peer, becomes).await
     }
 }
 
 /// Answers one request.
-async fn answer(app: &App, request: Request<Incoming>, peer: Peer, becomes: &Becomes) -> Reply {
+async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, becomes: &UpgradeSlot) -> Reply {
     let (head, body) = request.into_parts();
-    let peer = Peer {
+    let peer = PeerInfo {
         source: app.client(&head.headers, peer),
         is_authorised: app.access.wants_key() && app.access.has_key(authorizations(&head.headers)),
         is_forwarded: head.headers.keys().any(|name| is_forwarding(name.as_str())),
@@ -235,8 +235,8 @@ async fn dispatch(
     route: Route<'_>,
     head: &Parts,
     body: Incoming,
-    peer: Peer,
-    _becomes: &Becomes,
+    peer: PeerInfo,
+    _becomes: &UpgradeSlot,
 ) -> Result<Reply, Refusal> {
     let headers = &head.headers;
     if let Some(absent) = route.ability().and_then(Ability::absent) {
@@ -307,7 +307,7 @@ fn methods(allowed: &'static str) -> Reply {
     reply
 }
 
-async fn start(app: &App, body: &Bytes, asked: Asked<'_>, peer: Peer) -> Result<Reply, Refusal> {
+async fn start(app: &App, body: &Bytes, asked: Asked<'_>, peer: PeerInfo) -> Result<Reply, Refusal> {
     let plan = start::plan(&app.config, body).map_err(|refusal| match refusal {
         start::Refusal::Invalid(invalid) => Refusal::Invalid {
             invalid,
@@ -342,7 +342,7 @@ async fn start(app: &App, body: &Bytes, asked: Asked<'_>, peer: Peer) -> Result<
 }
 
 /// Keeps a body for the connection to come, under a new name.
-fn register(app: &App, body: &Value, peer: Peer) -> Result<SessionId, Refusal> {
+fn register(app: &App, body: &Value, peer: PeerInfo) -> Result<SessionId, Refusal> {
     let id = fresh_id();
     lock(&app.table)
         .register(id.clone(), body, peer.requester(), Instant::now())
@@ -363,7 +363,7 @@ fn mint(app: &App, family: Family, session: Option<&str>, is_authorised: bool) -
 }
 
 /// Shows what was counted, to those for whom it is.
-fn metrics_reply(app: &App, headers: &HeaderMap, peer: Peer) -> Result<Reply, Refusal> {
+fn metrics_reply(app: &App, headers: &HeaderMap, peer: PeerInfo) -> Result<Reply, Refusal> {
     let on_this_machine = peer.ip().to_canonical().is_loopback();
     // Not every proxy tells of itself, but what it is called by from outside is not `localhost`.
     let named_otherwise = headers

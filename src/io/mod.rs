@@ -54,10 +54,10 @@ use crate::bot::Bot;
 use crate::config::{Config, Listening};
 use crate::io::http::own::Routes;
 use crate::io::server::BindError;
-use crate::io::services::{Lost, Services};
+use crate::io::services::{LostService, Services};
 use crate::io::serving::Serving;
 use crate::io::signal::Signals;
-use crate::io::tls::{Keeper, Tls, TlsError};
+use crate::io::tls::{CertificateWatcher, ServerTls, TlsError};
 use crate::limits::{RELAY_END, RUNTIME_END, SHUTDOWN_GRACE};
 use crate::proto::daily::Failure;
 
@@ -94,7 +94,7 @@ pub enum RunError {
     /// Something without which nothing can be served is gone; the sessions were ended in good
     /// order.
     #[error("{0}")]
-    Service(Lost),
+    Service(LostService),
     /// One more signal came while sessions were still ending.
     #[error("stopped at once by a further signal")]
     Forced,
@@ -120,8 +120,8 @@ pub async fn run_with(
     services: Services,
 ) -> Result<(), RunError> {
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
-    let keeper = Keeper::listen().map_err(RunError::Signals)?;
-    let tls = Tls::open(&config.tls_settings()).map_err(RunError::Tls)?;
+    let keeper = CertificateWatcher::listen().map_err(RunError::Signals)?;
+    let tls = ServerTls::open(&config.tls_settings()).map_err(RunError::Tls)?;
     let drain = config.drain;
     let serving = Serving::start(config, bot, tls.clone(), Routes::default(), &services).await?;
     let (live, sessions) = (serving.live.clone(), serving.sessions.clone());

@@ -20,8 +20,8 @@ use crate::io::http::own::Routes;
 use crate::io::services::Services;
 use crate::io::sessions::Sessions;
 use crate::io::signal::Signals;
-use crate::io::tasks::Live;
-use crate::io::tls::Tls;
+use crate::io::tasks::SlotPool;
+use crate::io::tls::ServerTls;
 use crate::io::webrtc::WebRtc;
 use crate::io::{addresses, drain, metrics, server};
 use crate::limits::SHUTDOWN_GRACE;
@@ -29,7 +29,7 @@ use crate::limits::SHUTDOWN_GRACE;
 /// A runner that serves.
 pub struct Serving {
     pub sessions: Sessions,
-    pub live: Live,
+    pub live: SlotPool,
     pub listening: Listening,
     pub seen: Seen,
     stop: ShutdownTrigger,
@@ -68,14 +68,14 @@ impl Serving {
     pub async fn start(
         config: Arc<Config>,
         bot: Bot,
-        tls: Option<Arc<Tls>>,
+        tls: Option<Arc<ServerTls>>,
         routes: Routes,
         services: &Services,
     ) -> Result<Serving, RunError> {
         let bot = bot_of(&config, bot)?;
         let listeners = server::bind(config.host, config.port).await.map_err(RunError::Bind)?;
         let (stop, shutdown) = Shutdown::channel();
-        let live = Live::new(config.sessions_max);
+        let live = SlotPool::new(config.sessions_max);
         let sessions = Sessions::new(config.clone(), bot, live.clone(), shutdown.clone());
         let webrtc = WebRtc::start(&sessions, listeners.addresses(), listeners.port(), services)?;
         let listening = Listening {

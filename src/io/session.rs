@@ -19,7 +19,7 @@ use crate::config::Transport;
 use crate::io::admission::Permit;
 use crate::io::sessions::{BotTask, Outcome, Sessions};
 use crate::io::tasks;
-use crate::logging::{self, Caller};
+use crate::logging::{self, LogClient};
 use crate::proto::counts::{Count, Counts};
 use crate::proto::event::{Event, LeaveReason};
 use crate::proto::metrics::Share;
@@ -164,7 +164,7 @@ impl SessionTask {
 }
 
 /// Lets a session run in a task of its own, whose lines in the log are the session's.
-pub fn spawn(sessions: &Sessions, id: SessionId, caller: Caller, task: impl Future<Output = ()> + Send + 'static) {
+pub fn spawn(sessions: &Sessions, id: SessionId, caller: LogClient, task: impl Future<Output = ()> + Send + 'static) {
     let task = logging::in_session(id.clone(), logging::of_caller(caller, task));
     tasks::spawn(sessions.watch().over(id, Task::Media, task));
 }

@@ -13,10 +13,10 @@ use crate::bot::media::MediaError;
 use crate::bot::{Bot, BotError, Kind, RunnerArguments, SessionId, Shutdown};
 use crate::config::Config;
 use crate::io::admission::Admission;
-use crate::io::tasks::Live;
-use crate::io::watch::Watch;
+use crate::io::tasks::SlotPool;
+use crate::io::watch::Watchdog;
 use crate::limits::{BOT_GRACE, BOT_GRACE_AT_SHUTDOWN, HANG_UPS_MAX};
-use crate::logging::{self, Caller};
+use crate::logging::{self, LogClient};
 use crate::proto::event::LeaveReason;
 use crate::proto::metrics::Metrics;
 use crate::proto::stall::Task;
@@ -26,7 +26,7 @@ pub struct Start {
     pub session_id: SessionId,
     pub body: Value,
     /// Whose session it will be, for the log.
-    pub caller: Caller,
+    pub caller: LogClient,
     /// Dropped when the session has ended.
     pub lease: Option<Box<dyn Send>>,
 }
@@ -38,28 +38,28 @@ pub struct Sessions(Arc<Inner>);
 struct Inner {
     config: Arc<Config>,
     bot: Bot,
-    live: Live,
+    live: SlotPool,
     admission: Admission,
-    hang_ups: Live,
+    hang_ups: SlotPool,
     /// No session begins any more.
     closed: AtomicBool,
     metrics: Arc<Metrics>,
     shutdown: Shutdown,
-    watch: Watch,
+    watch: Watchdog,
 }
 
 impl Sessions {
-    pub fn new(config: Arc<Config>, bot: Bot, live: Live, shutdown: Shutdown) -> Self {
+    pub fn new(config: Arc<Config>, bot: Bot, live: SlotPool, shutdown: Shutdown) -> Self {
         Sessions(Arc::new(Inner {
             config,
             bot,
             admission: Admission::new(live.clone()),
             live,
-            hang_ups: Live::new(HANG_UPS_MAX),
+            hang_ups: SlotPool::new(HANG_UPS_MAX),
             closed: AtomicBool::new(false),
             metrics: Arc::default(),
             shutdown,
-            watch: Watch::default(),
+            watch: Watchdog::default(),
         }))
     }
 
@@ -82,7 +82,7 @@ impl Sessions {
     }
 
     /// Returns the watch over the tasks of the sessions.
-    pub fn watch(&self) -> &Watch {
+    pub fn watch(&self) -> &Watchdog {
         &self.0.watch
     }
 
@@ -103,7 +103,7 @@ impl Sessions {
     }
 
     /// Returns the hang-ups that outlive their sessions.
-    pub fn hang_ups(&self) -> &Live {
+    pub fn hang_ups(&self) -> &SlotPool {
         &self.0.hang_ups
     }
 
@@ -234,7 +234,7 @@ mod tests {
             }
         });
         let (_stop, shutdown) = Shutdown::channel();
-        let live = Live::new(1);
+        let live = SlotPool::new(1);
         let sessions = Sessions::new(Arc::default(), stays, live.clone(), shutdown);
         let place = live.enter().expect("a place");
         let bot = sessions.begin(SessionId::from("a session"), Value::Null, Kind::Base);
@@ -253,7 +253,7 @@ mod tests {
     fn hang_ups_are_capped() {
         let (_stop, shutdown) = Shutdown::channel();
         let nobody = bot::erase(|_| async { Ok(()) });
-        let sessions = Sessions::new(Arc::default(), nobody, Live::new(1), shutdown);
+        let sessions = Sessions::new(Arc::default(), nobody, SlotPool::new(1), shutdown);
         let aside: Vec<_> = (0..HANG_UPS_MAX).map_while(|_| sessions.hang_ups().enter()).collect();
         assert_eq!(aside.len(), HANG_UPS_MAX);
         assert!(sessions.hang_ups().enter().is_none());

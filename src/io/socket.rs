@@ -25,7 +25,7 @@ use crate::io::admission::Permit;
 use crate::io::rest;
 use crate::io::session::{self, Carrier, Closed, SessionTask};
 use crate::io::sessions::{Sessions, Start};
-use crate::io::stream::Stream;
+use crate::io::stream::MaybeTlsStream;
 use crate::io::tasks;
 use crate::limits::{
     HANG_UP_AT_SHUTDOWN, HTTP_DISCARD_BYTES_MAX, MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES_MAX, SOCKET_IN_FRAMES_MAX,
@@ -63,7 +63,14 @@ pub fn upgrade(sessions: Sessions, endpoint: Endpoint, start: Start, entry: Entr
     })
 }
 
-async fn run(sessions: Sessions, stream: Stream, read: Bytes, endpoint: Endpoint, mut start: Start, entry: Entry) {
+async fn run(
+    sessions: Sessions,
+    stream: MaybeTlsStream,
+    read: Bytes,
+    endpoint: Endpoint,
+    mut start: Start,
+    entry: Entry,
+) {
     if let Err(error) = socket2::SockRef::from(stream.tcp()).set_send_buffer_size(SOCKET_SEND_BUFFER_BYTES) {
         log::debug!("the size of the send buffer: {error}");
     }
@@ -108,7 +115,7 @@ type HangUp = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The socket of one session.
 struct SocketCarrier {
-    socket: WebSocketStream<Stream>,
+    socket: WebSocketStream<MaybeTlsStream>,
     path: &'static str,
     /// The permit is that of a handshake, after which one of a session is to be had.
     is_handshake: bool,
@@ -248,7 +255,7 @@ enum Traffic {
 
 /// Moves bytes both ways until something comes of it.
 fn traffic(
-    socket: &mut WebSocketStream<Stream>,
+    socket: &mut WebSocketStream<MaybeTlsStream>,
     readable: bool,
     writable: bool,
     discard: &mut usize,

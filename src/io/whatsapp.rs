@@ -20,7 +20,7 @@ use crate::config::Messaging;
 use crate::io::admission::Permit;
 use crate::io::rest;
 use crate::io::sessions::Start;
-use crate::io::tasks::{self, Place};
+use crate::io::tasks::{self, Slot};
 use crate::io::webrtc::{Answered, Progress, Running, WebRtc};
 use crate::logging;
 use crate::proto::server::admission::{Kind, Requester};
@@ -178,13 +178,13 @@ impl Drop for Line {
 enum Session {
     /// There is none; the place holds the end of the runner back.
     Never {
-        _place: Option<Place>,
+        _place: Option<Slot>,
     },
     Waiting(Box<Waiting>),
     Running(Running),
     /// Over, with the place that it left.
     Over {
-        _place: Option<Place>,
+        _place: Option<Slot>,
     },
 }
 

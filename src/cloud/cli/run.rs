@@ -1,7 +1,7 @@
 //! Does what `edge-runner cloud` is asked for: logger and runtime, then the service, the keys or
 //! the client.
 //!
-//! A [`Task`] enters; text on stdout and a [`Failure`] leave: 1 for what failed, 3 for a wait whose
+//! A [`Task`] enters; text on stdout and a [`StartupError`] leave: 1 for what failed, 3 for a wait whose
 //! time has passed.
 
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::config::{ClientConfig, CloudConfig, KeysConfig};
 use crate::io::client::{self, End};
 use crate::io::{guard, keys};
 use edge_runner_http::logging;
-use edge_runner_http::startup::{FAILED, Failure, MISUSED, keep_to_itself, runtime};
+use edge_runner_http::startup::{FAILED, MISUSED, StartupError, keep_to_itself, runtime};
 use edge_runner_proto::limits::RUNTIME_END;
 use edge_runner_proto::options::env::Variables;
 
@@ -23,8 +23,8 @@ impl Task {
     /// Does it, and ends.
     ///
     /// # Errors
-    /// [`Failure`] with the exit code.
-    pub fn run(self, warnings: &[String], variables: &Variables) -> Result<(), Failure> {
+    /// [`StartupError`] with the exit code.
+    pub fn run(self, warnings: &[String], variables: &Variables) -> Result<(), StartupError> {
         let verbosity = match &self {
             Task::Serve(config) => config.verbosity,
             Task::Keys(config) => config.verbosity,
@@ -47,7 +47,7 @@ impl Task {
     }
 }
 
-fn serve(config: CloudConfig) -> Result<(), Failure> {
+fn serve(config: CloudConfig) -> Result<(), StartupError> {
     keep_to_itself();
     if config.command.is_some() {
         guarded(&config);
@@ -59,7 +59,7 @@ fn serve(config: CloudConfig) -> Result<(), Failure> {
         let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
     }));
     runtime.shutdown_timeout(RUNTIME_END);
-    served.map_err(|error| Failure {
+    served.map_err(|error| StartupError {
         // Some of what the options name is looked at by the service alone.
         code: if matches!(error, RunError::Misuse(_)) {
             MISUSED
@@ -78,27 +78,27 @@ fn guarded(config: &CloudConfig) {
     }
 }
 
-fn of_keys(config: &KeysConfig) -> Result<(), Failure> {
+fn of_keys(config: &KeysConfig) -> Result<(), StartupError> {
     let text = keys::edit(config).map_err(failed)?;
     // Unlike a banner, this is what was asked for: a key that nobody saw is of no use.
     let mut out = io::stdout();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(|error| Failure::of_step("writing to stdout", error))
+        .map_err(|error| StartupError::of_step("writing to stdout", error))
 }
 
-fn ask(config: ClientConfig) -> Result<(), Failure> {
+fn ask(config: ClientConfig) -> Result<(), StartupError> {
     // One request after the other: no thread beside this one but that which packs.
     let runtime = runtime(Some(1), || {})?;
     let asked = runtime.block_on(client::run(config));
     runtime.shutdown_timeout(RUNTIME_END);
     asked.map_err(|end| match end {
         End::Failed(message) => failed(message),
-        End::Misused(message) => Failure { code: MISUSED, message },
-        End::GoesOn(message) => Failure { code: GOES_ON, message },
+        End::Misused(message) => StartupError { code: MISUSED, message },
+        End::GoesOn(message) => StartupError { code: GOES_ON, message },
     })
 }
 
-fn failed(message: String) -> Failure {
-    Failure { code: FAILED, message }
+fn failed(message: String) -> StartupError {
+    StartupError { code: FAILED, message }
 }

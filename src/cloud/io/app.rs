@@ -41,9 +41,11 @@ use crate::proto::keys::{Holder, Kind};
 use crate::proto::range::{self, Lines, Part};
 use crate::proto::regions::{self, Regions};
 use crate::proto::route::{self, Route};
-use edge_runner_http::common::{self, Becomes, Caps, Payload, Peer, ReadError, Reply, Times, json_reply};
-use edge_runner_http::server::{ConnState, Phase, Service};
-use edge_runner_http::tls::Tls;
+use edge_runner_http::common::{
+    self, BodyError, BodyLimits, ConnLimits, PeerInfo, Reply, ResponseBody, UpgradeSlot, json_reply,
+};
+use edge_runner_http::server::{ConnPhase, ConnState, HttpService};
+use edge_runner_http::tls::ServerTls;
 use edge_runner_proto::server::key::bearer;
 use edge_runner_proto::server::request_framing;
 use edge_runner_proto::uuid::Uuid;
@@ -72,12 +74,12 @@ pub struct App {
     pub regions: Option<Reread<Regions>>,
     pub uploads: Arc<Uploads>,
     pub house: Arc<House>,
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<ServerTls>>,
 }
 
 /// The limits of the service's connections.
-fn times() -> Times {
-    Times {
+fn times() -> ConnLimits {
+    ConnLimits {
         answer: CLOUD_ANSWER,
         stall_body: UPLOAD_STALL + UPLOAD_STALL_MARGIN,
         // The system wakes a writer when a third of its buffer is free: megabytes, for a slow
@@ -86,16 +88,16 @@ fn times() -> Times {
         linger: REFUSED_WITHIN,
         linger_bytes: REFUSED_BYTES_MAX,
         grace: UPLOADS_GRACE,
-        ..Times::default()
+        ..ConnLimits::default()
     }
 }
 
-impl Service for App {
-    fn times(&self) -> Times {
+impl HttpService for App {
+    fn times(&self) -> ConnLimits {
         times()
     }
 
-    fn tls(&self) -> Option<&Tls> {
+    fn tls(&self) -> Option<&ServerTls> {
         self.tls.as_deref()
     }
 
@@ -114,9 +116,9 @@ impl Service for App {
     fn answer(
         &self,
         request: Request<Incoming>,
-        peer: Peer,
+        peer: PeerInfo,
         doing: &Arc<ConnState>,
-        _becomes: &Becomes,
+        _becomes: &UpgradeSlot,
     ) -> impl Future<Output = Reply> + Send {
         // On the heap: a connection that is idle has no room for the longest of requests.
         Box::pin(answer(self, request, peer, doing))
@@ -124,7 +126,7 @@ impl Service for App {
 }
 
 /// Answers one request, and tells the log.
-async fn answer(app: &App, request: Request<Incoming>, peer: Peer, doing: &Arc<ConnState>) -> Reply {
+async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, doing: &Arc<ConnState>) -> Reply {
     let (head, body) = request.into_parts();
     let (mut line, asked) = {
         let keys = app.keys.once();
@@ -275,7 +277,7 @@ fn ok(json: &Value) -> Reply {
 struct Asked<'a> {
     app: &'a App,
     head: &'a Parts,
-    peer: Peer,
+    peer: PeerInfo,
     doing: &'a Arc<ConnState>,
 }
 
@@ -377,17 +379,17 @@ impl Asked<'_> {
 
     /// Reads a body in JSON.
     async fn json(&self, body: Incoming) -> Result<Bytes, Fault> {
-        let caps = Caps {
+        let caps = BodyLimits {
             bytes_max: JSON_BYTES_MAX,
             within: times().body,
         };
         let read = common::collect(caps, &self.head.headers, body).await;
         // What is left is ours to do: the client holds nothing back any more.
-        self.doing.set(Phase::Answer);
+        self.doing.set(ConnPhase::Answer);
         read.map_err(|error| match error {
-            ReadError::TooLarge { .. } => Fault::too_large(),
-            ReadError::TooSlow { .. } => Fault::too_slow(error.to_string()),
-            ReadError::Compressed | ReadError::Broken => Fault::bad_request(error.to_string()),
+            BodyError::TooLarge { .. } => Fault::too_large(),
+            BodyError::TooSlow { .. } => Fault::too_slow(error.to_string()),
+            BodyError::Compressed | BodyError::Broken => Fault::bad_request(error.to_string()),
         })
     }
 }
@@ -490,7 +492,7 @@ async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Fau
         Part::Bytes(part) => (StatusCode::PARTIAL_CONTENT, part),
     };
     let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
-    let mut reply = Reply::new(Payload::part(file, part, asked.doing.clone()));
+    let mut reply = Reply::new(ResponseBody::part(file, part, asked.doing.clone()));
     *reply.status_mut() = status;
     let put = reply.headers_mut();
     put.insert(

@@ -35,7 +35,7 @@ use crate::proto::build::{Build, Image, Place};
 use crate::proto::outcome::{self, End, Item, Phase, Tail};
 use crate::proto::unpack::Bounds;
 use edge_runner_http::common;
-use edge_runner_http::group::Group;
+use edge_runner_http::group::ProcessGroup;
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::tasks;
 use edge_runner_proto::limits::PROCESS_GROUP_INTERVAL;
@@ -263,7 +263,7 @@ async fn command(job: &mut Job, places: &Places, heard: &Arc<Heard>, stop: &mut 
     let id = child.id().expect("a child that was never waited for has a number");
     // Dropped before the child: its signal needs the leader's number, which is free for others once
     // the leader is reaped.
-    let mut group = Group::led_by(id);
+    let mut group = ProcessGroup::led_by(id);
     entry.begins(group.id());
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut output = tokio::task::JoinSet::new();
@@ -355,7 +355,7 @@ async fn is_stopped(end: &End, stop: &mut Shutdown) -> bool {
 }
 
 /// Waits until the command and all of its group have ended.
-async fn gone(child: &mut Child, group: &mut Group) {
+async fn gone(child: &mut Child, group: &mut ProcessGroup) {
     // It may have been waited for already, which is answered again.
     let _ = child.wait().await;
     group.leader_ended();

@@ -21,7 +21,7 @@ use crate::config::{BuildTask, ClientConfig, ClientTask, Wait};
 use crate::limits::{ANSWER_BYTES_MAX, CLIENT_CREATE};
 use crate::proto::build::Status;
 use crate::proto::progress::size;
-use edge_runner_http::client::{self as http_client, Answer, RestError, Within};
+use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse};
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::server::rest::{Body, Method, Request, bearer, segment};
 use pack::{Links, Packed};
@@ -231,12 +231,12 @@ impl Client<'_> {
         }
     }
 
-    async fn get(&self, path: &str) -> Result<Answer, End> {
+    async fn get(&self, path: &str) -> Result<RestResponse, End> {
         self.asked(path, None).await
     }
 
     /// Asks up to three times; a body makes it a `POST`.
-    async fn asked(&self, path: &str, body: Option<&Value>) -> Result<Answer, End> {
+    async fn asked(&self, path: &str, body: Option<&Value>) -> Result<RestResponse, End> {
         let request = self.request(path, body);
         judged(tried(async || once(&request, CLIENT_TIMEOUT).await).await)
     }
@@ -286,7 +286,7 @@ async fn pack_apart(task: &BuildTask) -> Result<Packed, End> {
 }
 
 /// Does something up to three times, as long as it may succeed a moment later.
-async fn tried(mut act: impl AsyncFnMut() -> Result<Answer, RestError>) -> Result<Answer, RestError> {
+async fn tried(mut act: impl AsyncFnMut() -> Result<RestResponse, RestError>) -> Result<RestResponse, RestError> {
     let mut pauses = CLIENT_PAUSES.iter();
     loop {
         let outcome = act().await;
@@ -304,15 +304,15 @@ async fn tried(mut act: impl AsyncFnMut() -> Result<Answer, RestError>) -> Resul
 }
 
 /// Tells whether the same may succeed a moment later.
-fn may_pass(outcome: &Result<Answer, RestError>) -> bool {
+fn may_pass(outcome: &Result<RestResponse, RestError>) -> bool {
     match outcome {
         Ok(answer) => answer.status >= 500,
         Err(error) => error.is_passing(),
     }
 }
 
-async fn once(request: &Request, timeout: Duration) -> Result<Answer, RestError> {
-    let within = Within {
+async fn once(request: &Request, timeout: Duration) -> Result<RestResponse, RestError> {
+    let within = ResponseLimits {
         timeout,
         body_bytes_max: ANSWER_BYTES_MAX,
     };
@@ -320,7 +320,7 @@ async fn once(request: &Request, timeout: Duration) -> Result<Answer, RestError>
 }
 
 /// Makes a refusal of the service words.
-fn judged(outcome: Result<Answer, RestError>) -> Result<Answer, End> {
+fn judged(outcome: Result<RestResponse, RestError>) -> Result<RestResponse, End> {
     match outcome {
         Ok(answer) if (200..300).contains(&answer.status) => Ok(answer),
         Ok(answer) => Err(End::Failed(show::refusal(answer.status, &answer.body))),
@@ -328,7 +328,7 @@ fn judged(outcome: Result<Answer, RestError>) -> Result<Answer, End> {
     }
 }
 
-fn object(answer: &Answer) -> Result<Value, End> {
+fn object(answer: &RestResponse) -> Result<Value, End> {
     object_of(&answer.body)
 }
 

@@ -20,7 +20,7 @@ use crate::proto::build::Org;
 use crate::proto::keys::VariableKey;
 use crate::proto::keys::{self, Hash, Holder, Kept, KeySet, Kind};
 use edge_runner_http::common::{random, unix_time_ms};
-use edge_runner_http::store::{Found, Store};
+use edge_runner_http::store::{Store, StoredFile};
 use edge_runner_proto::config::Secret;
 
 /// The hashes of keys.
@@ -218,7 +218,7 @@ impl File {
         format!("{}: {why}", self.store.path(name).display())
     }
 
-    fn lock(&self) -> Result<edge_runner_http::store::Lock, String> {
+    fn lock(&self) -> Result<edge_runner_http::store::StoreLock, String> {
         self.store.lock_named(LOCK).map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => {
                 self.named(LOCK, "another process changes the keys, and does not come to an end")
@@ -229,7 +229,7 @@ impl File {
 
     fn read(&self) -> Result<Vec<Kept>, String> {
         match self.store.read(KEYS).map_err(|error| self.named(KEYS, error))? {
-            Some(Found { text, .. }) => keys::read_file(&text).map_err(|wrong| self.named(KEYS, wrong)),
+            Some(StoredFile { text, .. }) => keys::read_file(&text).map_err(|wrong| self.named(KEYS, wrong)),
             None => Ok(Vec::new()),
         }
     }
@@ -273,13 +273,13 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use edge_runner_http::testing::Folder;
+    use edge_runner_http::testing::TempDir;
 
     fn org() -> Org {
         Org::parse("acme").expect("a name")
     }
 
-    fn edit_in(folder: &Folder, task: KeysTask) -> Result<String, String> {
+    fn edit_in(folder: &TempDir, task: KeysTask) -> Result<String, String> {
         edit(&KeysConfig {
             data_dir: folder.0.clone(),
             task,
@@ -287,7 +287,7 @@ mod tests {
         })
     }
 
-    fn create(folder: &Folder, kind: Kind) -> String {
+    fn create(folder: &TempDir, kind: Kind) -> String {
         let name = Some("laptop".into());
         let task = KeysTask::Create { kind, org: org(), name };
         edit_in(folder, task).expect("a key").trim_end().to_owned()
@@ -296,7 +296,7 @@ mod tests {
     /// I-03: a key opens something from the next look on, until it is revoked.
     #[test]
     fn a_key_comes_and_goes_under_a_running_service() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let keys = Keys::new(&folder.0, Vec::new());
         let key = create(&folder, Kind::Private);
         let holder = keys.find(&key).expect("readable").expect("known");
@@ -326,7 +326,7 @@ mod tests {
     /// One request sees one state of the keys, however often it asks.
     #[test]
     fn a_request_looks_once() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let keys = Keys::new(&folder.0, Vec::new());
         let key = create(&folder, Kind::Private);
         let once = keys.once();
@@ -339,7 +339,7 @@ mod tests {
     /// I-03: where nobody could ask, two keys are made, once; what is kept of them is no key.
     #[test]
     fn the_first_keys_are_made_once() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let keys = Keys::new(&folder.0, Vec::new());
         let path = keys
             .make_first(&folder.0, &org())
@@ -359,7 +359,7 @@ mod tests {
     /// I-03: the keys of variables do for a start, and go on while the file is damaged, which is nobody's 401.
     #[test]
     fn a_damaged_file_is_left_alone() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let said = VariableKey {
             kind: Kind::Private,
             org: org(),
@@ -381,7 +381,7 @@ mod tests {
     /// I-05: the secret is made once, for its owner alone; a damaged one ends the start.
     #[test]
     fn the_secret_stays() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let secret = store_secret(&folder.0).expect("made");
         assert_ne!(secret, [0; 32]);
         assert_eq!(store_secret(&folder.0), Ok(secret));

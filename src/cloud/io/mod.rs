@@ -55,12 +55,12 @@ use crate::limits::UPLOADS_GRACE;
 use crate::proto::regions::Regions;
 use crate::proto::sign::{Pair, Signing};
 use edge_runner_http::server;
-use edge_runner_http::services::{Lost, Services};
+use edge_runner_http::services::{LostService, Services};
 use edge_runner_http::shutdown::Shutdown;
 use edge_runner_http::signal::Signals;
-use edge_runner_http::store::{Lock, Store};
-use edge_runner_http::tls::{Keeper, Tls};
-use edge_runner_http::watch::Watch;
+use edge_runner_http::store::{Store, StoreLock};
+use edge_runner_http::tls::{CertificateWatcher, ServerTls};
+use edge_runner_http::watch::Watchdog;
 use edge_runner_proto::config::TlsSettings;
 use edge_runner_proto::limits::RUNTIME_END;
 
@@ -79,7 +79,7 @@ const AUTHORITY: &str = "ca.crt";
 pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(), RunError> {
     let config = Arc::new(config);
     let mut signals = Signals::listen().map_err(RunError::Signals)?;
-    let keeper = Keeper::listen().map_err(RunError::Signals)?;
+    let keeper = CertificateWatcher::listen().map_err(RunError::Signals)?;
     let regions = regions(&config)?;
     if let Some(command) = &config.command {
         builder::check(command, &config.path).map_err(RunError::Setup)?;
@@ -111,7 +111,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
         .recover()
         .await
         .map_err(|error| RunError::Setup(error.to_string()))?;
-    let (watch, services) = (Watch::default(), Services::default());
+    let (watch, services) = (Watchdog::default(), Services::default());
     watch.start(None, &services).map_err(RunError::Watch)?;
     let app = App {
         config: config.clone(),
@@ -146,7 +146,7 @@ pub async fn run(config: CloudConfig, announce: impl FnOnce(&str)) -> Result<(),
 }
 
 /// Waits until the service is to stop, and returns the part of it that is lost if that is why.
-async fn stop_reason(signals: &mut Signals, services: &Services) -> Option<Lost> {
+async fn stop_reason(signals: &mut Signals, services: &Services) -> Option<LostService> {
     tokio::select! {
         name = signals.next() => {
             info!("{name}: stopping");
@@ -175,7 +175,7 @@ fn of<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> RunError {
 }
 
 /// Takes the data directory for this process alone, until it ends.
-fn take(folder: &Path) -> Result<Lock, RunError> {
+fn take(folder: &Path) -> Result<StoreLock, RunError> {
     let store = Store::open(folder).map_err(of(folder))?;
     // One that was there before is closed to others too.
     fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(of(folder))?;
@@ -232,10 +232,10 @@ fn signing(config: &CloudConfig) -> Result<Signing, String> {
 }
 
 /// Opens HTTPS, and puts the certificate that clients are to trust where they find it.
-fn tls(config: &CloudConfig) -> Result<(Option<Arc<Tls>>, Option<PathBuf>), RunError> {
+fn tls(config: &CloudConfig) -> Result<(Option<Arc<ServerTls>>, Option<PathBuf>), RunError> {
     let folder = config.data_dir.join("tls");
     let authority = folder.join(AUTHORITY);
-    let tls = Tls::open(&TlsSettings {
+    let tls = ServerTls::open(&TlsSettings {
         tls: config.tls.clone(),
         host_names: config.host_names.clone(),
         state_dir: Some(folder.clone()),

@@ -128,7 +128,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use edge_runner_http::testing::Folder;
+    use edge_runner_http::testing::TempDir;
 
     fn text(text: Option<&[u8]>) -> Result<String, String> {
         match text {
@@ -142,7 +142,7 @@ mod tests {
     /// what is of no use is never answered with what was there before.
     #[test]
     fn every_change_is_seen() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let path = folder.path("file");
         let file = Reread::new(path.clone(), text);
         let look = || file.look().map(|text| (*text).clone()).map_err(|why| why.to_string());
@@ -167,7 +167,7 @@ mod tests {
     /// set back.
     #[test]
     fn an_old_file_is_read_once() {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let path = folder.path("file");
         let now = SystemTime::now();
         for written in [SystemTime::UNIX_EPOCH + REREAD_WITHIN, now + 1000 * REREAD_WITHIN] {

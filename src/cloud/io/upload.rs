@@ -38,7 +38,7 @@ use crate::proto::keys::Holder;
 use crate::proto::sign::Signing;
 use crate::proto::verify::{self, Allowed, Form, Intake};
 use edge_runner_http::common::{random, unix_time_ms};
-use edge_runner_http::server::{ConnState, Phase};
+use edge_runner_http::server::{ConnPhase, ConnState};
 use edge_runner_proto::limits::FRAME_BYTES_MAX;
 use edge_runner_proto::limits::RETRY_AFTER_S;
 use edge_runner_proto::server::multipart::{self, Event, Parser};
@@ -84,7 +84,7 @@ impl Stored {
 }
 
 /// Notes a phase of the connection; tells whether it still has its place.
-type Note<'n> = &'n (dyn Fn(Phase) -> bool + Sync);
+type Note<'n> = &'n (dyn Fn(ConnPhase) -> bool + Sync);
 
 impl Uploads {
     /// Takes the parts that it works with.
@@ -184,9 +184,9 @@ impl Uploads {
         };
         loop {
             let phase = if taking.file.is_some() {
-                Phase::Upload
+                ConnPhase::Upload
             } else {
-                Phase::Receiving
+                ConnPhase::Receiving
             };
             if !note(phase) {
                 // Another has the place; the end is on its way.
@@ -351,7 +351,7 @@ fn written(joined: Result<Written, tokio::task::JoinError>) -> Result<(Part, Vec
 async fn landed<T>(work: impl Future<Output = T>, note: Note<'_>) -> T {
     let mut work = std::pin::pin!(work);
     loop {
-        note(Phase::Upload);
+        note(ConnPhase::Upload);
         if let Ok(done) = tokio::time::timeout(UPLOAD_RENEWED_EVERY, &mut work).await {
             return done;
         }

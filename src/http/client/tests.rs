@@ -11,7 +11,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
 use super::*;
-use crate::testing::{Fake, Script, answer, garbage, get};
+use crate::testing::{FakeServer, Script, answer, garbage, get};
 
 #[tokio::test]
 async fn nobody_listening_is_said_so() {
@@ -42,7 +42,7 @@ async fn another_address_is_tried() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_an_end_is_cut_off() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{".to_vec();
-    let fake = Fake::new(vec![Script::SayAndStay(head)]).await;
+    let fake = FakeServer::new(vec![Script::SayAndStay(head)]).await;
     let error = send(&get(fake.url("/"))).await.expect_err("no end");
     assert!(matches!(error, RestError::Timeout { .. }), "{error}");
 }
@@ -52,7 +52,7 @@ async fn bodies_have_a_cap() {
     let limit = "x".repeat(REST_BODY_BYTES_MAX);
     let chunked =
         format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{REST_BODY_BYTES_MAX:x}\r\n{limit}\r\n");
-    let fake = Fake::new(vec![
+    let fake = FakeServer::new(vec![
         answer("200 OK", &limit),
         answer("200 OK", &format!("{limit}x")),
         garbage(format!("{chunked}0\r\n\r\n").as_bytes()),
@@ -80,7 +80,7 @@ async fn heads_have_a_cap() {
             "y".repeat(bytes)
         )
     };
-    let fake = Fake::new(vec![
+    let fake = FakeServer::new(vec![
         garbage(head(REST_HEAD_BYTES_MAX / 2).as_bytes()),
         garbage(head(REST_HEAD_BYTES_MAX * 4).as_bytes()),
     ])
@@ -93,7 +93,7 @@ async fn heads_have_a_cap() {
 /// A JSON body and a key, as a room provider wants them; the answer comes back whole.
 #[tokio::test]
 async fn a_room_can_be_made() {
-    let fake = Fake::new(vec![answer("200 OK", r#"{"url":"https://rooms.example.net/r1"}"#)]).await;
+    let fake = FakeServer::new(vec![answer("200 OK", r#"{"url":"https://rooms.example.net/r1"}"#)]).await;
     let request = Request {
         method: Method::Post,
         url: fake.url("/v1/rooms"),
@@ -138,7 +138,7 @@ async fn requests_that_cannot_be_sent_say_why() {
 #[test]
 fn urls_lead_where_they_say() {
     let of = |url: &str| {
-        let target = Target::of(url).expect("a target");
+        let target = UrlParts::of(url).expect("a target");
         (
             target.tls,
             target.host,
@@ -179,7 +179,7 @@ impl Authority {
     }
 
     /// Starts a provider whose certificate is for that name, until the end of that year.
-    async fn provider(&self, name: &str, until: i32) -> Fake {
+    async fn provider(&self, name: &str, until: i32) -> FakeServer {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(until, 12, 31);
@@ -195,7 +195,7 @@ impl Authority {
             )
             .expect("a key that fits");
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        Fake::over(vec![answer("200 OK", "{}")], move |stream| {
+        FakeServer::over(vec![answer("200 OK", "{}")], move |stream| {
             let acceptor = acceptor.clone();
             async move { acceptor.accept(stream).await.ok() }
         })
@@ -203,7 +203,7 @@ impl Authority {
     }
 }
 
-async fn send_to(fake: &Fake, trust: Option<TlsConnector>) -> Result<Answer, RestError> {
+async fn send_to(fake: &FakeServer, trust: Option<TlsConnector>) -> Result<RestResponse, RestError> {
     send_trusting(trust, &get(format!("https://{}/v1", fake.address)), STANDARD).await
 }
 
@@ -291,9 +291,9 @@ async fn a_provider_without_tls_is_not_mistaken_for_one_with() {
 }
 
 /// Pieces of a body, and an error where one is `None`.
-fn upload_of(pieces: &[Option<&'static [u8]>], size: u64) -> Upload {
+fn upload_of(pieces: &[Option<&'static [u8]>], size: u64) -> UploadBody {
     let mut pieces = std::collections::VecDeque::from(pieces.to_vec());
-    Upload {
+    UploadBody {
         content_type: "multipart/form-data; boundary=b".into(),
         size,
         next: Box::new(move || match pieces.pop_front() {
@@ -304,7 +304,7 @@ fn upload_of(pieces: &[Option<&'static [u8]>], size: u64) -> Upload {
     }
 }
 
-const SHORT: Within = Within {
+const SHORT: ResponseLimits = ResponseLimits {
     timeout: Duration::from_secs(30),
     body_bytes_max: 8,
 };
@@ -312,7 +312,7 @@ const SHORT: Within = Within {
 /// I-27: a body is sent in pieces, with its length and without a credential; the caller's caps hold for the answer.
 #[tokio::test]
 async fn a_body_is_sent_piece_by_piece() {
-    let fake = Fake::new(vec![
+    let fake = FakeServer::new(vec![
         answer("204 No Content", ""),
         answer("403 Forbidden", "too long a body"),
     ])

@@ -26,16 +26,16 @@ use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, timeout_at};
 
-use crate::common::{Becomes, Peer, Reply, Times, lock};
-use crate::server::inspect::{Inspected, Verdict};
-use crate::server::{ConnState, Phase, Service};
+use crate::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, lock};
+use crate::server::inspect::{FramingVerdict, InspectedStream};
+use crate::server::{ConnPhase, ConnState, HttpService};
 use crate::shutdown::Shutdown;
-use crate::stream::Stream;
+use crate::stream::MaybeTlsStream;
 use edge_runner_proto::limits;
 use edge_runner_proto::server::opening::Opening;
 
 /// Serves one connection until it ends.
-pub(super) async fn serve<S: Service>(
+pub(super) async fn serve<S: HttpService>(
     tcp: TcpStream,
     peer: SocketAddr,
     server: Arc<S>,
@@ -53,9 +53,9 @@ pub(super) async fn serve<S: Service>(
     let Some(stream) = opened(tcp, peer, &*server, &mut shutdown, deadline).await else {
         return;
     };
-    let peer = Peer::new(peer, local, stream.is_secure());
-    let (becomes, verdict) = (Becomes::default(), Verdict::new());
-    let requests = Requests {
+    let peer = PeerInfo::new(peer, local, stream.is_secure());
+    let (becomes, verdict) = (UpgradeSlot::default(), FramingVerdict::new());
+    let requests = RequestHandler {
         server: &*server,
         peer,
         state,
@@ -63,7 +63,7 @@ pub(super) async fn serve<S: Service>(
         verdict: &verdict,
     };
     let tracked = TrackedIo {
-        stream: TokioIo::new(Inspected::new(stream, &verdict)),
+        stream: TokioIo::new(InspectedStream::new(stream, &verdict)),
         state: state.clone(),
     };
     let service = service_fn(|request| requests.answer(request));
@@ -74,7 +74,7 @@ pub(super) async fn serve<S: Service>(
     let mut stopping = false;
     let ended = poll_fn(|cx| {
         if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
-            return Poll::Ready(result.map_err(|error| End::Broken(error.to_string())));
+            return Poll::Ready(result.map_err(|error| ConnError::Broken(error.to_string())));
         }
         if !stopping && stop.as_mut().poll(cx).is_ready() {
             stopping = true;
@@ -82,12 +82,12 @@ pub(super) async fn serve<S: Service>(
             cx.waker().wake_by_ref();
         }
         let too_slow = timeouts.poll(state, timer.as_mut(), cx);
-        too_slow.map(|phase| Err(End::TooSlow(phase)))
+        too_slow.map(|phase| Err(ConnError::TooSlow(phase)))
     });
     match ended.await {
         Ok(()) => {}
-        Err(End::Broken(why)) => debug!("{peer}: connection closed: {why}"),
-        Err(End::TooSlow(phase)) => return debug!("{peer}: connection closed: too slow ({phase:?})"),
+        Err(ConnError::Broken(why)) => debug!("{peer}: connection closed: {why}"),
+        Err(ConnError::TooSlow(phase)) => return debug!("{peer}: connection closed: too slow ({phase:?})"),
     }
     let parts = connection.into_parts();
     let stream = parts.io.stream.into_inner().into_inner();
@@ -112,18 +112,18 @@ fn http1_builder() -> http1::Builder {
 }
 
 /// What answers the requests of one connection.
-struct Requests<'c, S> {
+struct RequestHandler<'c, S> {
     server: &'c S,
-    peer: Peer,
+    peer: PeerInfo,
     state: &'c Arc<ConnState>,
-    becomes: &'c Becomes,
-    verdict: &'c Verdict,
+    becomes: &'c UpgradeSlot,
+    verdict: &'c FramingVerdict,
 }
 
-impl<S: Service> Requests<'_, S> {
+impl<S: HttpService> RequestHandler<'_, S> {
     /// Notes the request at once; the answer is made by what comes back.
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Result<Reply, Infallible>> + Send {
-        let Requests {
+        let RequestHandler {
             server,
             peer,
             state,
@@ -131,8 +131,8 @@ impl<S: Service> Requests<'_, S> {
             verdict,
         } = *self;
         let has_place = state.set(match request.body().is_end_stream() {
-            true => Phase::Answer,
-            false => Phase::Body,
+            true => ConnPhase::Answer,
+            false => ConnPhase::Body,
         });
         let framing = verdict.judge(request.headers());
         let waits = request.headers().contains_key(header::EXPECT) && !request.body().is_end_stream();
@@ -156,7 +156,7 @@ impl<S: Service> Requests<'_, S> {
             }
             // The answer is what ends an upload, not the leave to send it.
             if is_upload(state.phase()) {
-                state.set(Phase::Answer);
+                state.set(ConnPhase::Answer);
             }
             Ok(reply)
         }
@@ -164,13 +164,13 @@ impl<S: Service> Requests<'_, S> {
 }
 
 /// Opens a connection in time; nothing comes back of one that is over or in other hands.
-async fn opened<S: Service>(
+async fn opened<S: HttpService>(
     tcp: TcpStream,
     peer: SocketAddr,
     server: &S,
     shutdown: &mut Shutdown,
     deadline: Instant,
-) -> Option<Stream> {
+) -> Option<MaybeTlsStream> {
     let opened = tokio::select! {
         biased;
         () = shutdown.wait() => return None,
@@ -186,7 +186,7 @@ async fn opened<S: Service>(
 
 /// Finds out what a connection speaks, and does what comes before a request. Nothing comes back of
 /// one that brings no request and is in other hands.
-async fn open<S: Service>(tcp: TcpStream, peer: SocketAddr, server: &S) -> Result<Option<Stream>, String> {
+async fn open<S: HttpService>(tcp: TcpStream, peer: SocketAddr, server: &S) -> Result<Option<MaybeTlsStream>, String> {
     let mut first = [0];
     match tcp.peek(&mut first).await {
         Ok(0) => return Err("nothing came".into()),
@@ -194,7 +194,7 @@ async fn open<S: Service>(tcp: TcpStream, peer: SocketAddr, server: &S) -> Resul
         Err(error) => return Err(error.to_string()),
     }
     match Opening::of(first[0]) {
-        Opening::Http => Ok(Some(Stream::Plain(tcp))),
+        Opening::Http => Ok(Some(MaybeTlsStream::Plain(tcp))),
         Opening::Framed => {
             let taken = Box::pin(server.framed(tcp, peer)).await;
             taken.map(|()| None).map_err(|error| error.to_string())
@@ -209,20 +209,20 @@ async fn open<S: Service>(tcp: TcpStream, peer: SocketAddr, server: &S) -> Resul
 }
 
 /// Tells whether a long body is being read.
-fn is_upload(phase: Phase) -> bool {
-    matches!(phase, Phase::Receiving | Phase::Upload)
+fn is_upload(phase: ConnPhase) -> bool {
+    matches!(phase, ConnPhase::Receiving | ConnPhase::Upload)
 }
 
 /// Why a connection ended that neither side wished to end.
-enum End {
+enum ConnError {
     /// What hyper says.
     Broken(String),
-    TooSlow(Phase),
+    TooSlow(ConnPhase),
 }
 
 /// Waits for the client to close its side. Closing while it still sends would make its system throw
 /// our answer away, and a refusal is mostly sent before all of a body has come.
-async fn linger(mut stream: Stream, times: Times) {
+async fn linger(mut stream: MaybeTlsStream, times: ConnLimits) {
     let drained = async {
         // An error means that the client is gone, and with it the reason to wait.
         stream.shutdown().await?;
@@ -240,7 +240,7 @@ async fn linger(mut stream: Stream, times: Times) {
 }
 
 /// Reads and forgets; the buffer is no part of the connection's task, which lives for long.
-fn discard(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+fn discard(stream: &mut MaybeTlsStream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
     let mut buffer = [0; 4096];
     let mut buffer = ReadBuf::new(&mut buffer);
     let read = Pin::new(stream).poll_read(cx, &mut buffer);
@@ -250,26 +250,26 @@ fn discard(stream: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>>
 /// Since when a connection has been in its phase, and until when it may stay there.
 #[derive(Debug)]
 struct Timeouts {
-    times: Times,
+    times: ConnLimits,
     seen: u64,
-    phase: Phase,
+    phase: ConnPhase,
     since: Instant,
 }
 
 impl Timeouts {
     /// Begins with a connection that was accepted then.
-    fn new(times: Times, accepted: Instant) -> Self {
+    fn new(times: ConnLimits, accepted: Instant) -> Self {
         Timeouts {
             times,
             seen: 0,
-            phase: Phase::First,
+            phase: ConnPhase::First,
             since: accepted,
         }
     }
 
     /// Takes note of what the connection waits for; tells whether that is another phase than
     /// before. Asks for the time only when it is.
-    fn notice(&mut self, (seen, phase): (u64, Phase), now: impl FnOnce() -> Instant) -> bool {
+    fn notice(&mut self, (seen, phase): (u64, ConnPhase), now: impl FnOnce() -> Instant) -> bool {
         let changed = seen != self.seen;
         if changed {
             (self.seen, self.phase, self.since) = (seen, phase, now());
@@ -278,7 +278,7 @@ impl Timeouts {
     }
 
     /// Waits for the end of the time that the connection has; returns the phase that took too long.
-    fn poll(&mut self, state: &ConnState, mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<Phase> {
+    fn poll(&mut self, state: &ConnState, mut timer: Pin<&mut Sleep>, cx: &mut Context<'_>) -> Poll<ConnPhase> {
         let mut now = None;
         if self.notice(state.get(), || *now.insert(Instant::now())) && self.deadline() < timer.deadline() {
             timer.as_mut().reset(self.deadline());
@@ -295,19 +295,19 @@ impl Timeouts {
     fn deadline(&self) -> Instant {
         self.since
             + match self.phase {
-                Phase::First => self.times.first_head,
-                Phase::Idle => self.times.idle,
-                Phase::Head => self.times.head,
-                Phase::Body | Phase::Answer => self.times.answer,
-                Phase::Receiving | Phase::Upload => self.times.stall_body,
-                Phase::Stall | Phase::Evicted => self.times.stall,
+                ConnPhase::First => self.times.first_head,
+                ConnPhase::Idle => self.times.idle,
+                ConnPhase::Head => self.times.head,
+                ConnPhase::Body | ConnPhase::Answer => self.times.answer,
+                ConnPhase::Receiving | ConnPhase::Upload => self.times.stall_body,
+                ConnPhase::Stall | ConnPhase::Evicted => self.times.stall,
             }
     }
 }
 
 /// A socket that notes what its connection waits for.
 struct TrackedIo<'v> {
-    stream: TokioIo<Inspected<'v>>,
+    stream: TokioIo<InspectedStream<'v>>,
     state: Arc<ConnState>,
 }
 
@@ -315,7 +315,11 @@ impl TrackedIo<'_> {
     /// A write that goes through ends a request; one that does not waits for the client. What is
     /// written while an upload is under way only gives leave to send it.
     fn note_write<T>(&self, written: &Poll<io::Result<T>>) {
-        let next = if written.is_ready() { Phase::Idle } else { Phase::Stall };
+        let next = if written.is_ready() {
+            ConnPhase::Idle
+        } else {
+            ConnPhase::Stall
+        };
         let phase = self.state.phase();
         if phase != next && !is_upload(phase) {
             self.state.set(next);
@@ -326,8 +330,8 @@ impl TrackedIo<'_> {
 impl Read for TrackedIo<'_> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if read.is_ready() && self.state.phase() == Phase::Idle {
-            self.state.set(Phase::Head);
+        if read.is_ready() && self.state.phase() == ConnPhase::Idle {
+            self.state.set(ConnPhase::Head);
         }
         read
     }
@@ -357,7 +361,7 @@ impl Write for TrackedIo<'_> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         // TLS takes an answer before the network does.
-        if matches!(self.state.phase(), Phase::Idle | Phase::Stall) {
+        if matches!(self.state.phase(), ConnPhase::Idle | ConnPhase::Stall) {
             self.note_write(&flushed);
         }
         flushed
@@ -377,7 +381,7 @@ mod tests {
     /// their own.
     #[tokio::test]
     async fn the_first_head_has_one_deadline() {
-        let times = Times::default();
+        let times = ConnLimits::default();
         let accepted = Instant::now();
         let permit = Permits::new(1).acquire(None).await.expect("a permit");
         let state = &permit.state;
@@ -386,12 +390,12 @@ mod tests {
         let half = accepted + times.first_head / 2;
         assert!(!timeouts.notice(state.get(), || half));
         for (phase, time) in [
-            (Phase::Answer, times.answer),
-            (Phase::Stall, times.stall),
-            (Phase::Receiving, times.stall_body),
-            (Phase::Upload, times.stall_body),
-            (Phase::Idle, times.idle),
-            (Phase::Head, times.head),
+            (ConnPhase::Answer, times.answer),
+            (ConnPhase::Stall, times.stall),
+            (ConnPhase::Receiving, times.stall_body),
+            (ConnPhase::Upload, times.stall_body),
+            (ConnPhase::Idle, times.idle),
+            (ConnPhase::Head, times.head),
         ] {
             state.set(phase);
             assert!(timeouts.notice(state.get(), || half));

@@ -1,6 +1,6 @@
 //! A connection's stream, whose requests are followed as they are read.
 //!
-//! In: a stream, and the [`Verdict`] of its connection. Out: the same bytes, untouched; and, once
+//! In: a stream, and the [`FramingVerdict`] of its connection. Out: the same bytes, untouched; and, once
 //! the HTTP library has made a request of them, whether it is to be refused for its framing. What
 //! it says is `proto::request_framing`'s. Nothing is copied or kept of the bytes.
 
@@ -12,21 +12,21 @@ use std::task::{Context, Poll, ready};
 use hyper::header::{self, HeaderMap};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::stream::Stream;
+use crate::stream::MaybeTlsStream;
 use edge_runner_proto::server::request_framing::{self, Framing, Refusal};
 
 /// What is known of the framing of a connection's requests.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct FramingVerdict {
     /// Requests that the library has made.
     made: AtomicUsize,
     /// The first one whose length is ambiguous; beyond all when there is none.
     refused: AtomicUsize,
 }
 
-impl Verdict {
+impl FramingVerdict {
     pub(super) fn new() -> Self {
-        Verdict {
+        FramingVerdict {
             made: AtomicUsize::new(0),
             refused: AtomicUsize::new(usize::MAX),
         }
@@ -48,15 +48,15 @@ impl Verdict {
 }
 
 /// A stream whose requests are followed.
-pub(super) struct Inspected<'v> {
-    stream: Stream,
+pub(super) struct InspectedStream<'v> {
+    stream: MaybeTlsStream,
     framing: Framing,
-    verdict: &'v Verdict,
+    verdict: &'v FramingVerdict,
 }
 
-impl<'v> Inspected<'v> {
-    pub(super) fn new(stream: Stream, verdict: &'v Verdict) -> Self {
-        Inspected {
+impl<'v> InspectedStream<'v> {
+    pub(super) fn new(stream: MaybeTlsStream, verdict: &'v FramingVerdict) -> Self {
+        InspectedStream {
             stream,
             framing: Framing::default(),
             verdict,
@@ -64,12 +64,12 @@ impl<'v> Inspected<'v> {
     }
 
     /// Returns the stream, for what is no request any more.
-    pub(super) fn into_inner(self) -> Stream {
+    pub(super) fn into_inner(self) -> MaybeTlsStream {
         self.stream
     }
 }
 
-impl AsyncRead for Inspected<'_> {
+impl AsyncRead for InspectedStream<'_> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let inspected = self.get_mut();
         let before = buf.filled().len();
@@ -82,7 +82,7 @@ impl AsyncRead for Inspected<'_> {
     }
 }
 
-impl AsyncWrite for Inspected<'_> {
+impl AsyncWrite for InspectedStream<'_> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

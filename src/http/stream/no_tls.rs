@@ -9,21 +9,21 @@ use tokio::net::TcpStream;
 
 /// A connection inside TLS, of which there is none.
 #[derive(Debug)]
-pub enum Layer {}
+pub enum TlsStream {}
 
-impl Layer {
+impl TlsStream {
     pub fn get_ref(&self) -> (&TcpStream, ()) {
         match *self {}
     }
 }
 
-impl AsyncRead for Layer {
+impl AsyncRead for TlsStream {
     fn poll_read(self: Pin<&mut Self>, _cx: &mut Context<'_>, _buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match *self {}
     }
 }
 
-impl AsyncWrite for Layer {
+impl AsyncWrite for TlsStream {
     fn poll_write(self: Pin<&mut Self>, _cx: &mut Context<'_>, _bytes: &[u8]) -> Poll<io::Result<usize>> {
         match *self {}
     }

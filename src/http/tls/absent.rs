@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::notify;
 use crate::shutdown::Shutdown;
-use crate::stream::Stream;
+use crate::stream::MaybeTlsStream;
 use edge_runner_proto::config::TlsSettings;
 
 /// Why there is no HTTPS; there never was any.
@@ -26,18 +26,18 @@ impl fmt::Display for TlsError {
 }
 
 /// TLS for the server's connections, which is always off.
-pub enum Tls {}
+pub enum ServerTls {}
 
-impl Tls {
+impl ServerTls {
     /// # Errors
     /// None.
-    pub fn open(_settings: &TlsSettings) -> Result<Option<Arc<Tls>>, TlsError> {
+    pub fn open(_settings: &TlsSettings) -> Result<Option<Arc<ServerTls>>, TlsError> {
         Ok(None)
     }
 
     /// # Errors
     /// None.
-    pub async fn accept(&self, _tcp: TcpStream) -> io::Result<Stream> {
+    pub async fn accept(&self, _tcp: TcpStream) -> io::Result<MaybeTlsStream> {
         match *self {}
     }
 
@@ -47,24 +47,24 @@ impl Tls {
 }
 
 /// Listens for SIGHUP, since that would end the process otherwise.
-pub struct Keeper(Option<Signal>);
+pub struct CertificateWatcher(Option<Signal>);
 
-impl Keeper {
+impl CertificateWatcher {
     /// Starts to listen.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn listen() -> io::Result<Keeper> {
-        Ok(Keeper(Some(signal(SignalKind::hangup())?)))
+    pub fn listen() -> io::Result<CertificateWatcher> {
+        Ok(CertificateWatcher(Some(signal(SignalKind::hangup())?)))
     }
 
     /// Leaves the signals of the process alone.
-    pub fn without_signals() -> Keeper {
-        Keeper(None)
+    pub fn without_signals() -> CertificateWatcher {
+        CertificateWatcher(None)
     }
 
     /// Answers every SIGHUP, until the end.
-    pub async fn run(self, _tls: Option<Arc<Tls>>, mut shutdown: Shutdown) {
+    pub async fn run(self, _tls: Option<Arc<ServerTls>>, mut shutdown: Shutdown) {
         let Some(mut hangups) = self.0 else {
             return shutdown.wait().await;
         };

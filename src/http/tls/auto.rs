@@ -1,6 +1,6 @@
 //! The authority and the certificate of `--tls auto`: found in the state folder, or made and kept there.
 //!
-//! In: the names of the configuration, the addresses of every interface, the clock. Out: a [`Pair`] to serve with, and the
+//! In: the names of the configuration, the addresses of every interface, the clock. Out: a [`CertificatePair`] to serve with, and the
 //! authority's certificate for devices. What a certificate says and when the next one is due is `proto::tls`'s to decide.
 //! Nothing here stops the runner: what is damaged is set aside, and what cannot be kept is made for this run alone; the log
 //! tells. An authority once loaded stays until the end of the runner.
@@ -24,9 +24,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTi
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-use super::pair::Pair;
+use super::pair::CertificatePair;
 use crate::common;
-use crate::store::{Found, Lock, Store};
+use crate::store::{Store, StoreLock, StoredFile};
 use edge_runner_proto::config::TlsSettings;
 use edge_runner_proto::server::tls::known::Certificate;
 use edge_runner_proto::server::tls::{self, Due, Name, Subtree, Validity, issue};
@@ -50,7 +50,7 @@ pub struct Authority {
 }
 
 /// What makes and renews certificates.
-pub struct Auto {
+pub struct AutoTls {
     provider: Arc<CryptoProvider>,
     host_names: Vec<String>,
     /// Nothing, when the folder cannot be used.
@@ -61,7 +61,7 @@ pub struct Auto {
     left_out: Mutex<Vec<Name>>,
 }
 
-impl Auto {
+impl AutoTls {
     /// Loads what is kept, and makes what is missing. Blocks.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Auto {
         provider: Arc<CryptoProvider>,
         addresses: &[IpAddr],
         clock_s: u64,
-    ) -> Result<(Auto, Arc<CertifiedKey>), BoxError> {
+    ) -> Result<(AutoTls, Arc<CertifiedKey>), BoxError> {
         let names = tls::wanted(&settings.host_names, addresses);
         let (store, lock) = match folder(settings) {
             Ok((store, lock)) => (Some(store), Some(lock)),
@@ -88,12 +88,12 @@ impl Auto {
             Ok(Some(authority)) => authority,
             Ok(None) => make(store.as_ref())?,
             // What devices trust is not replaced because it could not be read this once.
-            Err(Kept) => {
+            Err(AuthorityReadError) => {
                 warn!("another certificate authority serves until this runner ends");
                 make(None)?
             }
         };
-        let auto = Auto {
+        let auto = AutoTls {
             provider,
             host_names: settings.host_names.clone(),
             store,
@@ -156,7 +156,7 @@ impl Auto {
         addresses: &[IpAddr],
         clock_s: u64,
         last: Option<&Certificate>,
-        lock: Option<Lock>,
+        lock: Option<StoreLock>,
     ) -> Result<Arc<CertifiedKey>, BoxError> {
         let wanted = self.wanted(addresses);
         let kept = self.store.as_ref().and_then(|store| self.find(store));
@@ -183,7 +183,7 @@ impl Auto {
     }
 
     /// Finds the kept certificate, if it is whole and this authority's.
-    fn find(&self, store: &Store) -> Option<Pair> {
+    fn find(&self, store: &Store) -> Option<CertificatePair> {
         let damage = match store.read(SERVER) {
             Ok(None) => return None,
             Ok(Some(found)) => match self.authority.accept(&found, &self.provider) {
@@ -199,7 +199,7 @@ impl Auto {
         None
     }
 
-    fn make(&self, wanted: &[Name], last: Option<&Certificate>, clock_s: u64) -> Result<Pair, BoxError> {
+    fn make(&self, wanted: &[Name], last: Option<&Certificate>, clock_s: u64) -> Result<CertificatePair, BoxError> {
         let key = KeyPair::generate()?;
         let names = tls::next_names(wanted, last, self.authority.permitted());
         let validity = Validity::of_certificate(tls::believed(clock_s, last));
@@ -210,26 +210,26 @@ impl Auto {
         {
             cannot_keep(&error);
         }
-        Ok(Pair::read(text.as_bytes(), text.as_bytes(), &self.provider)?)
+        Ok(CertificatePair::read(text.as_bytes(), text.as_bytes(), &self.provider)?)
     }
 }
 
 /// An authority that cannot be used is where the next one would be kept.
-struct Kept;
+struct AuthorityReadError;
 
 impl Authority {
     /// Finds the kept authority. One that is damaged is set aside.
     ///
     /// # Errors
-    /// [`Kept`] when something stays where the next one would be kept.
-    fn find(store: &Store, provider: &CryptoProvider, clock_s: u64) -> Result<Option<Authority>, Kept> {
+    /// [`AuthorityReadError`] when something stays where the next one would be kept.
+    fn find(store: &Store, provider: &CryptoProvider, clock_s: u64) -> Result<Option<Authority>, AuthorityReadError> {
         let path = store.path(AUTHORITY);
         let found = match store.read(AUTHORITY) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(None),
             Err(error) => {
                 warn!("{} cannot be read: {error}", path.display());
-                return Err(Kept);
+                return Err(AuthorityReadError);
             }
         };
         match Authority::read(&found.text, provider) {
@@ -253,7 +253,7 @@ impl Authority {
                             "{} is damaged ({why}) and cannot be moved away: {error}",
                             path.display()
                         );
-                        return Err(Kept);
+                        return Err(AuthorityReadError);
                     }
                 };
                 warn!(
@@ -268,7 +268,7 @@ impl Authority {
 
     /// Reads an authority and its key out of PEM, and tries whether what it signs is trusted by who trusts it.
     fn read(text: &[u8], provider: &CryptoProvider) -> Result<Authority, BoxError> {
-        let pair = Pair::read(text, text, provider)?;
+        let pair = CertificatePair::read(text, text, provider)?;
         let der = pair.key.cert.first().ok_or("there is no certificate in it")?.clone();
         let key = PrivatePkcs8KeyDer::from_pem_slice(text)?;
         let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256)?;
@@ -328,11 +328,11 @@ impl Authority {
     }
 
     /// Reads a kept certificate, if it is whole, secret, and of this authority.
-    fn accept(&self, found: &Found, provider: &CryptoProvider) -> Result<Pair, BoxError> {
+    fn accept(&self, found: &StoredFile, provider: &CryptoProvider) -> Result<CertificatePair, BoxError> {
         if let Some(mode) = found.open_to_others {
             return Err(format!("its mode is {mode:o}, so others may know its key").into());
         }
-        let pair = Pair::read(&found.text, &found.text, provider)?;
+        let pair = CertificatePair::read(&found.text, &found.text, provider)?;
         let first = pair.key.cert.first();
         let vouched = first.is_some_and(|first| self.vouches_for(first, &pair.certificate, provider));
         vouched.then_some(pair).ok_or("it is not of this authority".into())
@@ -362,7 +362,7 @@ impl Authority {
 }
 
 /// The folder of the configuration, for this runner alone.
-fn folder(settings: &TlsSettings) -> io::Result<(Store, Lock)> {
+fn folder(settings: &TlsSettings) -> io::Result<(Store, StoreLock)> {
     let folder: Option<&PathBuf> = settings.state_dir.as_ref();
     let folder =
         folder.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no folder is known; see --state-dir"))?;

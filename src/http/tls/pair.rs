@@ -1,6 +1,6 @@
 //! A certificate and its key, out of PEM, checked against each other.
 //!
-//! In: the bytes of one file with both, or of two. Out: a [`Pair`], or a [`Wrong`] that says what is the matter. Whether
+//! In: the bytes of one file with both, or of two. Out: a [`CertificatePair`], or a [`CertificateError`] that says what is the matter. Whether
 //! anybody trusts the certificate is not asked here.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use edge_runner_proto::server::tls::known::Certificate;
 
 /// A certificate with its chain and its key.
 #[derive(Debug)]
-pub struct Pair {
+pub struct CertificatePair {
     pub key: Arc<CertifiedKey>,
     /// What the first certificate says.
     pub certificate: Certificate,
@@ -23,7 +23,7 @@ pub struct Pair {
 
 /// What is wrong with a certificate or its key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum CertificateError {
     /// There is no certificate in PEM form.
     #[error("there is no certificate in it, in PEM form (-----BEGIN CERTIFICATE-----)")]
     NoCertificate,
@@ -46,40 +46,47 @@ pub enum Wrong {
     Mismatch,
 }
 
-impl Wrong {
+impl CertificateError {
     /// Tells whether it lies in the key rather than the certificate.
     pub fn is_of_key(&self) -> bool {
         matches!(
             self,
-            Wrong::NoKey | Wrong::Encrypted | Wrong::BadKey(_) | Wrong::Mismatch
+            CertificateError::NoKey
+                | CertificateError::Encrypted
+                | CertificateError::BadKey(_)
+                | CertificateError::Mismatch
         )
     }
 }
 
-impl Pair {
+impl CertificatePair {
     /// Reads certificates and a key out of PEM, which may be the same text twice.
     ///
     /// # Errors
-    /// [`Wrong`].
-    pub fn read(certificates: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<Pair, Wrong> {
+    /// [`CertificateError`].
+    pub fn read(
+        certificates: &[u8],
+        key: &[u8],
+        provider: &CryptoProvider,
+    ) -> Result<CertificatePair, CertificateError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates)
             .collect::<Result<_, _>>()
-            .map_err(|_| Wrong::NoCertificate)?;
-        let first = chain.first().ok_or(Wrong::NoCertificate)?;
-        let certificate = Certificate::read(first).map_err(|_| Wrong::BadCertificate)?;
+            .map_err(|_| CertificateError::NoCertificate)?;
+        let first = chain.first().ok_or(CertificateError::NoCertificate)?;
+        let certificate = Certificate::read(first).map_err(|_| CertificateError::BadCertificate)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
             let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
             match key.windows(encrypted.len()).any(|words| words == encrypted) {
-                true => Wrong::Encrypted,
-                false => Wrong::NoKey,
+                true => CertificateError::Encrypted,
+                false => CertificateError::NoKey,
             }
         })?;
         let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Wrong::Mismatch,
-            Error::InvalidCertificate(_) => Wrong::BadCertificate,
-            other => Wrong::BadKey(other.to_string()),
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateError::Mismatch,
+            Error::InvalidCertificate(_) => CertificateError::BadCertificate,
+            other => CertificateError::BadKey(other.to_string()),
         })?;
-        Ok(Pair {
+        Ok(CertificatePair {
             key: Arc::new(key),
             certificate,
         })

@@ -5,13 +5,13 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use super::auto::{AUTHORITY, SERVER};
 use super::*;
-use crate::testing::Folder;
+use crate::testing::TempDir;
 use edge_runner_proto::server::tls::{Due, Name, RELEASED_S};
 
 const DAY_S: u64 = 86_400;
 const NOW_S: u64 = RELEASED_S + 100 * DAY_S;
 
-impl Folder {
+impl TempDir {
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
@@ -38,8 +38,8 @@ fn away() -> Vec<IpAddr> {
     vec!["192.168.2.9".parse().expect("an address")]
 }
 
-fn open(settings: &TlsSettings, addresses: &[IpAddr], clock_s: u64) -> (Auto, Arc<CertifiedKey>) {
-    Auto::open(settings, provider(), addresses, clock_s).expect("a certificate can be made")
+fn open(settings: &TlsSettings, addresses: &[IpAddr], clock_s: u64) -> (AutoTls, Arc<CertifiedKey>) {
+    AutoTls::open(settings, provider(), addresses, clock_s).expect("a certificate can be made")
 }
 
 fn names(key: &CertifiedKey) -> Vec<Name> {
@@ -52,7 +52,7 @@ fn names(key: &CertifiedKey) -> Vec<Name> {
 /// What was made once is found again, and belongs to its owner alone.
 #[test]
 fn certificates_are_kept() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let deep = TlsSettings {
         state_dir: Some(folder.path("state/edge-runner")),
         ..folder.settings()
@@ -81,7 +81,7 @@ fn certificates_are_kept() {
 /// A new address and the end of its time ask for another certificate, of the same authority; the old address stays in it.
 #[test]
 fn a_certificate_is_renewed_under_the_same_authority() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (auto, first) = open(&folder.settings(), &home(), NOW_S);
     assert_eq!(auto.due(&home(), NOW_S), None);
     let moved = Name::Address(away()[0]);
@@ -105,7 +105,7 @@ fn a_certificate_is_renewed_under_the_same_authority() {
 /// A second runner that has renewed already is followed, rather than answered with one more certificate.
 #[test]
 fn a_certificate_of_another_runner_is_taken() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (one, _) = open(&folder.settings(), &home(), NOW_S);
     let (other, _) = open(&folder.settings(), &home(), NOW_S);
     let made = one.renew(&away(), NOW_S).expect("it can be made");
@@ -116,7 +116,7 @@ fn a_certificate_of_another_runner_is_taken() {
 /// Runners that start at once in a folder with nothing in it have one authority.
 #[test]
 fn runners_that_start_at_once_agree() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let settings = folder.settings();
     let start = || open(&settings, &home(), NOW_S);
     let opened: Vec<_> = std::thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn runners_that_start_at_once_agree() {
 /// A clock of 1970 makes a certificate that holds when the clock is put right, and is then renewed if it is time.
 #[test]
 fn a_board_without_a_clock_is_served() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (auto, first) = open(&folder.settings(), &home(), 17);
     assert_eq!(auto.due(&home(), 60), None);
     assert_eq!(auto.due(&home(), RELEASED_S + 300 * DAY_S), None);
@@ -151,10 +151,10 @@ fn a_board_without_a_clock_is_served() {
 /// Whatever is the matter with the kept certificate, there is another one of the same authority.
 #[test]
 fn a_damaged_certificate_is_replaced() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (auto, mut last) = open(&folder.settings(), &home(), NOW_S);
     let whole = folder.read(SERVER);
-    let elsewhere = Folder::new();
+    let elsewhere = TempDir::new();
     open(&elsewhere.settings(), &home(), NOW_S);
     let foreign = elsewhere.read(SERVER);
     let key_at = |text: &str| text.find("-----BEGIN PRIVATE KEY").expect("a key");
@@ -184,7 +184,7 @@ fn a_damaged_certificate_is_replaced() {
 /// A damaged authority is set aside as it was, and a new one is made; one that others could read stays, and is closed.
 #[test]
 fn a_damaged_authority_is_set_aside() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (auto, _) = open(&folder.settings(), &home(), NOW_S);
     fs::set_permissions(folder.path(AUTHORITY), Permissions::from_mode(0o640)).expect("changed");
     let (next, _) = open(&folder.settings(), &home(), NOW_S);
@@ -215,7 +215,7 @@ fn a_damaged_authority_is_set_aside() {
 /// Where nothing can be kept, there is HTTPS all the same.
 #[test]
 fn a_folder_that_cannot_be_used_stops_nothing() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     fs::write(folder.path("file"), "in the way").expect("written");
     let blocked = TlsSettings {
         state_dir: Some(folder.path("file")),
@@ -236,7 +236,7 @@ fn a_folder_that_cannot_be_used_stops_nothing() {
 /// A public name that the authority does not know stays out, and the rest is served; a new authority takes it in.
 #[test]
 fn names_beyond_the_authority_are_left_out() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     open(&folder.settings(), &home(), NOW_S);
     let mut wider = folder.settings();
     wider.host_names.push("bot.example.net".into());
@@ -252,7 +252,7 @@ fn names_beyond_the_authority_are_left_out() {
 /// Files that do not do are named, with what is wrong with them.
 #[test]
 fn files_are_judged() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (auto, _) = open(&folder.settings(), &home(), NOW_S);
     let text = folder.read(SERVER);
     let (certificate, key) = text.split_at(text.find("-----BEGIN PRIVATE").expect("a key"));

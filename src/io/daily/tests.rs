@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::*;
-use crate::io::tasks::Live;
+use crate::io::tasks::SlotPool;
 use crate::proto::daily::Wanted;
 
 /// What the provider does with a request.
@@ -80,7 +80,7 @@ async fn provider(scripts: Vec<Says>) -> (Videoroom, Arc<Mutex<Vec<String>>>) {
     (config, asked)
 }
 
-async fn prepared(config: &Videoroom, aside: Option<Place>) -> Result<Prepared, Failure> {
+async fn prepared(config: &Videoroom, aside: Option<Slot>) -> Result<Prepared, Failure> {
     prepare(config, Asked::Client(&Wanted::default()), aside).await
 }
 
@@ -127,7 +127,7 @@ async fn a_token_is_asked_for_again_when_the_connection_breaks_and_a_room_is_not
         ["POST /rooms", "POST /meeting-tokens", "POST /meeting-tokens"]
     );
 
-    let live = Live::new(1);
+    let live = SlotPool::new(1);
     let (config, asked) = provider(vec![Says::Close, Says::Json(404, "{}")]).await;
     let failure = prepared(&config, live.enter()).await.map(|_| ()).expect_err("it broke");
     assert!(
@@ -144,7 +144,7 @@ async fn all_tries_together_have_an_end() {
     let slow = Duration::from_secs(5);
     let busy = Says::Late(slow, 429, "{}");
     let (config, asked) = provider(vec![busy, busy, busy, Says::Json(200, "{}")]).await;
-    let (live, began) = (Live::new(1), Instant::now());
+    let (live, began) = (SlotPool::new(1), Instant::now());
     let failure = prepared(&config, live.enter()).await.map(|_| ()).expect_err("too slow");
     assert_eq!(failure, Failure::TooSlow);
     let took = began.elapsed();
@@ -160,7 +160,7 @@ async fn all_tries_together_have_an_end() {
 #[tokio::test]
 async fn a_room_whose_asker_is_gone_is_taken_back() {
     let (config, asked) = provider(vec![ROOM, Says::Silence, Says::Json(200, r#"{"deleted":true}"#)]).await;
-    let live = Live::new(1);
+    let live = SlotPool::new(1);
     let gone = tokio::spawn({
         let aside = live.enter();
         async move { prepared(&config, aside).await.map(|_| ()) }

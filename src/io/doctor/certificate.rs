@@ -15,7 +15,7 @@ use super::machine::unix_time_s;
 use crate::config::{Config, Tls};
 use crate::io::store::read_bounded;
 use crate::io::tls::auto::SERVER;
-use crate::io::tls::pair::Pair;
+use crate::io::tls::pair::CertificatePair;
 use crate::proto::doctor::certificate::{WHAT, none, of_files, of_runner};
 use crate::proto::server::tls::wanted;
 
@@ -40,7 +40,7 @@ fn files(certificate: &Path, key: &Path, config: &Config) -> Finding {
         Ok(texts) => texts,
         Err(finding) => return finding,
     };
-    match Pair::read(&of_certificate, &of_key, &ring::default_provider()) {
+    match CertificatePair::read(&of_certificate, &of_key, &ring::default_provider()) {
         Ok(pair) => of_files(&pair.certificate, config, unix_time_s()),
         Err(wrong) => {
             let path = if wrong.is_of_key() { key } else { certificate };
@@ -55,7 +55,7 @@ fn own(config: &Config) -> Finding {
         .state_dir
         .as_deref()
         .and_then(|folder| read_bounded(&folder.join(SERVER)).ok());
-    let kept = text.and_then(|text| Pair::read(&text, &text, &ring::default_provider()).ok());
+    let kept = text.and_then(|text| CertificatePair::read(&text, &text, &ring::default_provider()).ok());
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let addresses: Vec<_> = interfaces.into_iter().map(|interface| interface.ip()).collect();
     let names = wanted(&config.host_names, &addresses);

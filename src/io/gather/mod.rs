@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::bot::{Shutdown, ShutdownTrigger};
 use crate::config::Config;
 use crate::io::services::Services;
-use crate::io::tasks::Live;
+use crate::io::tasks::SlotPool;
 use crate::io::udp::Port;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
@@ -36,7 +36,7 @@ pub struct Gatherer(Arc<Inner>);
 struct Inner {
     list: Mutex<Vec<ServerStatus>>,
     changed: Notify,
-    relays: Live,
+    relays: SlotPool,
     stop: ShutdownTrigger,
 }
 
@@ -45,7 +45,7 @@ impl Gatherer {
     pub fn start(config: &Config, port: &Arc<Port>, services: &Services) -> Gatherer {
         let (stop, stopped) = Shutdown::channel();
         let servers = servers(&config.ice_servers);
-        let gatherer = Gatherer::of(servers.iter().map(status).collect(), Live::new(RELAYS_MAX), stop);
+        let gatherer = Gatherer::of(servers.iter().map(status).collect(), SlotPool::new(RELAYS_MAX), stop);
         if config.embedded.is_some() {
             gatherer.leave_to_clients(servers.len());
             return gatherer;
@@ -54,7 +54,7 @@ impl Gatherer {
         gatherer
     }
 
-    fn of(list: Vec<ServerStatus>, relays: Live, stop: ShutdownTrigger) -> Gatherer {
+    fn of(list: Vec<ServerStatus>, relays: SlotPool, stop: ShutdownTrigger) -> Gatherer {
         Gatherer(Arc::new(Inner {
             list: Mutex::new(list),
             changed: Notify::new(),

@@ -9,7 +9,7 @@ use crate::config::Host;
 use crate::io::gather::link::Link;
 use crate::io::gather::relay::silence;
 use crate::io::gather::{Gatherer, resolve, shown, status, stun};
-use crate::io::tasks::{self, Live};
+use crate::io::tasks::{self, SlotPool};
 use crate::io::udp::Port;
 use crate::limits::{GATHER_PROBE, RELAY_END};
 use crate::proto::webrtc::gather::Standing;
@@ -41,7 +41,7 @@ pub async fn probe(server: &Server) -> Result<String, String> {
 async fn ask_stun(server: &Server) -> Result<String, String> {
     let port = Port::bind(Host::Localhost, 0).map_err(|error| format!("binding a UDP port: {error}"))?;
     let (stop, stopped) = Shutdown::channel();
-    let gatherer = Gatherer::of(vec![status(server)], Live::new(0), stop);
+    let gatherer = Gatherer::of(vec![status(server)], SlotPool::new(0), stop);
     let asking = stun::run(vec![(0, server.clone())], port.open(), gatherer.clone(), stopped);
     let watching = async {
         loop {

@@ -13,7 +13,7 @@ use tokio::time::{sleep, sleep_until};
 use crate::bot::Shutdown;
 use crate::io::gather::link::Link;
 use crate::io::gather::{Gatherer, resolve};
-use crate::io::tasks::{self, Place};
+use crate::io::tasks::{self, Slot};
 use crate::io::udp::{Attached, Outgoing, Port};
 use crate::limits::GATHER_SETTLED;
 use crate::proto::webrtc::gather::server::{Server, Service, Transport};
@@ -28,7 +28,7 @@ pub(super) struct Task {
     pub gatherer: Gatherer,
     pub stopped: Shutdown,
     /// Held until the allocation is given back.
-    pub _place: Place,
+    pub _place: Slot,
 }
 
 /// Why there is no allocation, and since when there was one.

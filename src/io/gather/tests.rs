@@ -115,7 +115,7 @@ fn what_is_offered_is_capped() {
             relayed: Vec::new(),
             ..entry.clone()
         };
-        let gathered = Gatherer::of(vec![entry, second], Live::new(0), Shutdown::channel().0).gathered();
+        let gathered = Gatherer::of(vec![entry, second], SlotPool::new(0), Shutdown::channel().0).gathered();
         (gathered.reflexive.len(), gathered.relayed.len())
     };
     let max = (REFLEXIVE_OFFERED_MAX as u16, RELAYED_OFFERED_MAX as u16);

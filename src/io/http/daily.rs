@@ -24,10 +24,10 @@ use crate::logging;
 use crate::proto::daily::{Asked, Failure, Wanted, dialin, reply};
 use crate::proto::http::route;
 use crate::proto::server::admission::Kind;
-use edge_runner_http::common::{Peer, Reply, json_reply, lock, unix_time_s};
+use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock, unix_time_s};
 
 /// Makes or chooses a video room, and starts the bot; returns the JSON of the reply.
-pub(super) async fn start(app: &App, wanted: Option<Wanted>, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn start(app: &App, wanted: Option<Wanted>, body: Value, peer: PeerInfo) -> Result<Vec<u8>, Refusal> {
     let Some(wanted) = wanted else {
         fits_program(app, &body)?;
         let permit = app.permit(peer.requester(), Kind::Caller)?;
@@ -43,7 +43,7 @@ pub(super) async fn start(app: &App, wanted: Option<Wanted>, body: Value, peer: 
 }
 
 /// Makes or chooses a video room, starts the bot, and sends the browser there.
-pub(super) async fn visit(app: &App, head: &Parts, peer: Peer) -> Result<Reply, Refusal> {
+pub(super) async fn visit(app: &App, head: &Parts, peer: PeerInfo) -> Result<Reply, Refusal> {
     let mut answer = Reply::default();
     // A guess or a second visit has to come here again.
     let no_store = HeaderValue::from_static("no-store");
@@ -64,7 +64,7 @@ pub(super) async fn visit(app: &App, head: &Parts, peer: Peer) -> Result<Reply, 
 }
 
 /// Makes a room for the call that the provider holds, and starts the bot that is to connect it.
-pub(super) async fn dialled(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
+pub(super) async fn dialled(app: &App, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, Refusal> {
     let config = &app.config.videoroom;
     if !config.dialin {
         return Err(Refusal::Route(route::Refusal::NotFound));
@@ -83,7 +83,7 @@ pub(super) async fn dialled(app: &App, head: &Parts, body: Incoming, peer: Peer)
         let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
         dialin::verify(key.expose(), &text, &body, unix_time_s()).map_err(Refusal::Caller)?;
     }
-    let peer = Peer {
+    let peer = PeerInfo {
         is_authorised: peer.is_authorised || config.dialin_hmac.is_some(),
         ..peer
     };
@@ -122,7 +122,7 @@ impl NotBegun {
 }
 
 /// Takes a place, asks the provider, and starts the bot.
-async fn begin(app: &App, asked: Asked<'_>, body: Value, peer: Peer) -> Result<(Prepared, SessionId), NotBegun> {
+async fn begin(app: &App, asked: Asked<'_>, body: Value, peer: PeerInfo) -> Result<(Prepared, SessionId), NotBegun> {
     let config = &app.config.videoroom;
     if config.key.is_none() {
         return Err(NotBegun::Failed(Failure::NoKey));
@@ -149,7 +149,7 @@ fn fits_program(app: &App, body: &Value) -> Result<(), Refusal> {
     fits.then_some(()).ok_or(Refusal::TooMuchForProgram)
 }
 
-fn start_of(app: &App, body: Value, peer: Peer) -> Start {
+fn start_of(app: &App, body: Value, peer: PeerInfo) -> Start {
     Start {
         session_id: fresh_id(),
         body,

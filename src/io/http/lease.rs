@@ -13,12 +13,12 @@ use crate::io::sessions::Start;
 use crate::logging;
 use crate::proto::http::table::{self, Claim, Table};
 use crate::proto::server::admission::Requester;
-use edge_runner_http::common::{Peer, lock};
+use edge_runner_http::common::{PeerInfo, lock};
 
 /// Makes what a session starts from, once there is one; `body` gets what was registered for it.
 pub(super) fn starting(
     lease: Option<Lease>,
-    caller: logging::Caller,
+    caller: logging::LogClient,
     body: impl FnOnce(Option<Value>) -> Value + Send,
 ) -> impl FnOnce() -> Start + Send {
     move || match lease {
@@ -73,7 +73,7 @@ impl Lease {
 
 /// Tells who asks for a session: who has the name of one that an authorised request registered is
 /// authorised as well.
-pub(super) fn requester(peer: Peer, lease: Option<&Lease>) -> Requester {
+pub(super) fn requester(peer: PeerInfo, lease: Option<&Lease>) -> Requester {
     let requester = peer.requester();
     Requester {
         is_authorised: requester.is_authorised || lease.is_some_and(|lease| lease.claim.is_authorised),

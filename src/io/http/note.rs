@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use hyper::http::request::Parts;
 use log::{Level, debug, log, warn};
 
-use super::{App, Peer, Refusal};
-use crate::logging::Caller;
+use super::{App, PeerInfo, Refusal};
+use crate::logging::LogClient;
 use crate::proto::http::route;
 use crate::proto::server::body;
 use crate::proto::webrtc::offer::OfferRefusal;
 
 /// Logs a refusal, and counts it. `takes_offer` says whether the request brings an offer.
-pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, takes_offer: bool, peer: Peer) {
+pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, takes_offer: bool, peer: PeerInfo) {
     if let Refusal::Offer(why) = refusal {
         app.sessions.metrics().offer_refused(why);
     }
@@ -61,8 +61,8 @@ fn level(refusal: &Refusal) -> Level {
 }
 
 /// Returns whose doing the lines are that a request leads to.
-pub(super) fn caller(app: &App, peer: Peer) -> Caller {
-    Caller::new(app.lines.clone(), peer.source)
+pub(super) fn caller(app: &App, peer: PeerInfo) -> LogClient {
+    LogClient::new(app.lines.clone(), peer.source)
 }
 
 /// Takes the configured key out of what a client wrote, wherever it put it.

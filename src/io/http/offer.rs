@@ -17,7 +17,7 @@ use super::{App, Refusal};
 use crate::logging;
 use crate::proto::http::table;
 use crate::proto::webrtc::offer::{Candidates, Offer};
-use edge_runner_http::common::{Peer, Reply, json_reply, lock};
+use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
 /// Answers an offer: of the session that `/start` registered, or of a new one.
 pub(super) async fn take_offer(
@@ -25,7 +25,7 @@ pub(super) async fn take_offer(
     session: Option<&str>,
     headers: &HeaderMap,
     body: Incoming,
-    peer: Peer,
+    peer: PeerInfo,
 ) -> Result<Reply, Refusal> {
     let body = read(app.times, headers, Takes::Offer, body).await?;
     let mut offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;

@@ -17,7 +17,7 @@ use hyper::{Request, Response};
 use super::read::{Takes, read};
 use super::{App, Refusal};
 use crate::proto::http::route;
-use edge_runner_http::common::{Peer, Reply, whole};
+use edge_runner_http::common::{PeerInfo, Reply, whole};
 
 type Answer = Pin<Box<dyn Future<Output = Response<Bytes>> + Send>>;
 type Handler = Arc<dyn Fn(Request<Bytes>) -> Answer + Send + Sync>;
@@ -68,7 +68,7 @@ pub(super) async fn answer(
     refusal: route::Refusal,
     head: &Parts,
     body: Incoming,
-    peer: Peer,
+    peer: PeerInfo,
 ) -> Result<Reply, Refusal> {
     let Some(handler) = app.routes.find(head.uri.path()) else {
         return Err(Refusal::Route(refusal));

@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::Refusal;
 use crate::limits;
-use edge_runner_http::common::{Caps, Times, collect};
+use edge_runner_http::common::{BodyLimits, ConnLimits, collect};
 
 /// What an endpoint takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,12 @@ pub(super) enum Takes {
 }
 
 /// Reads a body within its caps of size and time.
-pub(super) async fn read(times: Times, headers: &HeaderMap, takes: Takes, body: Incoming) -> Result<Bytes, Refusal> {
+pub(super) async fn read(
+    times: ConnLimits,
+    headers: &HeaderMap,
+    takes: Takes,
+    body: Incoming,
+) -> Result<Bytes, Refusal> {
     let is_refused = match takes {
         Takes::Json => is_form(headers),
         Takes::Offer => is_multipart(headers),
@@ -34,7 +39,7 @@ pub(super) async fn read(times: Times, headers: &HeaderMap, takes: Takes, body: 
     if is_refused {
         return Err(Refusal::Form);
     }
-    let caps = Caps {
+    let caps = BodyLimits {
         bytes_max: limits::HTTP_BODY_BYTES_MAX,
         within: times.body,
     };

@@ -21,7 +21,7 @@ use crate::proto::webrtc::offer::OfferRefusal;
 use crate::proto::webrtc::whip;
 use crate::proto::webrtc::whip::call;
 use crate::proto::{metrics, whatsapp};
-use edge_runner_http::common::{ReadError, Reply, json_reply};
+use edge_runner_http::common::{BodyError, Reply, json_reply};
 
 /// Every way in which a request is refused.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum Refusal {
     #[error("forms are not taken here; send JSON")]
     Form,
     #[error(transparent)]
-    Body(#[from] ReadError),
+    Body(#[from] BodyError),
     /// The bot is a program, and its arguments would not hold the `body`.
     #[error(
         "the bot is a program, which takes a `body` of {} bytes of JSON",
@@ -132,11 +132,11 @@ impl Refusal {
             },
             Refusal::NoKey | Refusal::Messaging(_) => StatusCode::UNAUTHORIZED,
             Refusal::NoUpgrade => StatusCode::UPGRADE_REQUIRED,
-            Refusal::Body(ReadError::Broken) => StatusCode::BAD_REQUEST,
+            Refusal::Body(BodyError::Broken) => StatusCode::BAD_REQUEST,
             Refusal::SameCall => StatusCode::CONFLICT,
-            Refusal::Form | Refusal::Body(ReadError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refusal::Body(ReadError::TooLarge { .. }) | Refusal::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
-            Refusal::Body(ReadError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
+            Refusal::Form | Refusal::Body(BodyError::Compressed) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Refusal::Body(BodyError::TooLarge { .. }) | Refusal::TooMuchForProgram => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::Body(BodyError::TooSlow { .. }) => StatusCode::REQUEST_TIMEOUT,
             Refusal::Invalid { .. } | Refusal::Start(start::Refusal::Invalid(_)) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Start(_) => StatusCode::BAD_REQUEST,
             Refusal::Full(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -11,10 +11,10 @@ use crate::io::livekit;
 use crate::io::sessions::Start;
 use crate::proto::livekit::entry::Access;
 use crate::proto::server::admission::Kind;
-use edge_runner_http::common::{Peer, random, unix_time_s};
+use edge_runner_http::common::{PeerInfo, random, unix_time_s};
 
 /// Makes the tokens of a media room, and starts the bot; returns the JSON of the reply.
-pub(super) fn mediaroom(app: &App, body: Value, peer: Peer) -> Result<Vec<u8>, Refusal> {
+pub(super) fn mediaroom(app: &App, body: Value, peer: PeerInfo) -> Result<Vec<u8>, Refusal> {
     let access = Access::new(&app.config.mediaroom).map_err(Refusal::Mediaroom)?;
     let common = app.webrtc()?.common().clone();
     let permit = app.permit(peer.requester(), Kind::Silent)?;

@@ -21,7 +21,7 @@ use crate::proto::server::admission::{Kind, Requester};
 use crate::proto::server::key;
 use crate::proto::telephony::Provider;
 use crate::proto::telephony::proof::Proof;
-use edge_runner_http::common::{Becomes, Payload, Peer, Reply, lock};
+use edge_runner_http::common::{PeerInfo, Reply, ResponseBody, UpgradeSlot, lock};
 
 /// Answers an upgrade, and says what the connection becomes.
 pub(super) fn socket(
@@ -29,8 +29,8 @@ pub(super) fn socket(
     family: Family,
     in_path: Option<String>,
     head: &Parts,
-    peer: Peer,
-    becomes: &Becomes,
+    peer: PeerInfo,
+    becomes: &UpgradeSlot,
 ) -> Result<Reply, Refusal> {
     let switching = switching(head)?;
     let signed = match family {
@@ -83,7 +83,7 @@ pub(super) fn socket(
     let start = starting(lease, caller, |registered| registered.unwrap_or_else(|| json!({})))();
     let upgrade = upgrade(app.sessions.clone(), endpoint, start, entry);
     *lock(becomes) = Some(upgrade);
-    Ok(switching.map(|()| Payload::default()))
+    Ok(switching.map(|()| ResponseBody::default()))
 }
 
 /// Makes the answer that accepts an upgrade.

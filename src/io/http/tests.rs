@@ -23,11 +23,11 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::bot::{self, Audio, BotError, Event, RunnerArguments, Shutdown, ShutdownTrigger};
 use crate::config::Host;
-use crate::io::server::{Phase, bind, serve};
+use crate::io::server::{ConnPhase, bind, serve};
 use crate::io::services::Services;
-use crate::io::tasks::{Live, Place};
+use crate::io::tasks::{Slot, SlotPool};
 use crate::limits;
-use edge_runner_http::common::Times;
+use edge_runner_http::common::ConnLimits;
 
 const GUARD: Duration = Duration::from_secs(30);
 
@@ -93,26 +93,26 @@ fn config() -> Config {
 struct Runner {
     address: SocketAddr,
     sessions: Sessions,
-    live: Live,
+    live: SlotPool,
     begun: tokio::sync::Mutex<UnboundedReceiver<Begun>>,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<ServerTls>>,
     stop: ShutdownTrigger,
     served: JoinHandle<()>,
 }
 
 impl Runner {
     async fn start() -> Runner {
-        Runner::with(config(), Times::default()).await
+        Runner::with(config(), ConnLimits::default()).await
     }
 
-    async fn with(config: Config, times: Times) -> Runner {
+    async fn with(config: Config, times: ConnLimits) -> Runner {
         let listeners = bind(config.host, config.port).await.expect("a free port");
         let address = listeners.addresses()[0];
-        let tls = Tls::open(&config.tls_settings()).expect("a certificate");
+        let tls = ServerTls::open(&config.tls_settings()).expect("a certificate");
         let (begin, begun) = unbounded_channel();
         let bot = bot::erase(move |args| tell(args, begin.clone()));
         let (stop, shutdown) = Shutdown::channel();
-        let live = Live::new(config.sessions_max);
+        let live = SlotPool::new(config.sessions_max);
         // The server stops by itself: requests in progress are answered as before.
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), Shutdown::default());
         let services = Services::default();
@@ -151,7 +151,7 @@ impl Runner {
     }
 
     /// Takes every place; they are free again when what is returned is dropped.
-    fn fill(&self) -> Vec<Place> {
+    fn fill(&self) -> Vec<Slot> {
         std::iter::from_fn(|| self.live.enter()).collect()
     }
 
@@ -306,7 +306,7 @@ async fn a_connection_beyond_the_cap_takes_the_place_of_an_idle_one() {
         proxy: Some("bots.example.net".into()),
         ..config()
     };
-    let runner = Runner::with(localhost, Times::default()).await;
+    let runner = Runner::with(localhost, ConnLimits::default()).await;
     let mut busy = runner.client().await;
     busy.send("POST /start HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{")
         .await;

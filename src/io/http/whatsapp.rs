@@ -17,10 +17,10 @@ use crate::io::sessions::Start;
 use crate::proto::http::route::{self, Query};
 use crate::proto::whatsapp::signature::{self, Wrong};
 use crate::proto::whatsapp::webhook;
-use edge_runner_http::common::{Peer, Reply, json_reply, whole};
+use edge_runner_http::common::{PeerInfo, Reply, json_reply, whole};
 
 /// Answers the provider.
-pub(super) async fn handle_webhook(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
+pub(super) async fn handle_webhook(app: &App, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, Refusal> {
     let Some(config) = &app.config.messaging else {
         return Err(Refusal::Route(route::Refusal::NotFound));
     };
@@ -31,7 +31,7 @@ pub(super) async fn handle_webhook(app: &App, head: &Parts, body: Incoming, peer
             signature::verify(&config.app_secret, signature_of(&head.headers)?, &body).map_err(Refusal::Messaging)?;
             let news = webhook::read(&body, &config.phone_number_id).map_err(Refusal::Webhook)?;
             // Who signs is the provider, from whichever of its addresses.
-            let requester = Peer {
+            let requester = PeerInfo {
                 is_authorised: true,
                 ..peer
             };

@@ -18,7 +18,7 @@ use super::access::authorizations;
 use super::lease::{Lease, requester, starting};
 use super::note::caller;
 use super::read::{Takes, read};
-use super::{App, Peer, Refusal, Reply, register};
+use super::{App, PeerInfo, Refusal, Reply, register};
 use crate::logging;
 use crate::proto::http::origin;
 use crate::proto::http::route::Query;
@@ -33,7 +33,7 @@ pub(super) async fn serve(
     request: Request,
     head: &Parts,
     body: Incoming,
-    peer: Peer,
+    peer: PeerInfo,
 ) -> Result<Reply, Refusal> {
     match request {
         Request::Open(via, name) => open(app, via, name, head, body, peer).await,
@@ -68,7 +68,7 @@ async fn open(
     name: Option<String>,
     head: &Parts,
     body: Incoming,
-    mut peer: Peer,
+    mut peer: PeerInfo,
 ) -> Result<Reply, Refusal> {
     let headers = &head.headers;
     let query = head.uri.query().unwrap_or_default();
@@ -133,7 +133,7 @@ fn created(app: &App, via: Via, answered: Answer) -> Reply {
     reply
 }
 
-async fn client_secret(app: &App, head: &Parts, body: Incoming, peer: Peer) -> Result<Reply, Refusal> {
+async fn client_secret(app: &App, head: &Parts, body: Incoming, peer: PeerInfo) -> Result<Reply, Refusal> {
     if !app.access.has_key(authorizations(&head.headers)) {
         return Err(Refusal::NoKey);
     }

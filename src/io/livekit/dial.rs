@@ -22,14 +22,14 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use crate::io::rest::{self, RestError, Stream, Target};
+use crate::io::rest::{self, ClientStream, RestError, UrlParts};
 use crate::limits::{
     REST_HEAD_BYTES_MAX, ROOM_DIAL_WITHIN, ROOM_MESSAGE_BYTES_MAX, ROOM_REFUSAL_BYTES_MAX, ROOM_SEND_BYTES_MAX,
 };
 use crate::proto::livekit::session::Dial;
 
 /// An open socket.
-pub type Socket = WebSocketStream<Stream>;
+pub type Socket = WebSocketStream<ClientStream>;
 
 /// Why there is none.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,12 +61,12 @@ pub async fn dial(request: Dial) -> Result<Box<Socket>, Failure> {
 }
 
 async fn open(request: &Dial) -> Result<Box<Socket>, Failure> {
-    let target = Target::of(&request.url)?;
+    let target = UrlParts::of(&request.url)?;
     let stream = rest::open(&target, None).await?;
     upgrade(stream, &target, request).await
 }
 
-async fn upgrade(stream: Stream, target: &Target, request: &Dial) -> Result<Box<Socket>, Failure> {
+async fn upgrade(stream: ClientStream, target: &UrlParts, request: &Dial) -> Result<Box<Socket>, Failure> {
     let broken = |error: hyper::Error| Failure::Unreachable(format!("{} gave no proper answer: {error}", target.host));
     let key = generate_key();
     let message = message(target, request, &key)?;
@@ -98,14 +98,14 @@ async fn upgrade(stream: Stream, target: &Target, request: &Dial) -> Result<Box<
         _ = &mut connection => answer.await?,
     };
     let parts = upgraded
-        .downcast::<TokioIo<Stream>>()
+        .downcast::<TokioIo<ClientStream>>()
         .map_err(|_| Failure::Unreachable("its connection is not the one that was made".into()))?;
     let read = parts.read_buf.into();
     let socket = WebSocketStream::from_partially_read(parts.io.into_inner(), read, Role::Client, Some(config())).await;
     Ok(Box::new(socket))
 }
 
-fn message(target: &Target, request: &Dial, key: &str) -> Result<hyper::Request<Full<Bytes>>, Failure> {
+fn message(target: &UrlParts, request: &Dial, key: &str) -> Result<hyper::Request<Full<Bytes>>, Failure> {
     let text = |text: &str, what: &str| {
         HeaderValue::try_from(text).map_err(|_| Failure::Unreachable(format!("no header can hold {what}")))
     };

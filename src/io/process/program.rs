@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::output;
 use crate::bot::SessionId;
-use crate::io::group::Group;
+use crate::io::group::ProcessGroup;
 use crate::io::tasks;
 use crate::limits::{PROCESS_GROUP_INTERVAL, PROCESS_REST};
 use crate::logging;
@@ -34,7 +34,7 @@ pub struct Recipe {
 /// A running program.
 pub struct Program {
     /// Dropped first: its signal needs the leader's number, which is free for others once the leader is reaped.
-    group: Group,
+    group: ProcessGroup,
     child: Child,
     /// Its words on their way to the log; a task of its own, so that a flood of them holds up nothing else.
     output: JoinSet<()>,
@@ -80,7 +80,7 @@ impl Program {
             )));
         }
         Ok(Program {
-            group: Group::led_by(id),
+            group: ProcessGroup::led_by(id),
             child,
             output,
         })

@@ -1,6 +1,6 @@
 //! Hang-ups against providers that live in the same process.
 
-use edge_runner_http::testing::{Fake, Script, answer, garbage, get};
+use edge_runner_http::testing::{FakeServer, Script, answer, garbage, get};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -13,7 +13,7 @@ const HUNG_UP: &str = "the call was hung up";
 const OVER_ALREADY: &str = "the provider knows of no such call, so it is over";
 
 /// Credentials of every provider, whose APIs are all here.
-fn settings(fake: &Fake) -> Settings {
+fn settings(fake: &FakeServer) -> Settings {
     let url = fake.url("");
     Settings::from([
         ("TELCO_A_ACCOUNT_SID", "AC01"),
@@ -27,7 +27,7 @@ fn settings(fake: &Fake) -> Settings {
     ])
 }
 
-async fn hang_up(fake: &Fake, provider: &'static Provider) -> Result<&'static str, String> {
+async fn hang_up(fake: &FakeServer, provider: &'static Provider) -> Result<&'static str, String> {
     let request = hangup::request(provider, "v3:id-1", &settings(fake)).expect("credentials");
     try_to_hang_up(provider, &request, &NO_PAUSES).await
 }
@@ -59,7 +59,7 @@ async fn every_provider_is_asked_as_its_api_wants_it() {
             "\r\n",
         ),
     ] {
-        let fake = Fake::new(vec![answer(status, "")]).await;
+        let fake = FakeServer::new(vec![answer(status, "")]).await;
         assert_eq!(hang_up(&fake, provider).await, Ok(HUNG_UP));
         let host = fake.address;
         let wanted = format!(
@@ -82,7 +82,7 @@ async fn a_call_that_is_over_is_a_good_end_too() {
         ),
         (PROVIDERS[2], "404 Not Found", ""),
     ] {
-        let fake = Fake::new(vec![answer(status, body)]).await;
+        let fake = FakeServer::new(vec![answer(status, body)]).await;
         assert_eq!(hang_up(&fake, provider).await, Ok(OVER_ALREADY));
         assert_eq!(fake.requests().len(), 1);
     }
@@ -90,7 +90,7 @@ async fn a_call_that_is_over_is_a_good_end_too() {
 
 #[tokio::test]
 async fn a_provider_that_stumbles_is_asked_three_times() {
-    let fake = Fake::new(vec![
+    let fake = FakeServer::new(vec![
         answer("500 Internal Server Error", "oops"),
         answer("503 Service Unavailable", ""),
         answer("200 OK", "{}"),
@@ -101,7 +101,7 @@ async fn a_provider_that_stumbles_is_asked_three_times() {
     assert_eq!(requests.len(), 3);
     assert!(requests.iter().all(|request| *request == requests[0]));
 
-    let fake = Fake::new((0..4).map(|_| answer("429 Too Many Requests", "")).collect()).await;
+    let fake = FakeServer::new((0..4).map(|_| answer("429 Too Many Requests", "")).collect()).await;
     let why = hang_up(&fake, PROVIDERS[1]).await;
     assert_eq!(why, Err("status 429, too many requests, 3 times".into()));
     assert_eq!(fake.requests().len(), 3);
@@ -110,14 +110,14 @@ async fn a_provider_that_stumbles_is_asked_three_times() {
 #[tokio::test]
 async fn a_refusal_is_final() {
     let body = r#"{"code":20003,"message":"Authenticate"}"#;
-    let fake = Fake::new(vec![answer("401 Unauthorized", body), answer("200 OK", "")]).await;
+    let fake = FakeServer::new(vec![answer("401 Unauthorized", body), answer("200 OK", "")]).await;
     let why = hang_up(&fake, PROVIDERS[0]).await;
     let wanted = "status 401, the provider does not take the credentials, code 20003: Authenticate";
     assert_eq!(why, Err(wanted.into()));
     assert_eq!(fake.requests().len(), 1);
 
     let redirect = Script::Say(b"HTTP/1.1 307 Elsewhere\r\nlocation: /\r\ncontent-length: 0\r\n\r\n".to_vec());
-    let fake = Fake::new(vec![redirect, answer("200 OK", "")]).await;
+    let fake = FakeServer::new(vec![redirect, answer("200 OK", "")]).await;
     let why = hang_up(&fake, PROVIDERS[2]).await;
     assert_eq!(why, Err("status 307, a redirect, which is not followed".into()));
     assert_eq!(fake.requests().len(), 1);
@@ -134,11 +134,11 @@ async fn a_broken_exchange_is_tried_again() {
         b"\x15\x03\x01\x00\x02\x02\x46",
         cut,
     ] {
-        let fake = Fake::new(vec![garbage(broken), garbage(broken), answer("200 OK", "")]).await;
+        let fake = FakeServer::new(vec![garbage(broken), garbage(broken), answer("200 OK", "")]).await;
         assert_eq!(hang_up(&fake, PROVIDERS[0]).await, Ok(HUNG_UP));
         assert_eq!(fake.requests().len(), 3);
     }
-    let fake = Fake::new(vec![garbage(b""), garbage(b"x"), garbage(cut)]).await;
+    let fake = FakeServer::new(vec![garbage(b""), garbage(b"x"), garbage(cut)]).await;
     let why = hang_up(&fake, PROVIDERS[0]).await.expect_err("three broken answers");
     assert!(why.starts_with("127.0.0.1 gave no proper answer: "), "{why}");
 }

@@ -3,7 +3,7 @@
 use tokio::sync::mpsc;
 
 use crate::io::sessions::Sessions;
-use crate::io::tasks::Place;
+use crate::io::tasks::Slot;
 use crate::proto::webrtc::session as webrtc_session;
 
 /// What becomes of the session of a call.
@@ -13,7 +13,7 @@ pub enum Progress {
     /// The caller's first audio has come.
     Heard,
     /// It is over, and holds the end of the runner back until what is received here is dropped.
-    Ended(Option<Place>),
+    Ended(Option<Slot>),
 }
 
 /// Where a session tells its progress.

@@ -21,7 +21,7 @@ use crate::config::{BuiltInBot, Config, Host};
 use crate::io::addresses::{local_addresses, own_addresses};
 use crate::io::gather::Gatherer;
 use crate::io::services::Services;
-use crate::io::tasks::Live;
+use crate::io::tasks::SlotPool;
 use crate::io::udp::Port;
 use crate::logging;
 use crate::proto::testing::client::Client;
@@ -32,7 +32,7 @@ const GUARD: Duration = Duration::from_secs(60);
 /// An engine, and what the tests need of its surroundings.
 struct Rig {
     engine: WebRtc,
-    live: Live,
+    live: SlotPool,
     stop: ShutdownTrigger,
     /// What every bot did, in order.
     seen: UnboundedReceiver<(SessionId, String)>,
@@ -129,7 +129,7 @@ impl Rig {
         let bot = bot::erase(move |args| play(args, sender.clone(), counter.clone()));
         let port = Port::bind(config.host, 0).expect("a free port");
         let reader = tokio::spawn(port.clone().run());
-        let live = Live::new(sessions_max);
+        let live = SlotPool::new(sessions_max);
         let (stop, shutdown) = Shutdown::channel();
         let gatherer = Gatherer::start(&config, &port, &Services::default());
         let sessions = Sessions::new(Arc::new(config), bot, live.clone(), shutdown);
@@ -159,7 +159,7 @@ impl Rig {
         let start = Start {
             session_id: format!("session {}", self.sessions).into(),
             body,
-            caller: logging::Caller::new(Arc::default(), [127, 0, 0, 1].into()),
+            caller: logging::LogClient::new(Arc::default(), [127, 0, 0, 1].into()),
             lease: Some(Box::new(lease)),
         };
         let requester = Requester {

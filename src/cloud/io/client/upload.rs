@@ -16,7 +16,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use super::{End, Packed, judged, tried};
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::proto::progress::{Tenths, bar};
-use edge_runner_http::client::{self as http_client, Answer, RestError, Upload, Within};
+use edge_runner_http::client::{self as http_client, ResponseLimits, RestError, RestResponse, UploadBody};
 use edge_runner_http::common::random;
 
 /// From one drawing of a bar to the next.
@@ -124,7 +124,7 @@ pub async fn upload(grant: &Grant, packed: &Packed) -> Result<(), End> {
     }
 }
 
-async fn send(grant: &Grant, packed: &Packed) -> Result<Answer, RestError> {
+async fn send(grant: &Grant, packed: &Packed) -> Result<RestResponse, RestError> {
     let boundary = format!("edge-runner-{}", HEXLOWER.encode(&random::<16>()));
     let head = Bytes::from(grant.head(&boundary));
     let tail = Bytes::from(format!("\r\n--{boundary}--\r\n"));
@@ -148,12 +148,12 @@ async fn send(grant: &Grant, packed: &Packed) -> Result<Answer, RestError> {
         shown.at(done);
         Ok(piece.into())
     };
-    let body = Upload {
+    let body = UploadBody {
         content_type: format!("multipart/form-data; boundary={boundary}"),
         size,
         next: Box::new(next),
     };
-    let within = Within {
+    let within = ResponseLimits {
         timeout: CLIENT_UPLOAD_STALL,
         body_bytes_max: ANSWER_BYTES_MAX,
     };

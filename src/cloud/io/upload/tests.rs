@@ -252,7 +252,10 @@ async fn an_upload_that_stands_still_ends() {
     }
     // Nobody is pushed out who was verified, and whoever was not may be.
     let phases = phases.into_inner().expect("no holder panics");
-    assert_eq!((phases[0], phases.last()), (Phase::Receiving, Some(&Phase::Upload)));
+    assert_eq!(
+        (phases[0], phases.last()),
+        (ConnPhase::Receiving, Some(&ConnPhase::Upload))
+    );
     gone(&house).await;
 }
 

@@ -320,9 +320,9 @@ async fn a_half_closed_connection_is_answered() {
     assert_alive(&runner).await;
 }
 
-pub(super) fn never() -> Times {
+pub(super) fn never() -> ConnLimits {
     let never = Duration::from_secs(3600);
-    Times {
+    ConnLimits {
         first_head: never,
         idle: never,
         head: never,
@@ -331,7 +331,7 @@ pub(super) fn never() -> Times {
         stall: never,
         linger: never,
         stall_body: never,
-        ..Times::default()
+        ..ConnLimits::default()
     }
 }
 
@@ -340,7 +340,7 @@ pub(super) fn never() -> Times {
 async fn a_connection_without_a_request_is_closed() {
     let runner = Runner::with(
         config(),
-        Times {
+        ConnLimits {
             first_head: Duration::ZERO,
             ..never()
         },
@@ -358,7 +358,7 @@ async fn a_connection_without_a_request_is_closed() {
 async fn an_idle_connection_is_closed() {
     let runner = Runner::with(
         config(),
-        Times {
+        ConnLimits {
             idle: Duration::ZERO,
             ..never()
         },
@@ -374,7 +374,7 @@ async fn an_idle_connection_is_closed() {
 async fn a_slow_head_is_cut_off() {
     let runner = Runner::with(
         config(),
-        Times {
+        ConnLimits {
             head: Duration::ZERO,
             ..never()
         },
@@ -392,7 +392,7 @@ async fn a_slow_head_is_cut_off() {
 async fn a_slow_body_is_refused() {
     let runner = Runner::with(
         config(),
-        Times {
+        ConnLimits {
             body: Duration::ZERO,
             ..never()
         },
@@ -411,7 +411,7 @@ async fn a_slow_body_is_refused() {
 async fn an_answer_that_never_comes_ends_the_connection() {
     let runner = Runner::with(
         config(),
-        Times {
+        ConnLimits {
             answer: Duration::ZERO,
             ..never()
         },
@@ -429,7 +429,7 @@ async fn an_answer_that_never_comes_ends_the_connection() {
 async fn a_client_that_does_not_read_is_let_go() {
     let runner = Runner::with(
         config(),
-        Times {
+        ConnLimits {
             stall: Duration::ZERO,
             ..never()
         },
@@ -449,7 +449,7 @@ async fn a_client_that_does_not_read_over_tls_is_let_go() {
         tls: config::Tls::Auto,
         ..config()
     };
-    let times = Times {
+    let times = ConnLimits {
         stall: Duration::ZERO,
         ..never()
     };

@@ -147,7 +147,7 @@ async fn a_runner_that_drains_starts_nothing() {
         transport: Some(Transport::Telephony(crate::proto::telephony::PROVIDERS[3])),
         ..config()
     };
-    let calls = Runner::with(config, Times::default()).await;
+    let calls = Runner::with(config, ConnLimits::default()).await;
     let clients = Runner::start().await;
     let answered = clients.post("/api/offer", json!({"sdp": OFFER})).await.json();
     for runner in [&calls, &clients] {
@@ -383,7 +383,7 @@ async fn a_list_of_origins_closes_everything_but_the_page() {
         allowed_origins: vec!["https://a.example".into()],
         ..config()
     };
-    let runner = Runner::with(config, Times::default()).await;
+    let runner = Runner::with(config, ConnLimits::default()).await;
     for origin in [
         "",
         "\r\nOrigin: https://b.example",

@@ -15,7 +15,7 @@ fn mediaroom() -> Mediaroom {
 
 async fn runner(mediaroom: Mediaroom) -> Runner {
     let config = Config { mediaroom, ..config() };
-    Runner::with(config, Times::default()).await
+    Runner::with(config, ConnLimits::default()).await
 }
 
 fn claims(token: &Value) -> Value {

@@ -122,7 +122,7 @@ async fn a_foreign_origin_gets_no_socket() {
         allowed_origins: vec!["https://app.example.net".into()],
         ..config()
     };
-    let runner = Runner::with(listed, Times::default()).await;
+    let runner = Runner::with(listed, ConnLimits::default()).await;
     assert_eq!(runner.upgrade("/ws", "").await.expect_err("no origin").0, 403);
     let foreign = runner.upgrade("/ws-client", "Origin: https://evil.example\r\n").await;
     assert_eq!(foreign.expect_err("a foreign origin").0, 403);
@@ -135,7 +135,7 @@ async fn a_foreign_origin_gets_no_socket() {
 /// A token opens one socket of its family, once, from the path, the header or the query, and leads to the body of `/start`.
 #[tokio::test]
 async fn tokens_open_one_socket_each() {
-    let runner = Runner::with(with_tokens(), Times::default()).await;
+    let runner = Runner::with(with_tokens(), ConnLimits::default()).await;
     for target in ["/ws", "/ws-client", "/ws-client?token=", "/ws-client/abc.def"] {
         assert_eq!(
             runner.upgrade(target, "").await.expect_err("no token").0,
@@ -175,7 +175,7 @@ async fn tokens_open_one_socket_each() {
 /// and session are good for the next try.
 #[tokio::test]
 async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
-    let runner = Runner::with(with_tokens(), Times::default()).await;
+    let runner = Runner::with(with_tokens(), ConnLimits::default()).await;
     let started = runner
         .post("/start", json!({"transport": "websocket", "body": "kept"}))
         .await
@@ -218,7 +218,7 @@ async fn a_place_is_taken_after_the_credentials_and_before_they_are_used_up() {
 /// S4: of many sockets that come with one token at once, one opens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_parallel_uses_of_one_token_one_opens() {
-    let runner = Arc::new(Runner::with(with_tokens(), Times::default()).await);
+    let runner = Arc::new(Runner::with(with_tokens(), ConnLimits::default()).await);
     for transport in ["websocket", "twilio"] {
         let started = runner.post("/start", json!({"transport": transport})).await.json();
         let path = if transport == "twilio" { "/ws" } else { "/ws-client" };
@@ -268,7 +268,7 @@ async fn a_provider_is_told_where_to_bring_a_call() {
     );
     let [of_markup @ .., of_json] = PROVIDERS;
     for provider in of_markup {
-        let runner = Runner::with(telephony(provider), Times::default()).await;
+        let runner = Runner::with(telephony(provider), ConnLimits::default()).await;
         let reply = runner.ask(head, "CallSid=CA1").await;
         assert_eq!(
             (reply.status, reply.header("content-type")),
@@ -277,7 +277,7 @@ async fn a_provider_is_told_where_to_bring_a_call() {
         let text = String::from_utf8(reply.body).expect("text");
         assert!(text.contains("wss://bots.example.net/ws"), "{text}");
     }
-    let runner = Runner::with(telephony(of_json), Times::default()).await;
+    let runner = Runner::with(telephony(of_json), ConnLimits::default()).await;
     let reply = runner.ask("POST / HTTP/1.1", "").await.json();
     assert_eq!(reply["url"], json!("wss://bots.example.net/ws"));
 }
@@ -289,7 +289,7 @@ async fn the_markup_carries_a_token_where_one_is_needed() {
         ws_tokens: true,
         ..telephony(PROVIDERS[0])
     };
-    let runner = Runner::with(tokens, Times::default()).await;
+    let runner = Runner::with(tokens, ConnLimits::default()).await;
     let reply = runner.ask("POST / HTTP/1.1", "").await;
     let text = String::from_utf8(reply.body).expect("text");
     let url = text.split('"').find(|part| part.starts_with("wss://")).expect("a URL");
@@ -308,7 +308,7 @@ async fn an_unsigned_webhook_is_refused() {
         },
         ..telephony(PROVIDERS[0])
     };
-    let runner = Runner::with(verifying, Times::default()).await;
+    let runner = Runner::with(verifying, ConnLimits::default()).await;
     let form = "CallSid=CA0123456789abcdef0123456789abcdef&CallStatus=ringing&From=%2B15550001111&To=%2B15550002222";
     let head = "POST /?x=1 HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
     let unsigned = runner.ask(head, form).await;

@@ -10,16 +10,16 @@ use hyper::StatusCode;
 
 /// Takes bodies as an upload is taken, or refuses them unread; answers with how many bytes came.
 struct Taker {
-    times: Times,
+    times: ConnLimits,
     refuses: bool,
 }
 
-impl Service for Taker {
-    fn times(&self) -> Times {
+impl HttpService for Taker {
+    fn times(&self) -> ConnLimits {
         self.times
     }
 
-    fn tls(&self) -> Option<&Tls> {
+    fn tls(&self) -> Option<&ServerTls> {
         None
     }
 
@@ -31,12 +31,18 @@ impl Service for Taker {
         json_reply(StatusCode::BAD_REQUEST, refusal.to_string())
     }
 
-    async fn answer(&self, request: Request<Incoming>, _: Peer, doing: &Arc<ConnState>, _: &Becomes) -> common::Reply {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        _: PeerInfo,
+        doing: &Arc<ConnState>,
+        _: &UpgradeSlot,
+    ) -> common::Reply {
         if self.refuses {
             return json_reply(StatusCode::FORBIDDEN, "refused");
         }
         let mut body = request.into_body();
-        let (mut bytes, mut phase) = (0, Phase::Receiving);
+        let (mut bytes, mut phase) = (0, ConnPhase::Receiving);
         loop {
             assert!(doing.set(phase), "nobody else wants the place");
             match body.frame().await {
@@ -44,19 +50,19 @@ impl Service for Taker {
                 Some(Err(_)) => return json_reply(StatusCode::BAD_REQUEST, "broken"),
                 None => return json_reply(StatusCode::OK, bytes.to_string()),
             }
-            phase = Phase::Upload;
+            phase = ConnPhase::Upload;
         }
     }
 }
 
 /// Starts it, and connects to it.
-async fn client(times: Times, refuses: bool) -> (Client, ShutdownTrigger) {
+async fn client(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger) {
     let (client, stop, _) = served(times, refuses).await;
     (client, stop)
 }
 
 /// The same with the server's end.
-async fn served(times: Times, refuses: bool) -> (Client, ShutdownTrigger, JoinHandle<()>) {
+async fn served(times: ConnLimits, refuses: bool) -> (Client, ShutdownTrigger, JoinHandle<()>) {
     let listeners = bind(config().host, 0).await.expect("a free port");
     let address = listeners.addresses()[0];
     let (stop, shutdown) = Shutdown::channel();
@@ -69,7 +75,7 @@ async fn served(times: Times, refuses: bool) -> (Client, ShutdownTrigger, JoinHa
 /// I-07: an upload has no end but that of its bytes: the time for an answer is not its time.
 #[tokio::test]
 async fn an_upload_may_take_longer_than_an_answer() {
-    let times = Times {
+    let times = ConnLimits {
         answer: Duration::ZERO,
         body: Duration::ZERO,
         ..never()
@@ -86,7 +92,7 @@ async fn an_upload_may_take_longer_than_an_answer() {
 /// I-07: one that brings no byte for too long is cut off, whoever it is of.
 #[tokio::test]
 async fn an_upload_that_stands_still_is_cut_off() {
-    let times = Times {
+    let times = ConnLimits {
         stall_body: Duration::ZERO,
         ..never()
     };
@@ -100,7 +106,7 @@ async fn an_upload_that_stands_still_is_cut_off() {
 /// I-07: a client that asks for leave to send gets it, and what it sends then is an upload still, not an idle connection.
 #[tokio::test]
 async fn the_leave_to_send_ends_no_upload() {
-    let times = Times {
+    let times = ConnLimits {
         idle: Duration::ZERO,
         head: Duration::ZERO,
         answer: Duration::ZERO,
@@ -121,7 +127,7 @@ async fn the_leave_to_send_ends_no_upload() {
 #[tokio::test]
 async fn a_refusal_is_heard_by_those_who_still_send() {
     const BYTES: usize = 32 * 1024 * 1024;
-    let times = Times {
+    let times = ConnLimits {
         linger_bytes: 2 * BYTES,
         ..never()
     };
@@ -146,7 +152,7 @@ async fn a_refused_body_is_read_no_further_than_its_bound() {
         (never().linger, 0),
         (Duration::ZERO, usize::MAX),
     ] {
-        let times = Times {
+        let times = ConnLimits {
             linger,
             linger_bytes,
             ..never()
@@ -178,7 +184,7 @@ async fn a_refused_body_is_read_no_further_than_its_bound() {
 }
 
 /// Begins an upload of five bytes, of which two come; the server has given leave for it, so that it is under way.
-async fn begun(times: Times) -> (Client, ShutdownTrigger, JoinHandle<()>) {
+async fn begun(times: ConnLimits) -> (Client, ShutdownTrigger, JoinHandle<()>) {
     let (mut client, stop, served) = served(times, false).await;
     client
         .send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
@@ -192,7 +198,7 @@ async fn begun(times: Times) -> (Client, ShutdownTrigger, JoinHandle<()>) {
 #[tokio::test]
 async fn an_upload_that_never_ends_is_cut_off_at_a_stop() {
     let grace = Duration::from_secs(10);
-    let (client, stop, served) = begun(Times { grace, ..never() }).await;
+    let (client, stop, served) = begun(ConnLimits { grace, ..never() }).await;
     tokio::time::pause();
     let stopped = tokio::time::Instant::now();
     stop.set();
@@ -206,7 +212,7 @@ async fn an_upload_that_never_ends_is_cut_off_at_a_stop() {
 /// I-29: one that ends in time is answered, and the service ends at once.
 #[tokio::test]
 async fn an_upload_that_ends_in_time_is_answered_after_a_stop() {
-    let (mut client, stop, served) = begun(Times {
+    let (mut client, stop, served) = begun(ConnLimits {
         grace: Duration::from_secs(3600),
         ..never()
     })
