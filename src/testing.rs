@@ -52,7 +52,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::bot::media::{Link, Seat, pair};
+use crate::bot::media::{MediaSlot, TransportSide, pair};
 use crate::bot::{
     BotError, Event, Kind, LeaveReason, MediaroomArguments, RunnerArguments, Shutdown, ShutdownTrigger,
     VideoroomArguments, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection,
@@ -202,8 +202,8 @@ impl Caller {
 
     /// Makes the caller's side and the arguments of a bot that the test runs itself.
     pub fn arguments(self) -> (Call, RunnerArguments) {
-        let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-        let kind = self.kind.arguments(self.call_data, seat);
+        let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+        let kind = self.kind.arguments(self.call_data, slot);
         let mut args = RunnerArguments::new(self.session_id.into(), self.body, Arc::new(self.config), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
@@ -222,11 +222,11 @@ impl Caller {
 }
 
 impl CallerKind {
-    fn arguments(self, call_data: Option<Value>, seat: Seat) -> Kind {
+    fn arguments(self, call_data: Option<Value>, slot: MediaSlot) -> Kind {
         match self {
             CallerKind::WebRtc { embedded, messages } => {
                 let connection = WebRtcConnection::new("test".to_owned(), embedded, messages);
-                Kind::WebRtc(WebRtcArguments::new(connection, seat).with_call_data(call_data))
+                Kind::WebRtc(WebRtcArguments::new(connection, slot).with_call_data(call_data))
             }
             CallerKind::Socket(transport) => {
                 let is_call = transport != Transport::WebSocket;
@@ -237,7 +237,7 @@ impl CallerKind {
                     transport,
                     call_data,
                     line_rate_hz,
-                    seat,
+                    slot,
                 ))
             }
             CallerKind::VideoRoom(room_url) => Kind::Videoroom(VideoroomArguments {
@@ -247,7 +247,7 @@ impl CallerKind {
             }),
             CallerKind::MediaRoom(room_name) => {
                 let url = "wss://media.example.net".to_owned();
-                Kind::Mediaroom(MediaroomArguments::new(room_name, url, Secret::new("token"), seat))
+                Kind::Mediaroom(MediaroomArguments::new(room_name, url, Secret::new("token"), slot))
             }
             CallerKind::Base => Kind::Base,
         }
@@ -257,7 +257,7 @@ impl CallerKind {
 /// A call to a bot, from the caller's side. Dropped, it breaks off, and a bot of [`Caller::call`]
 /// is aborted.
 pub struct Call {
-    pub(crate) link: Link,
+    pub(crate) link: TransportSide,
     pub(crate) stop: ShutdownTrigger,
     bot: Option<JoinHandle<Result<(), BotError>>>,
     /// The bot was told that the session is over.
@@ -521,7 +521,7 @@ impl Call {
         if self.link.take_interruption() {
             self.tell_speaking(false);
         }
-        for name in self.link.take_unplayed() {
+        for name in self.link.take_unplayed_marks() {
             self.happens(Event::Mark { name, played: false });
         }
         let (mut heard, samples) = (Vec::new(), samples_of(duration, rate_hz));

@@ -3,7 +3,7 @@
 //! Into the bot: [`Event`]s, audio as `i16` mono PCM at the rate the bot asked for, one frame per packet of the caller.
 //! Out of it: PCM of any length at the bot's own rate, text messages, and an interruption that empties what was not heard
 //! yet. Both directions end: the inbound queue drops the oldest audio and counts it, since old speech is worthless; a full
-//! outbound queue makes the bot wait. The transport's side is [`Link`]. Neither side holds a lock across an `await`.
+//! outbound queue makes the bot wait. The transport's side is [`TransportSide`]. Neither side holds a lock across an `await`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,17 +30,17 @@ pub struct Audio {
     pub in_rate_hz: u32,
     pub out_rate_hz: u32,
     /// What of a room with several participants is heard; no matter anywhere else.
-    pub hearing: Hearing,
+    pub mix: AudioMix,
 }
 
 /// How the participants of a room are heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hearing {
+pub enum AudioMix {
     /// As one sound, in frames of 20 ms that name nobody.
     #[default]
     Mixed,
     /// Each for himself, in frames that name their participant.
-    Each,
+    PerParticipant,
 }
 
 impl Audio {
@@ -57,14 +57,14 @@ impl Audio {
         Audio {
             in_rate_hz: clamp(in_rate_hz),
             out_rate_hz: clamp(out_rate_hz),
-            hearing: Hearing::Mixed,
+            mix: AudioMix::Mixed,
         }
     }
 
     /// The same rates, with every participant of a room heard for himself.
-    pub fn hearing_each(self) -> Self {
+    pub fn per_participant(self) -> Self {
         Audio {
-            hearing: Hearing::Each,
+            mix: AudioMix::PerParticipant,
             ..self
         }
     }
@@ -75,7 +75,7 @@ impl Default for Audio {
         Audio {
             in_rate_hz: 16_000,
             out_rate_hz: 24_000,
-            hearing: Hearing::Mixed,
+            mix: AudioMix::Mixed,
         }
     }
 }
@@ -141,7 +141,7 @@ pub struct AudioFrame {
     /// Whose voice it is, where each participant is heard for himself.
     identity: Option<Arc<str>>,
     /// Set while a bot holds the frame. A queued frame has none: a queue that owned itself would never be freed.
-    home: Option<Arc<Shared>>,
+    pool: Option<Arc<MediaQueues>>,
 }
 
 impl AudioFrame {
@@ -151,7 +151,7 @@ impl AudioFrame {
             samples,
             rate_hz,
             identity: None,
-            home: None,
+            pool: None,
         }
     }
 
@@ -159,7 +159,7 @@ impl AudioFrame {
         self.rate_hz
     }
 
-    /// Returns the identity of the participant whose voice this is, with [`Hearing::Each`] in a room.
+    /// Returns the identity of the participant whose voice this is, with [`AudioMix::PerParticipant`] in a room.
     pub fn identity(&self) -> Option<&Arc<str>> {
         self.identity.as_ref()
     }
@@ -182,10 +182,10 @@ impl fmt::Debug for AudioFrame {
 
 impl Drop for AudioFrame {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            let mut inbound = lock(&home.inbound);
-            if inbound.spare.len() < AUDIO_IN_FRAMES_MAX {
-                inbound.spare.push(std::mem::take(&mut self.samples));
+        if let Some(pool) = self.pool.take() {
+            let mut inbound = lock(&pool.inbound);
+            if inbound.free_buffers.len() < AUDIO_IN_FRAMES_MAX {
+                inbound.free_buffers.push(std::mem::take(&mut self.samples));
             }
         }
     }
@@ -262,7 +262,7 @@ impl Media {
 }
 
 /// The hearing side of a session.
-pub struct Events(Arc<Shared>);
+pub struct Events(Arc<MediaQueues>);
 
 impl fmt::Debug for Events {
     /// Neither speech nor messages are part of it.
@@ -277,14 +277,14 @@ impl Events {
     /// It can be dropped and called again at any time without losing an event.
     pub async fn recv(&mut self) -> Option<Event> {
         loop {
-            let arrived = self.0.to_bot.notified();
+            let arrived = self.0.inbound_ready.notified();
             {
                 let mut inbound = lock(&self.0.inbound);
                 if let Some(mut event) = inbound.events.pop_front() {
                     match &mut event {
                         Event::Audio(frame) => {
                             inbound.frames -= 1;
-                            frame.home = Some(self.0.clone());
+                            frame.pool = Some(self.0.clone());
                         }
                         Event::Message(text) => inbound.message_bytes -= text.len(),
                         _ => {}
@@ -302,7 +302,7 @@ impl Events {
 
 /// The speaking side of a session. Clones share one queue.
 #[derive(Clone)]
-pub struct Output(Arc<Shared>);
+pub struct Output(Arc<MediaQueues>);
 
 impl fmt::Debug for Output {
     /// Neither speech nor messages are part of it.
@@ -321,7 +321,7 @@ impl Output {
     pub async fn send_audio(&self, mut pcm: &[i16]) -> Result<(), MediaError> {
         let epoch = lock(&self.0.outbound).epoch;
         while !pcm.is_empty() {
-            let room = self.0.room.notified();
+            let space = self.0.outbound_space.notified();
             {
                 let mut outbound = lock(&self.0.outbound);
                 if outbound.ended {
@@ -330,14 +330,14 @@ impl Output {
                 if outbound.epoch != epoch {
                     return Ok(());
                 }
-                let take = pcm.len().min(outbound.room());
+                let take = pcm.len().min(outbound.space());
                 let (head, tail) = pcm.split_at(take);
                 outbound.samples.extend(head);
                 pcm = tail;
             }
-            self.0.to_link.notify_one();
+            self.0.outbound_changed.notify_one();
             if !pcm.is_empty() {
-                room.await;
+                space.await;
             }
         }
         Ok(())
@@ -357,7 +357,7 @@ impl Output {
             }
             outbound.push_message(text.into());
         }
-        self.0.to_link.notify_one();
+        self.0.outbound_changed.notify_one();
         Ok(())
     }
 
@@ -382,7 +382,7 @@ impl Output {
                 outbound.unplayed.push(name);
             }
         }
-        self.0.to_link.notify_one();
+        self.0.outbound_changed.notify_one();
         Ok(())
     }
 
@@ -395,7 +395,7 @@ impl Output {
     pub async fn set_rate(&self, rate_hz: u32) -> Result<(), MediaError> {
         let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
         loop {
-            let room = self.0.room.notified();
+            let space = self.0.outbound_space.notified();
             {
                 let mut outbound = lock(&self.0.outbound);
                 if outbound.ended {
@@ -403,7 +403,7 @@ impl Output {
                 }
                 let audio = outbound.audio.unwrap_or_default();
                 if outbound.samples.is_empty() || audio.out_rate_hz == rate_hz {
-                    outbound.rates_news |= audio.out_rate_hz != rate_hz;
+                    outbound.rate_changed |= audio.out_rate_hz != rate_hz;
                     outbound.audio = Some(Audio {
                         out_rate_hz: rate_hz,
                         ..audio
@@ -411,9 +411,9 @@ impl Output {
                     break;
                 }
             }
-            room.await;
+            space.await;
         }
-        self.0.to_link.notify_one();
+        self.0.outbound_changed.notify_one();
         Ok(())
     }
 
@@ -427,16 +427,16 @@ impl Output {
             let marks = std::mem::take(&mut outbound.marks);
             outbound.unplayed.extend(marks.into_iter().map(|(_, name)| name));
         }
-        self.0.to_link.notify_one();
-        self.0.room.notify_waiters();
+        self.0.outbound_changed.notify_one();
+        self.0.outbound_space.notify_waiters();
     }
 }
 
 /// The bot's place in a session that has not been taken yet: it knows no rates.
-pub struct Seat(Arc<Shared>);
+pub struct MediaSlot(Arc<MediaQueues>);
 
-impl Seat {
-    /// Takes the seat with the given rates.
+impl MediaSlot {
+    /// Takes the slot with the given rates.
     pub fn open(self, audio: Audio) -> Media {
         let clamp = |rate_hz: u32| rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
         {
@@ -444,11 +444,11 @@ impl Seat {
             outbound.audio = Some(Audio {
                 in_rate_hz: clamp(audio.in_rate_hz),
                 out_rate_hz: clamp(audio.out_rate_hz),
-                hearing: audio.hearing,
+                mix: audio.mix,
             });
-            outbound.rates_news = true;
+            outbound.rate_changed = true;
         }
-        self.0.to_link.notify_one();
+        self.0.outbound_changed.notify_one();
         Media {
             events: Events(self.0.clone()),
             output: Output(self.0.clone()),
@@ -457,31 +457,31 @@ impl Seat {
 }
 
 /// The transport's side of a session's media.
-pub struct Link(Arc<Shared>);
+pub struct TransportSide(Arc<MediaQueues>);
 
 /// Makes the two sides of one session's media. At most `frames_max` frames of audio wait for a slow bot.
-pub fn pair(frames_max: usize) -> (Link, Seat) {
-    let shared = Arc::new(Shared {
+pub fn pair(frames_max: usize) -> (TransportSide, MediaSlot) {
+    let shared = Arc::new(MediaQueues {
         frames_max,
-        ..Shared::default()
+        ..MediaQueues::default()
     });
-    (Link(shared.clone()), Seat(shared))
+    (TransportSide(shared.clone()), MediaSlot(shared))
 }
 
-impl Link {
+impl TransportSide {
     /// Waits until the bot did something that concerns the transport.
     pub async fn notified(&self) {
-        self.0.to_link.notified().await;
+        self.0.outbound_changed.notified().await;
     }
 
     /// Returns the rates, once the bot has opened its media.
     pub fn audio(&self) -> Option<Audio> {
         let mut outbound = lock(&self.0.outbound);
-        outbound.rates_news = false;
+        outbound.rate_changed = false;
         outbound.audio
     }
 
-    /// Hands an event to the bot. Audio goes through [`Link::push_audio`], which spares a copy.
+    /// Hands an event to the bot. Audio goes through [`TransportSide::push_audio`], which spares a copy.
     ///
     /// A bot that reads nothing loses the oldest news of who speaks first, then messages: nobody who floods it can hide what
     /// happened.
@@ -504,10 +504,10 @@ impl Link {
         }
         while inbound.events.len() - inbound.frames > EVENTS_IN_MAX {
             // Who speaks is the least of it; what somebody wrote is less than who is there.
-            inbound.drop_oldest(&[is_speaking, is_message, is_no_audio]);
+            inbound.drop_oldest(&[is_speaking, is_message, is_not_audio]);
         }
         drop(inbound);
-        self.0.to_bot.notify_one();
+        self.0.inbound_ready.notify_one();
     }
 
     /// Hands one frame of PCM to the bot, in memory that an earlier frame gave back. A full queue drops its oldest frame.
@@ -516,7 +516,7 @@ impl Link {
     }
 
     /// The same for the voice of one participant among several.
-    pub fn push_voice(&self, pcm: &[i16], rate_hz: u32, identity: &Arc<str>) {
+    pub fn push_participant_audio(&self, pcm: &[i16], rate_hz: u32, identity: &Arc<str>) {
         self.push_frame(pcm, rate_hz, Some(identity));
     }
 
@@ -529,7 +529,7 @@ impl Link {
             inbound.frames_dropped += 1;
             inbound.take_oldest_frame()
         } else {
-            inbound.spare.pop().unwrap_or_default()
+            inbound.free_buffers.pop().unwrap_or_default()
         };
         samples.clear();
         samples.extend_from_slice(pcm);
@@ -538,10 +538,10 @@ impl Link {
             samples,
             rate_hz,
             identity: identity.cloned(),
-            home: None,
+            pool: None,
         }));
         drop(inbound);
-        self.0.to_bot.notify_one();
+        self.0.inbound_ready.notify_one();
     }
 
     /// Tells whether the bot interrupted its speech since the last call.
@@ -556,7 +556,7 @@ impl Link {
     pub fn take_audio(&self, into: &mut Vec<i16>, samples_max: usize) -> usize {
         let taken = {
             let mut outbound = lock(&self.0.outbound);
-            if outbound.has_news() {
+            if outbound.has_pending_change() {
                 return 0;
             }
             let marked = outbound.marks.front().map_or(usize::MAX, |(behind, _)| *behind);
@@ -568,7 +568,7 @@ impl Link {
             take
         };
         if taken > 0 {
-            self.0.room.notify_waiters();
+            self.0.outbound_space.notify_waiters();
         }
         taken
     }
@@ -576,14 +576,14 @@ impl Link {
     /// Takes the next mark, if all speech before it was taken.
     pub fn take_mark(&self) -> Option<String> {
         let mut outbound = lock(&self.0.outbound);
-        if outbound.has_news() || outbound.marks.front()?.0 > 0 {
+        if outbound.has_pending_change() || outbound.marks.front()?.0 > 0 {
             return None;
         }
         outbound.marks.pop_front().map(|(_, name)| name)
     }
 
     /// Takes the marks whose speech was dropped before it left.
-    pub fn take_unplayed(&self) -> Vec<String> {
+    pub fn take_unplayed_marks(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.0.outbound).unplayed)
     }
 
@@ -612,12 +612,12 @@ impl Link {
     }
 
     /// Returns what the queues had to drop.
-    pub fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> MediaDrops {
         let (frames_in, events_in) = {
             let inbound = lock(&self.0.inbound);
             (inbound.frames_dropped, inbound.events_dropped)
         };
-        Dropped {
+        MediaDrops {
             frames_in,
             events_in,
             messages_out: lock(&self.0.outbound).messages_dropped,
@@ -625,20 +625,20 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for TransportSide {
     /// The session is over: the bot's waits end.
     fn drop(&mut self) {
         lock(&self.0.inbound).ended = true;
         lock(&self.0.outbound).ended = true;
-        self.0.to_bot.notify_waiters();
-        self.0.to_bot.notify_one();
-        self.0.room.notify_waiters();
+        self.0.inbound_ready.notify_waiters();
+        self.0.inbound_ready.notify_one();
+        self.0.outbound_space.notify_waiters();
     }
 }
 
 /// What a session's queues had to drop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct MediaDrops {
     /// Audio frames that the bot did not read in time.
     pub frames_in: u64,
     /// Other events that the bot did not read in time.
@@ -648,17 +648,17 @@ pub struct Dropped {
 }
 
 #[derive(Default)]
-struct Shared {
+struct MediaQueues {
     /// How many frames may wait for the bot.
     frames_max: usize,
     inbound: Mutex<Inbound>,
     outbound: Mutex<Outbound>,
     /// An event is there.
-    to_bot: Notify,
+    inbound_ready: Notify,
     /// Audio, a message, an interruption or the rates are there.
-    to_link: Notify,
+    outbound_changed: Notify,
     /// The outbound queue has room again.
-    room: Notify,
+    outbound_space: Notify,
 }
 
 #[derive(Default)]
@@ -668,7 +668,7 @@ struct Inbound {
     frames: usize,
     /// How many bytes of text are in `events`.
     message_bytes: usize,
-    spare: Vec<Vec<i16>>,
+    free_buffers: Vec<Vec<i16>>,
     frames_dropped: u64,
     events_dropped: u64,
     ended: bool,
@@ -714,7 +714,7 @@ struct Outbound {
     epoch: u64,
     /// The transport has not asked yet for an interruption, or for the rates since they changed.
     interrupted: bool,
-    rates_news: bool,
+    rate_changed: bool,
     ended: bool,
 }
 
@@ -733,12 +733,12 @@ impl Outbound {
     }
 
     /// Tells whether what is queued follows something that the transport does not know yet.
-    fn has_news(&self) -> bool {
-        self.interrupted || self.rates_news
+    fn has_pending_change(&self) -> bool {
+        self.interrupted || self.rate_changed
     }
 
     /// Returns how many samples the queue still takes.
-    fn room(&self) -> usize {
+    fn space(&self) -> usize {
         let rate_hz = self.audio.unwrap_or_default().out_rate_hz as usize;
         let samples_max = rate_hz * AUDIO_OUT_QUEUE.as_millis() as usize / 1000;
         samples_max.saturating_sub(self.samples.len())
@@ -753,7 +753,7 @@ fn is_message(event: &Event) -> bool {
     matches!(event, Event::Message(_))
 }
 
-fn is_no_audio(event: &Event) -> bool {
+fn is_not_audio(event: &Event) -> bool {
     !matches!(event, Event::Audio(_))
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::config::{Config, Secret, Transport};
-pub use media::{Audio, AudioFrame, Event, Events, Hearing, LeaveReason, Media, MediaError, Output, Participant};
+pub use media::{Audio, AudioFrame, AudioMix, Event, Events, LeaveReason, Media, MediaError, Output, Participant};
 
 /// Why a bot failed; it ends this bot's session with one WARN line and no other.
 pub type BotError = Box<dyn std::error::Error + Send + Sync>;
@@ -65,13 +65,13 @@ impl RunnerArguments {
     /// [`MissingField`] on a kind without media, and when the handle was taken before.
     pub fn media(&mut self, audio: Audio) -> Result<Media, MissingField> {
         let kind = self.kind.name();
-        let seat = match &mut self.kind {
+        let slot = match &mut self.kind {
             Kind::WebRtc(webrtc) => webrtc.media.take(),
             Kind::WebSocket(socket) => socket.media.take(),
             Kind::Mediaroom(room) => room.media.take(),
             Kind::Videoroom(_) | Kind::Base => None,
         };
-        seat.map(|media| media.open(audio))
+        slot.map(|media| media.open(audio))
             .ok_or(MissingField { kind, field: "media" })
     }
 
@@ -234,7 +234,7 @@ pub struct WebRtcArguments {
     pub webrtc_connection: WebRtcConnection,
     /// See [`RunnerArguments::call_data`].
     pub call_data: Option<Value>,
-    media: Option<media::Seat>,
+    media: Option<media::MediaSlot>,
 }
 
 impl fmt::Debug for WebRtcArguments {
@@ -247,11 +247,11 @@ impl fmt::Debug for WebRtcArguments {
 }
 
 impl WebRtcArguments {
-    pub(crate) fn new(webrtc_connection: WebRtcConnection, seat: media::Seat) -> Self {
+    pub(crate) fn new(webrtc_connection: WebRtcConnection, slot: media::MediaSlot) -> Self {
         WebRtcArguments {
             webrtc_connection,
             call_data: None,
-            media: Some(seat),
+            media: Some(slot),
         }
     }
 
@@ -304,7 +304,7 @@ pub struct WebSocketArguments {
     pub call_data: Option<Value>,
     /// See [`RunnerArguments::line_rate_hz`].
     pub line_rate_hz: Option<u32>,
-    media: Option<media::Seat>,
+    media: Option<media::MediaSlot>,
 }
 
 impl fmt::Debug for WebSocketArguments {
@@ -324,14 +324,14 @@ impl WebSocketArguments {
         transport_type: Transport,
         call_data: Option<Value>,
         line_rate_hz: Option<u32>,
-        seat: media::Seat,
+        slot: media::MediaSlot,
     ) -> Self {
         WebSocketArguments {
             websocket,
             transport_type,
             call_data,
             line_rate_hz,
-            media: Some(seat),
+            media: Some(slot),
         }
     }
 }
@@ -363,7 +363,7 @@ pub struct MediaroomArguments {
     pub url: String,
     /// The access token with which the bot joins.
     pub token: Secret,
-    media: Option<media::Seat>,
+    media: Option<media::MediaSlot>,
 }
 
 impl fmt::Debug for MediaroomArguments {
@@ -377,17 +377,17 @@ impl fmt::Debug for MediaroomArguments {
 }
 
 impl MediaroomArguments {
-    pub(crate) fn new(room_name: String, url: String, token: Secret, seat: media::Seat) -> Self {
+    pub(crate) fn new(room_name: String, url: String, token: Secret, slot: media::MediaSlot) -> Self {
         MediaroomArguments {
             room_name,
             url,
             token,
-            media: Some(seat),
+            media: Some(slot),
         }
     }
 
     /// Takes the media without opening it yet.
-    pub(crate) fn seat(&mut self) -> Option<media::Seat> {
+    pub(crate) fn slot(&mut self) -> Option<media::MediaSlot> {
         self.media.take()
     }
 }

@@ -69,7 +69,7 @@ pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>, start: Sta
         start.body,
         Transport::Mediaroom,
         AUDIO_IN_FRAMES_MAX,
-        |seat| Kind::Mediaroom(MediaroomArguments::new(room.name, room.url, room.token, seat)),
+        |slot| Kind::Mediaroom(MediaroomArguments::new(room.name, room.url, room.token, slot)),
     );
     session::spawn(
         &sessions,

@@ -13,7 +13,7 @@ use std::time::Instant;
 use serde_json::Value;
 use tokio::time::sleep_until;
 
-use crate::bot::media::{self, Hearing, Link, Seat};
+use crate::bot::media::{self, AudioMix, MediaSlot, TransportSide};
 use crate::bot::{self, SessionId};
 use crate::config::Transport;
 use crate::io::admission::Permit;
@@ -67,7 +67,7 @@ pub struct SessionTask {
     pub began: Instant,
     /// Why the session has ended.
     reason: Option<LeaveReason>,
-    link: Option<Link>,
+    link: Option<TransportSide>,
     bot: Option<BotTask>,
     share: Option<Share>,
     /// Speech on its way from the bot to the session, kept for its memory.
@@ -95,7 +95,7 @@ impl SessionTask {
         }
     }
 
-    /// Starts the bot, of which `kind` is made with its seat. At most `frames_max` frames of audio
+    /// Starts the bot, of which `kind` is made with its slot. At most `frames_max` frames of audio
     /// wait for it.
     pub fn start_bot(
         &mut self,
@@ -103,12 +103,12 @@ impl SessionTask {
         body: Value,
         transport: Transport,
         frames_max: usize,
-        kind: impl FnOnce(Seat) -> bot::Kind,
+        kind: impl FnOnce(MediaSlot) -> bot::Kind,
     ) {
-        let (link, seat) = media::pair(frames_max);
+        let (link, slot) = media::pair(frames_max);
         let metrics = self.sessions.metrics().clone();
         self.share = Some(Share::begin(metrics, transport, tasks::now()));
-        self.bot = Some(self.sessions.begin(session_id, body, kind(seat)));
+        self.bot = Some(self.sessions.begin(session_id, body, kind(slot)));
         self.link = Some(link);
     }
 
@@ -120,7 +120,7 @@ impl SessionTask {
     /// Takes over the totals that others count.
     fn count(&mut self, session: &impl Session) {
         session.count(&mut self.counts);
-        let dropped = self.link.as_ref().map(Link::dropped).unwrap_or_default();
+        let dropped = self.link.as_ref().map(TransportSide::dropped).unwrap_or_default();
         self.counts.set(Count::FramesDropped, dropped.frames_in);
         self.counts.add(Count::MessagesDropped, dropped.messages_out);
     }
@@ -140,7 +140,7 @@ impl SessionTask {
         let Some(link) = &self.link else { return };
         self.counts.add(Count::FramesIn, 1);
         match frame.identity {
-            Some(identity) => link.push_voice(frame.pcm, frame.rate_hz, identity),
+            Some(identity) => link.push_participant_audio(frame.pcm, frame.rate_hz, identity),
             None => link.push_audio(frame.pcm, frame.rate_hz),
         }
     }
@@ -268,7 +268,7 @@ async fn run_loop<C: Carrier>(session: &mut C::Session, carrier: &mut C, task: &
     outcome
 }
 
-async fn notified(link: Option<&Link>) {
+async fn notified(link: Option<&TransportSide>) {
     match link {
         Some(link) => link.notified().await,
         None => std::future::pending().await,
@@ -325,7 +325,7 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
     let Some(link) = &task.link else { return };
     let now = tasks::now();
     if let Some(audio) = link.audio() {
-        let mixed = audio.hearing == Hearing::Mixed;
+        let mixed = audio.mix == AudioMix::Mixed;
         session.set_audio(audio.in_rate_hz, audio.out_rate_hz, mixed, now);
     }
     if link.take_interruption() {
@@ -344,7 +344,7 @@ fn drain_bot(session: &mut impl Session, task: &mut SessionTask) {
 fn hand_speech(session: &mut impl Session, task: &mut SessionTask) {
     let SessionTask { link, speech, .. } = task;
     let Some(link) = link else { return };
-    for name in link.take_unplayed() {
+    for name in link.take_unplayed_marks() {
         link.push(bot::Event::Mark { name, played: false });
     }
     while let Some(room) = session.speech_room() {

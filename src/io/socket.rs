@@ -372,8 +372,8 @@ impl SocketCarrier {
         }
         let connection = WebSocketConnection::new(self.path);
         let body = body.unwrap_or(start.body);
-        task.start_bot(start.session_id, body, transport, SOCKET_IN_FRAMES_MAX, |seat| {
-            bot::Kind::WebSocket(WebSocketArguments::new(connection, transport, data, line_rate_hz, seat))
+        task.start_bot(start.session_id, body, transport, SOCKET_IN_FRAMES_MAX, |slot| {
+            bot::Kind::WebSocket(WebSocketArguments::new(connection, transport, data, line_rate_hz, slot))
         });
         Ok(())
     }

@@ -269,8 +269,8 @@ impl WebRtc {
         let connection = WebRtcConnection::new(pc_id.clone(), session.is_device(), session.offers_channel());
         let (id, body) = (start.session_id, data.unwrap_or(start.body));
         let mut task = SessionTask::new(inner.sessions.clone(), permit, start.lease);
-        task.start_bot(id.clone(), body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |seat| {
-            bot::Kind::WebRtc(WebRtcArguments::new(connection, seat).with_call_data(call_data))
+        task.start_bot(id.clone(), body, Transport::WebRtc, AUDIO_IN_FRAMES_MAX, |slot| {
+            bot::Kind::WebRtc(WebRtcArguments::new(connection, slot).with_call_data(call_data))
         });
         let carrier = WebRtcCarrier {
             resource: has_resource.then(|| Resource::new(offer, &sdp)),

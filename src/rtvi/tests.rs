@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Waker};
 use serde_json::json;
 
 use super::*;
-use crate::bot::media::{Link, Seat, pair};
+use crate::bot::media::{MediaSlot, TransportSide, pair};
 use crate::bot::{Kind, ShutdownTrigger, WebRtcArguments, WebRtcConnection, WebSocketArguments, WebSocketConnection};
 use crate::config::{Config, Transport};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, MESSAGES_OUT_MAX};
 
 /// The transport's side of a session.
 pub(crate) struct Caller {
-    pub link: Link,
+    pub link: TransportSide,
     pub stop: ShutdownTrigger,
 }
 
@@ -24,28 +24,28 @@ impl Caller {
     /// Makes a session: the caller, and the arguments of its bot.
     pub fn new(embedded: bool, body: Value) -> (Caller, RunnerArguments) {
         let connection = WebRtcConnection::new("pc".to_owned(), embedded, true);
-        Caller::on(|seat| Kind::WebRtc(WebRtcArguments::new(connection, seat)), body)
+        Caller::on(|slot| Kind::WebRtc(WebRtcArguments::new(connection, slot)), body)
     }
 
     /// A caller whose offer has no data channel.
     pub fn without_channel() -> (Caller, RunnerArguments) {
         let connection = WebRtcConnection::new("pc".to_owned(), false, false);
-        Caller::on(|seat| Kind::WebRtc(WebRtcArguments::new(connection, seat)), json!({}))
+        Caller::on(|slot| Kind::WebRtc(WebRtcArguments::new(connection, slot)), json!({}))
     }
 
     /// A caller on a socket: a plain client, or a telephone, which has call data.
     pub fn on_socket(transport: Transport, call_data: Option<Value>, body: Value) -> (Caller, RunnerArguments) {
         let socket = WebSocketConnection::new("/ws");
         Caller::on(
-            |seat| Kind::WebSocket(WebSocketArguments::new(socket, transport, call_data, None, seat)),
+            |slot| Kind::WebSocket(WebSocketArguments::new(socket, transport, call_data, None, slot)),
             body,
         )
     }
 
-    fn on(kind: impl FnOnce(Seat) -> Kind, body: Value) -> (Caller, RunnerArguments) {
+    fn on(kind: impl FnOnce(MediaSlot) -> Kind, body: Value) -> (Caller, RunnerArguments) {
         let config = Config::default();
-        let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-        let kind = kind(seat);
+        let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+        let kind = kind(slot);
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(config), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;

@@ -15,7 +15,7 @@ const RATE_HZ: u32 = 16_000;
 const LOUD: u16 = 1_000;
 
 async fn bot(mut args: RunnerArguments) -> Result<(), BotError> {
-    let mut media = args.media(Audio::at(RATE_HZ).hearing_each())?;
+    let mut media = args.media(Audio::at(RATE_HZ).per_participant())?;
     let mut spoken = HashMap::new();
     while let Some(event) = media.recv().await {
         match event {

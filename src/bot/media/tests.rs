@@ -11,9 +11,9 @@ use super::*;
 use crate::allocations;
 use crate::limits::{MESSAGE_BYTES_MAX, ROOM_PARTICIPANTS_MAX};
 
-fn open() -> (Link, Media) {
-    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-    let media = seat.open(Audio::at(16_000));
+fn open() -> (TransportSide, Media) {
+    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let media = slot.open(Audio::at(16_000));
     assert_eq!(link.audio().map(|audio| audio.in_rate_hz), Some(16_000));
     (link, media)
 }
@@ -105,7 +105,7 @@ fn a_full_inbound_queue_drops_the_oldest_audio_and_nothing_else() {
     for count in 0..frames {
         link.push_audio(&[count], 16_000);
     }
-    assert_eq!(link.dropped(), Dropped::default(), "the queue holds that much");
+    assert_eq!(link.dropped(), MediaDrops::default(), "the queue holds that much");
     link.push(Event::Message("x".to_owned()));
     for count in frames..frames + 3 {
         link.push_audio(&[count], 16_000);
@@ -282,8 +282,8 @@ fn an_interruption_overtakes_speech_that_waits() {
 /// for the interruption before them, nor play them at the old rate.
 #[test]
 fn speech_waits_until_what_came_before_it_is_known() {
-    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-    let media = seat.open(Audio::at(16_000));
+    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let media = slot.open(Audio::at(16_000));
     let mut taken = Vec::new();
     let mut take = || {
         taken.clear();
@@ -319,10 +319,10 @@ fn messages_overtake_queued_speech() {
 
 #[test]
 fn whatever_the_bot_does_wakes_the_transport() {
-    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
     assert_eq!(link.audio(), None);
     assert!(ready(link.notified()).is_none());
-    let media = seat.open(Audio {
+    let media = slot.open(Audio {
         in_rate_hz: 1,
         out_rate_hz: 1_000_000,
         ..Audio::default()
@@ -397,18 +397,18 @@ fn the_last_events_are_read_after_the_transport_is_gone() {
 #[test]
 fn the_memory_of_a_frame_is_used_again() {
     let (link, mut media) = open();
-    let spare = || lock(&link.0.inbound).spare.len();
+    let free_buffers = || lock(&link.0.inbound).free_buffers.len();
     link.push_audio(&[1; 320], 16_000);
     let held = next(&mut media);
-    assert_eq!(spare(), 0, "the bot holds it");
+    assert_eq!(free_buffers(), 0, "the bot holds it");
     let address = match &held {
         Event::Audio(frame) => frame.as_ptr(),
         other => panic!("{other:?}"),
     };
     drop(held);
-    assert_eq!(spare(), 1);
+    assert_eq!(free_buffers(), 1);
     link.push_audio(&[2; 320], 16_000);
-    assert_eq!(spare(), 0);
+    assert_eq!(free_buffers(), 0);
     match next(&mut media) {
         Event::Audio(frame) => assert_eq!((frame.as_ptr(), &frame[..]), (address, &[2; 320][..])),
         other => panic!("{other:?}"),
@@ -421,14 +421,14 @@ fn the_memory_of_a_frame_is_used_again() {
         gathered.push(next(&mut media));
     }
     drop(gathered);
-    assert_eq!(spare(), AUDIO_IN_FRAMES_MAX);
+    assert_eq!(free_buffers(), AUDIO_IN_FRAMES_MAX);
 }
 
 /// Frames that are queued, held or given back keep nothing alive once both sides are gone.
 #[test]
 fn a_session_leaves_nothing_behind() {
     let (link, mut media) = open();
-    let shared: Weak<Shared> = Arc::downgrade(&link.0);
+    let shared: Weak<MediaQueues> = Arc::downgrade(&link.0);
     for _ in 0..5 {
         link.push_audio(&[1; 320], 16_000);
     }

@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::door::{Door, Socket};
-use crate::bot::media::{Audio, Event, Media, MediaError, Output, Seat};
+use crate::bot::media::{Audio, Event, Media, MediaError, MediaSlot, Output};
 use crate::bot::{Kind, RunnerArguments};
 use crate::limits::{PROCESS_CLOSE_WITHIN, PROCESS_MESSAGE_BYTES_MAX, PROCESS_REST, PROCESS_SETTLE};
 use crate::proto::process;
@@ -129,14 +129,14 @@ pub enum Waiting {
     /// It is open: what the caller says meanwhile is kept.
     Open(Media),
     /// To take it is to enter a room under the bot's name, and a program that enters by itself would be driven out.
-    Closed(Seat),
+    Closed(MediaSlot),
 }
 
 impl Waiting {
     /// Takes it from the arguments of a bot; nothing where the kind has none.
     pub fn of(args: &mut RunnerArguments) -> Option<Self> {
         match &mut args.kind {
-            Kind::Mediaroom(room) => room.seat().map(Waiting::Closed),
+            Kind::Mediaroom(room) => room.slot().map(Waiting::Closed),
             _ => args.media(Audio::default()).ok().map(Waiting::Open),
         }
     }
@@ -151,7 +151,7 @@ impl Waiting {
     fn open(self) -> Media {
         match self {
             Waiting::Open(media) => media,
-            Waiting::Closed(seat) => seat.open(Audio::default()),
+            Waiting::Closed(slot) => slot.open(Audio::default()),
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::*;
-use crate::bot::media::{Event, LeaveReason, Link, pair};
+use crate::bot::media::{Event, LeaveReason, TransportSide, pair};
 use crate::bot::{ShutdownTrigger, WebRtcArguments, WebRtcConnection};
 use crate::config::Config;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_ARGUMENTS_BYTES_MAX};
@@ -66,7 +66,7 @@ impl Drop for Folder {
 /// One session with a script as its bot.
 struct Rig {
     folder: Folder,
-    link: Link,
+    link: TransportSide,
     stop: ShutdownTrigger,
     bot: JoinHandle<Result<(), BotError>>,
 }
@@ -80,9 +80,9 @@ impl Rig {
     fn with_body(script: &str, body: Value) -> Rig {
         let folder = Folder::new();
         let command = ["/bin/sh".into(), "-c".into(), script.into(), folder.0.clone().into()];
-        let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+        let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
         let connection = WebRtcConnection::new("pc-1".into(), false, true);
-        let kind = Kind::WebRtc(WebRtcArguments::new(connection, seat));
+        let kind = Kind::WebRtc(WebRtcArguments::new(connection, slot));
         let mut args = RunnerArguments::new("test".into(), body, Arc::new(Config::default()), kind);
         let (stop, shutdown) = Shutdown::channel();
         args.shutdown = shutdown;
@@ -206,10 +206,10 @@ async fn the_exit_status_is_told() {
 
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_named() {
-    let (_link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+    let (_link, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let kind = Kind::WebRtc(WebRtcArguments::new(
         WebRtcConnection::new("pc".into(), false, true),
-        seat,
+        slot,
     ));
     let args = RunnerArguments::new("test".into(), json!({}), Arc::new(Config::default()), kind);
     let failed = bot(recipe(&["/nonexistent/bot".into()]))(args)

@@ -8,14 +8,14 @@ use tokio::task::JoinHandle;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::*;
-use crate::bot::media::{LeaveReason, Link, pair};
+use crate::bot::media::{LeaveReason, TransportSide, pair};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, PROCESS_AHEAD_SAMPLES_MAX, PROCESS_HEARD_SAMPLES_MAX};
 
 /// Long enough for any loopback; it only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Rig {
-    link: Link,
+    link: TransportSide,
     program: WebSocketStream<TcpStream>,
     talk: JoinHandle<End>,
     exited: Arc<Notify>,
@@ -25,9 +25,9 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(PATIENCE, future).await.expect("it happens in time")
 }
 
-fn begin() -> (Link, JoinHandle<End>, Arc<Notify>, String) {
-    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
-    let media = Waiting::Open(seat.open(Audio::default()));
+fn begin() -> (TransportSide, JoinHandle<End>, Arc<Notify>, String) {
+    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
+    let media = Waiting::Open(slot.open(Audio::default()));
     let door = Door::open().expect("a free port");
     let url = door.url();
     let exited = Arc::new(Notify::new());
@@ -76,7 +76,7 @@ impl Rig {
     }
 
     /// Waits for something that the session's side sees.
-    async fn until<T>(&self, mut look: impl FnMut(&Link) -> Option<T>) -> T {
+    async fn until<T>(&self, mut look: impl FnMut(&TransportSide) -> Option<T>) -> T {
         within(async {
             loop {
                 if let Some(found) = look(&self.link) {
@@ -136,9 +136,9 @@ async fn everything_goes_both_ways() {
     rig.say(frames::message("not even JSON")).await;
     rig.say(frames::message(r#"{"type":"mark","name":"m1"}"#)).await;
     rig.say(Vec::new()).await;
-    assert_eq!(rig.until(Link::take_message).await, "not even JSON");
+    assert_eq!(rig.until(TransportSide::take_message).await, "not even JSON");
     assert_eq!(rig.spoken(100).await, ramp(7, 100));
-    assert_eq!(rig.until(Link::take_mark).await, "m1");
+    assert_eq!(rig.until(TransportSide::take_mark).await, "m1");
     assert_eq!(
         rig.link.audio().expect("open").out_rate_hz,
         24_000,
@@ -169,7 +169,7 @@ async fn speech_has_the_rate_that_its_frames_state() {
     rig.say(frames::audio(&ramp(0, 240), 24_000)).await;
     rig.say(frames::audio(&ramp(9, 160), 16_000)).await;
     rig.say(frames::message("both are read")).await;
-    rig.until(Link::take_message).await;
+    rig.until(TransportSide::take_message).await;
     assert_eq!(rig.link.audio().expect("open").out_rate_hz, 24_000);
     assert_eq!(rig.spoken(240).await, ramp(0, 240));
     assert_eq!(rig.spoken(160).await, ramp(9, 160));
@@ -407,7 +407,7 @@ async fn the_longest_message_is_read() {
     let text = "x".repeat(PROCESS_MESSAGE_BYTES_MAX - head);
     assert_eq!(frames::message(&text).len(), PROCESS_MESSAGE_BYTES_MAX);
     rig.say(frames::message(&text)).await;
-    assert_eq!(rig.until(Link::take_message).await.len(), text.len());
+    assert_eq!(rig.until(TransportSide::take_message).await.len(), text.len());
 }
 
 /// A program that closes its media, properly or not, is heard to its end first.
@@ -453,12 +453,12 @@ async fn a_program_that_ends_without_its_media_hangs_up() {
 /// A room is entered when its program connects, and not before: a program that enters by itself never does.
 #[tokio::test]
 async fn a_closed_media_is_opened_at_the_door() {
-    let (link, seat) = pair(AUDIO_IN_FRAMES_MAX);
+    let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);
     let door = Door::open().expect("a free port");
     let url = door.url();
     let exited = Arc::new(Notify::new());
     let told = exited.clone();
-    let talk = tokio::spawn(async move { run(Waiting::Closed(seat), door, &told).await });
+    let talk = tokio::spawn(async move { run(Waiting::Closed(slot), door, &told).await });
     tokio::task::yield_now().await;
     assert_eq!(link.audio(), None);
     let program = connect(&url).await;
