@@ -6,7 +6,7 @@
 //! that is the same on every kind. A bot never sees a socket.
 //! Source: the field names are the specification's (`webrtc_connection`, `room_url`, `transport_type`, ...).
 
-pub mod media;
+pub(crate) mod media;
 
 use std::fmt;
 use std::future::Future;

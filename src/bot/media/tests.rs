@@ -7,9 +7,13 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use super::transport_side::MediaDrops;
 use super::*;
 use crate::allocations;
-use crate::limits::{MESSAGE_BYTES_MAX, ROOM_PARTICIPANTS_MAX};
+use crate::limits::{
+    AUDIO_IN_FRAMES_MAX, EVENTS_IN_MAX, MESSAGE_BYTES_MAX, MESSAGES_IN_BYTES_MAX, MESSAGES_OUT_BYTES_MAX,
+    MESSAGES_OUT_MAX, ROOM_PARTICIPANTS_MAX,
+};
 
 fn open() -> (TransportSide, Media) {
     let (link, slot) = pair(AUDIO_IN_FRAMES_MAX);

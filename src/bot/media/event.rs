@@ -1,0 +1,137 @@
+//! The events that a bot receives, and the audio frames in them.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use edge_runner_http::common::lock;
+
+use super::queues::MediaQueues;
+use super::{LeaveReason, Participant};
+use crate::limits::AUDIO_IN_FRAMES_MAX;
+use crate::proto::event;
+
+/// Something that happened in a session. Events arrive in the order in which they happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The caller is connected: audio and messages flow from here on. In a room, the first
+    /// participant is there.
+    Joined,
+    /// Audio of the caller, usually 20 ms.
+    Audio(AudioFrame),
+    /// A text message of the caller, unchanged. [`crate::rtvi`] parses RTVI.
+    Message(String),
+    /// A key of the telephone: one of `0`-`9`, `*`, `#`, `A`-`D`.
+    Dtmf(char),
+    /// The bot's speech begins to leave the runner.
+    SpeechStarted,
+    /// The last of the bot's speech has left the runner, or was interrupted.
+    SpeechStopped,
+    /// A mark of [`Output::mark`](super::Output::mark) came back.
+    Mark {
+        /// The name that the bot gave the mark.
+        name: String,
+        /// Whether all speech before the mark was played; `false` after an interruption.
+        played: bool,
+    },
+    /// A participant is in the room, or has joined it.
+    ParticipantJoined(Participant),
+    /// A participant has left the room.
+    ParticipantLeft(Participant),
+    /// A participant of the room began or stopped to speak, according to the room's server.
+    Speaking {
+        /// The participant's identity.
+        identity: Arc<str>,
+        /// Whether the participant speaks now.
+        speaking: bool,
+    },
+    /// The room could not be joined, with the reason. [`Event::Left`] follows.
+    JoinFailed(String),
+    /// Nothing has arrived from the caller for some seconds. The session stays open for a while.
+    Lost,
+    /// The caller is back after [`Event::Lost`].
+    Resumed,
+    /// The session is over. No event follows.
+    Left(LeaveReason),
+}
+
+impl From<event::Event> for Event {
+    fn from(event: event::Event) -> Self {
+        match event {
+            event::Event::Joined => Event::Joined,
+            event::Event::Message(text) => Event::Message(text),
+            event::Event::Dtmf(key) => Event::Dtmf(key),
+            event::Event::Mark { name, played } => Event::Mark { name, played },
+            event::Event::SpeechStarted => Event::SpeechStarted,
+            event::Event::SpeechStopped => Event::SpeechStopped,
+            event::Event::ParticipantJoined(who) => Event::ParticipantJoined(who),
+            event::Event::ParticipantLeft(who) => Event::ParticipantLeft(who),
+            event::Event::Speaking { identity, speaking } => Event::Speaking { identity, speaking },
+            event::Event::JoinFailed(why) => Event::JoinFailed(why),
+            event::Event::Lost => Event::Lost,
+            event::Event::Resumed => Event::Resumed,
+            event::Event::Left(reason) => Event::Left(reason),
+        }
+    }
+}
+
+/// One frame of audio: `i16` mono PCM at [`AudioFrame::rate_hz`], which it dereferences to. Dropping
+/// it gives its buffer back to the session.
+pub struct AudioFrame {
+    pub(super) samples: Vec<i16>,
+    pub(super) rate_hz: u32,
+    pub(super) identity: Option<Arc<str>>,
+    /// The queues that get the buffer back; set while a bot holds the frame. A frame in a queue has
+    /// none, since a queue that owned itself would leak.
+    pub(super) pool: Option<Arc<MediaQueues>>,
+}
+
+impl AudioFrame {
+    /// Creates a frame that belongs to no session, as tests of a bot need it.
+    pub fn new(samples: Vec<i16>, rate_hz: u32) -> Self {
+        AudioFrame {
+            samples,
+            rate_hz,
+            identity: None,
+            pool: None,
+        }
+    }
+
+    /// Returns the sample rate in Hz.
+    pub fn rate_hz(&self) -> u32 {
+        self.rate_hz
+    }
+
+    /// Returns the identity of the participant who speaks, in a room with
+    /// [`AudioMix::PerParticipant`](super::AudioMix::PerParticipant).
+    pub fn identity(&self) -> Option<&Arc<str>> {
+        self.identity.as_ref()
+    }
+}
+
+impl Deref for AudioFrame {
+    type Target = [i16];
+
+    fn deref(&self) -> &[i16] {
+        &self.samples
+    }
+}
+
+impl fmt::Debug for AudioFrame {
+    /// Omits the samples: speech must never reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AudioFrame({} samples at {} Hz)", self.samples.len(), self.rate_hz)
+    }
+}
+
+impl Drop for AudioFrame {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.take() {
+            let mut inbound = lock(&pool.inbound);
+            if inbound.free_buffers.len() < AUDIO_IN_FRAMES_MAX {
+                inbound.free_buffers.push(std::mem::take(&mut self.samples));
+            }
+        }
+    }
+}

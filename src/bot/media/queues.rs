@@ -1,0 +1,119 @@
+//! The two queues between a session's transport and its bot, with their caps.
+//!
+//! Inbound: [`Event`]s, audio as `i16` mono PCM. Outbound: PCM at the bot's rate, text messages and
+//! marks. A full inbound queue drops its oldest frame, a full message queue its oldest message, and
+//! both are counted. A full outbound audio queue makes the bot wait. Nothing here waits or locks
+//! for longer than one operation.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+
+use super::{Audio, Event};
+use crate::limits::{AUDIO_OUT_QUEUE, MESSAGES_OUT_BYTES_MAX, MESSAGES_OUT_MAX};
+
+/// What both sides of a session's media share.
+#[derive(Default)]
+pub(super) struct MediaQueues {
+    /// The cap on audio frames in `inbound`.
+    pub(super) frames_max: usize,
+    pub(super) inbound: Mutex<Inbound>,
+    pub(super) outbound: Mutex<Outbound>,
+    /// Signals that `inbound` has an event, or has ended.
+    pub(super) inbound_ready: Notify,
+    /// Signals audio, a message, a mark, an interruption or new rates in `outbound`.
+    pub(super) outbound_changed: Notify,
+    /// Signals that audio left `outbound`, or that it has ended.
+    pub(super) outbound_space: Notify,
+}
+
+/// The queue from the transport to the bot.
+#[derive(Default)]
+pub(super) struct Inbound {
+    pub(super) events: VecDeque<Event>,
+    /// The number of audio frames in `events`.
+    pub(super) frames: usize,
+    /// The bytes of text in `events`.
+    pub(super) message_bytes: usize,
+    /// Buffers of frames that the bot has dropped, for later frames.
+    pub(super) free_buffers: Vec<Vec<i16>>,
+    pub(super) frames_dropped: u64,
+    pub(super) events_dropped: u64,
+    pub(super) ended: bool,
+}
+
+impl Inbound {
+    /// Drops the oldest event of the first of `kinds` that the queue holds.
+    pub(super) fn drop_oldest(&mut self, kinds: &[fn(&Event) -> bool]) {
+        let oldest = kinds.iter().find_map(|kind| self.events.iter().position(kind));
+        if let Some(Event::Message(text)) = oldest.and_then(|oldest| self.events.remove(oldest)) {
+            self.message_bytes -= text.len();
+        }
+        self.events_dropped += 1;
+    }
+
+    /// Removes the oldest frame and returns its buffer.
+    pub(super) fn take_oldest_frame(&mut self) -> Vec<i16> {
+        let oldest = self.events.iter().position(|event| matches!(event, Event::Audio(_)));
+        let frame = oldest.and_then(|oldest| self.events.remove(oldest));
+        match frame {
+            Some(Event::Audio(mut frame)) => {
+                self.frames -= 1;
+                std::mem::take(&mut frame.samples)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The queue from the bot to the transport.
+#[derive(Default)]
+pub(super) struct Outbound {
+    /// The rates, once the bot has opened its media.
+    pub(super) audio: Option<Audio>,
+    pub(super) samples: VecDeque<i16>,
+    /// Marks, each with the number of queued samples before it.
+    pub(super) marks: VecDeque<(usize, String)>,
+    /// Names of marks whose audio was dropped.
+    pub(super) unplayed: Vec<String>,
+    pub(super) messages: VecDeque<String>,
+    /// The bytes of text in `messages`.
+    pub(super) message_bytes: usize,
+    pub(super) messages_dropped: u64,
+    /// The number of interruptions. A waiting `send_audio` returns when it changes.
+    pub(super) epoch: u64,
+    /// An interruption that the transport has not taken yet.
+    pub(super) interrupted: bool,
+    /// New rates that the transport has not taken yet.
+    pub(super) rate_changed: bool,
+    pub(super) ended: bool,
+}
+
+impl Outbound {
+    /// Queues a text and drops the oldest ones above the caps. A single text of any length stays:
+    /// its transport refuses what is too long for it.
+    pub(super) fn push_message(&mut self, text: String) {
+        self.message_bytes += text.len();
+        self.messages.push_back(text);
+        while self.messages.len() > MESSAGES_OUT_MAX
+            || (self.message_bytes > MESSAGES_OUT_BYTES_MAX && self.messages.len() > 1)
+        {
+            let oldest = self.messages.pop_front().unwrap_or_default();
+            self.message_bytes -= oldest.len();
+            self.messages_dropped += 1;
+        }
+    }
+
+    /// Returns whether the transport has to take an interruption or new rates before more audio.
+    pub(super) fn has_pending_change(&self) -> bool {
+        self.interrupted || self.rate_changed
+    }
+
+    /// Returns how many samples the queue still takes.
+    pub(super) fn space(&self) -> usize {
+        let rate_hz = self.audio.unwrap_or_default().out_rate_hz as usize;
+        let samples_max = rate_hz * AUDIO_OUT_QUEUE.as_millis() as usize / 1000;
+        samples_max.saturating_sub(self.samples.len())
+    }
+}
