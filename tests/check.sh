@@ -1,40 +1,40 @@
 #!/usr/bin/env bash
-# The one list of checks, for people and for the gate.
-#   tests/check.sh            what this machine has the tools for, in lanes side by side: what waits for callers' clocks runs
-#                             beside what needs the processor. Each stage's words go to target/check/STAGE.log.
-#   tests/check.sh fast       before each commit: fmt, lint, and the tests that no caller's clock paces
-#   tests/check.sh STAGE...   only these, one after the other, with their words on the terminal:
-#       fmt lint doc test fuzz deny size features       of the code, by itself
-#       smallest telephone                              runners that lack abilities: what they say of them, and a call
-#       aiortc gstreamer net pipecat rooms browser firefox        against real peers
-#       cloud                                           the cloud service and its packer against the published client
-#       chaos (ROUNDS=100)                              the cloud service, killed at random moments; nothing may be lost
-#       cross arm                                       ARM code: built, and run under an emulator
+# All checks, for people and for the gate.
+#   tests/check.sh            every stage whose tools are installed, in parallel lanes: stages that wait for real
+#                             time run beside stages that need the processor. Logs: target/check/STAGE.log
+#   tests/check.sh fast       before each commit: fmt, lint, and the tests that do not run in real time
+#   tests/check.sh STAGE...   these stages, one after the other, with their output on the terminal:
+#       fmt lint doc test fuzz deny size features       the code itself
+#       smallest telephone                              reduced builds: what they report as absent, and a call
+#       aiortc gstreamer net pipecat rooms browser firefox        real peers
+#       cloud                                           the cloud service and packer against the published client
+#       chaos (ROUNDS=100)                              the cloud service killed at random moments: no data is lost
+#       cross arm                                       ARM builds, and their run under an emulator
 #       armv7                                           the same for 32 bits
 #       deb (ARCH=arm64)                                the package in a Debian of its own
-#       image                                           builds the image of a virtual board and starts it; about an hour
+#       image                                           builds the image of a virtual board and boots it; about an hour
 #       sizes speed                                     tables: bytes of each profile, instructions of a call
-#       gst-plugins                                     GStreamer's elements of WHIP and WHEP: built (360 crates), and a call each
-#       soak (MINUTES=2, or hours of them) churn        figures that must hold
-#       floods footprint                                honest callers beside floods; size and idle memory
-#       reboots (MINUTES=2)                             devices that lose their power again and again beside calls
-#       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for so long, and 100,000 generated offers
-#       miri asan                                       undefined behaviour: of pure modules, of what calls the system
-#   Without a name the first six lines are run.
-# A stage whose tools are missing is skipped with a word on how to get them; under CI=true that is a failure.
+#       gst-plugins                                     GStreamer's WHIP and WHEP elements: build (360 crates), one call each
+#       soak (MINUTES=2) churn                          long runs with limits on memory, descriptors and latency
+#       floods footprint                                calls during floods; size and idle memory
+#       reboots (MINUTES=2)                             devices that lose power again and again beside calls
+#       fuzz-run (MINUTES=10, TARGETS='stun dtls')      every fuzz target for that long, and 100,000 generated offers
+#       miri asan                                       undefined behaviour: pure modules, and code that calls the system
+#   Without arguments the first six lines run.
+# A stage whose tools are missing is skipped and says how to install them; with CI=true it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/check/common.sh
 
-# Everything. Callers keep time, so they go first when both want the processor.
+# Every stage of the gate. Calls run in real time, so their lanes have priority.
 everything() {
     begin_lanes
     together 'fmt'
-    # All of them compile everything once, with profiles of their own, and `size` ends with a link that takes one core.
+    # Each compiles the whole workspace with a profile of its own; `size` ends with a link on one core.
     together 'size' 'lint doc smallest telephone'
-    # The tests wait for clocks too, and leave room meanwhile for what only compiles.
+    # The tests wait for real time too, which leaves the processor to the stages that compile.
     together 'aiortc gstreamer net pipecat rooms browser firefox' 'low test features' 'low fuzz deny cross cloud chaos'
-    # An emulator is slow enough by itself, and callers keep time there too.
+    # The emulator is slow, and its calls run in real time too.
     together 'arm'
     end_lanes
 }
@@ -63,17 +63,17 @@ stage() {
     esac
 }
 
-# --- Of the code, by itself.
+# --- The code itself.
 
 tests() {
-    if needs 'relays are not proved: apt-get install coturn' turnserver; then
+    if needs 'tests with relays are skipped: apt-get install coturn' turnserver; then
         cargo test --quiet --workspace
     else
         cargo test --quiet --workspace -- --skip turn::
     fi
 }
 
-# Without the black-box tests that hear a caller speak at his pace; a new module of them is in until it is named here.
+# Leaves out the black-box modules with calls in real time. A new module runs unless it is listed here.
 fast() {
     local module paced=()
     for module in canary device ends metrics processes rooms sockets telephony tls troubles turn; do
@@ -85,8 +85,7 @@ fast() {
     cargo test --quiet --test main -- "${paced[@]}"
 }
 
-# Licences, sources and banned crates. The advisories are a git repository, and a machine without a way there proves
-# nothing of them.
+# Licences, sources and banned crates. Advisories need access to their git repository.
 dependencies() {
     PATH=$PATH:$PWD/target/tools/bin
     needs 'cargo install cargo-deny --locked --root target/tools' cargo-deny || return 0
@@ -94,11 +93,11 @@ dependencies() {
     if timeout 20 git ls-remote --quiet https://github.com/RustSec/advisory-db HEAD >/dev/null 2>&1; then
         cargo deny --locked check advisories
     else
-        printf 'SKIPPED, AND NOT PROVED HERE: advisories. With a way to github.com: cargo deny check advisories\n'
+        printf 'SKIPPED: advisories. They need access to github.com: cargo deny check advisories\n'
     fi
 }
 
-# Each ability alone, none of them, and the profiles of Cargo.toml. What is asked of clippy counts for this crate alone.
+# Every feature and profile of Cargo.toml alone, and no feature at all. Clippy checks the root package only.
 each_feature() {
     local each feature
     each=$(sed -n '/^\[features\]/,/^\[dependencies\]/s/^\([a-z][a-z]*\) = .*/\1/p' Cargo.toml | grep -vx -e default -e full)
@@ -108,7 +107,7 @@ each_feature() {
     done
 }
 
-# In a folder of its own: the tests run the binary that has everything. One call needs no optimised crates but the codec.
+# A target folder of its own, since the tests run the full binary. One call needs an optimised codec only.
 reduced() {
     CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0 cargo build --quiet --no-default-features --features "$1" \
         --config 'profile.dev.package."*".opt-level=0' --target-dir target/features
@@ -116,8 +115,8 @@ reduced() {
     $python tests/peers/features/run.py --profile "$1" --binary target/features/debug/edge-runner
 }
 
-# The pure modules that read what peers send. None of the `unsafe` of this crate is among them: all of it calls the system
-# or SQLite, which Miri cannot; that of the crates underneath is run. Tests over a million of bytes would take hours.
+# Pure modules that parse data of peers. Miri cannot run the `unsafe` code of this workspace, which calls the system or
+# SQLite; it runs that of the dependencies. Tests over a million bytes would take hours.
 miri() {
     cargo +nightly miri --version >/dev/null 2>&1 ||
         { lacks "Miri: rustup toolchain install nightly && rustup component add miri rust-src --toolchain nightly"; return; }
@@ -127,19 +126,19 @@ miri() {
         --skip every_cut --skip the_body_is_cut --skip frames_written_by_hand
 }
 
-# What calls the system or SQLite, and the cryptography: with AddressSanitizer in all Rust code but the standard library's.
-# SQLite itself is C, and is checked where it calls the allocator.
+# Code that calls the system or SQLite, and the cryptography, under AddressSanitizer. SQLite itself is C and checked
+# only at its calls of the allocator.
 asan() {
     cargo +nightly --version >/dev/null 2>&1 ||
         { lacks "AddressSanitizer needs a nightly compiler: rustup toolchain install nightly"; return; }
     local host
     host=$(rustc -vV | sed -n 's/^host: //p')
-    # str0m wants providers that live for ever, so the tests of cryptography leak theirs.
+    # str0m needs providers with a static lifetime, so the tests of cryptography leak theirs.
     ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address cargo +nightly test --quiet --workspace --lib --target "$host" \
         --target-dir target/asan -- udp:: process:: group:: memory:: doctor:: folder:: disk:: records:: pack:: crypto:: framing::
 }
 
-# --- Against real peers.
+# --- Real peers.
 
 peer_aiortc() {
     needs_python aiortc aiortc || return 0
@@ -147,7 +146,7 @@ peer_aiortc() {
     $python tests/peers/aiortc/run.py --binary $binary
 }
 
-# Its bindings are Debian's, for Debian's own Python.
+# The bindings are a package of Debian, for Debian's Python.
 peer_gstreamer() {
     if ! /usr/bin/python3 -c 'import gi; gi.require_version("GstWebRTC", "1.0"); from gi.repository import GstWebRTC' 2>/dev/null ||
         ! gst-inspect-1.0 webrtcbin >/dev/null || ! gst-inspect-1.0 nicesrc >/dev/null || ! gst-inspect-1.0 opusenc >/dev/null; then
@@ -173,10 +172,10 @@ peer_pipecat() {
     $python tests/peers/pipecat/run.py --binary $binary
 }
 
-# The published client of media rooms brings its own WebRTC, which offers no loopback candidates: the stage runs in a
-# namespace of its own, with an interface that leads nowhere.
+# The WebRTC stack of LiveKit's client offers no loopback candidates, so the stage runs in a network namespace with
+# a dummy interface.
 peer_rooms() {
-    needs_namespaces 'media rooms with the published client' || return 0
+    needs_namespaces 'rooms with the published LiveKit client' || return 0
     needs 'apt-get install iproute2' ip || return 0
     needs_python livekit.rtc,livekit.api,numpy room || return 0
     release
@@ -210,7 +209,7 @@ peer_cloud() {
 arm_code() {
     if [ "$(uname -sm)" != 'Linux x86_64' ] || ! command -v apt-get >/dev/null; then
         # On a board every stage runs ARM code.
-        printf 'SKIPPED, AND NOT PROVED HERE: ARM code under an emulator. It takes x86-64 Debian or Ubuntu.\n'
+        printf 'SKIPPED: ARM code under an emulator. It needs Debian or Ubuntu on x86-64.\n'
         return
     fi
     case $1 in

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the stages of tests/check.sh share: tools that may be missing, the release build, and lanes.
+# Shared by the stages of tests/check.sh: missing tools, the release build, and lanes.
 # Sourced from the root of the repository.
 
 logs=target/check
@@ -29,14 +29,14 @@ needs_path() {
     [ -e "$2" ] || { lacks "$2 is missing: $1"; return 1; }
 }
 
-# No package gives this right, so its absence is no failure, wherever this runs.
+# No package provides this right, so its absence is not a failure, even with CI=true.
 needs_namespaces() {
     [ "$(uname)" = Linux ] && unshare -n true 2>/dev/null && return
-    printf 'SKIPPED, AND NOT PROVED HERE: %s. Network namespaces need root.\n' "$1"
+    printf 'SKIPPED: %s. Network namespaces need root.\n' "$1"
     return 1
 }
 
-# Sets `python` to the one that has the packages of the peers, or to the system's.
+# Sets `python` to the interpreter with the packages of the peers, or to the system's.
 find_python() {
     python=target/venv/bin/python
     [ -x $python ] || python=python3
@@ -52,7 +52,7 @@ needs_python() {
 
 release() { [ -n "${built:-}" ] || cargo build --release --quiet; built=1; }
 
-# Runs stages one after the other, each as a process with its own log. A failure does not stop the lane.
+# Runs stages in sequence, each as a process with its own log. A failure does not stop the lane.
 lane() {
     local stage began
     for stage in "$@"; do
@@ -68,7 +68,7 @@ lane() {
     done
 }
 
-# Runs lanes side by side: together 'STAGE...' 'low STAGE...'. A lane that begins with `low` has low priority.
+# Runs lanes in parallel: together 'STAGE...' 'low STAGE...'. A lane that begins with `low` has low priority.
 together() {
     local stages
     for stages in "$@"; do
@@ -91,7 +91,7 @@ begin_lanes() {
     planned=
 }
 
-# Fails unless every stage of every lane passed: a lane that was killed leaves stages that did neither.
+# Fails unless every stage of every lane passed. A killed lane leaves stages without a result.
 end_lanes() {
     local stage missing=
     for stage in $planned; do
