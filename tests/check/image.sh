@@ -11,7 +11,7 @@ done
 [ -e /usr/share/qemu-efi-aarch64/QEMU_EFI.fd ] || missing="$missing qemu-efi-aarch64"
 [ "$(dpkg --print-architecture 2>/dev/null)" = arm64 ] || [ -e /usr/lib/binfmt.d/qemu-aarch64.conf ] || missing="$missing qemu-user-static"
 if [ "$(id -u)" != 0 ]; then
-    printf 'SKIPPED, AND NOT PROVED HERE: the image and its start. Owners of files need root.\n'
+    printf 'SKIPPED: the image and its boot. File ownership needs root.\n'
     exit
 fi
 needs_namespaces 'the image and its start' || exit 0
