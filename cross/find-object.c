@@ -1,4 +1,4 @@
-/* `_dl_find_object` for static programs with musl: Debian's libgcc is made for glibc 2.35 and later, and asks it for the
+/* `_dl_find_object` for static programs with musl: Debian's libgcc is built for glibc 2.35 and later, and asks it for the
  * object that an address is in. Answers from `dl_iterate_phdr`, which musl has. In: an address. Out: 0, and where the object
  * lies and where its unwind tables begin; -1 where no object is at that address or it has no tables. 32-bit ARM keeps its
  * tables elsewhere and never asks. */
@@ -6,7 +6,7 @@
 #include <link.h>
 #include <stddef.h>
 
-/* As in glibc's <dlfcn.h>, for machines without a data base of their own for the tables, which all of ARM are. */
+/* As in glibc's <dlfcn.h>, for machines that do not define DLFO_STRUCT_HAS_EH_DBASE, such as ARM. */
 struct dl_find_object {
     unsigned long long flags;
     void *map_start, *map_end, *link_map, *eh_frame;

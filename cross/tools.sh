@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Fetches and unpacks Debian's own tools for the ARM builds; read by `cross/build` and `cross/qemu`, run by nobody.
+# Fetches and unpacks Debian's tools for the ARM builds. Sourced by `cross/build` and `cross/qemu`.
 #
 # In: names of parts. Out: folders below one cache folder, ${EDGE_RUNNER_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/edge-runner},
-# which may be removed at any time. Nothing is installed, and no right of root is needed: apt runs with a state, a cache and
-# sources of its own, checks what it fetches with Debian's archive keys, and `dpkg -x` unpacks.
-# Refuses: machines other than x86-64 with glibc 2.36 or later, and those without apt and dpkg.
+# which may be removed at any time. It installs nothing and needs no root: apt runs with a state, cache and
+# sources of its own and verifies packages with Debian's archive keys; `dpkg -x` unpacks them.
+# Rejects: machines other than x86-64 with glibc 2.36 or later, and those without apt and dpkg.
 
-# The release whose compilers and C library are used, whatever this machine runs: the older, the lower the glibc that the
-# binaries ask for.
+# The Debian release of the compilers and the C library. An older release lets binaries run with an older
+# glibc.
 suite=bookworm
 tools=${EDGE_RUNNER_TOOLS:-${XDG_CACHE_HOME:-${HOME:?HOME is not set; EDGE_RUNNER_TOOLS names a folder for the tools}/.cache}/edge-runner}
 multiarch=x86_64-linux-gnu
@@ -18,7 +18,7 @@ die() {
     exit 1
 }
 
-# The host: what Debian's packages for amd64 can run on.
+# The host must run Debian's amd64 packages.
 host_fits() {
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] ||
         die "Debian's tools are taken for x86-64 Linux, and this is $(uname -s) on $(uname -m): use \`cross build --release --target $1\` (see cross/README.md)"
@@ -32,7 +32,7 @@ host_fits() {
         die "Debian's compiler needs glibc 2.36 (Debian 12, Ubuntu 24.04), this machine has ${glibc:-none}: use \`cross build --release --target $1\` (see cross/README.md)"
 }
 
-# The mirror that this machine uses for Debian itself, or Debian's own. $1: debian or debian-security.
+# The Debian mirror that this machine uses, or deb.debian.org. $1: debian or debian-security.
 # shellcheck disable=SC2016
 mirror() {
     local found
@@ -41,11 +41,11 @@ mirror() {
     printf '%s\n' "${found:-http://deb.debian.org/$1}"
 }
 
-# A configuration of apt for one architecture, or for sources, and its lists. An architecture of its own each, so that a list that a mirror
-# lacks breaks no other. Prints the file that APT_CONFIG names.
+# Configures apt for one architecture, or for sources, with lists of its own, so that a list missing on the
+# mirror affects no other architecture. Prints the path for APT_CONFIG.
 apt_of() {
     local arch=$1 home=$tools/apt/$1 keys=/usr/share/keyrings/debian-archive-keyring.gpg
-    # A day: mirrors remove what an old list names.
+    # Lists expire after a day, because mirrors remove old packages.
     if [ -z "$(find "$home/fresh" -mmin -1440 2>/dev/null)" ]; then
         [ -e $keys ] || die "$keys is missing: apt-get install debian-archive-keyring"
         rm -rf "$home"
@@ -59,7 +59,7 @@ apt_of() {
                 $keys "$(mirror debian-security)" $suite-security >"$home/etc/sources.list"
         fi
         {
-            # Proxies and the like are the machine's.
+            # Proxy settings of the machine.
             apt-config dump | grep -E '^Acquire::(http|https|Check-Valid-Until|Check-Date|ForceIPv[46]|Retries)\b' || true
             printf '%s "%s";\n' Dir::State "$home/state" Dir::State::status "$home/status" Dir::Cache "$home/cache" \
                 Dir::Etc "$home/etc" Dir::Etc::netrc /etc/apt/auth.conf Dir::Etc::netrcparts /etc/apt/auth.conf.d \
@@ -72,19 +72,19 @@ apt_of() {
     printf '%s\n' "$home/apt.conf"
 }
 
-# Unpacks packages into a folder, whole or not at all. $1: folder, $2: architecture, rest: packages, or name=version.
+# Unpacks packages into a folder, atomically. $1: folder, $2: architecture, rest: packages, or name=version.
 unpack() {
     local folder=$1 arch=$2 deb
     shift 2
     say "fetching $*"
     rm -rf "$folder.new"
     mkdir -p "$folder.new"
-    # Once more with a new list, should the mirror have changed since it was read.
+    # Retries with a new list, in case the mirror has changed.
     download "$folder.debs" "$arch" "$@" || { rm -f "$tools/apt/$arch/fresh" && download "$folder.debs" "$arch" "$@"; } || return 1
     for deb in "$folder.debs"/*.deb; do dpkg -x "$deb" "$folder.new"; done
     rm -rf "$folder.debs"
 }
-# $1: folder, made anew, $2: architecture, rest: packages.
+# $1: folder, replaced; $2: architecture; rest: packages.
 download() {
     local folder=$1 config
     config=$(apt_of "$2") || return 1
@@ -94,8 +94,8 @@ download() {
 }
 keep() { mv "$1.new" "$1"; }
 
-# A program that finds its own libraries, and only those of the part that it came with; glibc is the machine's.
-# $1: part, $2: program in it, rest: arguments that always come first.
+# Writes a wrapper for a program, which then loads only the libraries of its own part, and the machine's glibc.
+# $1: part, $2: program in it, rest: leading arguments.
 # shellcheck disable=SC2016
 wrapper() {
     local part=$1 program=$2
@@ -112,7 +112,7 @@ wrapper() {
     chmod +x "$part.new/bin/$program"
 }
 
-# What is fetched is fetched by one at a time. $@: what to do.
+# Runs a command under the lock of the cache folder. $@: the command.
 locked() {
     mkdir -p "$tools"
     exec 9>"$tools/lock"
@@ -131,7 +131,7 @@ cross_gcc() {
         binutils-common libbinutils libctf0 libctf-nobfd0 libjansson4 libgmp10 libisl23 libmpc3 libmpfr6 libzstd1 \
         zlib1g libstdc++6 libgcc-s1 || die "the C compiler for $arch could not be fetched"
     ln -sf "$gnu-gcc-12" "$part.new/usr/bin/$gnu-gcc"
-    # The C library's linker script names absolute paths, which are those below the part.
+    # The linker script of the C library has absolute paths; make them point into the part.
     wrapper "$part" "$gnu-gcc" '--sysroot="$here"'
     for tool in ar ranlib strip objcopy objdump readelf; do wrapper "$part" "$gnu-$tool"; done
     keep "$part"

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Runs ARM code: the release binary for a board, under qemu-user, against peers that run on this machine.
-#   tests/arm.sh TARGET [BINARY]      e.g. aarch64-unknown-linux-gnu; the others are in cross/README.md
+# Runs the release binary for a board under qemu-user, against peers on this machine.
+#   tests/arm.sh TARGET [BINARY]      e.g. aarch64-unknown-linux-gnu; cross/README.md lists the targets
 #
-# In: BINARY, or what `cross/build` makes of TARGET. Out: a line or more per check; exits with 1 when one failed. Without aiortc
-# or coturn their checks are skipped with a word, under CI=true that is a failure. Refuses what `cross/build` and `cross/qemu`
-# refuse.
+# In: BINARY, or the output of `cross/build TARGET`. Out: at least one line per check; exits with 1 when one
+# failed. Without aiortc or coturn their checks are skipped, which is a failure with CI=true.
 #
-# What this proves is the code: every instruction of a call is the board's, from the handshake to the codec, with its sizes of
-# words and its C library. What it cannot prove: the board's kernel (system calls are translated to this machine's), its speed
-# and its memory. Tests that look at those are left out. Bots that are programs are this machine's own.
+# This tests the code: every instruction of a call, from the handshake to the codec, is the board's, with its
+# word size and its C library. It cannot test the board's kernel (system calls are translated), speed and
+# memory; tests of those are left out. Process bots run natively.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${1:?which target? See cross/README.md}
@@ -23,7 +22,7 @@ lacks() {
 }
 
 if [ -z "$binary" ]; then
-    # In a folder of its own: a build for another target keeps those for this machine waiting, where it shares theirs.
+    # A target folder of its own, because cargo locks the folder during a build.
     cross/build "$target" --quiet --target-dir target/cross
     binary=target/cross/$target/release/edge-runner
 fi
@@ -31,12 +30,12 @@ binary=$(realpath "$binary")
 "$qemu" "$binary" --version
 "$qemu" "$binary" --help | diff - tests/data/help.txt
 
-# Calls over WebRTC, on the telephone, on sockets and in rooms, with the codec both ways and the sound measured at the ends; the
-# providers' hang-up; programs; TLS; the supervisor, the drain and the end; what stands in /metrics and what the doctor says.
+# Calls over WebRTC, telephony, WebSockets and rooms with the codec in both directions; hang-up at the
+# provider; programs; TLS; systemd, drain and shutdown; metrics; doctor.
 #
-# Not here, since an emulator is no board: what measures memory, the pace of sound, or how soon a program is killed; devices that
-# share an address, of which one that is silent for a second is taken for gone; and what counts warnings, since the emulator's own
-# threads earn one.
+# Left out, because an emulator is not a board: tests of memory, of pacing and of the time to kill a program;
+# devices that share an address, where one that is silent for a second counts as gone; and tests that count
+# warnings, because the emulator's own threads cause one.
 tests='
     device::a_tone_comes_back_and_every_packet_is_one_the_device_can_play
     device::the_parrot_answers_and_ends_in_silence_that_opens_the_microphone
@@ -75,7 +74,7 @@ else
 fi
 read -ra tests -d '' <<<"$tests" || true
 export EDGE_RUNNER_BINARY="$qemu $binary"
-# A test that has another name is no test that passed.
+# A renamed test must not count as passed.
 found=$(cargo test --quiet --test main -- --exact --list "${tests[@]}" | grep -c ': test$' || true)
 if [ "$found" != ${#tests[@]} ]; then
     printf '%s names %s tests, and %s of them exist\n' "$0" ${#tests[@]} "$found" >&2
