@@ -35,7 +35,7 @@ use crate::limits::AUDIO_IN_FRAMES_MAX;
 use crate::proto::counts::Count;
 use crate::proto::livekit::session::{Command, Dial, Local, RoomSession, Setup};
 use crate::proto::livekit::wire::Target;
-use crate::proto::webrtc::connection::{Common, Transmit};
+use crate::proto::webrtc::connection::{ConnectionContext, Transmit};
 use dial::{Failure, Socket, dial};
 
 /// The room of a session.
@@ -47,7 +47,7 @@ pub struct Room {
 }
 
 /// Begins a session in a room: its bot starts at once.
-pub fn begin(sessions: Sessions, permit: Permit, common: Arc<Common>, start: Start, room: Room) {
+pub fn begin(sessions: Sessions, permit: Permit, common: Arc<ConnectionContext>, start: Start, room: Room) {
     let id = start.session_id.clone();
     let setup = Setup {
         common,

@@ -32,7 +32,7 @@ use crate::limits::{
     DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
 };
 use crate::proto::webrtc::backoff::{Backoff, Pause};
-use crate::proto::webrtc::connection::{Over, Packet};
+use crate::proto::webrtc::connection::{IceProtocol, ReceivedPacket};
 use crate::proto::webrtc::routes::{Path, Routes};
 use queues::{Queues, Table};
 
@@ -42,7 +42,7 @@ mod queues;
 
 /// One packet on its way to a session.
 pub struct Datagram {
-    pub over: Over,
+    pub over: IceProtocol,
     pub source: SocketAddr,
     pub destination: SocketAddr,
     pub contents: Bytes,
@@ -51,8 +51,8 @@ pub struct Datagram {
 
 impl Datagram {
     /// Returns what a connection takes of it.
-    pub fn packet(&self) -> Packet<'_> {
-        Packet {
+    pub fn packet(&self) -> ReceivedPacket<'_> {
+        ReceivedPacket {
             over: self.over,
             source: self.source,
             destination: self.destination,
@@ -217,11 +217,13 @@ impl Port {
 
     /// Sends a packet; one that the kernel, a relay or a connection has no room for is lost, as on any network. An unspecified
     /// source leaves the choice to the kernel.
-    pub fn send(&self, over: Over, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
+    pub fn send(&self, over: IceProtocol, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
         match over {
-            Over::Tcp => return self.connected.send(destination, destination, contents),
-            Over::Udp if source.port() != self.number() => return self.relays.send(source, destination, contents),
-            Over::Udp => {}
+            IceProtocol::Tcp => return self.connected.send(destination, destination, contents),
+            IceProtocol::Udp if source.port() != self.number() => {
+                return self.relays.send(source, destination, contents);
+            }
+            IceProtocol::Udp => {}
         }
         let socket = match destination {
             SocketAddr::V4(_) => &self.v4,
@@ -243,8 +245,8 @@ impl Port {
     }
 
     /// Returns the path to a peer from a local address of this machine, or of a relay.
-    pub fn path(&self, over: Over, local: SocketAddr, peer: SocketAddr) -> Path {
-        let relay = (over == Over::Udp && local.port() != self.number()).then_some(local);
+    pub fn path(&self, over: IceProtocol, local: SocketAddr, peer: SocketAddr) -> Path {
+        let relay = (over == IceProtocol::Udp && local.port() != self.number()).then_some(local);
         Path { over, peer, relay }
     }
 
@@ -261,7 +263,7 @@ impl Port {
 
     /// Hands on what a peer sent to an address at a relay.
     pub fn deliver_relayed(&self, peer: SocketAddr, relayed: SocketAddr, contents: &[u8], arena: &mut BytesMut) {
-        let path = self.path(Over::Udp, relayed, peer);
+        let path = self.path(IceProtocol::Udp, relayed, peer);
         let (now, dropped) = (tasks::now(), &self.dropped);
         deliver(&self.routes(), path, relayed, contents, arena, now, dropped);
     }
@@ -274,7 +276,7 @@ impl Port {
         contents: &[u8],
         arena: &mut BytesMut,
     ) -> Option<u64> {
-        let path = self.path(Over::Tcp, local, peer);
+        let path = self.path(IceProtocol::Tcp, local, peer);
         let (now, dropped) = (tasks::now(), &self.dropped);
         deliver(&self.routes(), path, local, contents, arena, now, dropped)
     }

@@ -31,7 +31,7 @@ use crate::io::tasks;
 use crate::limits::{AUDIO_IN_FRAMES_MAX, INQUIRY_WITHIN, SESSION_REQUESTS};
 use crate::proto::metrics::Seen;
 use crate::proto::server::admission::{Kind, Requester};
-pub use crate::proto::webrtc::connection::Common;
+pub use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::connection::DeviceOffer;
 use crate::proto::webrtc::offer::{Answer, Candidates, Offer, OfferRefusal, Purpose};
 use crate::proto::webrtc::session::{Origin, WebRtcSession};
@@ -54,7 +54,7 @@ pub struct WebRtc {
 }
 
 impl WebRtc {
-    pub fn new(sessions: Sessions, common: Arc<Common>, sockets: Sockets) -> Self {
+    pub fn new(sessions: Sessions, common: Arc<ConnectionContext>, sockets: Sockets) -> Self {
         WebRtc {
             shared: Arc::new(Shared::new(sessions, common, sockets)),
             framed: Places::default(),
@@ -67,7 +67,7 @@ impl WebRtc {
     }
 
     /// Returns what every connection shares.
-    pub fn common(&self) -> &Arc<Common> {
+    pub fn common(&self) -> &Arc<ConnectionContext> {
         &self.shared.common
     }
 

@@ -13,7 +13,7 @@ use edge_runner_proto::audio::g711;
 use edge_runner_proto::session::{Output as SessionOutput, Session};
 use edge_runner_proto::sockets::socket;
 use edge_runner_proto::sockets::{frames, socket::Message};
-use edge_runner_proto::webrtc::connection::{Common, IceSecret, Packet, Setup};
+use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::crypto;
 use edge_runner_proto::webrtc::gather::Gathered;
 use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
@@ -142,7 +142,8 @@ struct Runner {
 impl End for Runner {
     fn handle_datagram(&mut self, datagram: &[u8], now: Instant) {
         let (far, near) = (FAR.parse().expect("an address"), NEAR.parse().expect("an address"));
-        self.session.handle_packet(&Packet::datagram(far, near, datagram), now);
+        self.session
+            .handle_packet(&ReceivedPacket::datagram(far, near, datagram), now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -288,9 +289,9 @@ pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work
     let now = Instant::now();
     let mut client = Client::new(codec, FAR, NEAR, now)?;
     let (offer, pending) = client.offer()?;
-    let common = Common::default();
+    let common = ConnectionContext::default();
     let local = [NEAR.parse()?];
-    let setup = Setup {
+    let setup = ConnectionSetup {
         common: &common,
         local: &local,
         tcp: &[],

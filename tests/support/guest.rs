@@ -13,7 +13,9 @@ use edge_runner_proto::livekit::wire::{
     AddTrackRequest, Data, DataPacket, LeaveRequest, Request, Response, SessionDescription, SignalRequest,
     SignalResponse, Target, TrackSource, UserPacket,
 };
-use edge_runner_proto::webrtc::connection::{AudioLevel, Common, Output, Packet, PeerConnection, SfuSetup};
+use edge_runner_proto::webrtc::connection::{
+    AudioLevel, ConnectionContext, ConnectionOutput, PeerConnection, ReceivedPacket, SfuSetup,
+};
 use futures_util::{SinkExt as _, StreamExt as _};
 use prost::Message as _;
 use tokio::net::{TcpStream, UdpSocket};
@@ -26,7 +28,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use super::runner::PATIENCE;
 use super::sound::{FRAME, RATE_HZ, Speech};
 
-static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
+static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
 
 /// What a guest has seen.
 #[derive(Default)]
@@ -285,13 +287,13 @@ impl Stay {
             let Some(leg) = leg else { continue };
             loop {
                 match leg.peer.poll_output() {
-                    Output::Timeout(_) => break,
-                    Output::Transmit(mut transmit) => {
+                    ConnectionOutput::Timeout(_) => break,
+                    ConnectionOutput::Transmit(mut transmit) => {
                         let destination = transmit.destination;
                         let _ = leg.socket.try_send_to(transmit.contents(), destination);
                     }
-                    Output::Connected => drop(lock(&self.seen).connected.insert(name)),
-                    Output::Audio {
+                    ConnectionOutput::Connected => drop(lock(&self.seen).connected.insert(name)),
+                    ConnectionOutput::Audio {
                         track: Some(track),
                         packet,
                     } => {
@@ -300,7 +302,7 @@ impl Stay {
                         let pcm = decoder.decode(&packet.payload).expect("Opus");
                         lock(&self.seen).heard.extend_from_slice(pcm);
                     }
-                    Output::Data(bytes) => {
+                    ConnectionOutput::Data(bytes) => {
                         let packet = DataPacket::decode(&bytes[..]).expect("a data packet");
                         if let Some(Data::User(user)) = packet.value {
                             let text = String::from_utf8(user.payload.into()).expect("a text");
@@ -380,7 +382,7 @@ async fn receive(socket: &UdpSocket) -> Datagram {
 
 fn take(leg: &mut Option<Leg>, (bytes, source): Datagram) {
     if let Some(leg) = leg {
-        let packet = Packet::datagram(source, leg.local, &bytes);
+        let packet = ReceivedPacket::datagram(source, leg.local, &bytes);
         leg.peer.handle_packet(&packet, Instant::now());
     }
 }

@@ -9,7 +9,7 @@ use crate::bot::Shutdown;
 use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
-use crate::proto::webrtc::connection::Over;
+use crate::proto::webrtc::connection::IceProtocol;
 use crate::proto::webrtc::gather::reflexive::{Output, Reflexive};
 use crate::proto::webrtc::gather::server::{Server, Service};
 
@@ -32,7 +32,7 @@ pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gathere
                 inbox.reserve(server);
                 let port = inbox.port();
                 port.send(
-                    Over::Udp,
+                    IceProtocol::Udp,
                     SocketAddr::new(any(server.is_ipv4()), port.number()),
                     server,
                     &message,

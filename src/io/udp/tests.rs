@@ -218,9 +218,12 @@ async fn both_families_are_served() {
         caller.send_to(b"hello", to).await.expect("sent");
         let datagram = next(&mut inbox).await;
         assert_eq!((datagram.source, datagram.destination), (address(&caller), to));
-        reading
-            .port
-            .send(Over::Udp, datagram.destination, datagram.source, b"hello yourself");
+        reading.port.send(
+            IceProtocol::Udp,
+            datagram.destination,
+            datagram.source,
+            b"hello yourself",
+        );
         let mut buffer = [0; 64];
         let answer = tokio::time::timeout(GUARD, caller.recv_from(&mut buffer));
         let (bytes, from) = answer.await.expect("an answer").expect("received");
@@ -269,7 +272,9 @@ async fn odd_datagrams_do_not_stop_the_port() {
         address(&gone)
     };
     for _ in 0..10 {
-        reading.port.send(Over::Udp, reading.v4(), nobody, b"is anybody there?");
+        reading
+            .port
+            .send(IceProtocol::Udp, reading.v4(), nobody, b"is anybody there?");
     }
     let largest = vec![5; 65_507];
     caller.send_to(b"", reading.v4()).await.expect("sent");
@@ -278,14 +283,17 @@ async fn odd_datagrams_do_not_stop_the_port() {
     assert_eq!(&*next(&mut inbox).await.contents, &largest[..]);
     assert_eq!(&*next(&mut inbox).await.contents, b"small");
     // What cannot be sent is lost, and no more than that.
-    reading
-        .port
-        .send(Over::Udp, reading.v4(), SocketAddr::from(([0, 0, 0, 0], 0)), b"nowhere");
-    reading
-        .port
-        .send(Over::Udp, reading.v4(), address(&caller), &vec![0; 70_000]);
     reading.port.send(
-        Over::Udp,
+        IceProtocol::Udp,
+        reading.v4(),
+        SocketAddr::from(([0, 0, 0, 0], 0)),
+        b"nowhere",
+    );
+    reading
+        .port
+        .send(IceProtocol::Udp, reading.v4(), address(&caller), &vec![0; 70_000]);
+    reading.port.send(
+        IceProtocol::Udp,
         SocketAddr::from(([192, 0, 2, 1], 1)),
         address(&caller),
         b"not our address",
@@ -338,8 +346,8 @@ async fn paths_through_a_relay_stand_alone() {
     let (mut direct, mut relayed) = (port.open(), port.open());
     let peer = at("192.168.1.9:5000");
     let relay = SocketAddr::new(at("203.0.113.1:0").ip(), port.number() ^ 1);
-    assert!(direct.prove(port.path(Over::Udp, reading.v4(), peer)).is_empty());
-    assert!(relayed.prove(port.path(Over::Udp, relay, peer)).is_empty());
+    assert!(direct.prove(port.path(IceProtocol::Udp, reading.v4(), peer)).is_empty());
+    assert!(relayed.prove(port.path(IceProtocol::Udp, relay, peer)).is_empty());
     let mut arena = BytesMut::new();
     port.inject(peer, b"direct", &mut arena);
     port.deliver_relayed(peer, relay, b"relayed", &mut arena);
@@ -360,7 +368,7 @@ async fn an_address_at_a_relay_is_sent_from() {
     let relay = SocketAddr::new(at("203.0.113.1:0").ip(), port.number() ^ 1);
     let mut attached = port.attach(relay).expect("another number");
     for n in 0..=crate::limits::RELAY_QUEUE_DATAGRAMS {
-        port.send(Over::Udp, relay, at("192.168.1.9:5000"), &n.to_be_bytes());
+        port.send(IceProtocol::Udp, relay, at("192.168.1.9:5000"), &n.to_be_bytes());
     }
     for n in 0..crate::limits::RELAY_QUEUE_DATAGRAMS {
         let outgoing = attached.next().await;
@@ -369,7 +377,7 @@ async fn an_address_at_a_relay_is_sent_from() {
             (at("192.168.1.9:5000"), &n.to_be_bytes()[..])
         );
     }
-    port.send(Over::Udp, relay, at("192.168.1.9:5000"), b"last");
+    port.send(IceProtocol::Udp, relay, at("192.168.1.9:5000"), b"last");
     assert_eq!(
         &*attached.next().await.contents,
         b"last",
@@ -378,7 +386,7 @@ async fn an_address_at_a_relay_is_sent_from() {
     // A later owner of the address keeps it when the earlier one goes.
     let mut later = port.attach(relay).expect("another number");
     drop(attached);
-    port.send(Over::Udp, relay, at("192.168.1.9:5000"), b"later");
+    port.send(IceProtocol::Udp, relay, at("192.168.1.9:5000"), b"later");
     assert_eq!(&*later.next().await.contents, b"later");
     let own = SocketAddr::new(relay.ip(), port.number());
     assert!(
@@ -418,8 +426,13 @@ async fn what_leaves_from_a_routers_address_leaves() {
     let router = IpAddr::from([203, 0, 113, 77]);
     port.set_elsewhere(vec![router]);
     let from = |address: IpAddr| SocketAddr::new(address, port.number());
-    port.send(Over::Udp, from([198, 51, 100, 77].into()), address(&peer), b"refused");
-    port.send(Over::Udp, from(router), address(&peer), b"sent");
+    port.send(
+        IceProtocol::Udp,
+        from([198, 51, 100, 77].into()),
+        address(&peer),
+        b"refused",
+    );
+    port.send(IceProtocol::Udp, from(router), address(&peer), b"sent");
     let mut contents = [0; 16];
     let read = tokio::time::timeout(GUARD, peer.recv_from(&mut contents)).await;
     let (length, source) = read.expect("a datagram").expect("a readable socket");

@@ -28,7 +28,7 @@ use crate::io::udp::{Inbox, Port};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::event::LeaveReason;
 use crate::proto::webrtc::candidate::{RemotePolicy, parse_remote};
-use crate::proto::webrtc::connection::{OfferError, Setup};
+use crate::proto::webrtc::connection::{ConnectionSetup, NegotiationError};
 use crate::proto::webrtc::gather::Gathered;
 use crate::proto::webrtc::sdp;
 use crate::proto::webrtc::session::WebRtcSession;
@@ -75,17 +75,17 @@ impl WebRtc {
     /// Answers the offer of a call.
     ///
     /// # Errors
-    /// [`OfferError`] says what was wrong.
-    pub fn answer_call(&self, offer: &str) -> Result<Answered, OfferError> {
+    /// [`NegotiationError`] says what was wrong.
+    pub fn answer_call(&self, offer: &str) -> Result<Answered, NegotiationError> {
         let config = self.sessions().config();
         let port = Port::bind(config.host, 0)
-            .map_err(|error| OfferError::NoCandidate(format!("no UDP port could be bound: {error}")))?;
+            .map_err(|error| NegotiationError::NoCandidate(format!("no UDP port could be bound: {error}")))?;
         let local = local_addresses(offer, config.host, &port)?;
         let now = tasks::now();
         seed_thread();
         let (mut session, sdp) = WebRtcSession::accept_call(
             offer,
-            &Setup {
+            &ConnectionSetup {
                 common: self.common(),
                 local: &local,
                 tcp: &[],
@@ -141,8 +141,8 @@ impl WebRtc {
 }
 
 /// Finds the addresses from which this machine reaches the offer's candidates: at most one of each family.
-fn local_addresses(offer: &str, host: Host, port: &Port) -> Result<Vec<SocketAddr>, OfferError> {
-    let prepared = sdp::prepare_call(offer).map_err(|error| OfferError::Bad(error.to_string()))?;
+fn local_addresses(offer: &str, host: Host, port: &Port) -> Result<Vec<SocketAddr>, NegotiationError> {
+    let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::Bad(error.to_string()))?;
     // Those of a signed offer are the provider's, wherever they lead.
     let policy = RemotePolicy {
         loopback_offered: true,
@@ -162,7 +162,7 @@ fn local_addresses(offer: &str, host: Host, port: &Port) -> Result<Vec<SocketAdd
         }
     }
     match local.is_empty() {
-        true => Err(OfferError::NoCandidate(
+        true => Err(NegotiationError::NoCandidate(
             "this machine has no route to any candidate of the offer".to_owned(),
         )),
         false => Ok(local),

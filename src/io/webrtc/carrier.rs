@@ -18,7 +18,7 @@ use crate::io::udp::{Datagram, Inbox};
 use crate::limits::WAITING_OFFERS_MAX;
 use crate::proto::counts::Count;
 use crate::proto::session::Session as _;
-use crate::proto::webrtc::connection::{OfferError, Proven, Transmit};
+use crate::proto::webrtc::connection::{NegotiationError, Transmit, ValidatedPath};
 use crate::proto::webrtc::offer::{Answer, OfferRefusal};
 use crate::proto::webrtc::routes::Path;
 use crate::proto::webrtc::session::{Command, Found, Rival, WebRtcSession};
@@ -132,7 +132,7 @@ impl WebRtcCarrier {
         self.inbox.port().send(over, source, destination, contents);
     }
 
-    fn prove(&self, proven: &Proven) {
+    fn prove(&self, proven: &ValidatedPath) {
         let path = self.inbox.port().path(proven.over, proven.local, proven.peer);
         for other in self.inbox.prove(path) {
             self.shared.tell(other, Rival::AtAddress);
@@ -225,7 +225,7 @@ impl WebRtcCarrier {
     }
 
     /// Listens for what the answer announces, then lets the answer go.
-    fn answer(&mut self, answer: Result<String, OfferError>, reply: Reply, session: &mut WebRtcSession) {
+    fn answer(&mut self, answer: Result<String, NegotiationError>, reply: Reply, session: &mut WebRtcSession) {
         let answer = answer.map_err(refusal).map(|sdp| Answer {
             sdp,
             pc_id: self.registered.pc_id().to_owned(),

@@ -16,7 +16,7 @@ use crate::io::sessions::Sessions;
 use crate::io::udp::Port;
 use crate::io::{RunError, tasks};
 use crate::proto::audio::opus::EncoderSettings;
-use crate::proto::webrtc::connection::Common;
+use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::crypto;
 
 thread_local! {
@@ -61,7 +61,7 @@ impl WebRtc {
         port.set_elsewhere(addresses_elsewhere(config));
         let reader = services.spawn("the reader of the UDP port", port.clone().run());
         let gatherer = Gatherer::start(config, &port, services);
-        let common = Common::new(EncoderSettings {
+        let common = ConnectionContext::new(EncoderSettings {
             complexity: config.opus_complexity,
             ..EncoderSettings::default()
         });

@@ -20,7 +20,7 @@ use crate::io::udp::Port;
 use crate::proto::event::LeaveReason;
 use crate::proto::server::admission::Ticket;
 use crate::proto::webrtc::candidate;
-use crate::proto::webrtc::connection::{Common, IceSecret, OfferError, Setup};
+use crate::proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, NegotiationError};
 use crate::proto::webrtc::offer::{Answer, OfferRefusal};
 use crate::proto::webrtc::session::{Origin, Rival};
 use crate::proto::webrtc::whip::{Asked, Done, Refusal};
@@ -95,13 +95,13 @@ struct Connections {
 /// What the sessions of one runner share.
 pub struct Shared {
     pub sessions: Sessions,
-    pub common: Arc<Common>,
+    pub common: Arc<ConnectionContext>,
     pub sockets: Sockets,
     connections: Mutex<Connections>,
 }
 
 impl Shared {
-    pub fn new(sessions: Sessions, common: Arc<Common>, sockets: Sockets) -> Self {
+    pub fn new(sessions: Sessions, common: Arc<ConnectionContext>, sockets: Sockets) -> Self {
         Shared {
             sessions,
             common,
@@ -167,15 +167,15 @@ impl Shared {
     pub fn with_setup<T>(
         &self,
         reached: Option<IpAddr>,
-        with: impl FnOnce(&Setup<'_>) -> Result<T, OfferError>,
-    ) -> Result<T, OfferError> {
+        with: impl FnOnce(&ConnectionSetup<'_>) -> Result<T, NegotiationError>,
+    ) -> Result<T, NegotiationError> {
         let addresses = local_addresses(self.sessions.config());
         let local: Vec<SocketAddr> = addresses
             .iter()
             .filter(|address| self.sockets.port.serves(**address))
             .map(|address| SocketAddr::new(*address, self.sockets.port.number()))
             .collect();
-        with(&Setup {
+        with(&ConnectionSetup {
             common: &self.common,
             local: &local,
             tcp: &candidate::tcp_addresses(&self.sockets.http, &addresses),
@@ -265,14 +265,14 @@ impl Drop for Registered {
 }
 
 /// Turns what is wrong with an offer into the refusal that HTTP knows.
-pub fn refusal(error: OfferError) -> OfferRefusal {
+pub fn refusal(error: NegotiationError) -> OfferRefusal {
     match error {
-        OfferError::Bad(why) => OfferRefusal::BadSdp(why),
-        OfferError::NoCandidate(why) => OfferRefusal::NoCandidate(why),
-        OfferError::TooLong(why) => OfferRefusal::AnswerTooLong(why),
-        OfferError::Answer(why) => OfferRefusal::NoAnswer(why),
+        NegotiationError::Bad(why) => OfferRefusal::BadSdp(why),
+        NegotiationError::NoCandidate(why) => OfferRefusal::NoCandidate(why),
+        NegotiationError::TooLong(why) => OfferRefusal::AnswerTooLong(why),
+        NegotiationError::Answer(why) => OfferRefusal::NoAnswer(why),
         // The client takes this refusal as final, and does not bring a bot back that hung up.
-        OfferError::Ended => OfferRefusal::UnknownConnection,
+        NegotiationError::Ended => OfferRefusal::UnknownConnection,
     }
 }
 

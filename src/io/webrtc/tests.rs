@@ -139,7 +139,7 @@ impl Rig {
             gatherer,
             http,
         };
-        let engine = WebRtc::new(sessions, Arc::new(Common::default()), sockets);
+        let engine = WebRtc::new(sessions, Arc::new(ConnectionContext::default()), sockets);
         Rig {
             engine,
             live,

@@ -33,7 +33,7 @@ use crate::limits::{ROOM_EMPTY, ROOM_NOBODY, ROOM_REGATHER};
 use crate::livekit::ears::Ears;
 use crate::livekit::wire::Target;
 use crate::session::{Deadline, Output, Session};
-use crate::webrtc::connection::{Common, Packet, Transmit};
+use crate::webrtc::connection::{ConnectionContext, ReceivedPacket, Transmit};
 use crate::webrtc::outbox::Outbox;
 use company::Company;
 use stay::Stay;
@@ -108,7 +108,7 @@ enum Way {
 
 /// What a session is made from.
 pub struct Setup {
-    pub common: Arc<Common>,
+    pub common: Arc<ConnectionContext>,
     /// The server's: `ws`, `wss`, `http` or `https`.
     pub url: String,
     pub token: Secret,
@@ -118,7 +118,7 @@ pub struct Setup {
 
 /// One session.
 pub struct RoomSession {
-    common: Arc<Common>,
+    common: Arc<ConnectionContext>,
     url: String,
     /// The newest that is known.
     token: Secret,
@@ -189,7 +189,7 @@ impl RoomSession {
     }
 
     /// Takes a datagram that came to this connection's port.
-    pub fn handle_packet(&mut self, target: Target, packet: &Packet<'_>, now: Instant) {
+    pub fn handle_packet(&mut self, target: Target, packet: &ReceivedPacket<'_>, now: Instant) {
         if let Way::Open(stay) = &mut self.way {
             stay.handle_packet(target, packet, now);
         }

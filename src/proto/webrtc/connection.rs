@@ -3,13 +3,13 @@
 //! In: descriptions, datagrams, candidates, audio payloads, messages, and `now`. Out, by
 //! [`PeerConnection::poll_output`]: datagrams to send, audio payloads with their RTP numbers,
 //! messages, and the few events that a session acts on. Every input is followed by a drain of
-//! `poll_output` up to [`Output::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
+//! `poll_output` up to [`ConnectionOutput::Timeout`]. ICE, STUN, DTLS, RTP and SCTP stay in str0m.
 //!
 //! The other end is a browser, a microcontroller, the server of a call, or a media-room server
-//! (SFU); a `Config` says in what they differ. `client` and `sfu` negotiate; `paths` knows where
+//! (SFU); a `ConnectionConfig` says in what they differ. `client` and `sfu` negotiate; `paths` knows where
 //! the other end is, `sources` whose audio comes, `sender` what audio leaves, `channels` the
 //! messages; `receive` judges what comes, `events` reads what str0m tells. An address of the peer
-//! is believed once it has answered a check of this end ([`Output::Proven`]). Sources: RFC 8829,
+//! is believed once it has answered a check of this end ([`ConnectionOutput::Proven`]). Sources: RFC 8829,
 //! RFC 8445, RFC 7587, RFC 8831.
 
 mod channels;
@@ -18,19 +18,19 @@ mod client;
 mod config;
 mod consent;
 mod credentials;
-mod early;
+mod dtmf;
+mod early_records;
 mod events;
-mod keys;
 mod last_flight;
 mod last_record;
 mod output;
 mod packet;
-mod paths;
+mod peer_addresses;
 mod receive;
 mod sender;
 pub(crate) mod sfu;
 mod sources;
-mod unheard;
+mod unusable_audio;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -40,27 +40,27 @@ use str0m::error::IceError;
 use str0m::media::Pt;
 use str0m::{Candidate, Input, Rtc};
 
-pub use self::channels::Channel;
-use self::channels::Channels;
-use self::client::ClientTerms;
+pub use self::channels::ChannelLabel;
+use self::channels::DataChannels;
+use self::client::ClientNegotiation;
 pub use self::client::DeviceOffer;
-use self::config::Config;
-pub use self::config::{Common, Setup};
-use self::credentials::Credentials;
+use self::config::ConnectionConfig;
+pub use self::config::{ConnectionContext, ConnectionSetup};
+use self::credentials::IceCredentialGenerator;
 pub use self::credentials::IceSecret;
-use self::early::Early;
-use self::keys::Keys;
+use self::dtmf::DtmfReceiver;
+use self::early_records::EarlyRecords;
 use self::last_flight::LastFlight;
 use self::last_record::LastRecord;
-pub use self::output::{OfferError, Output, Proven};
-pub use self::packet::{Over, Packet, Sender, Transmit};
-use self::paths::Paths;
+pub use self::output::{ConnectionOutput, NegotiationError, ValidatedPath};
+pub use self::packet::{IceProtocol, PacketTrust, ReceivedPacket, Transmit};
+use self::peer_addresses::PeerAddresses;
 pub use self::sender::AudioLevel;
 use self::sender::RtpSender;
+use self::sfu::SfuNegotiation;
 pub use self::sfu::SfuSetup;
-use self::sfu::SfuTerms;
-use self::sources::{AudioSources, Talkers};
-use self::unheard::Unheard;
+use self::sources::{AudioLayout, AudioSources};
+use self::unusable_audio::UnusableAudio;
 use crate::audio::codec::Codec;
 use crate::webrtc::candidate::RemotePolicy;
 use crate::webrtc::crypto;
@@ -69,10 +69,10 @@ use crate::webrtc::why::Tried;
 /// One peer connection.
 pub struct PeerConnection {
     rtc: Rtc,
-    config: Config,
-    credentials: Option<Credentials>,
-    paths: Paths,
-    early: Early,
+    config: ConnectionConfig,
+    credentials: Option<IceCredentialGenerator>,
+    paths: PeerAddresses,
+    early: EarlyRecords,
     record: LastRecord,
     /// Of a device, until the connection is up.
     last_flight: LastFlight,
@@ -80,13 +80,13 @@ pub struct PeerConnection {
     sources: AudioSources,
     sender: RtpSender,
     /// The payload type of the telephone's keys, and what was pressed.
-    keys: Option<(Pt, Keys)>,
-    unheard: Unheard,
-    channels: Channels,
-    client: ClientTerms,
-    sfu: SfuTerms,
+    keys: Option<(Pt, DtmfReceiver)>,
+    unheard: UnusableAudio,
+    channels: DataChannels,
+    client: ClientNegotiation,
+    sfu: SfuNegotiation,
     /// What is answered before anything else.
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<ConnectionOutput>,
     is_connected: bool,
     /// The other end has left, or the connection broke, and that was told.
     is_over: bool,
@@ -100,14 +100,14 @@ pub struct PeerConnection {
 impl PeerConnection {
     /// Makes one that offers host candidates at `local`, and is reached at `own`, offered or not.
     fn new(
-        config: Config,
+        config: ConnectionConfig,
         local: &[SocketAddr],
         own: Vec<SocketAddr>,
         now: Instant,
-    ) -> Result<PeerConnection, OfferError> {
-        let cert = crypto::certificate().map_err(|error| OfferError::Answer(error.to_string()))?;
+    ) -> Result<PeerConnection, NegotiationError> {
+        let cert = crypto::certificate().map_err(|error| NegotiationError::Answer(error.to_string()))?;
         let mut rtc = config.rtc(cert.clone());
-        let mut credentials = config.secret.map(Credentials::new);
+        let mut credentials = config.secret.map(IceCredentialGenerator::new);
         if let Some(credentials) = &mut credentials {
             rtc = rtc.set_local_ice_credentials(credentials.next());
         }
@@ -118,18 +118,18 @@ impl PeerConnection {
         Ok(PeerConnection {
             rtc: rtc.build(now),
             credentials,
-            paths: Paths::new(policy, own, crypto::provider().sha1_hmac_provider),
-            early: Early::default(),
+            paths: PeerAddresses::new(policy, own, crypto::provider().sha1_hmac_provider),
+            early: EarlyRecords::default(),
             record: LastRecord::default(),
             last_flight: LastFlight::default(),
             tried: Tried::new(local.first().map_or(0, SocketAddr::port)),
             sources: AudioSources::new(config.talkers, config.takes_any_source),
             sender: RtpSender::new(config.seed),
             keys: None,
-            unheard: Unheard::default(),
-            channels: Channels::new(config.messages),
-            client: ClientTerms::default(),
-            sfu: SfuTerms::default(),
+            unheard: UnusableAudio::default(),
+            channels: DataChannels::new(config.messages),
+            client: ClientNegotiation::default(),
+            sfu: SfuNegotiation::default(),
             outputs: VecDeque::new(),
             is_connected: false,
             is_over: false,
@@ -169,7 +169,7 @@ impl PeerConnection {
 
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        if self.config.talkers == Talkers::One {
+        if self.config.talkers == AudioLayout::One {
             let expected = self.sender.payload_type().map(|payload_type| *payload_type);
             if let Some(words) = self.unheard.poll_words(expected, now) {
                 log::warn!("{words}");
@@ -182,7 +182,7 @@ impl PeerConnection {
             let silence = now.saturating_duration_since(self.heard_at);
             log::debug!("connection: nothing was heard for {} s", silence.as_secs());
             self.rtc.disconnect();
-            let failed = self.over(Output::Failed);
+            let failed = self.over(ConnectionOutput::Failed);
             self.outputs.extend(failed);
         }
     }
@@ -195,33 +195,33 @@ impl PeerConnection {
     }
 
     /// The other end is gone; that is told once, unless this end has said goodbye.
-    fn over(&mut self, output: Output) -> Option<Output> {
+    fn over(&mut self, output: ConnectionOutput) -> Option<ConnectionOutput> {
         let told = std::mem::replace(&mut self.is_over, true) || self.closing;
         (!told).then_some(output)
     }
 
     /// Returns the next thing to do.
-    pub fn poll_output(&mut self) -> Output {
+    pub fn poll_output(&mut self) -> ConnectionOutput {
         if let Some(output) = self.outputs.pop_front() {
             return output;
         }
         if let Some(proven) = self.paths.take_proven() {
-            return Output::Proven(proven);
+            return ConnectionOutput::Proven(proven);
         }
         if let Some(check) = self.paths.take_check() {
-            return Output::Transmit(check);
+            return ConnectionOutput::Transmit(check);
         }
         if let Some(record) = self.record.take_due(self.now) {
-            return Output::Transmit(record);
+            return ConnectionOutput::Transmit(record);
         }
         loop {
             match self.rtc.poll_output() {
                 Ok(str0m::Output::Timeout(_)) if self.early.hand_over(&mut self.rtc, self.now) => self.note_refusal(),
                 Ok(str0m::Output::Timeout(at)) => {
                     self.sources.drop_claimed(&mut self.rtc);
-                    return Output::Timeout(self.lost_at().map_or(at, |lost| at.min(lost)));
+                    return ConnectionOutput::Timeout(self.lost_at().map_or(at, |lost| at.min(lost)));
                 }
-                Ok(str0m::Output::Transmit(transmit)) => return Output::Transmit(self.transmit(transmit)),
+                Ok(str0m::Output::Transmit(transmit)) => return ConnectionOutput::Transmit(self.transmit(transmit)),
                 Ok(str0m::Output::Event(event)) => {
                     if let Some(output) = self.event(event) {
                         return output;
@@ -306,7 +306,7 @@ impl PeerConnection {
     }
 
     /// Returns the kind of the client's channel for messages.
-    pub fn channel(&self) -> Option<Channel> {
+    pub fn channel(&self) -> Option<ChannelLabel> {
         self.channels.main()
     }
 

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::slice;
 
-use crate::webrtc::connection::Over;
+use crate::webrtc::connection::IceProtocol;
 use crate::webrtc::packet_kind::PacketKind;
 use crate::webrtc::stun;
 
@@ -24,7 +24,7 @@ use crate::webrtc::stun;
 /// same address, and so may the two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
-    pub over: Over,
+    pub over: IceProtocol,
     pub peer: SocketAddr,
     pub relay: Option<SocketAddr>,
 }
@@ -33,7 +33,7 @@ impl From<SocketAddr> for Path {
     /// A peer that sends datagrams without a relay.
     fn from(peer: SocketAddr) -> Self {
         Path {
-            over: Over::Udp,
+            over: IceProtocol::Udp,
             peer,
             relay: None,
         }

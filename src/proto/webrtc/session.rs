@@ -29,7 +29,9 @@ use crate::counts::{Count, Counts};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{CHECK_AT_ONCE_AFTER, FINISH_WITHIN, INQUIRY_CHECKS, OUTAGE_AFTER, PEER_LOST_AFTER};
 use crate::session::{Deadline, Frame, Output, Session};
-use crate::webrtc::connection::{self, Channel, Packet, PeerConnection, Proven, Sender, Transmit};
+use crate::webrtc::connection::{
+    self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
+};
 use crate::webrtc::outbox::Outbox;
 use crate::webrtc::whip::events::Events;
 use crate::webrtc::why::Tried;
@@ -38,7 +40,7 @@ use crate::webrtc::why::Tried;
 pub enum Command {
     Transmit(Transmit),
     /// The caller has this address: it answered a check. Sessions that had it are told of a rival.
-    Proven(Proven),
+    Proven(ValidatedPath),
     /// What [`WebRtcSession::handle_inquiry`] wanted to know.
     Found(Found),
     /// Every other session is to be told of this one.
@@ -186,9 +188,9 @@ impl WebRtcSession {
         matches!(self.phase, Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone)
     }
 
-    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) {
+    pub fn handle_packet(&mut self, packet: &ReceivedPacket<'_>, now: Instant) {
         // What only says to come from the caller does not keep a session alive.
-        if self.peer.handle_packet(packet, now) == Sender::Peer {
+        if self.peer.handle_packet(packet, now) == PacketTrust::Peer {
             self.handle_sign_of_life(now);
         }
     }
@@ -318,7 +320,7 @@ impl WebRtcSession {
     fn handle_channel(&mut self, now: Instant) {
         self.outbox.handle_open(now);
         // One that is made anew after a restart knows what it was told.
-        if self.peer.channel() == Some(Channel::Events) && self.events.is_none() {
+        if self.peer.channel() == Some(ChannelLabel::Events) && self.events.is_none() {
             let events = self.events.insert(Events::default());
             self.outbox.push(events.handle_open());
         }
@@ -493,7 +495,7 @@ impl Session for WebRtcSession {
                 });
             }
             match self.peer.poll_output() {
-                connection::Output::Timeout(at) => {
+                connection::ConnectionOutput::Timeout(at) => {
                     if let Some(turn) = self.speaker.poll_turn() {
                         self.speaking = turn == Turn::Started;
                         return Output::Event(match turn {
@@ -505,24 +507,24 @@ impl Session for WebRtcSession {
                         return Output::Timeout(self.next_timeout(at, now));
                     }
                 }
-                connection::Output::Transmit(transmit) => {
+                connection::ConnectionOutput::Transmit(transmit) => {
                     if transmit.is_check() {
                         self.liveness.handle_check(now);
                     }
                     return Output::Command(Command::Transmit(transmit));
                 }
-                connection::Output::Proven(proven) => return Output::Command(Command::Proven(proven)),
-                connection::Output::Connected => self.connected(now),
-                connection::Output::Audio { packet, .. } => {
+                connection::ConnectionOutput::Proven(proven) => return Output::Command(Command::Proven(proven)),
+                connection::ConnectionOutput::Connected => self.connected(now),
+                connection::ConnectionOutput::Audio { packet, .. } => {
                     self.handle_sign_of_life(now);
                     self.listener.handle_packet(&packet, now);
                 }
-                connection::Output::Key(key) => {
+                connection::ConnectionOutput::Key(key) => {
                     self.handle_sign_of_life(now);
                     self.event = Some(Event::Dtmf(key));
                 }
-                connection::Output::ChannelOpen => self.handle_channel(now),
-                connection::Output::Message(text) => {
+                connection::ConnectionOutput::ChannelOpen => self.handle_channel(now),
+                connection::ConnectionOutput::Message(text) => {
                     self.handle_sign_of_life(now);
                     let answer = self.events.as_mut().and_then(|events| events.handle_message(&text));
                     if let Some(answer) = answer {
@@ -531,9 +533,9 @@ impl Session for WebRtcSession {
                     self.event = incoming(text);
                 }
                 // Clients have no tracks, and their messages are text.
-                connection::Output::TrackGone(_) | connection::Output::Data(_) => {}
-                connection::Output::Left => self.peer_gone(LeaveReason::Left, now),
-                connection::Output::Failed => self.peer_gone(LeaveReason::Failed, now),
+                connection::ConnectionOutput::TrackGone(_) | connection::ConnectionOutput::Data(_) => {}
+                connection::ConnectionOutput::Left => self.peer_gone(LeaveReason::Left, now),
+                connection::ConnectionOutput::Failed => self.peer_gone(LeaveReason::Failed, now),
             }
         }
     }

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use edge_runner_proto::event::Event;
 use edge_runner_proto::limits;
 use edge_runner_proto::session::{Output, Session as _};
-use edge_runner_proto::webrtc::connection::{Common, IceSecret, OfferError, Packet, Setup};
+use edge_runner_proto::webrtc::connection::{
+    ConnectionContext, ConnectionSetup, IceSecret, NegotiationError, ReceivedPacket,
+};
 use edge_runner_proto::webrtc::crypto;
 use edge_runner_proto::webrtc::gather::Gathered;
 use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
@@ -35,7 +37,7 @@ pub const PAYLOAD_TYPE: u8 = 111;
 /// 20 ms of silence, as Opus says it.
 pub const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
 
-static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
+static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
 
 pub fn runner() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 7860))
@@ -149,7 +151,7 @@ impl Call {
     }
 
     /// Offers again on the same connection.
-    pub fn renegotiate(&mut self) -> Result<String, OfferError> {
+    pub fn renegotiate(&mut self) -> Result<String, NegotiationError> {
         let answer = self.session.renegotiate(&offer(Begins::Caller));
         self.settle();
         answer
@@ -233,7 +235,7 @@ impl Call {
 
     /// A datagram arrives, and nothing else happens yet.
     pub fn arrive(&mut self, source: SocketAddr, contents: &[u8]) {
-        let packet = Packet::datagram(source, runner(), contents);
+        let packet = ReceivedPacket::datagram(source, runner(), contents);
         self.session.handle_packet(&packet, self.now);
         self.drain();
     }
@@ -455,13 +457,13 @@ impl Call {
     }
 }
 
-fn setup() -> Setup<'static> {
+fn setup() -> ConnectionSetup<'static> {
     static LOCAL: LazyLock<[SocketAddr; 1]> = LazyLock::new(|| [runner()]);
     static NOTHING: Gathered = Gathered {
         reflexive: Vec::new(),
         relayed: Vec::new(),
     };
-    Setup {
+    ConnectionSetup {
         common: &COMMON,
         local: &*LOCAL,
         tcp: &[],

@@ -10,7 +10,7 @@ use std::time::Instant;
 use edge_runner_proto::limits;
 use edge_runner_proto::session::Session as _;
 use edge_runner_proto::webrtc::candidate::DeviceAddress;
-use edge_runner_proto::webrtc::connection::{Common, IceSecret, Setup};
+use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret};
 use edge_runner_proto::webrtc::gather::Gathered;
 use edge_runner_proto::webrtc::session::WebRtcSession;
 
@@ -173,7 +173,7 @@ fn section(lines: &[String], at: usize) -> (usize, usize) {
 /// Runs an offer through all that is done with one: it is made fit, answered to a browser and to a device, and what is sent is
 /// neither changed by a second pass nor longer than its offer lets it be. Tells whether it was answered.
 pub fn run(offer: &str) -> bool {
-    static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
+    static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
     static NOTHING: Gathered = Gathered {
         reflexive: Vec::new(),
         relayed: Vec::new(),
@@ -185,7 +185,7 @@ pub fn run(offer: &str) -> bool {
         is_guess: false,
     };
     for (embedded, device) in [(None, None), (None, Some(device)), (Some(HOST), Some(device))] {
-        let setup = Setup {
+        let setup = ConnectionSetup {
             common: &COMMON,
             local: &[SocketAddr::from((HOST, 7860))],
             tcp: &[],

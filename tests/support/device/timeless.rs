@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use edge_runner_proto::event::{Event, LeaveReason};
 use edge_runner_proto::session::{Output, Session as _};
 use edge_runner_proto::webrtc::candidate::DeviceAddress;
-use edge_runner_proto::webrtc::connection::{Common, IceSecret, Packet, Setup};
+use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::gather::Gathered;
 use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
 
@@ -87,10 +87,10 @@ impl Call {
             fingerprint: &options.identity.fingerprint,
             addr: device(),
         };
-        let common = Common::default();
+        let common = ConnectionContext::default();
         let gathered = Gathered::default();
         let local = [runner()];
-        let setup = Setup {
+        let setup = ConnectionSetup {
             common: &common,
             local: &local,
             tcp: &[],
@@ -203,7 +203,7 @@ impl Call {
         {
             match entry.remove() {
                 (Way::ToRunner, contents) => {
-                    let packet = Packet::datagram(device(), runner(), &contents);
+                    let packet = ReceivedPacket::datagram(device(), runner(), &contents);
                     self.session.handle_packet(&packet, self.now);
                 }
                 (Way::ToDevice, contents) => {

@@ -19,7 +19,9 @@ use crate::livekit::roster::Change;
 use crate::livekit::signal::{self, Signal, Then};
 use crate::livekit::wire::Target;
 use crate::secret::Secret;
-use crate::webrtc::connection::{self, AudioLevel, Common, OfferError, Packet, PeerConnection, SfuSetup, Transmit};
+use crate::webrtc::connection::{
+    self, AudioLevel, ConnectionContext, NegotiationError, PeerConnection, ReceivedPacket, SfuSetup, Transmit,
+};
 
 /// The name of our track, which is also its id in the offer.
 const TRACK: &str = "bot-audio";
@@ -216,7 +218,7 @@ impl Stay {
         self.end(Why::SocketGone);
     }
 
-    pub fn handle_packet(&mut self, target: Target, packet: &Packet<'_>, now: Instant) {
+    pub fn handle_packet(&mut self, target: Target, packet: &ReceivedPacket<'_>, now: Instant) {
         if let Some(leg) = self.leg(target) {
             leg.peer.handle_packet(packet, now);
         }
@@ -314,7 +316,7 @@ impl Stay {
     }
 
     /// Returns the next thing to do.
-    pub fn poll_output(&mut self, common: &Common, now: Instant) -> Output {
+    pub fn poll_output(&mut self, common: &ConnectionContext, now: Instant) -> Output {
         loop {
             if let Some(output) = self.queue.pop_front() {
                 return output;
@@ -356,16 +358,16 @@ impl Stay {
                 return Polled::Timeout(None);
             };
             let output = match leg.peer.poll_output() {
-                connection::Output::Timeout(at) => return Polled::Timeout(Some(at)),
-                connection::Output::Transmit(transmit) => return Polled::Transmit(transmit),
+                connection::ConnectionOutput::Timeout(at) => return Polled::Timeout(Some(at)),
+                connection::ConnectionOutput::Transmit(transmit) => return Polled::Transmit(transmit),
                 _ if closing => continue,
-                connection::Output::Connected => {
+                connection::ConnectionOutput::Connected => {
                     leg.until = None;
                     log::debug!("{target:?} connection is up");
                     self.look_whether_up();
                     continue;
                 }
-                connection::Output::Audio {
+                connection::ConnectionOutput::Audio {
                     track: Some(track),
                     packet,
                 } => {
@@ -374,18 +376,18 @@ impl Stay {
                     }
                     Output::Audio { track, packet }
                 }
-                connection::Output::TrackGone(track) => {
+                connection::ConnectionOutput::TrackGone(track) => {
                     self.tracks.remove(&track);
                     Output::TrackGone(track)
                 }
-                connection::Output::ChannelOpen => Output::ChannelOpen,
-                connection::Output::Data(bytes) => Output::Data(bytes),
+                connection::ConnectionOutput::ChannelOpen => Output::ChannelOpen,
+                connection::ConnectionOutput::Data(bytes) => Output::Data(bytes),
                 // A room has one known address, and neither keys nor texts.
-                connection::Output::Proven(_)
-                | connection::Output::Audio { track: None, .. }
-                | connection::Output::Key(_)
-                | connection::Output::Message(_) => continue,
-                connection::Output::Left | connection::Output::Failed => {
+                connection::ConnectionOutput::Proven(_)
+                | connection::ConnectionOutput::Audio { track: None, .. }
+                | connection::ConnectionOutput::Key(_)
+                | connection::ConnectionOutput::Message(_) => continue,
+                connection::ConnectionOutput::Left | connection::ConnectionOutput::Failed => {
                     // A server that ends a stay closes its connections as well, and a datagram may overtake the reason.
                     leg.until = Some(now + ROOM_REASON_WITHIN);
                     continue;
@@ -395,7 +397,7 @@ impl Stay {
         }
     }
 
-    fn handle_signal(&mut self, output: signal::Output, common: &Common, now: Instant) {
+    fn handle_signal(&mut self, output: signal::Output, common: &ConnectionContext, now: Instant) {
         if self.closing {
             if let signal::Output::Send(bytes) = output {
                 self.queue.push_back(Output::Send(bytes));
@@ -441,7 +443,7 @@ impl Stay {
     }
 
     /// Offers our track.
-    fn publish(&mut self, joined: &signal::Joined, common: &Common, now: Instant) {
+    fn publish(&mut self, joined: &signal::Joined, common: &ConnectionContext, now: Instant) {
         log::debug!("let in by a server of version {}", joined.server_version);
         let setup = SfuSetup {
             common,
@@ -464,7 +466,14 @@ impl Stay {
     }
 
     /// Answers an offer of the subscriber connection.
-    fn answer(&mut self, offer: &str, id: u32, mids: &BTreeMap<String, String>, common: &Common, now: Instant) {
+    fn answer(
+        &mut self,
+        offer: &str,
+        id: u32,
+        mids: &BTreeMap<String, String>,
+        common: &ConnectionContext,
+        now: Instant,
+    ) {
         let answered = match &mut self.subscriber {
             Some(leg) => leg.peer.answer_room(offer, mids).inspect(|_| {
                 // The server may have restarted ICE, and then we have, too.
@@ -531,12 +540,12 @@ enum Polled {
     Timeout(Option<Instant>),
 }
 
-fn words(error: &OfferError) -> String {
+fn words(error: &NegotiationError) -> String {
     match error {
-        OfferError::Bad(why) => why.clone(),
-        OfferError::NoCandidate(why) => why.clone(),
-        OfferError::TooLong(why) | OfferError::Answer(why) => why.clone(),
-        OfferError::Ended => "the connection has ended".into(),
+        NegotiationError::Bad(why) => why.clone(),
+        NegotiationError::NoCandidate(why) => why.clone(),
+        NegotiationError::TooLong(why) | NegotiationError::Answer(why) => why.clone(),
+        NegotiationError::Ended => "the connection has ended".into(),
     }
 }
 

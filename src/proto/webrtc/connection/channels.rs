@@ -8,7 +8,7 @@
 use str0m::Rtc;
 use str0m::channel::{ChannelData, ChannelId};
 
-use super::output::Output;
+use super::output::ConnectionOutput;
 use crate::limits::CHANNELS_MAX;
 use crate::webrtc::whip::events;
 
@@ -27,7 +27,7 @@ pub enum MessageFormat {
 
 /// What the name of a channel says of who opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channel {
+pub enum ChannelLabel {
     /// `chat`.
     Chat,
     /// `rtvi-ai`.
@@ -39,31 +39,31 @@ pub enum Channel {
     Other,
 }
 
-impl Channel {
+impl ChannelLabel {
     fn of(label: &str) -> Self {
         match label {
-            "chat" => Channel::Chat,
-            "rtvi-ai" => Channel::Rtvi,
-            events::LABEL => Channel::Events,
-            RELIABLE | LOSSY => Channel::Data,
-            _ => Channel::Other,
+            "chat" => ChannelLabel::Chat,
+            "rtvi-ai" => ChannelLabel::Rtvi,
+            events::LABEL => ChannelLabel::Events,
+            RELIABLE | LOSSY => ChannelLabel::Data,
+            _ => ChannelLabel::Other,
         }
     }
 }
 
 /// The channels that are open.
-pub struct Channels {
+pub struct DataChannels {
     format: MessageFormat,
-    open: Vec<(ChannelId, Channel)>,
+    open: Vec<(ChannelId, ChannelLabel)>,
     /// Where messages go to.
-    main: Option<(ChannelId, Channel)>,
+    main: Option<(ChannelId, ChannelLabel)>,
     /// The channel that this end has offered for its messages.
     pub offered: Option<ChannelId>,
 }
 
-impl Channels {
+impl DataChannels {
     pub fn new(format: MessageFormat) -> Self {
-        Channels {
+        DataChannels {
             format,
             open: Vec::new(),
             main: None,
@@ -78,11 +78,11 @@ impl Channels {
             rtc.direct_api().close_data_channel(id);
             return false;
         }
-        let kind = Channel::of(label);
+        let kind = ChannelLabel::of(label);
         self.open.push((id, kind));
         let first = self.main.is_none();
         let is_main = match self.format {
-            MessageFormat::Text => first || (kind == Channel::Chat && self.main() != Some(Channel::Chat)),
+            MessageFormat::Text => first || (kind == ChannelLabel::Chat && self.main() != Some(ChannelLabel::Chat)),
             MessageFormat::Binary => self.offered == Some(id),
         };
         if is_main {
@@ -99,10 +99,10 @@ impl Channels {
     }
 
     /// Reads a message that came.
-    pub fn read(&self, data: ChannelData) -> Option<Output> {
-        let is_data = || self.open.contains(&(data.id, Channel::Data));
+    pub fn read(&self, data: ChannelData) -> Option<ConnectionOutput> {
+        let is_data = || self.open.contains(&(data.id, ChannelLabel::Data));
         match self.format {
-            MessageFormat::Binary if data.binary && is_data() => Some(Output::Data(data.data)),
+            MessageFormat::Binary if data.binary && is_data() => Some(ConnectionOutput::Data(data.data)),
             MessageFormat::Binary => {
                 log::debug!("message ignored: it is no data packet");
                 None
@@ -112,7 +112,7 @@ impl Channels {
                 None
             }
             MessageFormat::Text => match String::from_utf8(data.data) {
-                Ok(text) => Some(Output::Message(text)),
+                Ok(text) => Some(ConnectionOutput::Message(text)),
                 Err(_) => {
                     log::debug!("message ignored: it is not UTF-8");
                     None
@@ -122,7 +122,7 @@ impl Channels {
     }
 
     /// Returns the kind of the channel that messages go to.
-    pub fn main(&self) -> Option<Channel> {
+    pub fn main(&self) -> Option<ChannelLabel> {
         self.main.map(|(_, kind)| kind)
     }
 

@@ -8,22 +8,22 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use super::packet::Way;
-use super::packet::{Packet, Transmit};
+use super::packet::PacketPath;
+use super::packet::{ReceivedPacket, Transmit};
 use crate::limits::CHECKS_UNDER_WAY_MAX;
 use crate::webrtc::packet_kind::PacketKind;
 
 type TransactionId = [u8; 12];
 
-struct Check {
+struct PendingCheck {
     id: TransactionId,
-    way: Way,
-    maker: Maker,
+    way: PacketPath,
+    maker: CheckInitiator,
 }
 
 /// Who has made a check, and so who reads its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
+pub enum CheckInitiator {
     Str0m,
     /// [`super::consent`].
     Consent,
@@ -31,13 +31,13 @@ pub enum Maker {
 
 /// Checks without an answer, the oldest first.
 #[derive(Default)]
-pub struct Checks {
-    under_way: VecDeque<Check>,
+pub struct PendingChecks {
+    under_way: VecDeque<PendingCheck>,
 }
 
-impl Checks {
+impl PendingChecks {
     /// Takes note of a packet that leaves; anything but a check is none.
-    pub fn handle_outgoing(&mut self, maker: Maker, transmit: &mut Transmit) {
+    pub fn handle_outgoing(&mut self, maker: CheckInitiator, transmit: &mut Transmit) {
         if !transmit.is_check() {
             return;
         }
@@ -48,28 +48,28 @@ impl Checks {
             self.under_way.pop_front();
         }
         let way = transmit.way();
-        self.under_way.push_back(Check { id, way, maker });
+        self.under_way.push_back(PendingCheck { id, way, maker });
     }
 
     /// Tells whose check a packet says to answer that was sent to where it comes from.
-    pub fn answered(&self, kind: PacketKind, packet: &Packet<'_>) -> Option<Maker> {
+    pub fn answered(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<CheckInitiator> {
         self.position(kind, packet).map(|at| self.under_way[at].maker)
     }
 
     /// Returns from where the check was sent that a packet answers, if it was sent to where the
     /// packet comes from. Each is answered once.
-    pub fn take_answered(&mut self, kind: PacketKind, packet: &Packet<'_>) -> Option<SocketAddr> {
+    pub fn take_answered(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<SocketAddr> {
         let at = self.position(kind, packet)?;
         self.under_way.remove(at).map(|check| check.way.source)
     }
 
-    fn position(&self, kind: PacketKind, packet: &Packet<'_>) -> Option<usize> {
+    fn position(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> Option<usize> {
         if kind != PacketKind::CheckAnswer {
             return None;
         }
         let id = transaction_id(packet.contents)?;
-        let is_there = |way: Way| way.over == packet.over && way.peer == packet.source;
-        let is_it = |check: &Check| check.id == id && is_there(check.way);
+        let is_there = |way: PacketPath| way.over == packet.over && way.peer == packet.source;
+        let is_it = |check: &PendingCheck| check.id == id && is_there(check.way);
         self.under_way.iter().position(is_it)
     }
 }
@@ -80,7 +80,7 @@ fn transaction_id(contents: &[u8]) -> Option<TransactionId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::Over;
+    use super::super::packet::IceProtocol;
     use super::*;
 
     fn message(kind: [u8; 2], number: usize) -> Vec<u8> {
@@ -94,21 +94,21 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 9], port))
     }
 
-    fn sent(checks: &mut Checks, contents: &[u8]) {
-        let way = Way {
-            over: Over::Udp,
+    fn sent(checks: &mut PendingChecks, contents: &[u8]) {
+        let way = PacketPath {
+            over: IceProtocol::Udp,
             source: at(7860),
             peer: at(1),
         };
-        checks.handle_outgoing(Maker::Str0m, &mut Transmit::ready(way, contents.to_vec()));
+        checks.handle_outgoing(CheckInitiator::Str0m, &mut Transmit::ready(way, contents.to_vec()));
     }
 
-    fn answers(checks: &mut Checks, source: SocketAddr, contents: &[u8]) -> bool {
-        let packet = Packet::datagram(source, at(7860), contents);
+    fn answers(checks: &mut PendingChecks, source: SocketAddr, contents: &[u8]) -> bool {
+        let packet = ReceivedPacket::datagram(source, at(7860), contents);
         let kind = PacketKind::of(contents);
         let maker = checks.answered(kind, &packet);
         let from = checks.take_answered(kind, &packet);
-        assert_eq!(maker, from.map(|_| Maker::Str0m));
+        assert_eq!(maker, from.map(|_| CheckInitiator::Str0m));
         from.is_some_and(|from| from == at(7860))
     }
 
@@ -116,7 +116,7 @@ mod tests {
     /// is an answer.
     #[test]
     fn an_answer_belongs_to_one_check() {
-        let mut checks = Checks::default();
+        let mut checks = PendingChecks::default();
         sent(&mut checks, &message([0, 1], 1));
         sent(&mut checks, &message([1, 1], 2));
         sent(&mut checks, &[0, 1]);
@@ -129,9 +129,9 @@ mod tests {
         assert!(!answers(&mut checks, at(1), &message([1, 0x11], 1)), "a refusal");
         assert!(!answers(&mut checks, at(1), &message([0, 1], 1)), "the check itself");
         assert!(!answers(&mut checks, at(1), &answer[..19]), "half of it");
-        let over_tcp = Packet {
-            over: Over::Tcp,
-            ..Packet::datagram(at(1), at(7860), &answer)
+        let over_tcp = ReceivedPacket {
+            over: IceProtocol::Tcp,
+            ..ReceivedPacket::datagram(at(1), at(7860), &answer)
         };
         assert_eq!(checks.take_answered(PacketKind::CheckAnswer, &over_tcp), None);
         assert!(answers(&mut checks, at(1), &answer));
@@ -141,7 +141,7 @@ mod tests {
     /// So many checks are remembered, the newest.
     #[test]
     fn checks_under_way_are_bounded() {
-        let mut checks = Checks::default();
+        let mut checks = PendingChecks::default();
         for number in 0..=CHECKS_UNDER_WAY_MAX {
             sent(&mut checks, &message([0, 1], number));
         }

@@ -15,16 +15,16 @@ use str0m::error::IceError;
 use str0m::net::{Protocol, TcpType};
 
 use super::PeerConnection;
-use super::config::{Config, Setup};
-use super::keys::Keys;
-use super::output::OfferError;
+use super::config::{ConnectionConfig, ConnectionSetup};
+use super::dtmf::DtmfReceiver;
+use super::output::NegotiationError;
 use crate::audio::codec::Codec;
 use crate::webrtc::candidate;
 use crate::webrtc::sdp::{self, DeviceAnswerError, PreparedOffer};
 
 /// What the answers to one client keep to.
 #[derive(Default)]
-pub struct ClientTerms {
+pub struct ClientNegotiation {
     /// The one address that clients of an embedded runner are offered.
     embedded: Option<Ipv4Addr>,
     /// The one address that a device was told.
@@ -58,13 +58,17 @@ impl PeerConnection {
     /// Makes the connection that answers `offer`, and the answer's SDP.
     ///
     /// # Errors
-    /// [`OfferError`] says whose fault it is.
-    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(PeerConnection, String), OfferError> {
+    /// [`NegotiationError`] says whose fault it is.
+    pub fn accept(
+        offer: &str,
+        setup: &ConnectionSetup<'_>,
+        now: Instant,
+    ) -> Result<(PeerConnection, String), NegotiationError> {
         let prepared = prepare(offer)?;
         let spoken = prepared.spoken.ok_or_else(nothing_spoken)?;
         let config = match prepared.family.is_device() {
-            true => Config::device(setup, &prepared, spoken),
-            false => Config::browser(setup, &prepared, spoken),
+            true => ConnectionConfig::device(setup, &prepared, spoken),
+            false => ConnectionConfig::browser(setup, &prepared, spoken),
         };
         PeerConnection::answer(&prepared, config, setup, now)
     }
@@ -73,25 +77,29 @@ impl PeerConnection {
     /// checks, and begins the handshake.
     ///
     /// # Errors
-    /// [`OfferError`] says whose fault it is.
-    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(PeerConnection, String), OfferError> {
-        let prepared = sdp::prepare_call(offer).map_err(|error| OfferError::Bad(error.to_string()))?;
+    /// [`NegotiationError`] says whose fault it is.
+    pub fn accept_call(
+        offer: &str,
+        setup: &ConnectionSetup<'_>,
+        now: Instant,
+    ) -> Result<(PeerConnection, String), NegotiationError> {
+        let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::Bad(error.to_string()))?;
         let spoken = prepared.spoken.filter(|spoken| spoken.codec == Codec::Opus);
-        let spoken = spoken.ok_or_else(|| OfferError::Bad("the offer of a call has no Opus".to_owned()))?;
-        PeerConnection::answer(&prepared, Config::call(setup, &prepared, spoken), setup, now)
+        let spoken = spoken.ok_or_else(|| NegotiationError::Bad("the offer of a call has no Opus".to_owned()))?;
+        PeerConnection::answer(&prepared, ConnectionConfig::call(setup, &prepared, spoken), setup, now)
     }
 
     fn answer(
         prepared: &PreparedOffer,
-        config: Config,
-        setup: &Setup<'_>,
+        config: ConnectionConfig,
+        setup: &ConnectionSetup<'_>,
         now: Instant,
-    ) -> Result<(PeerConnection, String), OfferError> {
+    ) -> Result<(PeerConnection, String), NegotiationError> {
         let device = config.is_device;
         let device_address = if device { Some(address_for_device(setup)?) } else { None };
         let local = local(setup, device_address);
         let mut peer = PeerConnection::new(config, &local, own(setup, &local), now)?;
-        peer.client = ClientTerms {
+        peer.client = ClientNegotiation {
             embedded: setup.embedded,
             device_address,
             host: candidate::own_address(&prepared.candidates),
@@ -110,8 +118,8 @@ impl PeerConnection {
     /// Answers a further offer on the same connection.
     ///
     /// # Errors
-    /// [`OfferError`]; the connection goes on as it was.
-    pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
+    /// [`NegotiationError`]; the connection goes on as it was.
+    pub fn renegotiate(&mut self, offer: &str) -> Result<String, NegotiationError> {
         let prepared = prepare(offer)?;
         self.negotiate(&prepared)
     }
@@ -121,15 +129,15 @@ impl PeerConnection {
         self.paths.follow(former.paths);
     }
 
-    fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, OfferError> {
+    fn negotiate(&mut self, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
         let ufrag = self.local_ufrag();
         let offer = SdpOffer::from_sdp_string(&prepared.sdp)
-            .map_err(|error| OfferError::Bad(format!("the offer's SDP cannot be read: {error}")))?;
+            .map_err(|error| NegotiationError::Bad(format!("the offer's SDP cannot be read: {error}")))?;
         let mut answer = self
             .rtc
             .sdp_api()
             .accept_offer(offer)
-            .map_err(|error| OfferError::Bad(format!("the offer cannot be answered: {error}")))?
+            .map_err(|error| NegotiationError::Bad(format!("the offer cannot be answered: {error}")))?
             .to_sdp_string();
         self.paths.consent.handle_description(&prepared.sdp);
         // A later offer may stop its audio; a talk cannot begin without.
@@ -148,14 +156,14 @@ impl PeerConnection {
         }
         if self.config.has_keys {
             let answer = sdp::write_call_answer(&answer);
-            self.keys = answer.keys.map(|pt| (pt.into(), Keys::default()));
+            self.keys = answer.keys.map(|pt| (pt.into(), DtmfReceiver::default()));
             return Ok(answer.sdp);
         }
         self.write_answer(&answer, prepared)
     }
 
     /// Writes an answer as the client reads it.
-    fn write_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, OfferError> {
+    fn write_answer(&self, answer: &str, prepared: &PreparedOffer) -> Result<String, NegotiationError> {
         let mut answer = sdp::write_declined(answer, &prepared.sdp);
         for (ours, theirs) in &prepared.opus_spellings {
             answer = answer.replace(&format!("a={ours}\r\n"), &format!("a={theirs}\r\n"));
@@ -166,12 +174,12 @@ impl PeerConnection {
             (None, None) => Ok(answer),
         }
         .map_err(|error| match error {
-            DeviceAnswerError::NoCandidate { .. } => OfferError::NoCandidate(error.to_string()),
-            DeviceAnswerError::NoCodec | DeviceAnswerError::Setup(_) => OfferError::Bad(error.to_string()),
+            DeviceAnswerError::NoCandidate { .. } => NegotiationError::NoCandidate(error.to_string()),
+            DeviceAnswerError::NoCodec | DeviceAnswerError::Setup(_) => NegotiationError::Bad(error.to_string()),
             DeviceAnswerError::LongLine { .. } | DeviceAnswerError::LongBody { .. } => {
-                OfferError::TooLong(error.to_string())
+                NegotiationError::TooLong(error.to_string())
             }
-            other => OfferError::Answer(other.to_string()),
+            other => NegotiationError::Answer(other.to_string()),
         })
     }
 
@@ -192,10 +200,10 @@ impl PeerConnection {
 }
 
 /// Returns the one address to tell a device.
-fn address_for_device(setup: &Setup<'_>) -> Result<Ipv4Addr, OfferError> {
+fn address_for_device(setup: &ConnectionSetup<'_>) -> Result<Ipv4Addr, NegotiationError> {
     let Some(device) = setup.device else {
         let local: Vec<String> = setup.local.iter().map(|local| local.ip().to_string()).collect();
-        return Err(OfferError::NoCandidate(format!(
+        return Err(NegotiationError::NoCandidate(format!(
             "this client is a microcontroller, which reads IPv4 alone, and there is {} here; start the runner with \
              `--embedded --host ADDRESS`",
             if local.is_empty() {
@@ -217,7 +225,7 @@ fn address_for_device(setup: &Setup<'_>) -> Result<Ipv4Addr, OfferError> {
 
 /// Returns the addresses to offer as host candidates. A device tries one candidate after the other,
 /// 17 s for a dead one: it is offered one.
-fn local(setup: &Setup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
+fn local(setup: &ConnectionSetup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
     let port = setup.local.first().map_or(0, SocketAddr::port);
     match device {
         Some(address) => vec![SocketAddr::from((address, port))],
@@ -228,7 +236,7 @@ fn local(setup: &Setup<'_>, device: Option<Ipv4Addr>) -> Vec<SocketAddr> {
 /// Returns the candidates to offer, which are these alone for a device. What a server sees where
 /// there is no NAT is a host candidate already.
 fn candidates(
-    setup: &Setup<'_>,
+    setup: &ConnectionSetup<'_>,
     local: &[SocketAddr],
     for_device: bool,
 ) -> impl Iterator<Item = Result<Candidate, IceError>> {
@@ -256,7 +264,7 @@ fn candidates(
 }
 
 /// Returns the addresses under which this end is reached, offered or not.
-fn own(setup: &Setup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
+fn own(setup: &ConnectionSetup<'_>, local: &[SocketAddr]) -> Vec<SocketAddr> {
     let gathered = setup.gathered.reflexive.iter().chain(&setup.gathered.relayed);
     let gathered = gathered.map(|(address, _)| *address);
     local.iter().copied().chain(gathered).collect()
@@ -269,13 +277,13 @@ fn has_audio(answer: &str) -> bool {
     sections.any(|section| !section.starts_with("0 "))
 }
 
-fn nothing_spoken() -> OfferError {
+fn nothing_spoken() -> NegotiationError {
     let [opus, pcmu, pcma] = Codec::ALL;
-    OfferError::Bad(format!(
+    NegotiationError::Bad(format!(
         "the offer has no audio with a codec that is spoken here: {opus} (opus/48000/2), {pcmu} or {pcma} (8000 Hz)"
     ))
 }
 
-fn prepare(offer: &str) -> Result<PreparedOffer, OfferError> {
-    sdp::prepare_offer(offer).map_err(|error| OfferError::Bad(error.to_string()))
+fn prepare(offer: &str) -> Result<PreparedOffer, NegotiationError> {
+    sdp::prepare_offer(offer).map_err(|error| NegotiationError::Bad(error.to_string()))
 }

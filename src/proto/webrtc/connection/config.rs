@@ -1,7 +1,7 @@
 //! The four configurations of a connection: browser, microcontroller, call, media-room server
 //! (SFU).
 //!
-//! In: what an offer has shown of the other end. Out: a [`Config`], whose fields are all in which
+//! In: what an offer has shown of the other end. Out: a [`ConnectionConfig`], whose fields are all in which
 //! connections differ once they are made, and the settings of str0m that belong to it.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use str0m::{Rtc, RtcConfig};
 
 use super::channels::MessageFormat;
 use super::credentials::IceSecret;
-use super::sources::Talkers;
+use super::sources::AudioLayout;
 use crate::audio::codec::Codec;
 use crate::audio::g711::Law;
 use crate::audio::opus::EncoderSettings;
@@ -28,7 +28,7 @@ use crate::webrtc::gather::Gathered;
 use crate::webrtc::sdp::{PreparedOffer, Spoken};
 
 /// What every connection of this runner shares.
-pub struct Common {
+pub struct ConnectionContext {
     provider: Arc<CryptoProvider>,
     /// For clients that offer no header extension.
     bare_provider: Arc<CryptoProvider>,
@@ -37,9 +37,9 @@ pub struct Common {
     pub voice: EncoderSettings,
 }
 
-impl Common {
+impl ConnectionContext {
     pub fn new(voice: EncoderSettings) -> Self {
-        Common {
+        ConnectionContext {
             provider: Arc::new(crypto::provider()),
             bare_provider: Arc::new(crypto::bare_provider()),
             embedded_provider: Arc::new(crypto::embedded_provider()),
@@ -68,15 +68,15 @@ impl Common {
     }
 }
 
-impl Default for Common {
+impl Default for ConnectionContext {
     fn default() -> Self {
-        Common::new(EncoderSettings::default())
+        ConnectionContext::new(EncoderSettings::default())
     }
 }
 
 /// What the connection to a client is made from, beside its offer.
-pub struct Setup<'a> {
-    pub common: &'a Common,
+pub struct ConnectionSetup<'a> {
+    pub common: &'a ConnectionContext,
     /// Host candidates to offer, each with the port of the runner's UDP socket.
     pub local: &'a [SocketAddr],
     /// Addresses at which the HTTP server listens, for callers whose network lets no UDP through.
@@ -94,7 +94,7 @@ pub struct Setup<'a> {
 }
 
 /// What tells one connection from another.
-pub struct Config {
+pub struct ConnectionConfig {
     provider: Arc<CryptoProvider>,
     pub spoken: Spoken,
     extensions: ExtensionMap,
@@ -104,7 +104,7 @@ pub struct Config {
     pub is_device: bool,
     /// The keys of a telephone are negotiated.
     pub has_keys: bool,
-    pub talkers: Talkers,
+    pub talkers: AudioLayout,
     /// The one audio section takes packets of sources that it does not name.
     pub takes_any_source: bool,
     pub messages: MessageFormat,
@@ -121,37 +121,37 @@ pub struct Config {
     pub secret: Option<IceSecret>,
 }
 
-impl Config {
+impl ConnectionConfig {
     /// Makes the configuration of a browser's connection.
     ///
     /// A client that offers no header extension may read the media from byte 12: small stacks do.
     /// To others it makes no difference, since only the empty block is left out. The keys are the
     /// same, and so is the protection of whichever profile the handshake chooses.
-    pub fn browser(setup: &Setup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+    pub fn browser(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
         let common = setup.common;
         let (provider, extensions) = match offer.has_extensions {
             true => (&common.provider, extensions(&[(4, Extension::RtpMid)])),
             false => (&common.bare_provider, ExtensionMap::empty()),
         };
-        Config {
+        ConnectionConfig {
             extensions,
             is_bare: !offer.has_extensions,
             takes_any_source: offer.audio_sections == 1,
             secret: Some(setup.secret),
-            ..Config::plain(provider, spoken, setup.seed)
+            ..ConnectionConfig::plain(provider, spoken, setup.seed)
         }
     }
 
     /// Makes the configuration that the others differ from.
     fn plain(provider: &Arc<CryptoProvider>, spoken: Spoken, seed: u64) -> Self {
-        Config {
+        ConnectionConfig {
             provider: provider.clone(),
             spoken,
             extensions: ExtensionMap::empty(),
             is_bare: false,
             is_device: false,
             has_keys: false,
-            talkers: Talkers::One,
+            talkers: AudioLayout::One,
             takes_any_source: false,
             messages: MessageFormat::Text,
             named_by_operator: false,
@@ -163,47 +163,47 @@ impl Config {
     }
 
     /// Makes the configuration of a microcontroller's connection.
-    pub fn device(setup: &Setup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
-        Config {
+    pub fn device(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+        ConnectionConfig {
             provider: setup.common.embedded_provider.clone(),
             is_device: true,
-            ..Config::bare(setup, offer, spoken)
+            ..ConnectionConfig::bare(setup, offer, spoken)
         }
     }
 
     /// Makes the configuration of a connection to the server of a call.
-    pub fn call(setup: &Setup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
-        Config {
+    pub fn call(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+        ConnectionConfig {
             has_keys: true,
-            ..Config::bare(setup, offer, spoken)
+            ..ConnectionConfig::bare(setup, offer, spoken)
         }
     }
 
     /// Makes the configuration of a client that reads the media from byte 12, whatever its offer
     /// says.
-    fn bare(setup: &Setup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
-        Config {
+    fn bare(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+        ConnectionConfig {
             provider: setup.common.bare_provider.clone(),
             extensions: ExtensionMap::empty(),
             is_bare: true,
-            ..Config::browser(setup, offer, spoken)
+            ..ConnectionConfig::browser(setup, offer, spoken)
         }
     }
 
     /// Makes the configuration of a connection to a media-room server.
-    pub fn sfu(common: &Common, seed: u64) -> Self {
+    pub fn sfu(common: &ConnectionContext, seed: u64) -> Self {
         let spoken = Spoken {
             codec: Codec::Opus,
             payload_type: OPUS_PT,
         };
-        Config {
+        ConnectionConfig {
             extensions: extensions(&[(1, Extension::AudioLevel), (4, Extension::RtpMid)]),
-            talkers: Talkers::Tracks,
+            talkers: AudioLayout::Tracks,
             messages: MessageFormat::Binary,
             named_by_operator: true,
             answers_goodbye: false,
             lost_after: Some(ROOM_MEDIA_LOST_AFTER),
-            ..Config::plain(&common.provider, spoken, seed)
+            ..ConnectionConfig::plain(&common.provider, spoken, seed)
         }
     }
 

@@ -10,7 +10,7 @@
 use str0m::crypto::Sha1HmacProvider;
 use str0m::ice::{StunMessage, StunMessageBuilder, TransId};
 
-use super::packet::{Transmit, Way};
+use super::packet::{PacketPath, Transmit};
 use crate::webrtc::stun::{USERNAME, attribute};
 
 const PRIORITY: u16 = 0x0024;
@@ -24,7 +24,7 @@ pub struct Consent {
     password: String,
     /// str0m's last check: its names, role and priority are good for others.
     model: Vec<u8>,
-    way: Option<Way>,
+    way: Option<PacketPath>,
 }
 
 impl Consent {
@@ -57,12 +57,12 @@ impl Consent {
     }
 
     /// The peer has answered on this way.
-    pub fn handle_proof(&mut self, way: Way) {
+    pub fn handle_proof(&mut self, way: PacketPath) {
         self.way = Some(way);
     }
 
     /// Returns where the peer last answered.
-    pub fn way(&self) -> Option<Way> {
+    pub fn way(&self) -> Option<PacketPath> {
         self.way
     }
 

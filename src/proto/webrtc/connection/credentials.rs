@@ -19,14 +19,14 @@ const CHARS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 pub struct IceSecret(pub [u8; 32]);
 
 /// Makes credentials.
-pub struct Credentials {
+pub struct IceCredentialGenerator {
     secret: IceSecret,
     made: u32,
 }
 
-impl Credentials {
+impl IceCredentialGenerator {
     pub fn new(secret: IceSecret) -> Self {
-        Credentials { secret, made: 0 }
+        IceCredentialGenerator { secret, made: 0 }
     }
 
     pub fn next(&mut self) -> IceCreds {
@@ -58,8 +58,8 @@ mod tests {
     /// next.
     #[test]
     fn each_pair_is_another() {
-        let mut one = Credentials::new(IceSecret([1; 32]));
-        let mut two = Credentials::new(IceSecret([2; 32]));
+        let mut one = IceCredentialGenerator::new(IceSecret([1; 32]));
+        let mut two = IceCredentialGenerator::new(IceSecret([2; 32]));
         let made = [one.next(), one.next(), two.next(), two.next()];
         for (at, creds) in made.iter().enumerate() {
             assert_eq!((creds.ufrag.len(), creds.pass.len()), (UFRAG_CHARS, PASSWORD_CHARS));

@@ -8,9 +8,9 @@ use str0m::rtp::RtpPacket;
 use str0m::{Event, IceConnectionState, RtcError};
 
 use super::PeerConnection;
-use super::output::Output;
+use super::output::ConnectionOutput;
 use super::packet::Transmit;
-use super::sources::Talkers;
+use super::sources::AudioLayout;
 use crate::audio::packet::AudioPacket;
 use crate::webrtc::crypto;
 
@@ -27,14 +27,14 @@ impl PeerConnection {
         transmit
     }
 
-    pub(super) fn handle_error(&mut self, error: RtcError) -> Option<Output> {
+    pub(super) fn handle_error(&mut self, error: RtcError) -> Option<ConnectionOutput> {
         match error {
             // The peer said goodbye before SCTP was up, and str0m lost the event over its own
             // farewell.
             RtcError::Sctp(error) => {
                 log::debug!("closing: {error}");
                 self.rtc.disconnect();
-                self.over(Output::Left)
+                self.over(ConnectionOutput::Left)
             }
             error => {
                 log::debug!("connection: {error}");
@@ -44,12 +44,12 @@ impl PeerConnection {
                 if self.rtc.is_alive() {
                     return None;
                 }
-                self.over(Output::Failed)
+                self.over(ConnectionOutput::Failed)
             }
         }
     }
 
-    pub(super) fn event(&mut self, event: Event) -> Option<Output> {
+    pub(super) fn event(&mut self, event: Event) -> Option<ConnectionOutput> {
         match event {
             Event::IceConnectionStateChange(IceConnectionState::Connected | IceConnectionState::Completed) => {
                 self.tried.handle_ice_up();
@@ -60,7 +60,7 @@ impl PeerConnection {
                 self.early.clear();
                 self.is_connected = true;
                 self.heard_at = self.now;
-                Some(Output::Connected)
+                Some(ConnectionOutput::Connected)
             }
             Event::MediaAdded(added) if added.kind == MediaKind::Audio => {
                 self.handle_media(added.mid);
@@ -69,18 +69,18 @@ impl PeerConnection {
             Event::RtpPacket(packet) => self.audio(packet),
             Event::ChannelOpen(id, label) => {
                 let is_open = self.channels.handle_open(&mut self.rtc, id, &label);
-                is_open.then_some(Output::ChannelOpen)
+                is_open.then_some(ConnectionOutput::ChannelOpen)
             }
             Event::ChannelData(data) => self.channels.read(data),
             Event::ChannelClose(id) => match self.channels.handle_close(id) {
-                true => self.over(Output::Left),
+                true => self.over(ConnectionOutput::Left),
                 false => None,
             },
             Event::Closed => {
                 if !self.config.answers_goodbye {
                     self.rtc.disconnect();
                 }
-                self.over(Output::Left)
+                self.over(ConnectionOutput::Left)
             }
             _ => None,
         }
@@ -96,20 +96,20 @@ impl PeerConnection {
     }
 
     /// Takes a packet whose tag was good.
-    fn audio(&mut self, packet: RtpPacket) -> Option<Output> {
+    fn audio(&mut self, packet: RtpPacket) -> Option<ConnectionOutput> {
         let (source, payload_type) = (packet.header.ssrc, packet.header.payload_type);
         self.sources.confirm(source);
         if let Some((_, keys)) = self.keys.as_mut().filter(|(keys, _)| *keys == payload_type) {
             let key = keys.handle_packet(packet.header.timestamp, &packet.payload);
-            return key.map(Output::Key);
+            return key.map(ConnectionOutput::Key);
         }
-        if self.config.talkers == Talkers::One && self.sender.payload_type() != Some(payload_type) {
+        if self.config.talkers == AudioLayout::One && self.sender.payload_type() != Some(payload_type) {
             return None;
         }
         let section = self.sources.section(&mut self.rtc, source)?;
         let track = section.track.clone();
         self.unheard.handle_used();
-        Some(Output::Audio {
+        Some(ConnectionOutput::Audio {
             track,
             packet: AudioPacket {
                 sequence: *packet.seq_no,

@@ -71,8 +71,8 @@ fn has_finished(mut records: &[u8]) -> bool {
 mod tests {
     use std::net::SocketAddr;
 
-    use super::super::packet::Over;
-    use super::super::packet::Way;
+    use super::super::packet::IceProtocol;
+    use super::super::packet::PacketPath;
     use super::*;
 
     fn record(content: u8, epoch: u8, length: u8) -> Vec<u8> {
@@ -83,8 +83,8 @@ mod tests {
 
     fn leaving(flight: &mut LastFlight, contents: &[u8]) -> Vec<u8> {
         let address = SocketAddr::from(([127, 0, 0, 1], 9));
-        let way = Way {
-            over: Over::Udp,
+        let way = PacketPath {
+            over: IceProtocol::Udp,
             source: address,
             peer: address,
         };

@@ -8,14 +8,14 @@
 
 use std::time::Instant;
 
+use super::packet::PacketPath;
 use super::packet::Transmit;
-use super::packet::Way;
 use crate::limits::OUTAGE_AFTER;
 use crate::webrtc::packet_kind::PacketKind;
 
 #[derive(Default)]
 pub struct LastRecord {
-    way: Option<Way>,
+    way: Option<PacketPath>,
     left: Option<Instant>,
     /// Kept from one record to the next, so that none allocates.
     contents: Vec<u8>,

@@ -10,17 +10,17 @@ use std::time::Instant;
 
 use crate::audio::packet::AudioPacket;
 
-use super::packet::{Over, Transmit};
+use super::packet::{IceProtocol, Transmit};
 
 /// What a connection answers to an input.
-pub enum Output {
+pub enum ConnectionOutput {
     /// Nothing more; the connection wants [`PeerConnection::handle_timeout`] at this time.
     ///
     /// [`PeerConnection::handle_timeout`]: super::PeerConnection::handle_timeout
     Timeout(Instant),
     Transmit(Transmit),
     /// The peer has answered a check of this end, and so has what is sent to this address.
-    Proven(Proven),
+    Proven(ValidatedPath),
     /// ICE and DTLS are up: audio flows.
     Connected,
     Audio {
@@ -46,8 +46,8 @@ pub enum Output {
 
 /// The addresses between which a peer answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proven {
-    pub over: Over,
+pub struct ValidatedPath {
+    pub over: IceProtocol,
     /// Where the answer came to.
     pub local: SocketAddr,
     pub peer: SocketAddr,
@@ -55,7 +55,7 @@ pub struct Proven {
 
 /// Why an offer was not answered, or an answer not taken.
 #[derive(Debug, PartialEq, Eq)]
-pub enum OfferError {
+pub enum NegotiationError {
     /// The description's own fault, in words for its sender.
     Bad(String),
     /// No address of this machine can be offered to a device; names the address wanted and those
@@ -69,14 +69,14 @@ pub enum OfferError {
     Ended,
 }
 
-impl fmt::Display for OfferError {
+impl fmt::Display for NegotiationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OfferError::Bad(why)
-            | OfferError::NoCandidate(why)
-            | OfferError::TooLong(why)
-            | OfferError::Answer(why) => f.write_str(why),
-            OfferError::Ended => f.write_str("the session is ending"),
+            NegotiationError::Bad(why)
+            | NegotiationError::NoCandidate(why)
+            | NegotiationError::TooLong(why)
+            | NegotiationError::Answer(why) => f.write_str(why),
+            NegotiationError::Ended => f.write_str("the session is ending"),
         }
     }
 }

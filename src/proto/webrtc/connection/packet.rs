@@ -12,43 +12,43 @@ use crate::webrtc::packet_kind::PacketKind;
 
 /// The way on which a peer is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    pub over: Over,
+pub struct PacketPath {
+    pub over: IceProtocol,
     pub source: SocketAddr,
     pub peer: SocketAddr,
 }
 
 /// What carries a packet between this machine, or a relay, and the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Over {
+pub enum IceProtocol {
     Udp,
     /// Framed on a connection that the peer has opened, RFC 6544.
     Tcp,
 }
 
-impl From<Over> for Protocol {
-    fn from(over: Over) -> Self {
+impl From<IceProtocol> for Protocol {
+    fn from(over: IceProtocol) -> Self {
         match over {
-            Over::Udp => Protocol::Udp,
-            Over::Tcp => Protocol::Tcp,
+            IceProtocol::Udp => Protocol::Udp,
+            IceProtocol::Tcp => Protocol::Tcp,
         }
     }
 }
 
 /// A packet that has come.
 #[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    pub over: Over,
+pub struct ReceivedPacket<'a> {
+    pub over: IceProtocol,
     pub source: SocketAddr,
     pub destination: SocketAddr,
     pub contents: &'a [u8],
 }
 
-impl<'a> Packet<'a> {
+impl<'a> ReceivedPacket<'a> {
     /// Makes one that came as a datagram.
     pub fn datagram(source: SocketAddr, destination: SocketAddr, contents: &'a [u8]) -> Self {
-        Packet {
-            over: Over::Udp,
+        ReceivedPacket {
+            over: IceProtocol::Udp,
             source,
             destination,
             contents,
@@ -58,7 +58,7 @@ impl<'a> Packet<'a> {
 
 /// A packet to send.
 pub struct Transmit {
-    pub over: Over,
+    pub over: IceProtocol,
     pub source: SocketAddr,
     pub destination: SocketAddr,
     kind: PacketKind,
@@ -70,8 +70,8 @@ impl Transmit {
     /// Takes what str0m wants sent; `bare` says that RTP leaves without its empty header extension.
     pub fn new(transmit: str0m::net::Transmit, bare: bool) -> Self {
         let over = match transmit.proto {
-            Protocol::Udp => Over::Udp,
-            _ => Over::Tcp,
+            Protocol::Udp => IceProtocol::Udp,
+            _ => IceProtocol::Tcp,
         };
         Transmit {
             over,
@@ -84,7 +84,7 @@ impl Transmit {
     }
 
     /// Makes one whose bytes are as they go on the wire.
-    pub fn ready(way: Way, contents: Vec<u8>) -> Self {
+    pub fn ready(way: PacketPath, contents: Vec<u8>) -> Self {
         Transmit {
             over: way.over,
             source: way.source,
@@ -115,8 +115,8 @@ impl Transmit {
     }
 
     /// Returns the addresses between which this goes.
-    pub fn way(&self) -> Way {
-        Way {
+    pub fn way(&self) -> PacketPath {
+        PacketPath {
             over: self.over,
             source: self.source,
             peer: self.destination,
@@ -137,7 +137,7 @@ impl Transmit {
 
 /// What a packet has shown of who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sender {
+pub enum PacketTrust {
     /// It had no effect.
     Stranger,
     /// It came from an address of the peer, as far as it says; what is in it may show more.

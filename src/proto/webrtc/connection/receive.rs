@@ -12,14 +12,14 @@ use str0m::media::Pt;
 use str0m::net::Receive;
 
 use super::PeerConnection;
-use super::packet::{Packet, Sender, rtp_header};
+use super::packet::{PacketTrust, ReceivedPacket, rtp_header};
 use crate::webrtc::crypto;
 use crate::webrtc::packet_kind::PacketKind;
 
 impl PeerConnection {
     /// Takes a packet. One that is not this connection's, or not readable, has no effect.
-    pub fn handle_packet(&mut self, packet: &Packet<'_>, now: Instant) -> Sender {
-        let &Packet {
+    pub fn handle_packet(&mut self, packet: &ReceivedPacket<'_>, now: Instant) -> PacketTrust {
+        let &ReceivedPacket {
             over,
             source,
             destination,
@@ -27,14 +27,14 @@ impl PeerConnection {
         } = packet;
         let Ok(receive) = Receive::new(over.into(), source, destination, contents) else {
             self.tried.handle_unreadable(contents);
-            return Sender::Stranger;
+            return PacketTrust::Stranger;
         };
         self.now = now;
         let kind = PacketKind::of(contents);
         if self.paths.is_answer(kind, packet) {
             return match self.paths.handle_answer(packet) {
-                true => Sender::Peer,
-                false => Sender::Stranger,
+                true => PacketTrust::Peer,
+                false => PacketTrust::Stranger,
             };
         }
         let input = Input::Receive(now, receive);
@@ -44,14 +44,14 @@ impl PeerConnection {
             if self.paths.has_checked_from(source) && !self.rtc.is_connected() {
                 self.early.keep(kind, packet);
             }
-            return Sender::Stranger;
+            return PacketTrust::Stranger;
         }
         let signed = kind.is_stun() && self.is_signed(packet);
         if signed {
             self.paths.handle_signed(kind, packet);
         }
         if !self.paths.admits(kind, packet) {
-            return Sender::Stranger;
+            return PacketTrust::Stranger;
         }
         self.record.handle_incoming(kind);
         if !self.tried.is_secured() {
@@ -61,7 +61,7 @@ impl PeerConnection {
         if let Some((source, payload_type)) = header {
             let is_negotiated = self.is_negotiated(payload_type.into());
             if !self.sources.admit(&mut self.rtc, source, is_negotiated) {
-                return Sender::Stranger;
+                return PacketTrust::Stranger;
             }
         }
         self.heard_at = now;
@@ -72,13 +72,17 @@ impl PeerConnection {
             self.unheard.handle_packet(payload_type, now);
         }
         self.note_refusal();
-        if signed { Sender::Peer } else { Sender::Unproven }
+        if signed {
+            PacketTrust::Peer
+        } else {
+            PacketTrust::Unproven
+        }
     }
 
     /// Tells whether the peer has signed a STUN message. Asked in the name of an unused address,
     /// str0m looks at the signature; it takes whatever says to come from the address that it sends
     /// to.
-    fn is_signed(&self, packet: &Packet<'_>) -> bool {
+    fn is_signed(&self, packet: &ReceivedPacket<'_>) -> bool {
         let unused = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let receive = Receive::new(packet.over.into(), unused, packet.destination, packet.contents);
         receive.is_ok_and(|receive| self.rtc.accepts(&Input::Receive(self.now, receive)))

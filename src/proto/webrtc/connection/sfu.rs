@@ -20,11 +20,11 @@ use str0m::channel::{ChannelConfig, Reliability};
 use str0m::media::{Direction, MediaKind, Mid};
 use str0m::net::Protocol;
 
-use self::sections::{Description, Kind};
+use self::sections::{SectionKind, SfuDescription};
 use super::PeerConnection;
 use super::channels::{LOSSY, RELIABLE};
-use super::config::{Common, Config};
-use super::output::{OfferError, Output};
+use super::config::{ConnectionConfig, ConnectionContext};
+use super::output::{ConnectionOutput, NegotiationError};
 use super::sources::AudioSection;
 use crate::limits::REMOTE_CANDIDATES_MAX;
 use crate::webrtc::sdp;
@@ -34,7 +34,7 @@ const STREAM: &str = "bot";
 
 /// What a connection to a media-room server is made from.
 pub struct SfuSetup<'a> {
-    pub common: &'a Common,
+    pub common: &'a ConnectionContext,
     /// Host candidates, each with the port of this connection's own UDP socket.
     pub local: &'a [SocketAddr],
     /// Random bits: where sequence numbers and timestamps start.
@@ -43,17 +43,17 @@ pub struct SfuSetup<'a> {
 
 /// Where the negotiation with a media-room server is.
 #[derive(Default)]
-pub struct SfuTerms {
+pub struct SfuNegotiation {
     /// The section that a publisher speaks in.
     voice: Option<Mid>,
     /// The sections of the description before, in order.
-    layout: Vec<(String, Kind)>,
+    layout: Vec<(String, SectionKind)>,
     pending: Option<SdpPendingOffer>,
     /// Candidates that came before the answer; `None` once it is there.
     waiting: Option<Vec<String>>,
 }
 
-impl SfuTerms {
+impl SfuNegotiation {
     /// Keeps a candidate until the answer is there; tells whether it has to wait.
     pub fn keep_candidate(&mut self, text: &str) -> bool {
         let Some(waiting) = &mut self.waiting else {
@@ -72,8 +72,12 @@ impl PeerConnection {
     /// Makes the publisher's connection, and its first offer. `cid` names the track.
     ///
     /// # Errors
-    /// [`OfferError::Answer`] when this end cannot make a connection.
-    pub fn publisher(setup: &SfuSetup<'_>, cid: &str, now: Instant) -> Result<(PeerConnection, String), OfferError> {
+    /// [`NegotiationError::Answer`] when this end cannot make a connection.
+    pub fn publisher(
+        setup: &SfuSetup<'_>,
+        cid: &str,
+        now: Instant,
+    ) -> Result<(PeerConnection, String), NegotiationError> {
         let mut peer = PeerConnection::of_room(setup, now)?;
         let mut change = peer.rtc.sdp_api();
         let (stream, track) = (Some(STREAM.to_owned()), Some(cid.to_owned()));
@@ -90,12 +94,12 @@ impl PeerConnection {
         });
         let (offer, pending) = change
             .apply()
-            .ok_or_else(|| OfferError::Answer("there is nothing to offer".to_owned()))?;
+            .ok_or_else(|| NegotiationError::Answer("there is nothing to offer".to_owned()))?;
         let offer = offer.to_sdp_string();
         peer.channels.offered = Some(reliable);
-        peer.sfu = SfuTerms {
+        peer.sfu = SfuNegotiation {
             voice: Some(mid),
-            layout: Description::read(&offer).layout(),
+            layout: SfuDescription::read(&offer).layout(),
             pending: Some(pending),
             waiting: Some(Vec::new()),
         };
@@ -105,21 +109,21 @@ impl PeerConnection {
     /// Makes the subscriber's connection from the server's first offer, and the answer.
     ///
     /// # Errors
-    /// [`OfferError`] says what is wrong with the offer.
+    /// [`NegotiationError`] says what is wrong with the offer.
     pub fn subscriber(
         setup: &SfuSetup<'_>,
         offer: &str,
         mid_to_track: &BTreeMap<String, String>,
         now: Instant,
-    ) -> Result<(PeerConnection, String), OfferError> {
+    ) -> Result<(PeerConnection, String), NegotiationError> {
         let mut peer = PeerConnection::of_room(setup, now)?;
         let answer = peer.answer_room(offer, mid_to_track)?;
         Ok((peer, answer))
     }
 
-    fn of_room(setup: &SfuSetup<'_>, now: Instant) -> Result<PeerConnection, OfferError> {
+    fn of_room(setup: &SfuSetup<'_>, now: Instant) -> Result<PeerConnection, NegotiationError> {
         let local = setup.local;
-        let config = Config::sfu(setup.common, setup.seed);
+        let config = ConnectionConfig::sfu(setup.common, setup.seed);
         let mut peer = PeerConnection::new(config, local, local.to_vec(), now)?;
         peer.add_local_candidates(local.iter().map(|address| Candidate::host(*address, Protocol::Udp)));
         Ok(peer)
@@ -128,12 +132,12 @@ impl PeerConnection {
     /// Takes the answer to the publisher's offer. A second answer has no effect.
     ///
     /// # Errors
-    /// [`OfferError::Bad`] says what is wrong with the answer; another one may still come.
-    pub fn handle_answer(&mut self, answer: &str, now: Instant) -> Result<(), OfferError> {
-        let bad = |why: String| OfferError::Bad(format!("the server's answer cannot be used: {why}"));
+    /// [`NegotiationError::Bad`] says what is wrong with the answer; another one may still come.
+    pub fn handle_answer(&mut self, answer: &str, now: Instant) -> Result<(), NegotiationError> {
+        let bad = |why: String| NegotiationError::Bad(format!("the server's answer cannot be used: {why}"));
         self.now = now;
         let prepared = sdp::prepare_room(answer).map_err(|error| bad(error.to_string()))?;
-        let description = Description::read(&prepared.sdp);
+        let description = SfuDescription::read(&prepared.sdp);
         description.check(&self.sfu.layout, |_| false).map_err(bad)?;
         if description.sections.len() > self.sfu.layout.len() {
             return Err(bad("it has more sections than the offer".to_owned()));
@@ -166,14 +170,18 @@ impl PeerConnection {
     /// Answers a further offer of the server.
     ///
     /// # Errors
-    /// [`OfferError::Bad`] says what is wrong with the offer; the connection goes on as it was.
-    pub fn answer_room(&mut self, offer: &str, mid_to_track: &BTreeMap<String, String>) -> Result<String, OfferError> {
-        let bad = |why: String| OfferError::Bad(format!("the server's offer cannot be answered: {why}"));
+    /// [`NegotiationError::Bad`] says what is wrong with the offer; the connection goes on as it was.
+    pub fn answer_room(
+        &mut self,
+        offer: &str,
+        mid_to_track: &BTreeMap<String, String>,
+    ) -> Result<String, NegotiationError> {
+        let bad = |why: String| NegotiationError::Bad(format!("the server's offer cannot be answered: {why}"));
         if self.closing || self.is_over {
-            return Err(OfferError::Ended);
+            return Err(NegotiationError::Ended);
         }
         let prepared = sdp::prepare_room(offer).map_err(|error| bad(error.to_string()))?;
-        let description = Description::read(&prepared.sdp);
+        let description = SfuDescription::read(&prepared.sdp);
         let is_free = |mid: &str| self.rtc.media(mid.into()).is_some_and(|media| media.disabled());
         description.check(&self.sfu.layout, is_free).map_err(bad)?;
         let choice = description.choose(mid_to_track, &self.sources.sections);
@@ -187,7 +195,7 @@ impl PeerConnection {
         self.sfu.layout = description.layout();
         self.paths.consent.handle_description(&prepared.sdp);
         let gone = self.sources.replace(heard);
-        self.outputs.extend(gone.into_iter().map(Output::TrackGone));
+        self.outputs.extend(gone.into_iter().map(ConnectionOutput::TrackGone));
         if self.local_ufrag() != ufrag {
             self.paths.handle_restart();
         }

@@ -16,7 +16,7 @@ use crate::limits::{AUDIO_SOURCES_MAX, ROOM_SOURCES_MAX};
 
 /// Who speaks at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Talkers {
+pub enum AudioLayout {
     /// A client, in whichever section its packets come.
     One,
     /// The participants of a media room, one in each section.
@@ -37,7 +37,7 @@ pub struct AudioSection {
 
 /// The sections that are listened to.
 pub struct AudioSources {
-    talkers: Talkers,
+    talkers: AudioLayout,
     pub sections: Vec<AudioSection>,
     /// How many sources were found without having been announced.
     pub found: usize,
@@ -48,7 +48,7 @@ pub struct AudioSources {
 }
 
 impl AudioSources {
-    pub fn new(talkers: Talkers, takes_any: bool) -> Self {
+    pub fn new(talkers: AudioLayout, takes_any: bool) -> Self {
         AudioSources {
             talkers,
             sections: Vec::new(),
@@ -60,7 +60,7 @@ impl AudioSources {
 
     /// Takes a section that was negotiated; tells whether it is the one of a client.
     pub fn handle_media(&mut self, rtc: &mut Rtc, mid: Mid) -> bool {
-        let is_it = self.talkers == Talkers::One && self.sections.is_empty();
+        let is_it = self.talkers == AudioLayout::One && self.sections.is_empty();
         if is_it {
             let mut api = rtc.direct_api();
             let named = api.stream_rx_by_mid(mid, None).map(|stream| stream.ssrc());
@@ -83,8 +83,8 @@ impl AudioSources {
             return true;
         }
         let found_max = match self.talkers {
-            Talkers::One => AUDIO_SOURCES_MAX,
-            Talkers::Tracks => ROOM_SOURCES_MAX,
+            AudioLayout::One => AUDIO_SOURCES_MAX,
+            AudioLayout::Tracks => ROOM_SOURCES_MAX,
         };
         if self.found >= found_max {
             return false;
@@ -132,8 +132,8 @@ impl AudioSources {
     pub fn section(&mut self, rtc: &mut Rtc, source: Ssrc) -> Option<&AudioSection> {
         let mut sections = self.sections.iter_mut();
         let section = match self.talkers {
-            Talkers::One => sections.next()?,
-            Talkers::Tracks => {
+            AudioLayout::One => sections.next()?,
+            AudioLayout::Tracks => {
                 let mid = rtc.direct_api().stream_rx(&source)?.mid();
                 sections.find(|section| section.mid == mid)?
             }

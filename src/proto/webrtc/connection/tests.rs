@@ -37,7 +37,7 @@ impl Client {
 fn pair(now: Instant) -> (Client, PeerConnection, SocketAddr, SocketAddr) {
     let client_address: SocketAddr = "192.0.2.1:1000".parse().expect("an address");
     let address: SocketAddr = "192.0.2.2:2000".parse().expect("an address");
-    let common = Common::default();
+    let common = ConnectionContext::default();
     let cert = crypto::certificate().expect("a certificate");
     let config = common.config(cert.clone());
     let mut rtc = config.build(now);
@@ -45,7 +45,7 @@ fn pair(now: Instant) -> (Client, PeerConnection, SocketAddr, SocketAddr) {
     let mut change = rtc.sdp_api();
     change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
     let (offer, pending) = change.apply().expect("an offer");
-    let setup = Setup {
+    let setup = ConnectionSetup {
         common: &common,
         local: &[address],
         tcp: &[],
@@ -68,9 +68,9 @@ fn drain(peer: &mut PeerConnection) -> Option<Vec<Vec<u8>>> {
     let mut leaving = Vec::new();
     loop {
         match peer.poll_output() {
-            Output::Timeout(_) => return Some(leaving),
-            Output::Transmit(mut transmit) => leaving.push(transmit.contents().to_vec()),
-            Output::Connected => return None,
+            ConnectionOutput::Timeout(_) => return Some(leaving),
+            ConnectionOutput::Transmit(mut transmit) => leaving.push(transmit.contents().to_vec()),
+            ConnectionOutput::Connected => return None,
             _ => {}
         }
     }
@@ -98,7 +98,7 @@ fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
             }
             Some(datagram) => {
                 hello_came |= datagram[0] == 22;
-                peer.handle_packet(&Packet::datagram(client_address, address, &datagram), now);
+                peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &datagram), now);
                 if hello_came {
                     to_peer.extend(held.drain(..));
                 }
@@ -128,7 +128,7 @@ fn a_client_hello_that_overtakes_the_answer_to_a_check_is_not_lost() {
 fn early_records_are_few() {
     let now = Instant::now();
     let (mut client, mut peer, client_address, address) = pair(now);
-    peer.handle_packet(&Packet::datagram(client_address, address, &[22; 64]), now);
+    peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &[22; 64]), now);
     assert!(peer.early.is_empty(), "a stranger's record means nothing");
     client.handle(Input::Timeout(now));
     for check in client
@@ -136,13 +136,13 @@ fn early_records_are_few() {
         .iter()
         .filter(|datagram| PacketKind::of(datagram) == PacketKind::Check)
     {
-        let packet = Packet::datagram(client_address, address, check);
-        assert_eq!(peer.handle_packet(&packet, now), Sender::Peer);
+        let packet = ReceivedPacket::datagram(client_address, address, check);
+        assert_eq!(peer.handle_packet(&packet, now), PacketTrust::Peer);
     }
-    peer.handle_packet(&Packet::datagram(client_address, address, &[0x80; 64]), now);
+    peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &[0x80; 64]), now);
     assert!(peer.early.is_empty(), "RTP before the handshake means nothing");
     for count in 1..=EARLY_RECORDS_MAX + 1 {
-        peer.handle_packet(&Packet::datagram(client_address, address, &[22; 64]), now);
+        peer.handle_packet(&ReceivedPacket::datagram(client_address, address, &[22; 64]), now);
         assert!(drain(&mut peer).is_some());
         assert_eq!(peer.early.len(), count.min(EARLY_RECORDS_MAX));
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Phase, WebRtcSession};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{CLOSE_WITHIN, GOODBYE_WITHIN};
-use crate::webrtc::connection::Channel;
+use crate::webrtc::connection::ChannelLabel;
 
 /// Tells the client that the bot has left; without it, it would take the closed connection for a
 /// network failure.
@@ -32,7 +32,7 @@ impl WebRtcSession {
         }
         // Only the clients of some channels know what that means; to others what waits is still
         // sent.
-        if matches!(self.peer.channel(), Some(Channel::Chat | Channel::Rtvi)) {
+        if matches!(self.peer.channel(), Some(ChannelLabel::Chat | ChannelLabel::Rtvi)) {
             self.outbox.push(PEER_LEFT.to_owned());
         }
         self.phase = Phase::Goodbye {

@@ -1,7 +1,7 @@
 //! The offers of a session: the first one, of a client or of a call; further ones; and those of a
 //! client that begins anew.
 //!
-//! In: SDP and a [`Setup`]. Out: the session, and the answer's SDP. A client that restarts its
+//! In: SDP and a [`ConnectionSetup`]. Out: the session, and the answer's SDP. A client that restarts its
 //! connection gets a new peer under the same session: its bot, speech and waiting messages stay.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::{Gate, Liveness, Phase, WebRtcSession};
 use crate::audio::listener::Listener;
 use crate::audio::speaker::Speaker;
 use crate::limits::{CONNECT_WITHIN, PEER_FREED_AFTER};
-use crate::webrtc::connection::{OfferError, PeerConnection, Setup};
+use crate::webrtc::connection::{ConnectionSetup, NegotiationError, PeerConnection};
 use crate::webrtc::outbox::Outbox;
 
 /// How long a call may take to be picked up, with all requests that it takes: the phone gives up
@@ -26,12 +26,16 @@ impl WebRtcSession {
     ///
     /// # Errors
     /// As [`PeerConnection::accept`].
-    pub fn accept(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
+    pub fn accept(
+        offer: &str,
+        setup: &ConnectionSetup<'_>,
+        now: Instant,
+    ) -> Result<(WebRtcSession, String), NegotiationError> {
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
         Ok((WebRtcSession::of(peer, setup, now), answer))
     }
 
-    fn of(peer: PeerConnection, setup: &Setup<'_>, now: Instant) -> WebRtcSession {
+    fn of(peer: PeerConnection, setup: &ConnectionSetup<'_>, now: Instant) -> WebRtcSession {
         let (device, codec) = (peer.is_device(), peer.codec());
         WebRtcSession {
             peer,
@@ -64,7 +68,11 @@ impl WebRtcSession {
     ///
     /// # Errors
     /// As [`PeerConnection::accept_call`].
-    pub fn accept_call(offer: &str, setup: &Setup<'_>, now: Instant) -> Result<(WebRtcSession, String), OfferError> {
+    pub fn accept_call(
+        offer: &str,
+        setup: &ConnectionSetup<'_>,
+        now: Instant,
+    ) -> Result<(WebRtcSession, String), NegotiationError> {
         let (peer, answer) = PeerConnection::accept_call(offer, setup, now)?;
         let session = WebRtcSession {
             phase: Phase::Connecting {
@@ -99,10 +107,10 @@ impl WebRtcSession {
     /// Answers a further offer on the same connection.
     ///
     /// # Errors
-    /// As [`PeerConnection::renegotiate`], and [`OfferError::Ended`].
-    pub fn renegotiate(&mut self, offer: &str) -> Result<String, OfferError> {
+    /// As [`PeerConnection::renegotiate`], and [`NegotiationError::Ended`].
+    pub fn renegotiate(&mut self, offer: &str) -> Result<String, NegotiationError> {
         if self.is_ending() {
-            return Err(OfferError::Ended);
+            return Err(NegotiationError::Ended);
         }
         self.peer.renegotiate(offer)
     }
@@ -111,10 +119,15 @@ impl WebRtcSession {
     /// bot.
     ///
     /// # Errors
-    /// As [`PeerConnection::accept`], and [`OfferError::Ended`]; the old connection is kept then.
-    pub fn restart(&mut self, offer: &str, setup: &Setup<'_>, now: Instant) -> Result<String, OfferError> {
+    /// As [`PeerConnection::accept`], and [`NegotiationError::Ended`]; the old connection is kept then.
+    pub fn restart(
+        &mut self,
+        offer: &str,
+        setup: &ConnectionSetup<'_>,
+        now: Instant,
+    ) -> Result<String, NegotiationError> {
         if self.is_ending() {
-            return Err(OfferError::Ended);
+            return Err(NegotiationError::Ended);
         }
         let (peer, answer) = PeerConnection::accept(offer, setup, now)?;
         // The client has forgotten the old connection, so a goodbye would reach no one.

@@ -138,7 +138,7 @@ impl House {
     pub fn new() -> Self {
         let start = Instant::now();
         let setup = Setup {
-            common: Arc::new(Common::default()),
+            common: Arc::new(ConnectionContext::default()),
             url: "wss://media.example.net".into(),
             token: Secret::new("first"),
             unix: secs(1_795_252_753),
@@ -282,7 +282,7 @@ impl House {
             if up {
                 self.take_datagram(target, &datagram);
             } else {
-                let packet = Packet::datagram(theirs(), ours(), &datagram);
+                let packet = ReceivedPacket::datagram(theirs(), ours(), &datagram);
                 self.session.handle_packet(target, &packet, self.now);
                 self.drain();
             }

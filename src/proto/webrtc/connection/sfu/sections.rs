@@ -17,15 +17,15 @@ use crate::limits::{ROOM_SECTION_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_
 use crate::webrtc::connection::sources::AudioSection;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SectionKind {
     Audio,
     Video,
     Application,
 }
 
 /// One section, and its lines without their ends.
-pub struct Section<'a> {
-    pub kind: Kind,
+pub struct SfuSection<'a> {
+    pub kind: SectionKind,
     pub mid: &'a str,
     /// Port 0, and not bundled.
     pub is_stopped: bool,
@@ -37,7 +37,7 @@ pub struct Section<'a> {
     lines: Vec<&'a str>,
 }
 
-impl<'a> Section<'a> {
+impl<'a> SfuSection<'a> {
     fn attribute(&self, name: &str) -> Option<&'a str> {
         self.lines.iter().find_map(|line| attribute(line, name))
     }
@@ -53,7 +53,7 @@ impl<'a> Section<'a> {
 
     /// Returns the track that the section carries, if it carries any.
     fn track<'t>(&'t self, mid_to_track: &'t BTreeMap<String, String>) -> Option<&'t str> {
-        if self.kind != Kind::Audio || self.is_stopped || !self.sends {
+        if self.kind != SectionKind::Audio || self.is_stopped || !self.sends {
             return None;
         }
         let by_mid = mid_to_track.get(self.mid).map(String::as_str);
@@ -71,24 +71,24 @@ impl<'a> Section<'a> {
 }
 
 /// An offer or answer, apart.
-pub struct Description<'a> {
+pub struct SfuDescription<'a> {
     head: Vec<&'a str>,
-    pub sections: Vec<Section<'a>>,
+    pub sections: Vec<SfuSection<'a>>,
 }
 
-impl<'a> Description<'a> {
+impl<'a> SfuDescription<'a> {
     pub fn read(sdp: &'a str) -> Self {
         let mut head = Vec::new();
-        let mut sections: Vec<Section<'a>> = Vec::new();
+        let mut sections: Vec<SfuSection<'a>> = Vec::new();
         for line in sdp.lines() {
             if let Some(media) = line.strip_prefix("m=") {
                 let mut words = media.split(' ');
                 let kind = match words.next() {
-                    Some("audio") => Kind::Audio,
-                    Some("video") => Kind::Video,
-                    _ => Kind::Application,
+                    Some("audio") => SectionKind::Audio,
+                    Some("video") => SectionKind::Video,
+                    _ => SectionKind::Application,
                 };
-                sections.push(Section {
+                sections.push(SfuSection {
                     kind,
                     mid: "",
                     is_stopped: words.next() == Some("0"),
@@ -116,7 +116,7 @@ impl<'a> Description<'a> {
             section.sends = has("a=sendrecv") || has("a=sendonly");
             section.receives = has("a=sendrecv") || has("a=recvonly");
         }
-        Description { head, sections }
+        SfuDescription { head, sections }
     }
 
     /// Checks that str0m will take the description as the next one after that with these sections;
@@ -124,7 +124,7 @@ impl<'a> Description<'a> {
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub fn check(&self, before: &[(String, Kind)], is_free: impl Fn(&str) -> bool) -> Result<(), String> {
+    pub fn check(&self, before: &[(String, SectionKind)], is_free: impl Fn(&str) -> bool) -> Result<(), String> {
         let has = |lines: &[&str], name| lines.iter().any(|line| attribute(line, name).is_some());
         let everywhere = || {
             [&self.head]
@@ -143,7 +143,10 @@ impl<'a> Description<'a> {
                 "it has {is} sections, and the one before had {was}; sections stay"
             ));
         }
-        let applications = self.sections.iter().filter(|section| section.kind == Kind::Application);
+        let applications = self
+            .sections
+            .iter()
+            .filter(|section| section.kind == SectionKind::Application);
         if applications.count() > 1 {
             return Err("it has more than one `m=application`".to_owned());
         }
@@ -151,7 +154,7 @@ impl<'a> Description<'a> {
             let mid = section.mid;
             match before.get(index) {
                 Some((old, kind)) if old == mid && *kind == section.kind => continue,
-                Some((old, _)) if old == mid || !is_free(old) || section.kind == Kind::Application => {
+                Some((old, _)) if old == mid || !is_free(old) || section.kind == SectionKind::Application => {
                     return Err(format!(
                         "section {index}, `{old}`, became another one, `{mid}`; sections stay"
                     ));
@@ -165,8 +168,8 @@ impl<'a> Description<'a> {
         Ok(())
     }
 
-    /// Returns the order of the sections, for the next [`Description::check`].
-    pub fn layout(&self) -> Vec<(String, Kind)> {
+    /// Returns the order of the sections, for the next [`SfuDescription::check`].
+    pub fn layout(&self) -> Vec<(String, SectionKind)> {
         let sections = self.sections.iter();
         sections.map(|section| (section.mid.to_owned(), section.kind)).collect()
     }
@@ -179,8 +182,8 @@ impl<'a> Description<'a> {
         };
         self.sections.iter().all(|section| match section.kind {
             _ if section.is_stopped => false,
-            Kind::Audio => section.receives && section.lines.iter().any(opus),
-            Kind::Video | Kind::Application => true,
+            SectionKind::Audio => section.receives && section.lines.iter().any(opus),
+            SectionKind::Video | SectionKind::Application => true,
         })
     }
 
@@ -193,7 +196,7 @@ impl<'a> Description<'a> {
     ) -> Vec<Option<AudioSection>> {
         let mut tracks = HashSet::new();
         let mut taken = HashSet::new();
-        let is_old = |section: &Section<'_>, track: &str| {
+        let is_old = |section: &SfuSection<'_>, track: &str| {
             let mut before = before.iter();
             before.any(|heard| *heard.mid == *section.mid && heard.track.as_deref() == Some(track))
         };
@@ -201,7 +204,7 @@ impl<'a> Description<'a> {
             .sections
             .iter()
             .map(|section| (section, section.track(mid_to_track)));
-        let carried: Vec<(&Section<'_>, Option<&str>)> = carried.collect();
+        let carried: Vec<(&SfuSection<'_>, Option<&str>)> = carried.collect();
         let old = carried.iter();
         let old = old.filter(|(section, track)| track.is_some_and(|track| is_old(section, track)));
         let mut room = ROOM_VOICES_MAX.saturating_sub(old.count());
@@ -254,7 +257,9 @@ impl<'a> Description<'a> {
                         .is_ok_and(|source| sources.any(|known| **known == source))
                 };
                 match *line {
-                    "a=sendrecv" | "a=sendonly" | "a=recvonly" | "a=inactive" if section.kind != Kind::Application => {
+                    "a=sendrecv" | "a=sendonly" | "a=recvonly" | "a=inactive"
+                        if section.kind != SectionKind::Application =>
+                    {
                         push(if heard.is_some() { "a=sendonly" } else { "a=inactive" });
                     }
                     line if attribute(line, "ssrc-group").is_some() => {}

@@ -1,7 +1,7 @@
 //! A microcontroller on the other end: its offer word for word, its role in the handshakes, and the little that it can take.
 //! Source: the embedded fact sheet, sections 3, 7, 8 and 11.
 
-use crate::webrtc::connection::OfferError;
+use crate::webrtc::connection::NegotiationError;
 use std::net::Ipv4Addr;
 
 use super::super::*;
@@ -270,7 +270,7 @@ fn a_source_that_the_offer_does_not_name_is_heard() {
         let source = pair.client.address;
         for number in 0..100u32 {
             forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
-            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
             pair.run(ms(20));
         }
         let before = pair.bot.frames;
@@ -285,7 +285,7 @@ fn a_device_without_an_ipv4_address_is_told() {
     let offer = as_device(device(ADDRESS, Instant::now()).offer());
     let local = ["[2001:db8::1]:7860".parse().expect("an address")];
     let refused = WebRtcSession::accept(&offer, &super::pair::setup(None, &local), Instant::now()).map(|_| ());
-    let Err(OfferError::NoCandidate(words)) = refused else {
+    let Err(NegotiationError::NoCandidate(words)) = refused else {
         panic!("{refused:?}");
     };
     assert!(
@@ -309,7 +309,7 @@ fn a_deaf_bot_is_told() {
     pair.client.mute();
     let source = pair.client.address;
     for _ in 0..200 {
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
         pair.run(ms(20));
     }
     assert!(pair.session.told_deaf());

@@ -1,7 +1,7 @@
 //! What may come from anybody: noise, mutilated and repeated datagrams, floods, and sessions that are thrown away.
 
-use crate::webrtc::connection::Packet;
-use crate::webrtc::connection::Setup;
+use crate::webrtc::connection::ConnectionSetup;
+use crate::webrtc::connection::ReceivedPacket;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::*;
 use super::pair::{Pair, Rng, ms, runner, secs, setup};
 use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_MAX};
 use crate::testing::client::Client;
-use crate::webrtc::connection::{Common, IceSecret};
+use crate::webrtc::connection::{ConnectionContext, IceSecret};
 use crate::webrtc::crypto;
 use crate::webrtc::gather::Gathered;
 
@@ -92,7 +92,7 @@ fn no_datagram_of_a_stranger_ends_a_talk() {
                 _ => sent[rng.below(sent.len())].clone(),
             };
             let source = strangers[rng.below(3)];
-            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &datagram), now));
+            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &datagram), now));
         }
         pair.run(ms(100));
         assert_eq!(pair.left(), None, "round {round}: {:?}", pair.bot.events);
@@ -117,7 +117,9 @@ fn no_datagram_of_a_stranger_keeps_a_client_out() {
                     0 => noise(&mut rng),
                     _ => mutilated(&mut rng, &sent),
                 };
-                pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger, runner(), &datagram), now));
+                pair.act(|session, now| {
+                    session.handle_packet(&ReceivedPacket::datagram(stranger, runner(), &datagram), now)
+                });
             }
             pair.run(ms(2));
         }
@@ -136,7 +138,7 @@ fn an_unsigned_goodbye_is_none() {
     let bye = [0x81, 203, 0, 1, 0, 0, 0, 6];
     let source = pair.client.address;
     for datagram in [&close_notify[..], &fatal, &bye] {
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), datagram), now));
     }
     pair.run(secs(1));
     assert_talks(&mut pair);
@@ -153,13 +155,13 @@ fn a_forged_source_does_not_silence_the_caller() {
     let source = pair.client.address;
     for number in 0..10u32 {
         forged[8..12].copy_from_slice(&(0xdead_0000 + number).to_be_bytes());
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
         assert_talks(&mut pair);
     }
     // Nor while the client is silent.
     pair.client.mute();
     pair.run(secs(5));
-    pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &forged), now));
+    pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &forged), now));
     pair.client.speak(440.0, pair.now);
     assert_talks(&mut pair);
 }
@@ -194,7 +196,7 @@ fn strangers_do_not_keep_a_session_alive() {
     let vanished = pair.time();
     for _ in 0..400 {
         let datagram = mutilated(&mut rng, &sent);
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger, runner(), &datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(stranger, runner(), &datagram), now));
         pair.run(ms(100));
     }
     let lost = pair.times(&Event::Lost);
@@ -217,7 +219,7 @@ fn addresses_of_one_client_are_bounded() {
             .clone();
         for port in 10_000..12_000 {
             let source = SocketAddr::new(pair.client.address.ip(), port);
-            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &check), now));
+            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &check), now));
         }
         pair.answers - before
     };
@@ -236,11 +238,11 @@ fn addresses_of_one_client_are_bounded() {
 /// Two hundred sessions, thrown away in whatever state they were, leave nothing behind: each connection holds its provider.
 #[test]
 fn sessions_that_are_dropped_leave_nothing() {
-    let common = Common::default();
+    let common = ConnectionContext::default();
     for number in 0..200 {
         let mut client = Client::new("192.0.2.9:5000");
         let offer = client.offer();
-        let setup = Setup {
+        let setup = ConnectionSetup {
             common: &common,
             local: &[runner()],
             tcp: &[],
@@ -360,7 +362,7 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     assert!(live.iter().any(|datagram| is_client_hello(datagram)));
     let rubbish_of_call = rubbish(&live);
     for datagram in &rubbish_of_call {
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger(), runner(), datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(stranger(), runner(), datagram), now));
         pair.run(ms(5));
     }
     assert_talks(&mut pair);
@@ -384,7 +386,7 @@ fn a_stranger_gets_no_answer_and_has_no_effect() {
     let mut launched = std::mem::take(&mut pair.launched);
     launched.extend(live.into_iter().filter(|datagram| !is_check(datagram)));
     for datagram in rubbish(&launched) {
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(stranger(), runner(), &datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(stranger(), runner(), &datagram), now));
         pair.run(ms(5));
     }
     assert_eq!(
@@ -417,7 +419,7 @@ fn dtls_is_answered_after_a_check_and_not_before() {
     );
     for source in [client, stranger()] {
         for _ in 0..10 {
-            pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), hello), now));
+            pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), hello), now));
             pair.run(ms(20));
         }
     }
@@ -442,7 +444,7 @@ fn dtls_is_answered_after_a_check_and_not_before() {
 /// Lets a session that nobody answers run to its end, and returns whom it sent how much, and when. `each_100_ms` may do more to
 /// it.
 fn sent_to(
-    setup: &Setup<'_>,
+    setup: &ConnectionSetup<'_>,
     lines: &[String],
     mut each_100_ms: impl FnMut(&mut WebRtcSession, &mut Client),
 ) -> BTreeMap<SocketAddr, Vec<(Duration, usize)>> {
@@ -558,7 +560,7 @@ fn addresses_that_no_peer_has_are_not_checked() {
         reflexive: vec![(at("203.0.113.5:40000"), runner())],
         relayed: vec![(at("203.0.113.9:50000"), runner())],
     };
-    let setup = Setup {
+    let setup = ConnectionSetup {
         gathered: &gathered,
         ..setup(None, &local)
     };

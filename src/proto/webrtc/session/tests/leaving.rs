@@ -4,7 +4,7 @@ use super::super::*;
 use super::pair::{Pair, Tone, ms, secs};
 use crate::limits::{CLOSE_WITHIN, SPEECH_HANGOVER};
 use crate::testing::client::Client;
-use crate::webrtc::connection::Packet;
+use crate::webrtc::connection::ReceivedPacket;
 
 type Leave = fn(&mut Client);
 type Reach = fn() -> Pair;
@@ -329,7 +329,10 @@ fn a_session_ends_once() {
     pair.act(|session, now| session.handle_end(LeaveReason::Shutdown, now));
     let source = pair.client.address;
     pair.act(|session, now| {
-        session.handle_packet(&Packet::datagram(source, super::pair::runner(), &[0, 1, 0, 0]), now)
+        session.handle_packet(
+            &ReceivedPacket::datagram(source, super::pair::runner(), &[0, 1, 0, 0]),
+            now,
+        )
     });
     assert!(matches!(pair.session.poll_output(pair.now), Output::Gone));
     assert_eq!(pair.bot.events.len(), events);

@@ -4,7 +4,7 @@
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
 use crate::testing::tap::chunks;
-use crate::webrtc::connection::Packet;
+use crate::webrtc::connection::ReceivedPacket;
 
 /// What a datagram carries on an Ethernet.
 const DATAGRAM_BYTES_MAX: usize = 1_500;
@@ -88,7 +88,9 @@ fn packets_of_every_length_leave_a_call_as_it_is() {
         for length in 0..=DATAGRAM_BYTES_MAX {
             for filler in [0, 0xff] {
                 let sized = at_length(&packet, length, filler);
-                pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &sized), now));
+                pair.act(|session, now| {
+                    session.handle_packet(&ReceivedPacket::datagram(source, runner(), &sized), now)
+                });
                 assert_eq!(pair.left(), None, "{name}, {length} bytes");
             }
             if length % 50 == 0 {

@@ -1,7 +1,7 @@
 //! Offers of many kinds, and the answers they get.
 
 use crate::webrtc::connection::IceSecret;
-use crate::webrtc::connection::{OfferError, Setup};
+use crate::webrtc::connection::{ConnectionSetup, NegotiationError};
 
 use super::super::*;
 use super::pair::{COMMON, Pair, ms, runner, secs, setup};
@@ -65,7 +65,7 @@ fn bundle(sdp: &str) -> Vec<&str> {
     group.map(|mids| mids.split(' ').collect()).unwrap_or_default()
 }
 
-pub fn answer(offer: &str) -> Result<String, OfferError> {
+pub fn answer(offer: &str) -> Result<String, NegotiationError> {
     WebRtcSession::accept(offer, &setup(None, &[runner()]), Instant::now()).map(|(_, answer)| answer)
 }
 
@@ -173,7 +173,7 @@ fn an_offer_without_speech_is_refused() {
         ("off", off, spoken),
     ] {
         match answer(&offer) {
-            Err(OfferError::Bad(why)) => assert!(why.contains(word), "{name}: {why}"),
+            Err(NegotiationError::Bad(why)) => assert!(why.contains(word), "{name}: {why}"),
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -220,7 +220,7 @@ fn rubbish_for_candidates_is_ignored() {
 fn sessions_do_not_share_credentials() {
     let mut ufrags: Vec<String> = (0..50)
         .map(|seed| {
-            let setup = Setup {
+            let setup = ConnectionSetup {
                 common: &COMMON,
                 local: &[runner()],
                 tcp: &[],

@@ -6,8 +6,8 @@
 
 use crate::allocations;
 use crate::webrtc::candidate::DeviceAddress;
-use crate::webrtc::connection::Packet;
-use crate::webrtc::connection::Setup;
+use crate::webrtc::connection::ConnectionSetup;
+use crate::webrtc::connection::ReceivedPacket;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::LazyLock;
@@ -18,12 +18,12 @@ use super::super::*;
 use super::way::Way;
 pub use crate::audio::tone::{Tone, share};
 use crate::testing::client::Client;
-use crate::webrtc::connection::{Common, IceSecret};
+use crate::webrtc::connection::{ConnectionContext, IceSecret};
 
 pub const RUNNER: &str = "192.0.2.1:7860";
 
 /// What every session of these tests shares.
-pub static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
+pub static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
 
 pub fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -128,12 +128,12 @@ pub struct Pair {
     idle_turns: u32,
 }
 
-pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> Setup<'_> {
+pub fn setup(embedded: Option<std::net::Ipv4Addr>, local: &[SocketAddr]) -> ConnectionSetup<'_> {
     let first = local.iter().find_map(|local| match local.ip() {
         std::net::IpAddr::V4(address) => Some(address),
         std::net::IpAddr::V6(_) => None,
     });
-    Setup {
+    ConnectionSetup {
         common: &COMMON,
         local,
         tcp: &[],
@@ -293,7 +293,7 @@ impl Pair {
         {
             let flight = entry.remove();
             if flight.to_session {
-                let packet = Packet::datagram(flight.source, flight.destination, &flight.contents);
+                let packet = ReceivedPacket::datagram(flight.source, flight.destination, &flight.contents);
                 self.begin_cost(flight.contents.first().copied());
                 let ((), allocations) = allocations::of(|| self.session.handle_packet(&packet, self.now));
                 self.add_cost(allocations, 0, 0);

@@ -1,7 +1,7 @@
 //! Further offers: on the same connection, with new ICE credentials, and from a client that threw its connection away.
 
-use crate::webrtc::connection::OfferError;
-use crate::webrtc::connection::Packet;
+use crate::webrtc::connection::NegotiationError;
+use crate::webrtc::connection::ReceivedPacket;
 use str0m::media::{Direction, MediaKind};
 
 use super::super::*;
@@ -102,7 +102,7 @@ fn a_bad_renegotiation_changes_nothing() {
     let swapped = swap_sections(&offer);
     for bad in ["", "v=0\r\n", "rubbish", swapped.as_str()] {
         let refused = pair.act(|session, _| session.renegotiate(bad));
-        assert!(matches!(refused, Err(OfferError::Bad(_))), "{refused:?}");
+        assert!(matches!(refused, Err(NegotiationError::Bad(_))), "{refused:?}");
     }
     assert_eq!(pair.session.local_ufrag(), values(&first, "ice-ufrag")[0]);
     assert_talks(&mut pair);
@@ -167,7 +167,7 @@ fn a_restart_keeps_the_bot() {
     let source = old.address;
     let texts = pair.texts().len();
     for (_, datagram) in old.drain(pair.now) {
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), &datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), &datagram), now));
     }
     pair.run(secs(1));
     assert_eq!(pair.texts().len(), texts);
@@ -196,7 +196,7 @@ fn a_bad_restart_changes_nothing() {
     let (mut pair, first) = call();
     let now = pair.now;
     let refused = pair.act(|session, _| session.restart("v=0\r\n", &setup(None, &[runner()]), now));
-    assert!(matches!(refused, Err(OfferError::Bad(_))), "{refused:?}");
+    assert!(matches!(refused, Err(NegotiationError::Bad(_))), "{refused:?}");
     assert_eq!(pair.session.local_ufrag(), values(&first, "ice-ufrag")[0]);
     assert_talks(&mut pair);
 }
@@ -235,9 +235,9 @@ fn a_session_that_is_ending_takes_no_offers() {
         let offer = client.offer();
         let now = pair.now;
         let restart = pair.act(|session, _| session.restart(&offer, &setup(None, &[runner()]), now));
-        assert_eq!(restart, Err(OfferError::Ended));
+        assert_eq!(restart, Err(NegotiationError::Ended));
         let again = pair.act(|session, _| session.renegotiate(&offer));
-        assert_eq!(again, Err(OfferError::Ended));
+        assert_eq!(again, Err(NegotiationError::Ended));
         pair.run(ms(350));
     }
     assert!(pair.gone.is_some());

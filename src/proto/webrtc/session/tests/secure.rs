@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::super::*;
 use super::pair::{Pair, ms, runner, secs};
 use crate::testing::client::Client;
-use crate::webrtc::connection::Packet;
+use crate::webrtc::connection::ReceivedPacket;
 
 /// The extension `use_srtp`, RFC 5764 section 9.
 const USE_SRTP: [u8; 2] = [0, 14];
@@ -91,7 +91,7 @@ fn srtp_has_no_master_key_identifier() {
         .clone();
     let arrive = |pair: &mut Pair, datagram: &[u8]| {
         let (source, frames) = (pair.client.address, pair.bot.frames);
-        pair.act(|session, now| session.handle_packet(&Packet::datagram(source, runner(), datagram), now));
+        pair.act(|session, now| session.handle_packet(&ReceivedPacket::datagram(source, runner(), datagram), now));
         pair.run(ms(500));
         pair.bot.frames - frames
     };

@@ -12,7 +12,7 @@ use super::super::*;
 use super::device::as_device;
 use super::pair::{ms, runner, secs, setup};
 use crate::testing::client::Client;
-use crate::webrtc::connection::Packet;
+use crate::webrtc::connection::ReceivedPacket;
 use crate::webrtc::routes::{Path, Routes};
 
 /// How long a packet takes, each way.
@@ -290,7 +290,7 @@ impl World {
             let now = self.now;
             let life = self.life(number);
             life.session
-                .handle_packet(&Packet::datagram(source, destination, contents), now);
+                .handle_packet(&ReceivedPacket::datagram(source, destination, contents), now);
             self.drain(number);
         }
     }

@@ -5,7 +5,7 @@
 use super::super::*;
 use super::pair::{Pair, Tone, ms, runner, secs, setup, share};
 use crate::testing::client::Client;
-use crate::webrtc::connection::Setup;
+use crate::webrtc::connection::ConnectionSetup;
 
 /// Packets that may be missing between two for the roll-over counter to be known: less than half of
 /// its range.
@@ -17,7 +17,7 @@ fn call(seed: u64) -> Pair {
     let mut client = Client::new("192.0.2.9:5000");
     let offer = client.offer();
     let local = [runner()];
-    let setup = Setup {
+    let setup = ConnectionSetup {
         seed,
         ..setup(None, &local)
     };

@@ -203,7 +203,7 @@ fn an_answer_that_cannot_be_used_leaves_room_for_a_better_one() {
     ];
     for answer in bad {
         assert!(
-            matches!(peer.handle_answer(&answer, now), Err(OfferError::Bad(_))),
+            matches!(peer.handle_answer(&answer, now), Err(NegotiationError::Bad(_))),
             "{answer}"
         );
         assert!(peer.is_alive());

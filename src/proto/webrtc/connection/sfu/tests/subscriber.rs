@@ -13,7 +13,7 @@ use crate::audio::tone::share;
 use crate::limits::{
     ROOM_SDP_SECTIONS_MAX, ROOM_SECTION_SOURCES_MAX, ROOM_SOURCES_MAX, ROOM_TRACK_BYTES_MAX, ROOM_VOICES_MAX,
 };
-use crate::webrtc::connection::{Packet, Sender};
+use crate::webrtc::connection::{PacketTrust, ReceivedPacket};
 
 const ANN: &str = "PA_ann|TR_ann";
 const BOB: &str = "PA_bob|TR_bob";
@@ -335,7 +335,7 @@ fn offers_that_cannot_be_answered_change_nothing() {
     ];
     for (nth, offer) in bad.iter().enumerate() {
         let answered = world.peer.answer_room(offer, &BTreeMap::new());
-        assert!(matches!(answered, Err(OfferError::Bad(_))), "{nth}: {answered:?}");
+        assert!(matches!(answered, Err(NegotiationError::Bad(_))), "{nth}: {answered:?}");
         world.drain();
     }
     world.talk(&mut talkers, 5);
@@ -408,14 +408,14 @@ fn packets_that_are_not_the_servers_change_nothing() {
         assert!(
             world
                 .peer
-                .handle_packet(&Packet::datagram(stranger, ours(), &contents), world.now)
-                == Sender::Stranger
+                .handle_packet(&ReceivedPacket::datagram(stranger, ours(), &contents), world.now)
+                == PacketTrust::Stranger
         );
         assert!(
             world
                 .peer
-                .handle_packet(&Packet::datagram(stranger, ours(), &[0, 1, 0, 0]), world.now)
-                == Sender::Stranger
+                .handle_packet(&ReceivedPacket::datagram(stranger, ours(), &[0, 1, 0, 0]), world.now)
+                == PacketTrust::Stranger
         );
         world.talk(&mut talkers, usize::from(nth % 20 == 0));
     }
@@ -449,7 +449,10 @@ fn an_ended_connection_answers_no_offer() {
     world.connect();
     let (offer, _) = world.server.offer(&[BOB]);
     world.peer.close();
-    assert_eq!(world.peer.answer_room(&offer, &BTreeMap::new()), Err(OfferError::Ended));
+    assert_eq!(
+        world.peer.answer_room(&offer, &BTreeMap::new()),
+        Err(NegotiationError::Ended)
+    );
 }
 
 /// At each cap and one past it.

@@ -19,12 +19,12 @@ use crate::audio::opus::{Decoder, Encoder, EncoderSettings};
 use crate::audio::packet::AudioPacket;
 use crate::audio::tone::Tone;
 use crate::limits::OPUS_PACKET_BYTES_MAX;
-use crate::webrtc::connection::{AudioLevel, Packet, Sender};
+use crate::webrtc::connection::{AudioLevel, PacketTrust, ReceivedPacket};
 use crate::webrtc::crypto;
 
 pub const RATE_HZ: u32 = 16_000;
 
-pub static COMMON: LazyLock<Common> = LazyLock::new(Common::default);
+pub static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
 
 pub fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -325,9 +325,9 @@ impl World {
     pub fn deliver(&mut self, datagram: &[u8]) -> bool {
         let taken = self
             .peer
-            .handle_packet(&Packet::datagram(theirs(), ours(), datagram), self.now);
+            .handle_packet(&ReceivedPacket::datagram(theirs(), ours(), datagram), self.now);
         self.drain();
-        taken != Sender::Stranger
+        taken != PacketTrust::Stranger
     }
 
     fn flush(&mut self) {
@@ -342,11 +342,11 @@ impl World {
     pub fn drain(&mut self) {
         for _ in 0..10_000 {
             match self.peer.poll_output() {
-                Output::Timeout(at) => {
+                ConnectionOutput::Timeout(at) => {
                     self.wake = at;
                     return;
                 }
-                Output::Transmit(mut transmit) => {
+                ConnectionOutput::Transmit(mut transmit) => {
                     let (source, destination) = (transmit.source, transmit.destination);
                     let contents = transmit.contents().to_vec();
                     self.sent.push(contents.clone());
@@ -354,17 +354,17 @@ impl World {
                         self.to_server.push_back((self.now + ms(2), contents));
                     }
                 }
-                Output::Connected => self.connected = true,
-                Output::Audio { track, packet } => {
+                ConnectionOutput::Connected => self.connected = true,
+                ConnectionOutput::Audio { track, packet } => {
                     let track = track.expect("a track").to_string();
                     self.audio.entry(track).or_default().push(packet);
                 }
-                Output::TrackGone(track) => self.gone.push(track.to_string()),
-                Output::ChannelOpen => self.channel_open = true,
-                Output::Data(data) => self.data.push(data),
-                Output::Left | Output::Failed => self.failed += 1,
-                Output::Proven(_) => {}
-                Output::Key(_) | Output::Message(_) => panic!("rooms have neither"),
+                ConnectionOutput::TrackGone(track) => self.gone.push(track.to_string()),
+                ConnectionOutput::ChannelOpen => self.channel_open = true,
+                ConnectionOutput::Data(data) => self.data.push(data),
+                ConnectionOutput::Left | ConnectionOutput::Failed => self.failed += 1,
+                ConnectionOutput::Proven(_) => {}
+                ConnectionOutput::Key(_) | ConnectionOutput::Message(_) => panic!("rooms have neither"),
             }
         }
         panic!("the peer's output has no end");

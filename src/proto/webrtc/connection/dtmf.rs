@@ -10,12 +10,12 @@ const KEYS: &[u8; 12] = b"0123456789*#";
 
 /// What was pressed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Keys {
-    last: Option<Press>,
+pub struct DtmfReceiver {
+    last: Option<DtmfPress>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Press {
+struct DtmfPress {
     event: u8,
     timestamp: u32,
     /// Ticks that were reported of it.
@@ -23,14 +23,14 @@ struct Press {
     is_over: bool,
 }
 
-impl Keys {
+impl DtmfReceiver {
     /// Takes a packet, and returns the key of a press that is new.
     pub fn handle_packet(&mut self, timestamp: u32, payload: &[u8]) -> Option<char> {
         let &[event, flags, high, low, ..] = payload else {
             return None;
         };
         let key = KEYS.get(usize::from(event)).copied()?;
-        let press = Press {
+        let press = DtmfPress {
             event,
             timestamp,
             duration: u16::from_be_bytes([high, low]),
@@ -68,7 +68,7 @@ mod tests {
     /// a press is reported every 20 ms and its end three times; it is one press.
     #[test]
     fn a_press_is_told_once() {
-        let mut keys = Keys::default();
+        let mut keys = DtmfReceiver::default();
         let mut told = Vec::new();
         for (event, timestamp) in [(5, 960), (5, 9_600), (10, 20_000), (11, 29_600)] {
             for n in 1..=4 {
@@ -80,14 +80,14 @@ mod tests {
         }
         assert_eq!(told, ['5', '5', '*', '#']);
         let all: Vec<char> = (0..12)
-            .filter_map(|event| Keys::default().handle_packet(0, &report(event, true, 1)))
+            .filter_map(|event| DtmfReceiver::default().handle_packet(0, &report(event, true, 1)))
             .collect();
         assert_eq!(all.iter().collect::<String>(), "0123456789*#");
     }
 
     #[test]
     fn lost_and_late_reports_change_nothing() {
-        let mut keys = Keys::default();
+        let mut keys = DtmfReceiver::default();
         assert_eq!(
             keys.handle_packet(1_000, &report(1, true, 800)),
             Some('1'),
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(keys.handle_packet(1_000, &report(1, true, 800)), None, "late");
         assert_eq!(keys.handle_packet(5_000, &report(2, true, 320)), None);
         // Across the end of the range.
-        let mut keys = Keys::default();
+        let mut keys = DtmfReceiver::default();
         assert_eq!(keys.handle_packet(u32::MAX, &report(3, true, 1)), Some('3'));
         assert_eq!(keys.handle_packet(500, &report(3, true, 1)), Some('3'));
         assert_eq!(keys.handle_packet(u32::MAX, &report(3, true, 1)), None);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_long_press_goes_on_under_further_timestamps() {
-        let mut keys = Keys::default();
+        let mut keys = DtmfReceiver::default();
         assert_eq!(keys.handle_packet(0, &report(7, false, 160)), Some('7'));
         assert_eq!(keys.handle_packet(0, &report(7, false, u16::MAX)), None);
         assert_eq!(keys.handle_packet(u16::MAX.into(), &report(7, false, 160)), None);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn other_events_and_short_payloads_are_nobody_s() {
-        let mut keys = Keys::default();
+        let mut keys = DtmfReceiver::default();
         for event in 12..=255 {
             assert_eq!(keys.handle_packet(0, &report(event, false, 1)), None);
         }

@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 use str0m::Candidate;
 use str0m::crypto::Sha1HmacProvider;
 
-use super::checks::{Checks, Maker};
+use super::checks::{CheckInitiator, PendingChecks};
 use super::consent::Consent;
-use super::output::Proven;
-use super::packet::Way;
-use super::packet::{Packet, Transmit};
+use super::output::ValidatedPath;
+use super::packet::PacketPath;
+use super::packet::{ReceivedPacket, Transmit};
 use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
 use crate::webrtc::candidate::{self, Ignored, RemotePolicy, Usable};
 use crate::webrtc::packet_kind::PacketKind;
@@ -24,7 +24,7 @@ use crate::webrtc::packet_kind::PacketKind;
 /// All are counted, since str0m keeps each for ever. An address of this end is never the other's. A
 /// check may say to come from anywhere; so those addresses that have not answered are counted over
 /// all restarts of ICE, and over all connections of the session.
-pub struct Paths {
+pub struct PeerAddresses {
     policy: RemotePolicy,
     /// The addresses of this end, offered or not.
     own: Vec<SocketAddr>,
@@ -35,25 +35,25 @@ pub struct Paths {
     answered: Vec<SocketAddr>,
     /// How many addresses it has checked from that did not answer, here and before.
     unproven: usize,
-    checks: Checks,
+    checks: PendingChecks,
     pub consent: Consent,
     /// A check of this end's own that has to leave.
     check: Option<Transmit>,
-    proven: Option<Proven>,
+    proven: Option<ValidatedPath>,
 }
 
-impl Paths {
+impl PeerAddresses {
     /// Begins with all addresses under which this end is reached. `hmac` signs the checks that this
     /// end makes beside those of str0m.
     pub fn new(policy: RemotePolicy, own: Vec<SocketAddr>, hmac: &'static dyn Sha1HmacProvider) -> Self {
-        Paths {
+        PeerAddresses {
             policy,
             own,
             candidates: 0,
             checked: Vec::new(),
             answered: Vec::new(),
             unproven: 0,
-            checks: Checks::default(),
+            checks: PendingChecks::default(),
             consent: Consent::new(hmac),
             check: None,
             proven: None,
@@ -61,7 +61,7 @@ impl Paths {
     }
 
     /// Goes on counting where the connection before this one stopped.
-    pub fn follow(&mut self, former: Paths) {
+    pub fn follow(&mut self, former: PeerAddresses) {
         self.unproven += former.unproven;
         self.answered = former.answered;
     }
@@ -112,7 +112,7 @@ impl Paths {
 
     /// Tells whether a packet may come from its source: each address that checks becomes a
     /// candidate that str0m keeps.
-    pub fn admits(&mut self, kind: PacketKind, packet: &Packet<'_>) -> bool {
+    pub fn admits(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
         if kind != PacketKind::Check || self.has_checked_from(packet.source) {
             return true;
         }
@@ -134,12 +134,12 @@ impl Paths {
     }
 
     /// Tells whether a packet says to answer a check that this end made beside those of str0m.
-    pub fn is_answer(&self, kind: PacketKind, packet: &Packet<'_>) -> bool {
-        self.checks.answered(kind, packet) == Some(Maker::Consent)
+    pub fn is_answer(&self, kind: PacketKind, packet: &ReceivedPacket<'_>) -> bool {
+        self.checks.answered(kind, packet) == Some(CheckInitiator::Consent)
     }
 
     /// Takes what says to answer such a check, and tells whether it is signed.
-    pub fn handle_answer(&mut self, packet: &Packet<'_>) -> bool {
+    pub fn handle_answer(&mut self, packet: &ReceivedPacket<'_>) -> bool {
         let is_signed = self.consent.is_signed(packet.contents);
         if is_signed {
             self.handle_signed(PacketKind::CheckAnswer, packet);
@@ -148,17 +148,17 @@ impl Paths {
     }
 
     /// Takes a signed message: it may answer a check from where that was sent to.
-    pub fn handle_signed(&mut self, kind: PacketKind, packet: &Packet<'_>) {
+    pub fn handle_signed(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) {
         let Some(source) = self.checks.take_answered(kind, packet) else {
             return;
         };
         self.note_answered(packet.source);
-        self.consent.handle_proof(Way {
+        self.consent.handle_proof(PacketPath {
             over: packet.over,
             source,
             peer: packet.source,
         });
-        self.proven = Some(Proven {
+        self.proven = Some(ValidatedPath {
             over: packet.over,
             local: packet.destination,
             peer: packet.source,
@@ -177,20 +177,20 @@ impl Paths {
     /// Takes note of what str0m sends.
     pub fn handle_outgoing(&mut self, transmit: &mut Transmit) {
         if transmit.is_check() {
-            self.checks.handle_outgoing(Maker::Str0m, transmit);
+            self.checks.handle_outgoing(CheckInitiator::Str0m, transmit);
             self.consent.handle_check(transmit.contents());
         }
     }
 
     /// Returns an address that was proven since the last call.
-    pub fn take_proven(&mut self) -> Option<Proven> {
+    pub fn take_proven(&mut self) -> Option<ValidatedPath> {
         self.proven.take()
     }
 
     /// Returns the check that has to leave.
     pub fn take_check(&mut self) -> Option<Transmit> {
         let mut check = self.check.take()?;
-        self.checks.handle_outgoing(Maker::Consent, &mut check);
+        self.checks.handle_outgoing(CheckInitiator::Consent, &mut check);
         Some(check)
     }
 

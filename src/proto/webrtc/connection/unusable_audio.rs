@@ -2,7 +2,7 @@
 //! why a bot is deaf.
 //!
 //! In: the payload type of each RTP packet of a connection that is up, whatever becomes of it, and
-//! each one that was used. Out: [`Unheard::poll_words`], once per connection.
+//! each one that was used. Out: [`UnusableAudio::poll_words`], once per connection.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ const UNHEARD_PACKETS_MIN: u32 = 75;
 
 /// What came since the last packet that could be used.
 #[derive(Debug, Default)]
-pub struct Unheard {
+pub struct UnusableAudio {
     since: Option<Instant>,
     packets: u32,
     payload_type: u8,
     told: bool,
 }
 
-impl Unheard {
+impl UnusableAudio {
     /// A packet has come.
     pub fn handle_packet(&mut self, payload_type: u8, now: Instant) {
         self.since.get_or_insert(now);
@@ -69,7 +69,7 @@ mod tests {
 
     /// Feeds packets every 20 ms from `start` on; every `used`th can be used.
     fn told(packets: u32, used: u32, payload_type: u8) -> Vec<String> {
-        let (mut unheard, start) = (Unheard::default(), Instant::now());
+        let (mut unheard, start) = (UnusableAudio::default(), Instant::now());
         let words = (0..packets).filter_map(|n| {
             let now = start + n * Duration::from_millis(20);
             unheard.handle_packet(payload_type, now);

@@ -9,12 +9,12 @@ use std::time::Instant;
 use str0m::net::Receive;
 use str0m::{Input, Rtc};
 
-use super::packet::{Over, Packet};
+use super::packet::{IceProtocol, ReceivedPacket};
 use crate::limits::EARLY_RECORDS_MAX;
 use crate::webrtc::packet_kind::PacketKind;
 
-struct Record {
-    over: Over,
+struct BufferedRecord {
+    over: IceProtocol,
     source: SocketAddr,
     destination: SocketAddr,
     contents: Vec<u8>,
@@ -22,20 +22,20 @@ struct Record {
 
 /// The records that wait.
 #[derive(Default)]
-pub struct Early {
-    records: Vec<Record>,
+pub struct EarlyRecords {
+    records: Vec<BufferedRecord>,
 }
 
-impl Early {
+impl EarlyRecords {
     /// Keeps a handshake record; anything else is no loss.
-    pub fn keep(&mut self, kind: PacketKind, packet: &Packet<'_>) {
+    pub fn keep(&mut self, kind: PacketKind, packet: &ReceivedPacket<'_>) {
         if kind != PacketKind::Dtls {
             return;
         }
         if self.records.len() == EARLY_RECORDS_MAX {
             self.records.remove(0);
         }
-        self.records.push(Record {
+        self.records.push(BufferedRecord {
             over: packet.over,
             source: packet.source,
             destination: packet.destination,
