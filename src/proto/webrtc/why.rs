@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
 use crate::webrtc::candidate::{Ignored, Kind};
-use crate::webrtc::crypto::Refusal;
+use crate::webrtc::crypto::HandshakeError;
 use crate::webrtc::packet_kind::PacketKind;
 use crate::webrtc::stun;
 
@@ -45,7 +45,7 @@ pub struct Tried {
     records_in: u32,
     records_out: u32,
     /// The first reason that a datagram of the handshake was refused for.
-    refusal: Option<Refusal>,
+    refusal: Option<HandshakeError>,
     ice_up: bool,
     secured: bool,
 }
@@ -76,7 +76,7 @@ pub enum Cause {
     /// The handshake of DTLS began and did not end.
     Handshake,
     /// The handshake of DTLS was refused, here or by the client.
-    Refused(Refusal),
+    Refused(HandshakeError),
 }
 
 impl Tried {
@@ -141,7 +141,7 @@ impl Tried {
     }
 
     /// A datagram of the handshake was refused.
-    pub fn handle_refusal(&mut self, refusal: Refusal) {
+    pub fn handle_refusal(&mut self, refusal: HandshakeError) {
         if !self.secured {
             self.refusal.get_or_insert(refusal);
         }

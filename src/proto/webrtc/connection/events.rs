@@ -39,7 +39,7 @@ impl PeerConnection {
             error => {
                 log::debug!("connection: {error}");
                 if let RtcError::RemoteSdp(_) = error {
-                    self.tried.handle_refusal(crypto::Refusal::Fingerprint);
+                    self.tried.handle_refusal(crypto::HandshakeError::Fingerprint);
                 }
                 if self.rtc.is_alive() {
                     return None;

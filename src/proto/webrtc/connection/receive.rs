@@ -96,7 +96,7 @@ impl PeerConnection {
 
     /// Keeps the reason that DTLS refused the last datagram for, if it did.
     pub(super) fn note_refusal(&mut self) {
-        if let Some(refusal) = crypto::take_refusal() {
+        if let Some(refusal) = crypto::take_handshake_error() {
             log::debug!("the handshake failed: {refusal}");
             self.tried.handle_refusal(refusal);
         }

@@ -9,16 +9,16 @@ use std::time::Instant;
 use str0m::crypto::CryptoError;
 use str0m::crypto::dtls::{DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion};
 
-use super::dtls::Backend;
+use super::dtls::DimplProvider;
 use super::forward::{forward_state, opaque_debug};
 use crate::webrtc::sctp::{Setup, Verdict};
 
 #[derive(Debug)]
-pub(super) struct DeviceDtls;
+pub(super) struct DeviceDtlsProvider;
 
-impl DtlsProvider for DeviceDtls {
+impl DtlsProvider for DeviceDtlsProvider {
     fn generate_certificate(&self) -> Option<DtlsCert> {
-        Backend.generate_certificate()
+        DimplProvider.generate_certificate()
     }
 
     fn new_dtls(
@@ -28,22 +28,22 @@ impl DtlsProvider for DeviceDtls {
         version: DtlsVersion,
         mtu: Option<usize>,
     ) -> Result<Box<dyn DtlsInstance>, CryptoError> {
-        Ok(Box::new(Endpoint {
-            dtls: Backend.new_dtls(cert, now, version, mtu)?,
+        Ok(Box::new(DeviceDtlsEndpoint {
+            dtls: DimplProvider.new_dtls(cert, now, version, mtu)?,
             setup: Setup::default(),
             now,
         }))
     }
 }
 
-struct Endpoint {
+struct DeviceDtlsEndpoint {
     dtls: Box<dyn DtlsInstance>,
     setup: Setup,
     /// The time of the last timeout; packets come without one.
     now: Instant,
 }
 
-impl Endpoint {
+impl DeviceDtlsEndpoint {
     /// Sends what the set-up has for the device. Its packets are not kept where DTLS refuses them:
     /// they come again.
     fn send_setup(&mut self) -> Result<(), DtlsImplError> {
@@ -54,7 +54,7 @@ impl Endpoint {
     }
 }
 
-impl DtlsInstance for Endpoint {
+impl DtlsInstance for DeviceDtlsEndpoint {
     fn poll_output<'a>(&mut self, buf: &'a mut [u8]) -> DtlsOutput<'a> {
         let made = self.setup.poll_str0m();
         // It is no longer than what came in a datagram, and the buffer is made for that.
@@ -107,4 +107,4 @@ impl DtlsInstance for Endpoint {
     forward_state!();
 }
 
-opaque_debug!(Endpoint);
+opaque_debug!(DeviceDtlsEndpoint);

@@ -6,14 +6,14 @@
 //! and P-384 for the key exchange too. Keys of peers are on P-256 or P-384; those of DTLS clients may be RSA, see
 //! `request`. An RSA key of a server would need the ECDHE-RSA suites, and is refused.
 //! Not looked at: validity dates and issuer of the peer's certificate; str0m compares the fingerprint of its bytes.
-//! What is refused is told by [`take_refusal`]. Sources: RFC 6347, RFC 8827 section 6.5.
+//! What is refused is told by [`take_handshake_error`]. Sources: RFC 6347, RFC 8827 section 6.5.
 
-mod hello;
-mod offered;
+mod certificate_request;
+mod client_hello;
+mod client_offer;
+mod handshake_error;
 mod provider;
 mod records;
-mod refusal;
-mod request;
 mod rsa;
 
 use std::sync::{Arc, OnceLock};
@@ -24,10 +24,10 @@ use dimpl::{CertificateError, Config, Dtls, NamedGroup};
 use str0m::crypto::CryptoError;
 use str0m::crypto::dtls::{DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, DtlsProvider, DtlsVersion};
 
-use self::hello::Hello;
+use self::client_hello::ClientHelloAssembler;
+use self::handshake_error::record_handshake_error;
+pub use self::handshake_error::{HandshakeError, take_handshake_error};
 use self::records::{RECORD_HEADER_BYTES, is_handshake_in_clear, messages, records};
-use self::refusal::keep;
-pub use self::refusal::{Refusal, take_refusal};
 use super::certificate::certificate;
 use super::forward::{forward_state, opaque_debug};
 use crate::limits::DTLS_RETRANSMIT;
@@ -45,16 +45,16 @@ const CLIENT_GROUPS: [NamedGroup; 1] = [NamedGroup::Secp256r1];
 /// The buffer that str0m polls with. dimpl panics over a certificate that is longer.
 const POLL_BYTES: usize = 2_000;
 /// Longest message with a peer's certificates. One with an RSA key of 4096 bits has 1,300 bytes.
-const CERTIFICATES_BYTES_MAX: usize = POLL_BYTES - request::ADDED_BYTES;
+const CERTIFICATES_BYTES_MAX: usize = POLL_BYTES - certificate_request::ADDED_BYTES;
 const CERTIFICATE: u8 = 11;
 /// Of a datagram with more records dimpl takes none. OpenSSL without a socket makes pieces of 256 bytes, and what stands
 /// around it (aiortc) sends all of them at once: an RSA client has a dozen.
 const RECORDS_MAX: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Backend;
+pub(super) struct DimplProvider;
 
-impl DtlsProvider for Backend {
+impl DtlsProvider for DimplProvider {
     fn generate_certificate(&self) -> Option<DtlsCert> {
         certificate().ok().cloned()
     }
@@ -72,23 +72,23 @@ impl DtlsProvider for Backend {
         let client = config(&CLIENT, mtu)?;
         let dtls = Dtls::new_12(config(&SERVER, mtu)?, cert.clone(), now);
         let as_client = (client, cert.clone(), now);
-        Ok(Box::new(Endpoint::new(dtls, Some(as_client))))
+        Ok(Box::new(DtlsEndpoint::new(dtls, Some(as_client))))
     }
 }
 
 /// What the two ends of a handshake do not share.
-struct Role {
+struct DtlsRoleConfig {
     provider: fn() -> dimpl::crypto::CryptoProvider,
     groups: &'static [NamedGroup],
     kept: OnceLock<Arc<Config>>,
 }
 
-static SERVER: Role = Role {
+static SERVER: DtlsRoleConfig = DtlsRoleConfig {
     provider: provider::server,
     groups: &SERVER_GROUPS,
     kept: OnceLock::new(),
 };
-static CLIENT: Role = Role {
+static CLIENT: DtlsRoleConfig = DtlsRoleConfig {
     provider: provider::client,
     groups: &CLIENT_GROUPS,
     kept: OnceLock::new(),
@@ -96,7 +96,7 @@ static CLIENT: Role = Role {
 
 /// The settings for datagrams of `mtu` bytes. Building them runs dimpl's self-tests, signatures among them, which is
 /// too much to do for each session, so the first ones are kept: sessions do not differ in their MTU.
-fn config(role: &Role, mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
+fn config(role: &DtlsRoleConfig, mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
     if let Some(kept) = role.kept.get()
         && mtu.is_none_or(|mtu| mtu == kept.mtu())
     {
@@ -110,7 +110,7 @@ fn config(role: &Role, mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
         // ICE has already shown that the peer is where it says it is.
         .use_server_cookie(false);
     if let Some(mtu) = mtu {
-        if mtu < request::SERVER_FLIGHT_BYTES_MAX {
+        if mtu < certificate_request::SERVER_FLIGHT_BYTES_MAX {
             return Err(CryptoError::Other(format!("an MTU of {mtu} bytes cuts handshakes")));
         }
         builder = builder.mtu(mtu);
@@ -122,20 +122,20 @@ fn config(role: &Role, mtu: Option<usize>) -> Result<Arc<Config>, CryptoError> {
 }
 
 /// One DTLS association.
-struct Endpoint {
+struct DtlsEndpoint {
     dtls: Dtls,
     /// What a client is made of in place of the server that `dtls` is at first.
     as_client: Option<(Arc<Config>, DtlsCert, Instant)>,
-    hello: Hello,
+    hello: ClientHelloAssembler,
     is_connected: bool,
 }
 
-impl Endpoint {
+impl DtlsEndpoint {
     fn new(dtls: Dtls, as_client: Option<(Arc<Config>, DtlsCert, Instant)>) -> Self {
-        Endpoint {
+        DtlsEndpoint {
             dtls,
             as_client,
-            hello: Hello::default(),
+            hello: ClientHelloAssembler::default(),
             is_connected: false,
         }
     }
@@ -147,7 +147,7 @@ impl Endpoint {
         }
         match &*self.hello.handle_datagram(packet) {
             [] => Ok(()),
-            packet => match offered::missing(packet) {
+            packet => match client_offer::missing(packet) {
                 Some(error) => Err(DtlsImplError::SecurityError(error)),
                 None => self.handle_records(packet),
             },
@@ -176,7 +176,7 @@ fn check_certificates(packet: &[u8]) -> Result<(), DtlsImplError> {
         .max();
     match longest {
         Some(bytes) if bytes > CERTIFICATES_BYTES_MAX => {
-            keep(|| Refusal::CertificateLength {
+            keep(|| HandshakeError::CertificateLength {
                 bytes,
                 bytes_max: CERTIFICATES_BYTES_MAX,
             });
@@ -186,7 +186,7 @@ fn check_certificates(packet: &[u8]) -> Result<(), DtlsImplError> {
     }
 }
 
-impl DtlsInstance for Endpoint {
+impl DtlsInstance for DtlsEndpoint {
     fn set_active(&mut self, active: bool) {
         if active && let Some((config, certificate, now)) = self.as_client.take() {
             self.dtls = Dtls::new_12(config, certificate, now);
@@ -198,7 +198,7 @@ impl DtlsInstance for Endpoint {
         take_refusal();
         let handled = self.handle_clean_packet(packet);
         if let Err(error) = &handled {
-            keep(|| Refusal::new(error, self.dtls.is_active()));
+            keep(|| HandshakeError::new(error, self.dtls.is_active()));
         }
         handled
     }
@@ -209,11 +209,14 @@ impl DtlsInstance for Endpoint {
         }
         let mut plain = [0; POLL_BYTES];
         // A datagram that grows still fits.
-        let room = buf.len().min(POLL_BYTES).saturating_sub(request::ADDED_BYTES);
+        let room = buf
+            .len()
+            .min(POLL_BYTES)
+            .saturating_sub(certificate_request::ADDED_BYTES);
         loop {
             return match self.dtls.poll_output(&mut plain[..room]) {
                 DtlsOutput::Packet(packet) => {
-                    let changed = request::with_rsa(packet);
+                    let changed = certificate_request::with_rsa(packet);
                     DtlsOutput::Packet(copy(changed.as_deref().unwrap_or(packet), buf))
                 }
                 DtlsOutput::Connected => {
@@ -226,7 +229,7 @@ impl DtlsInstance for Endpoint {
                 DtlsOutput::Timeout(at) => DtlsOutput::Timeout(at),
                 DtlsOutput::CloseNotify => DtlsOutput::CloseNotify,
                 DtlsOutput::BufferTooSmall { needed } => DtlsOutput::BufferTooSmall {
-                    needed: needed + request::ADDED_BYTES,
+                    needed: needed + certificate_request::ADDED_BYTES,
                 },
                 // No handshake has more to say.
                 _ => continue,
@@ -245,7 +248,7 @@ impl DtlsInstance for Endpoint {
     forward_state!();
 }
 
-opaque_debug!(Endpoint);
+opaque_debug!(DtlsEndpoint);
 
 /// Copies into the beginning of `buf`, which is long enough.
 fn copy<'a>(bytes: &[u8], buf: &'a mut [u8]) -> &'a [u8] {

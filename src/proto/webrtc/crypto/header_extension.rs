@@ -16,9 +16,9 @@ use str0m::crypto::{
     SrtpProvider, SupportedAeadAes128Gcm, SupportedAeadAes256Gcm, SupportedAes128CmSha1_80,
 };
 
-use super::device_dtls::DeviceDtls;
-use super::hash::Hashes;
-use super::srtp::Srtp;
+use super::device_dtls::DeviceDtlsProvider;
+use super::digest::Digests;
+use super::srtp::SrtpCiphers;
 
 const HEADER_BYTES: usize = 12;
 const EMPTY_BLOCK: [u8; 4] = [0xbe, 0xde, 0, 0];
@@ -33,8 +33,8 @@ const PADDING_BIT: u8 = 0x20;
 /// microcontroller takes AES_CM_128_HMAC_SHA1_80, the one it has.
 pub fn bare_provider() -> CryptoProvider {
     CryptoProvider {
-        srtp_provider: &BareHeader,
-        sha1_hmac_provider: &BareHeader,
+        srtp_provider: &BareHeaderProvider,
+        sha1_hmac_provider: &BareHeaderProvider,
         ..super::provider()
     }
 }
@@ -42,7 +42,7 @@ pub fn bare_provider() -> CryptoProvider {
 /// Makes the same for a session of a microcontroller.
 pub fn embedded_provider() -> CryptoProvider {
     CryptoProvider {
-        dtls_provider: &DeviceDtls,
+        dtls_provider: &DeviceDtlsProvider,
         ..bare_provider()
     }
 }
@@ -86,9 +86,9 @@ thread_local! {
 }
 
 #[derive(Debug)]
-struct BareHeader;
+struct BareHeaderProvider;
 
-impl Sha1HmacProvider for BareHeader {
+impl Sha1HmacProvider for BareHeaderProvider {
     fn sha1_hmac(&self, key: &[u8], payloads: &[&[u8]]) -> [u8; 20] {
         // RTP comes as packet and roll-over counter; SRTCP is one slice and STUN three.
         if SENDING.take()
@@ -96,57 +96,63 @@ impl Sha1HmacProvider for BareHeader {
             && let Some(header) = bare_header(packet)
         {
             let payload = &packet[HEADER_BYTES + EMPTY_BLOCK.len()..];
-            return Hashes.sha1_hmac(key, &[&header, payload, roll_over_counter]);
+            return Digests.sha1_hmac(key, &[&header, payload, roll_over_counter]);
         }
-        Hashes.sha1_hmac(key, payloads)
+        Digests.sha1_hmac(key, payloads)
     }
 }
 
-impl SrtpProvider for BareHeader {
+impl SrtpProvider for BareHeaderProvider {
     fn aes_128_cm_sha1_80(&self) -> &'static dyn SupportedAes128CmSha1_80 {
-        &BareHeader
+        &BareHeaderProvider
     }
 
     fn aead_aes_128_gcm(&self) -> &'static dyn SupportedAeadAes128Gcm {
-        &BareHeader
+        &BareHeaderProvider
     }
 
     fn aead_aes_256_gcm(&self) -> &'static dyn SupportedAeadAes256Gcm {
-        &BareHeader
+        &BareHeaderProvider
     }
 
     fn srtp_aes_128_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
-        Srtp.srtp_aes_128_ecb_round(key, input, output);
+        SrtpCiphers.srtp_aes_128_ecb_round(key, input, output);
     }
 
     fn srtp_aes_256_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
-        Srtp.srtp_aes_256_ecb_round(key, input, output);
+        SrtpCiphers.srtp_aes_256_ecb_round(key, input, output);
     }
 }
 
-impl SupportedAes128CmSha1_80 for BareHeader {
+impl SupportedAes128CmSha1_80 for BareHeaderProvider {
     fn create_cipher(&self, key: [u8; 16], encrypt: bool) -> Box<dyn Aes128CmSha1_80Cipher> {
-        Box::new(Sender(Srtp.aes_128_cm_sha1_80().create_cipher(key, encrypt)))
+        Box::new(MarkingCipher(
+            SrtpCiphers.aes_128_cm_sha1_80().create_cipher(key, encrypt),
+        ))
     }
 }
 
-impl SupportedAeadAes128Gcm for BareHeader {
+impl SupportedAeadAes128Gcm for BareHeaderProvider {
     fn create_cipher(&self, key: [u8; 16], encrypt: bool) -> Box<dyn AeadAes128GcmCipher> {
-        Box::new(Sender(Srtp.aead_aes_128_gcm().create_cipher(key, encrypt)))
+        Box::new(MarkingCipher(
+            SrtpCiphers.aead_aes_128_gcm().create_cipher(key, encrypt),
+        ))
     }
 }
 
-impl SupportedAeadAes256Gcm for BareHeader {
+impl SupportedAeadAes256Gcm for BareHeaderProvider {
     fn create_cipher(&self, key: [u8; 32], encrypt: bool) -> Box<dyn AeadAes256GcmCipher> {
-        Box::new(Sender(Srtp.aead_aes_256_gcm().create_cipher(key, encrypt)))
+        Box::new(MarkingCipher(
+            SrtpCiphers.aead_aes_256_gcm().create_cipher(key, encrypt),
+        ))
     }
 }
 
 /// A cipher that seals for the header as it leaves.
 #[derive(Debug)]
-struct Sender<C: ?Sized>(Box<C>);
+struct MarkingCipher<C: ?Sized>(Box<C>);
 
-impl Aes128CmSha1_80Cipher for Sender<dyn Aes128CmSha1_80Cipher> {
+impl Aes128CmSha1_80Cipher for MarkingCipher<dyn Aes128CmSha1_80Cipher> {
     fn encrypt(&mut self, iv: &[u8; 16], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
         SENDING.set(true);
         self.0.encrypt(iv, input, output)
@@ -157,7 +163,7 @@ impl Aes128CmSha1_80Cipher for Sender<dyn Aes128CmSha1_80Cipher> {
     }
 }
 
-impl AeadAes128GcmCipher for Sender<dyn AeadAes128GcmCipher> {
+impl AeadAes128GcmCipher for MarkingCipher<dyn AeadAes128GcmCipher> {
     fn encrypt(&mut self, iv: &[u8; 12], aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
         let bare = bare_header(aad);
         self.0
@@ -169,7 +175,7 @@ impl AeadAes128GcmCipher for Sender<dyn AeadAes128GcmCipher> {
     }
 }
 
-impl AeadAes256GcmCipher for Sender<dyn AeadAes256GcmCipher> {
+impl AeadAes256GcmCipher for MarkingCipher<dyn AeadAes256GcmCipher> {
     fn encrypt(&mut self, iv: &[u8; 12], aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
         let bare = bare_header(aad);
         self.0

@@ -10,16 +10,16 @@
 
 mod certificate;
 mod device_dtls;
+mod digest;
 mod dtls;
 mod forward;
-mod hash;
 mod header_extension;
 mod srtp;
 #[cfg(test)]
 mod tests;
 
 pub use certificate::{CertificateError, certificate};
-pub use dtls::{Refusal, take_refusal};
+pub use dtls::{HandshakeError, take_handshake_error};
 pub use header_extension::{bare_provider, embedded_provider, strip_empty_extension};
 
 use str0m::crypto::CryptoProvider;
@@ -27,10 +27,10 @@ use str0m::crypto::CryptoProvider;
 /// Makes the provider of an ordinary session; it holds references only, so it costs nothing to make again.
 pub fn provider() -> CryptoProvider {
     CryptoProvider {
-        srtp_provider: &srtp::Srtp,
-        sha1_hmac_provider: &hash::Hashes,
-        sha1_provider: &hash::Hashes,
-        sha256_provider: &hash::Hashes,
-        dtls_provider: &dtls::Backend,
+        srtp_provider: &srtp::SrtpCiphers,
+        sha1_hmac_provider: &digest::Digests,
+        sha1_provider: &digest::Digests,
+        sha256_provider: &digest::Digests,
+        dtls_provider: &dtls::DimplProvider,
     }
 }

@@ -24,19 +24,19 @@ const TAG_BYTES: usize = 16;
 const BLOCK_BYTES: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Srtp;
+pub(super) struct SrtpCiphers;
 
-impl SrtpProvider for Srtp {
+impl SrtpProvider for SrtpCiphers {
     fn aes_128_cm_sha1_80(&self) -> &'static dyn SupportedAes128CmSha1_80 {
-        &Srtp
+        &SrtpCiphers
     }
 
     fn aead_aes_128_gcm(&self) -> &'static dyn SupportedAeadAes128Gcm {
-        &Srtp
+        &SrtpCiphers
     }
 
     fn aead_aes_256_gcm(&self) -> &'static dyn SupportedAeadAes256Gcm {
-        &Srtp
+        &SrtpCiphers
     }
 
     fn srtp_aes_128_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
@@ -57,19 +57,19 @@ fn encrypt_block<C: BlockCipherEncrypt>(cipher: &C, input: &[u8], output: &mut [
     cipher.encrypt_block_b2b(block, sealed);
 }
 
-impl SupportedAes128CmSha1_80 for Srtp {
+impl SupportedAes128CmSha1_80 for SrtpCiphers {
     fn create_cipher(&self, key: [u8; 16], _encrypt: bool) -> Box<dyn Aes128CmSha1_80Cipher> {
         Box::new(CounterMode(Aes128Enc::new(&key.into())))
     }
 }
 
-impl SupportedAeadAes128Gcm for Srtp {
+impl SupportedAeadAes128Gcm for SrtpCiphers {
     fn create_cipher(&self, key: [u8; 16], _encrypt: bool) -> Box<dyn AeadAes128GcmCipher> {
         Box::new(Gcm(Aes128Gcm::new(&key.into())))
     }
 }
 
-impl SupportedAeadAes256Gcm for Srtp {
+impl SupportedAeadAes256Gcm for SrtpCiphers {
     fn create_cipher(&self, key: [u8; 32], _encrypt: bool) -> Box<dyn AeadAes256GcmCipher> {
         Box::new(Gcm(Aes256Gcm::new(&key.into())))
     }
@@ -198,7 +198,7 @@ mod tests {
     /// RFC 3711 appendix B.2, over a multiple of the block and with a rest.
     #[test]
     fn counter_mode_gives_the_key_stream_of_rfc_3711() {
-        let mut cipher = Srtp
+        let mut cipher = SrtpCiphers
             .aes_128_cm_sha1_80()
             .create_cipher(array("2b7e151628aed2a6abf7158809cf4f3c"), true);
         let iv = array("f0f1f2f3f4f5f6f7f8f9fafbfcfd0000");
@@ -219,7 +219,7 @@ mod tests {
     /// RFC 3711 appendix B.2: the counter carries into the next byte at block 0xff00.
     #[test]
     fn counter_mode_carries_as_rfc_3711_does() {
-        let mut cipher = Srtp
+        let mut cipher = SrtpCiphers
             .aes_128_cm_sha1_80()
             .create_cipher(array("2b7e151628aed2a6abf7158809cf4f3c"), true);
         let mut output = [0; 48];
@@ -241,7 +241,7 @@ mod tests {
             ("0ec675ad498afeeab6960b3aabe60000", "cebe321f6ff7716b6fd4ab49af256a15"),
         ] {
             let mut output = [0; 32];
-            Srtp.srtp_aes_128_ecb_round(&master, &bytes(input), &mut output);
+            SrtpCiphers.srtp_aes_128_ecb_round(&master, &bytes(input), &mut output);
             assert_eq!(output[..16], bytes(expected));
         }
     }
@@ -251,7 +251,7 @@ mod tests {
     fn a_256_bit_round_is_aes() {
         let key = bytes("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
         let mut output = [0; 32];
-        Srtp.srtp_aes_256_ecb_round(&key, &bytes("00112233445566778899aabbccddeeff"), &mut output);
+        SrtpCiphers.srtp_aes_256_ecb_round(&key, &bytes("00112233445566778899aabbccddeeff"), &mut output);
         assert_eq!(output[..16], bytes("8ea2b7ca516745bfeafc49904b496089"));
     }
 
@@ -262,7 +262,7 @@ mod tests {
     /// RFC 7714 section 16.1.1.
     #[test]
     fn gcm_with_128_bits_seals_and_opens_as_rfc_7714_does() {
-        let mut cipher = Srtp
+        let mut cipher = SrtpCiphers
             .aead_aes_128_gcm()
             .create_cipher(array("000102030405060708090a0b0c0d0e0f"), true);
         let sealed = bytes(
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn gcm_with_256_bits_seals_and_opens_as_rfc_7714_does() {
         let key = array("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
-        let mut cipher = Srtp.aead_aes_256_gcm().create_cipher(key, true);
+        let mut cipher = SrtpCiphers.aead_aes_256_gcm().create_cipher(key, true);
         let sealed = bytes(
             "32b1de78a822fe12ef9f78fa332e33aab18012389a58e2f3b50b2a0276ffae0f1ba63799b87b
              7aa3db36dfffd6b0f9bb7878d7a76c13",
@@ -311,7 +311,7 @@ mod tests {
     /// RFC 7714 section 17.1: SRTCP, whose index is authenticated after the header.
     #[test]
     fn gcm_seals_srtcp_as_rfc_7714_does() {
-        let mut cipher = Srtp
+        let mut cipher = SrtpCiphers
             .aead_aes_128_gcm()
             .create_cipher(array("000102030405060708090a0b0c0d0e0f"), true);
         let report = bytes(
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn gcm_joins_authenticated_data_given_in_parts() {
-        let mut cipher = Srtp.aead_aes_128_gcm().create_cipher([7; 16], true);
+        let mut cipher = SrtpCiphers.aead_aes_128_gcm().create_cipher([7; 16], true);
         let mut sealed = [0; 20];
         cipher.encrypt(&[1; 12], b"headerindex", b"four", &mut sealed).unwrap();
         let mut opened = [0; 4];
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_changed_bit_a_missing_tag_and_a_short_buffer_are_refused() {
-        let mut cipher = Srtp.aead_aes_256_gcm().create_cipher([7; 32], true);
+        let mut cipher = SrtpCiphers.aead_aes_256_gcm().create_cipher([7; 32], true);
         let mut sealed = [0; 20];
         assert!(cipher.encrypt(&[1; 12], b"header", b"four", &mut sealed[..19]).is_err());
         cipher.encrypt(&[1; 12], b"header", b"four", &mut sealed).unwrap();
@@ -375,7 +375,7 @@ mod tests {
         sealed[3] ^= 1;
         assert!(cipher.decrypt(&[1; 12], &[b"header"], &sealed, &mut opened).is_err());
         assert_eq!(opened, [0; 4], "nothing is handed out before the tag is checked");
-        let mut counter_mode = Srtp.aes_128_cm_sha1_80().create_cipher([7; 16], true);
+        let mut counter_mode = SrtpCiphers.aes_128_cm_sha1_80().create_cipher([7; 16], true);
         assert!(counter_mode.encrypt(&[0; 16], b"four", &mut [0; 3]).is_err());
     }
 }

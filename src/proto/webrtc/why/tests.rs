@@ -90,13 +90,13 @@ fn every_cause_is_told_from_the_others() {
             }),
         ),
         (
-            Cause::Refused(Refusal::Suites),
+            Cause::Refused(HandshakeError::Suites),
             tried(|tried, remote| {
                 tried.handle_ice_up();
                 tried.handle_incoming(remote, local(), RECORD, true);
-                tried.handle_refusal(Refusal::Suites);
+                tried.handle_refusal(HandshakeError::Suites);
                 // What follows from it.
-                tried.handle_refusal(Refusal::Signature);
+                tried.handle_refusal(HandshakeError::Signature);
             }),
         ),
     ];

@@ -14,8 +14,8 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::der::oid::ObjectIdentifier;
 
-use super::refusal::{Refusal, keep};
-use super::request::transcript_with_rsa;
+use super::certificate_request::transcript_with_rsa;
+use super::handshake_error::{HandshakeError, record_handshake_error};
 use super::rsa;
 
 const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
@@ -88,12 +88,12 @@ impl SignatureVerifier for ServerVerifier {
         algorithm: SignatureAlgorithm,
     ) -> Result<(), CryptoError> {
         let data = transcript_with_rsa(data);
-        let key = match Key::of(certificate) {
-            Key::Rsa(key) => key,
+        let key = match PeerKey::of(certificate) {
+            PeerKey::Rsa(key) => key,
             key => return verify(&key, certificate, &data, signature, hash, algorithm),
         };
         if !key.is_taken() {
-            keep(|| Refusal::Key(Key::Rsa(key).name()));
+            keep(|| HandshakeError::Key(PeerKey::Rsa(key).name()));
             return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
         }
         // The one RSA signature that the request names.
@@ -117,21 +117,21 @@ impl SignatureVerifier for ClientVerifier {
         hash: HashAlgorithm,
         algorithm: SignatureAlgorithm,
     ) -> Result<(), CryptoError> {
-        verify(&Key::of(certificate), certificate, data, signature, hash, algorithm)
+        verify(&PeerKey::of(certificate), certificate, data, signature, hash, algorithm)
     }
 }
 
 /// Verifies as dimpl does, and says which key is refused.
 fn verify(
-    key: &Key,
+    key: &PeerKey,
     certificate: &[u8],
     data: &[u8],
     signature: &[u8],
     hash: HashAlgorithm,
     algorithm: SignatureAlgorithm,
 ) -> Result<(), CryptoError> {
-    if !matches!(key, Key::Ecdsa | Key::Unreadable) {
-        keep(|| Refusal::Key(key.name()));
+    if !matches!(key, PeerKey::Ecdsa | PeerKey::Unreadable) {
+        keep(|| HandshakeError::Key(key.name()));
         return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
     }
     let dimpl = rust_crypto::default_provider().signature_verification;
@@ -140,10 +140,10 @@ fn verify(
 
 /// The key in a peer's certificate.
 #[derive(Debug, PartialEq, Eq)]
-enum Key {
+enum PeerKey {
     /// On one of the curves that dimpl knows.
     Ecdsa,
-    Rsa(rsa::PublicKey),
+    Rsa(rsa::RsaPublicKey),
     /// On another curve.
     Curve(ObjectIdentifier),
     /// Of another algorithm.
@@ -151,23 +151,24 @@ enum Key {
     Unreadable,
 }
 
-impl Key {
+impl PeerKey {
     fn of(certificate: &[u8]) -> Self {
         let Ok(certificate) = Certificate::from_der(certificate) else {
-            return Key::Unreadable;
+            return PeerKey::Unreadable;
         };
         let info = certificate.tbs_certificate().subject_public_key_info();
         match info.algorithm.oid {
             RSA_ENCRYPTION => {
                 let der = info.subject_public_key.as_bytes();
-                der.and_then(rsa::PublicKey::from_der).map_or(Key::Unreadable, Key::Rsa)
+                der.and_then(rsa::RsaPublicKey::from_der)
+                    .map_or(PeerKey::Unreadable, PeerKey::Rsa)
             }
             EC_PUBLIC_KEY => match info.algorithm.parameters.as_ref().map(|curve| curve.decode_as()) {
-                Some(Ok(P256 | P384)) => Key::Ecdsa,
-                Some(Ok(curve)) => Key::Curve(curve),
-                _ => Key::Unreadable,
+                Some(Ok(P256 | P384)) => PeerKey::Ecdsa,
+                Some(Ok(curve)) => PeerKey::Curve(curve),
+                _ => PeerKey::Unreadable,
             },
-            other => Key::Other(other),
+            other => PeerKey::Other(other),
         }
     }
 
@@ -177,11 +178,11 @@ impl Key {
             known.map_or_else(|| oid.to_string(), |(_, name)| (*name).to_owned())
         };
         match self {
-            Key::Ecdsa => "a key on P-256 or P-384".to_owned(),
-            Key::Rsa(key) => format!("an RSA key of {} bits", key.bits()),
-            Key::Curve(curve) => format!("a key on the curve {}", named(curve)),
-            Key::Other(algorithm) => format!("a key for {}", named(algorithm)),
-            Key::Unreadable => "an unreadable key".to_owned(),
+            PeerKey::Ecdsa => "a key on P-256 or P-384".to_owned(),
+            PeerKey::Rsa(key) => format!("an RSA key of {} bits", key.bits()),
+            PeerKey::Curve(curve) => format!("a key on the curve {}", named(curve)),
+            PeerKey::Other(algorithm) => format!("a key for {}", named(algorithm)),
+            PeerKey::Unreadable => "an unreadable key".to_owned(),
         }
     }
 }

@@ -12,7 +12,7 @@ const HANDSHAKE: u8 = 22;
 
 /// A handshake message, or one piece of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct HandshakeMessage<'a> {
     pub kind: u8,
     /// Bytes of the whole message, without its header.
     pub length: usize,
@@ -22,14 +22,14 @@ pub struct Message<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Message<'a> {
+impl<'a> HandshakeMessage<'a> {
     /// Cuts the first message off.
     pub fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<MESSAGE_HEADER_BYTES>()?;
         let u24 =
             |at: usize| usize::from(header[at]) << 16 | usize::from(header[at + 1]) << 8 | usize::from(header[at + 2]);
         let (body, rest) = rest.split_at_checked(u24(9))?;
-        let message = Message {
+        let message = HandshakeMessage {
             kind: header[0],
             length: u24(1),
             number: [header[4], header[5]],
@@ -45,10 +45,10 @@ impl<'a> Message<'a> {
 }
 
 /// Gives the messages of bytes that begin with one, up to the first that is cut short.
-pub fn messages(bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub fn messages(bytes: &[u8]) -> impl Iterator<Item = HandshakeMessage<'_>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
-        let (message, behind) = Message::split(rest)?;
+        let (message, behind) = HandshakeMessage::split(rest)?;
         rest = behind;
         Some(message)
     })

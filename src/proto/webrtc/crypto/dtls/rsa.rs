@@ -24,12 +24,12 @@ const SHA256_PREFIX: [u8; 19] = *b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\
 
 /// The public key of a peer, its numbers without leading zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublicKey {
+pub struct RsaPublicKey {
     modulus: Vec<u8>,
     exponent: Vec<u8>,
 }
 
-impl PublicKey {
+impl RsaPublicKey {
     /// Reads the DER of an `RSAPublicKey`; `None` where it is none.
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let mut reader = SliceReader::new(der).ok()?;
@@ -38,7 +38,7 @@ impl PublicKey {
         let modulus = UintRef::decode(&mut reader).ok()?;
         let exponent = UintRef::decode(&mut reader).ok()?;
         reader.finish().ok()?;
-        Some(PublicKey {
+        Some(RsaPublicKey {
             modulus: modulus.as_bytes().to_vec(),
             exponent: exponent.as_bytes().to_vec(),
         })

@@ -17,7 +17,7 @@ const CLIENT_HELLO: u8 = 1;
 const HELLO_VERIFY_REQUEST: u8 = 3;
 
 fn ours(active: bool, now: Instant) -> Box<dyn DtlsInstance> {
-    let mut dtls = Backend
+    let mut dtls = DimplProvider
         .new_dtls(certificate().unwrap(), now, DtlsVersion::Dtls12, Some(MTU))
         .unwrap();
     dtls.set_active(active);
@@ -44,7 +44,7 @@ fn foreign_with(
     }
     let mut dtls = Dtls::new_12(Arc::new(config.build().unwrap()), certificate, now);
     dtls.set_active(active);
-    let mut endpoint = Endpoint::new(dtls, None);
+    let mut endpoint = DtlsEndpoint::new(dtls, None);
     // Its CertificateRequest stays as dimpl writes it.
     endpoint.is_connected = true;
     Box::new(endpoint)
@@ -92,7 +92,7 @@ fn shake<'a>(
 }
 
 /// The end that refused a packet, and why.
-type Refused = (usize, Refusal);
+type Refused = (usize, HandshakeError);
 
 /// The same with a hand in what goes to the left one (0) and the right one (1), and with what either refused.
 fn carry<'a>(
@@ -227,7 +227,7 @@ fn another_mtu_is_honoured_beside_the_kept_one() {
 fn other_versions_are_refused() {
     for version in [DtlsVersion::Dtls13, DtlsVersion::Auto] {
         assert!(
-            Backend
+            DimplProvider
                 .new_dtls(certificate().unwrap(), Instant::now(), version, None)
                 .is_err()
         );
@@ -239,12 +239,12 @@ fn other_versions_are_refused() {
 fn the_flight_of_a_server_is_one_datagram_within_the_smallest_mtu() {
     let now = Instant::now();
     for group in SERVER_GROUPS {
-        let mut server = Backend
+        let mut server = DimplProvider
             .new_dtls(
                 certificate().unwrap(),
                 now,
                 DtlsVersion::Dtls12,
-                Some(request::SERVER_FLIGHT_BYTES_MAX),
+                Some(certificate_request::SERVER_FLIGHT_BYTES_MAX),
             )
             .unwrap();
         let provider = rust_crypto::default_provider();
@@ -254,16 +254,20 @@ fn the_flight_of_a_server_is_one_datagram_within_the_smallest_mtu() {
         // After the ClientHello.
         let flight = &packets[1];
         assert!(
-            flight.len() <= request::SERVER_FLIGHT_BYTES_MAX,
+            flight.len() <= certificate_request::SERVER_FLIGHT_BYTES_MAX,
             "{} bytes",
             flight.len()
         );
         let kinds: Vec<_> = records(flight).map(|record| message(record).unwrap()).collect();
         assert_eq!(kinds, [2, 11, 12, 13, 14], "{group:?}");
     }
-    let too_small = Some(request::SERVER_FLIGHT_BYTES_MAX - 1);
+    let too_small = Some(certificate_request::SERVER_FLIGHT_BYTES_MAX - 1);
     let cert = certificate().unwrap();
-    assert!(Backend.new_dtls(cert, now, DtlsVersion::Dtls12, too_small).is_err());
+    assert!(
+        DimplProvider
+            .new_dtls(cert, now, DtlsVersion::Dtls12, too_small)
+            .is_err()
+    );
 }
 
 #[test]
@@ -293,7 +297,7 @@ fn certificates_that_are_too_long_are_refused_in_both_roles() {
             let mut client = foreign(device, !active, now);
             let (ours, _, _, refused) = carry(&mut *server, &mut *client, now, |_, _| ());
             assert!(!ours.connected);
-            let length = Refusal::CertificateLength {
+            let length = HandshakeError::CertificateLength {
                 bytes: bytes + 6,
                 bytes_max: CERTIFICATES_BYTES_MAX,
             };
@@ -330,14 +334,14 @@ fn a_client_without_certificate_is_refused_and_named() {
         }
     });
     assert!(!server.connected);
-    assert_eq!(refused[0], (0, Refusal::NoCertificate));
+    assert_eq!(refused[0], (0, HandshakeError::NoCertificate));
 }
 
 #[test]
 fn a_client_without_a_suite_group_or_version_of_ours_is_refused_and_named() {
     let now = Instant::now();
     type Change = fn(&mut Vec<u8>);
-    let cases: [(Change, Refusal); 3] = [
+    let cases: [(Change, HandshakeError); 3] = [
         // Suites: after version, random, session id and cookie, which are empty.
         (
             |hello| {
@@ -345,18 +349,18 @@ fn a_client_without_a_suite_group_or_version_of_ours_is_refused_and_named() {
                 let length = usize::from(hello[at + 1]);
                 hello[at + 2..at + 2 + length].fill(0x35);
             },
-            Refusal::Suites,
+            HandshakeError::Suites,
         ),
         (
             |hello| {
                 let at = hello.windows(4).position(|part| part == [0, 10, 0, 8]).expect("groups");
                 hello[at + 6..at + 12].fill(0x01);
             },
-            Refusal::Groups,
+            HandshakeError::Groups,
         ),
         (
             |hello| hello[25..27].copy_from_slice(&[0xfe, 0xff]),
-            Refusal::Version("DTLS1.0".to_owned()),
+            HandshakeError::Version("DTLS1.0".to_owned()),
         ),
     ];
     for (change, why) in cases {
@@ -381,7 +385,7 @@ fn an_alert_of_the_client_is_named() {
             .handle_packet(&[21, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 2, 43])
             .is_err()
     );
-    let alert = Refusal::Alert {
+    let alert = HandshakeError::Alert {
         number: 43,
         active: false,
     };

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::pair::{Pair, ms, secs, setup};
 use crate::testing::client::{Client, config};
-use crate::webrtc::crypto::{self, Refusal};
+use crate::webrtc::crypto::{self, HandshakeError};
 use crate::webrtc::why::Cause;
 
 const CLIENT: &str = "192.0.2.9:5000";
@@ -114,7 +114,7 @@ fn a_certificate_that_is_refused_is_named() {
     let (cause, words) = give_up(Pair::with(client, |offer| offer.to_owned()));
     assert_eq!(
         cause,
-        Cause::Refused(Refusal::Key("an RSA key of 1024 bits".to_owned()))
+        Cause::Refused(HandshakeError::Key("an RSA key of 1024 bits".to_owned()))
     );
     assert!(words.contains("P-256, P-384 and"), "{words}");
 
@@ -127,7 +127,7 @@ fn a_certificate_that_is_refused_is_named() {
     let (reason, _) = pair.left().expect("the end");
     assert_eq!(reason, LeaveReason::Failed);
     let tried = pair.session.unconnected().expect("it was never connected");
-    assert_eq!(tried.cause(), Cause::Refused(Refusal::Fingerprint), "{tried}");
+    assert_eq!(tried.cause(), Cause::Refused(HandshakeError::Fingerprint), "{tried}");
 }
 
 /// A client that answers our checks and makes none of its own never chooses a pair.

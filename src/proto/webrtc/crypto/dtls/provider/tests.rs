@@ -2,7 +2,7 @@
 
 use dimpl::crypto::{HashAlgorithm, SignatureAlgorithm};
 
-use super::super::refusal::take_refusal;
+use super::super::handshake_error::take_handshake_error;
 use super::*;
 
 macro_rules! certificate {

@@ -7,13 +7,13 @@ use super::*;
 const SIGNED: &[u8] = b"signed by another implementation";
 const SIGNATURE: &[u8] = include_bytes!("../../../../../../tests/data/dtls/rsa2048.sig");
 
-fn key(certificate: &[u8]) -> PublicKey {
+fn key(certificate: &[u8]) -> RsaPublicKey {
     let certificate = Certificate::from_der(certificate).unwrap();
     let info = certificate.tbs_certificate().subject_public_key_info();
-    PublicKey::from_der(info.subject_public_key.as_bytes().unwrap()).unwrap()
+    RsaPublicKey::from_der(info.subject_public_key.as_bytes().unwrap()).unwrap()
 }
 
-fn key_2048() -> PublicKey {
+fn key_2048() -> RsaPublicKey {
     key(include_bytes!("../../../../../../tests/data/dtls/rsa2048.der"))
 }
 
@@ -89,7 +89,7 @@ fn sizes_and_exponents_have_bounds() {
         } else {
             &modulus
         };
-        let key = PublicKey::from_der(&der_shortest(modulus, exponent)).unwrap();
+        let key = RsaPublicKey::from_der(&der_shortest(modulus, exponent)).unwrap();
         assert_eq!(key.bits(), bits);
         // Whatever the key is, verifying with it is no panic.
         assert!(!key.has_signed(SIGNED, &vec![0x55; bits.div_ceil(8)]));
@@ -116,7 +116,7 @@ fn sizes_and_exponents_have_bounds() {
     ] {
         assert_eq!(taken(2048, exponent), is_taken, "{exponent:?}");
     }
-    let even = PublicKey {
+    let even = RsaPublicKey {
         modulus: [vec![0xff; 255], vec![0xfe]].concat(),
         exponent: vec![1, 0, 1],
     };
@@ -140,24 +140,24 @@ fn der_shortest(modulus: &[u8], exponent: &[u8]) -> Vec<u8> {
 #[test]
 fn what_is_no_key_is_none() {
     let good = der_shortest(&[&[0], &key_2048().modulus[..]].concat(), &[1, 0, 1]);
-    assert_eq!(PublicKey::from_der(&good), Some(key_2048()));
+    assert_eq!(RsaPublicKey::from_der(&good), Some(key_2048()));
     for length in 0..good.len() {
-        assert_eq!(PublicKey::from_der(&good[..length]), None, "cut at {length}");
+        assert_eq!(RsaPublicKey::from_der(&good[..length]), None, "cut at {length}");
     }
-    assert_eq!(PublicKey::from_der(&[&good[..], &[0]].concat()), None);
+    assert_eq!(RsaPublicKey::from_der(&[&good[..], &[0]].concat()), None);
     // A negative number, lengths in a long form, another type.
     assert_eq!(
-        PublicKey::from_der(&der_shortest(&key_2048().modulus, &[1, 0, 1])),
+        RsaPublicKey::from_der(&der_shortest(&key_2048().modulus, &[1, 0, 1])),
         None
     );
-    assert_eq!(PublicKey::from_der(&der(&[0x7f; 256], &[1, 0, 1])), None);
-    assert_eq!(PublicKey::from_der(&[&[0x31], &good[1..]].concat()), None);
+    assert_eq!(RsaPublicKey::from_der(&der(&[0x7f; 256], &[1, 0, 1])), None);
+    assert_eq!(RsaPublicKey::from_der(&[&[0x31], &good[1..]].concat()), None);
     for at in 0..good.len() {
         for byte in [0, 0x7f, 0x80, 0xff] {
             let mut changed = good.clone();
             changed[at] = byte;
             // Whatever it is, no panic.
-            let _ = PublicKey::from_der(&changed).map(|key| key.has_signed(SIGNED, SIGNATURE));
+            let _ = RsaPublicKey::from_der(&changed).map(|key| key.has_signed(SIGNED, SIGNATURE));
         }
     }
 }

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 use str0m::crypto::{Sha1HmacProvider, Sha1Provider, Sha256Provider};
 
 #[derive(Debug)]
-pub(super) struct Hashes;
+pub(super) struct Digests;
 
-impl Sha1HmacProvider for Hashes {
+impl Sha1HmacProvider for Digests {
     fn sha1_hmac(&self, key: &[u8], payloads: &[&[u8]]) -> [u8; 20] {
         let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC takes a key of any length");
         for payload in payloads {
@@ -21,13 +21,13 @@ impl Sha1HmacProvider for Hashes {
     }
 }
 
-impl Sha1Provider for Hashes {
+impl Sha1Provider for Digests {
     fn sha1(&self, data: &[u8]) -> [u8; 20] {
         Sha1::digest(data).into()
     }
 }
 
-impl Sha256Provider for Hashes {
+impl Sha256Provider for Digests {
     fn sha256(&self, data: &[u8]) -> [u8; 32] {
         Sha256::digest(data).into()
     }
@@ -39,13 +39,13 @@ mod tests {
 
     #[test]
     fn hmac_sha1_gives_the_values_of_rfc_2202() {
-        let tag = Hashes.sha1_hmac(&[0x0b; 20], &[b"Hi There"]);
+        let tag = Digests.sha1_hmac(&[0x0b; 20], &[b"Hi There"]);
         assert_eq!(
             tag,
             *b"\xb6\x17\x31\x86\x55\x05\x72\x64\xe2\x8b\xc0\xb6\xfb\x37\x8c\x8e\xf1\x46\xbe\x00"
         );
         // Case 6: a key longer than the block.
-        let tag = Hashes.sha1_hmac(
+        let tag = Digests.sha1_hmac(
             &[0xaa; 80],
             &[b"Test Using Larger Than Block-Size Key - Hash Key First"],
         );
@@ -58,19 +58,19 @@ mod tests {
     #[test]
     fn hmac_does_not_see_where_one_slice_ends() {
         assert_eq!(
-            Hashes.sha1_hmac(b"k", &[b"ab", b"", b"c"]),
-            Hashes.sha1_hmac(b"k", &[b"abc"])
+            Digests.sha1_hmac(b"k", &[b"ab", b"", b"c"]),
+            Digests.sha1_hmac(b"k", &[b"abc"])
         );
     }
 
     #[test]
     fn digests_of_abc_are_those_of_fips_180() {
         assert_eq!(
-            Hashes.sha1(b"abc"),
+            Digests.sha1(b"abc"),
             *b"\xa9\x99\x3e\x36\x47\x06\x81\x6a\xba\x3e\x25\x71\x78\x50\xc2\x6c\x9c\xd0\xd8\x9d"
         );
         assert_eq!(
-            Hashes.sha256(b"abc"),
+            Digests.sha256(b"abc"),
             *b"\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c\xb4\x10\xff\x61\xf2\x00\x15\xad"
         );
     }

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::records::{
-    MESSAGE_HEADER_BYTES, Message, RECORD_HEADER_BYTES, is_handshake_in_clear, message_header, split_record,
+    HandshakeMessage, MESSAGE_HEADER_BYTES, RECORD_HEADER_BYTES, is_handshake_in_clear, message_header, split_record,
     write_record,
 };
 
@@ -22,14 +22,14 @@ const CLIENT_HELLO: u8 = 1;
 
 /// One hello while its pieces come.
 #[derive(Default)]
-pub(super) struct Hello {
+pub(super) struct ClientHelloAssembler {
     number: [u8; 2],
     body: Vec<u8>,
     arrived: Vec<bool>,
     missing: usize,
 }
 
-impl Hello {
+impl ClientHelloAssembler {
     /// Returns what of a datagram is for the handshake now; nothing while pieces are missing.
     pub fn handle_datagram<'a>(&mut self, datagram: &'a [u8]) -> Cow<'a, [u8]> {
         if !is_handshake_in_clear(datagram) {
@@ -58,13 +58,13 @@ impl Hello {
 
     /// Takes a piece, and tells whether it was the last one. A piece of another hello, or of one
     /// that has another length, begins anew.
-    fn add(&mut self, piece: &Message<'_>) -> bool {
+    fn add(&mut self, piece: &HandshakeMessage<'_>) -> bool {
         if piece.length > HELLO_BYTES_MAX {
             log::debug!("a ClientHello of {} bytes is not read", piece.length);
             return false;
         }
         if (piece.number, piece.length) != (self.number, self.body.len()) {
-            *self = Hello {
+            *self = ClientHelloAssembler {
                 number: piece.number,
                 body: vec![0; piece.length],
                 arrived: vec![false; piece.length],
@@ -82,7 +82,7 @@ impl Hello {
 
     /// Appends the hello as one record, under the header of the record that completed it.
     fn write(&mut self, header: &[u8], into: &mut Vec<u8>) {
-        let Hello { number, body, .. } = std::mem::take(self);
+        let ClientHelloAssembler { number, body, .. } = std::mem::take(self);
         write_record(
             header,
             &[&message_header(CLIENT_HELLO, number, body.len()), &body],
@@ -92,11 +92,11 @@ impl Hello {
 }
 
 /// Reads a record that holds one piece of a hello and nothing else, and not all of it.
-fn piece(record: &[u8]) -> Option<Message<'_>> {
+fn piece(record: &[u8]) -> Option<HandshakeMessage<'_>> {
     if !is_handshake_in_clear(record) {
         return None;
     }
-    let (message, rest) = Message::split(&record[RECORD_HEADER_BYTES..])?;
+    let (message, rest) = HandshakeMessage::split(&record[RECORD_HEADER_BYTES..])?;
     let size = message.body.len();
     let is_piece = message.kind == CLIENT_HELLO && rest.is_empty() && size > 0 && size < message.length;
     // What reaches beyond the end is left to dimpl, which refuses it.

@@ -8,8 +8,8 @@
 //! keeps it whole. Sources: RFC 5246 sections 7.4.4, 7.4.8, 7.4.9; RFC 7627 section 3.
 
 use super::records::{
-    MESSAGE_HEADER_BYTES, Message, RECORD_HEADER_BYTES, is_handshake_in_clear, message_header, messages, records,
-    write_record,
+    HandshakeMessage, MESSAGE_HEADER_BYTES, RECORD_HEADER_BYTES, is_handshake_in_clear, message_header, messages,
+    records, write_record,
 };
 
 /// What a datagram grows by.
@@ -25,7 +25,7 @@ const RSA_PKCS1_SHA256: [u8; 2] = [4, 1];
 pub fn with_rsa(datagram: &[u8]) -> Option<Vec<u8>> {
     let request = |record: &[u8]| {
         is_handshake_in_clear(record)
-            .then(|| Message::split(&record[RECORD_HEADER_BYTES..]))?
+            .then(|| HandshakeMessage::split(&record[RECORD_HEADER_BYTES..]))?
             .and_then(|(message, _)| amended(&message))
     };
     if !records(datagram).any(|record| request(record).is_some()) {
@@ -58,7 +58,7 @@ pub fn transcript_with_rsa(transcript: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the message with RSA in it, if it is a request and whole.
-fn amended(message: &Message<'_>) -> Option<Vec<u8>> {
+fn amended(message: &HandshakeMessage<'_>) -> Option<Vec<u8>> {
     if message.kind != CERTIFICATE_REQUEST || !message.is_whole() {
         return None;
     }

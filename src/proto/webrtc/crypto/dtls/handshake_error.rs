@@ -1,7 +1,7 @@
 //! Why a handshake was refused, for the log.
 //!
 //! In: errors of dimpl and of the verifier, on either side of str0m, which passes on their words
-//! alone. Out: a [`Refusal`], whose words name what was wrong and what is taken. It names kinds of
+//! alone. Out: a [`HandshakeError`], whose words name what was wrong and what is taken. It names kinds of
 //! keys, versions and numbers, and nothing that tells who the peer is.
 
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use super::rsa;
 
 /// What keeps this end from a handshake, or the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HandshakeError {
     /// The certificate has a key of this kind.
     Key(String),
     /// The certificate cannot be read.
@@ -42,77 +42,77 @@ pub enum Refusal {
 
 thread_local! {
     /// What the last datagram of DTLS was refused for, on its way past str0m.
-    static LAST: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<HandshakeError>> = const { RefCell::new(None) };
 }
 
 /// Takes what the last datagram of DTLS that this thread handled was refused for.
-pub fn take_refusal() -> Option<Refusal> {
+pub fn take_refusal() -> Option<HandshakeError> {
     LAST.take()
 }
 
-/// Keeps a refusal for [`take_refusal`]; the first one of a datagram is the cause of the others.
-pub(super) fn keep(refusal: impl FnOnce() -> Refusal) {
+/// Keeps a refusal for [`take_handshake_error`]; the first one of a datagram is the cause of the others.
+pub(super) fn keep(refusal: impl FnOnce() -> HandshakeError) {
     LAST.with_borrow_mut(|last| {
         last.get_or_insert_with(refusal);
     });
 }
 
-impl Refusal {
+impl HandshakeError {
     pub(super) fn new(error: &Error, active: bool) -> Self {
         match error {
-            Error::CertificateError(CertificateError::NoClientCertificateReceived) => Refusal::NoCertificate,
-            Error::CryptoError(CryptoError::CertificateParseFailed) => Refusal::Certificate,
+            Error::CertificateError(CertificateError::NoClientCertificateReceived) => HandshakeError::NoCertificate,
+            Error::CryptoError(CryptoError::CertificateParseFailed) => HandshakeError::Certificate,
             Error::CryptoError(
                 CryptoError::SignatureVerificationFailed { .. } | CryptoError::InvalidSignatureFormat,
-            ) => Refusal::Signature,
+            ) => HandshakeError::Signature,
             Error::SecurityError(error) => match error {
-                SecurityError::NoMutuallyAcceptableCipherSuite => Refusal::Suites,
-                SecurityError::NoCommonKeyExchangeGroup => Refusal::Groups,
+                SecurityError::NoMutuallyAcceptableCipherSuite => HandshakeError::Suites,
+                SecurityError::NoCommonKeyExchangeGroup => HandshakeError::Groups,
                 SecurityError::UnsupportedClientVersion(version) | SecurityError::UnsupportedServerVersion(version) => {
-                    Refusal::Version(format!("{version:?}").replace('_', "."))
+                    HandshakeError::Version(format!("{version:?}").replace('_', "."))
                 }
-                SecurityError::ExtendedMasterSecretNotNegotiated => Refusal::MasterSecret,
-                SecurityError::FatalAlert { description } => Refusal::Alert {
+                SecurityError::ExtendedMasterSecretNotNegotiated => HandshakeError::MasterSecret,
+                SecurityError::FatalAlert { description } => HandshakeError::Alert {
                     number: *description,
                     active,
                 },
-                other => Refusal::Other(other.to_string()),
+                other => HandshakeError::Other(other.to_string()),
             },
-            other => Refusal::Other(other.to_string()),
+            other => HandshakeError::Other(other.to_string()),
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Key(kind) => write!(
+            HandshakeError::Key(kind) => write!(
                 f,
                 "the client's certificate has {kind}; P-256, P-384 and, of a DTLS client, RSA of {} to {} bits are taken",
                 rsa::KEY_BITS.start(),
                 rsa::KEY_BITS.end()
             ),
-            Refusal::Certificate => f.write_str("the client's certificate cannot be read"),
-            Refusal::CertificateLength { bytes, bytes_max } => write!(
+            HandshakeError::Certificate => f.write_str("the client's certificate cannot be read"),
+            HandshakeError::CertificateLength { bytes, bytes_max } => write!(
                 f,
                 "the client's certificates have {bytes} bytes, and {bytes_max} are read; one that signs itself is enough"
             ),
-            Refusal::NoCertificate => {
+            HandshakeError::NoCertificate => {
                 f.write_str("the client sent no certificate, so it has none with a P-256, P-384 or RSA key")
             }
-            Refusal::Signature => f.write_str("the client's signature is not that of its certificate's key"),
-            Refusal::Fingerprint => {
+            HandshakeError::Signature => f.write_str("the client's signature is not that of its certificate's key"),
+            HandshakeError::Fingerprint => {
                 f.write_str("the client's certificate is not the one whose fingerprint its SDP names")
             }
-            Refusal::Suites => f.write_str(
+            HandshakeError::Suites => f.write_str(
                 "the client offers no cipher suite of ECDHE-ECDSA with AES-GCM or ChaCha20, which RFC 8827 demands",
             ),
-            Refusal::Groups => f.write_str(
+            HandshakeError::Groups => f.write_str(
                 "the client offers none of X25519, P-256 and P-384 for the key exchange; RFC 8827 demands P-256",
             ),
-            Refusal::Version(version) => write!(f, "the client speaks {version}, and DTLS 1.2 is taken"),
-            Refusal::MasterSecret => f.write_str("the client has no extended master secret, RFC 7627"),
-            Refusal::Alert { number, active } => {
+            HandshakeError::Version(version) => write!(f, "the client speaks {version}, and DTLS 1.2 is taken"),
+            HandshakeError::MasterSecret => f.write_str("the client has no extended master secret, RFC 7627"),
+            HandshakeError::Alert { number, active } => {
                 write!(f, "the client ended it with alert {number}")?;
                 if let Some(name) = alert(*number) {
                     write!(f, " ({name})")?;
@@ -124,7 +124,7 @@ impl fmt::Display for Refusal {
                     _ => Ok(()),
                 }
             }
-            Refusal::Other(words) => f.write_str(words),
+            HandshakeError::Other(words) => f.write_str(words),
         }
     }
 }
@@ -156,15 +156,15 @@ mod tests {
 
     #[test]
     fn the_first_refusal_is_told_and_once() {
-        keep(|| Refusal::Suites);
-        keep(|| Refusal::Groups);
-        assert_eq!(take_refusal(), Some(Refusal::Suites));
+        keep(|| HandshakeError::Suites);
+        keep(|| HandshakeError::Groups);
+        assert_eq!(take_refusal(), Some(HandshakeError::Suites));
         assert_eq!(take_refusal(), None);
     }
 
     #[test]
     fn alerts_have_their_names() {
-        let words = |number, active| Refusal::Alert { number, active }.to_string();
+        let words = |number, active| HandshakeError::Alert { number, active }.to_string();
         assert_eq!(
             words(43, false),
             "the client ended it with alert 43 (unsupported_certificate)"
