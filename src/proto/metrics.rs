@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::config::{MetricsAccess, Transport};
 use crate::counts::{COUNTERS, COUNTS, Of};
 use crate::event::LeaveReason;
-use crate::webrtc::gather::Standing;
+use crate::webrtc::gather::ServerState;
 use crate::webrtc::offer::OfferRefusal;
 use process::Process;
 pub use share::Share;
@@ -150,7 +150,7 @@ pub struct Seen {
     pub strangers: u64,
     pub inbox_full: u64,
     /// The ICE servers of the configuration, as they stand.
-    pub ice_servers: Vec<Standing>,
+    pub ice_servers: Vec<ServerState>,
     /// Tasks that have not ended.
     pub tasks: u64,
     /// How often the runtime stood still, and how often a task of a session kept its thread for too long.
@@ -346,7 +346,7 @@ fn render_seen(text: &mut Text, seen: &Seen) {
 }
 
 /// Nothing where there are none: a family of zeros would say that something is wrong.
-fn render_ice_servers(text: &mut Text, servers: &[Standing]) {
+fn render_ice_servers(text: &mut Text, servers: &[ServerState]) {
     if servers.is_empty() {
         return;
     }
@@ -355,11 +355,11 @@ fn render_ice_servers(text: &mut Text, servers: &[Standing]) {
         Kind::Gauge,
         "STUN and TURN servers of the configuration by how they stand.",
     );
-    let state = |standing: &Standing| match standing {
-        Standing::Works => "up",
-        Standing::Failed(_) => "down",
-        Standing::Trying => "trying",
-        Standing::Unused(_) => "unused",
+    let state = |standing: &ServerState| match standing {
+        ServerState::Works => "up",
+        ServerState::Failed(_) => "down",
+        ServerState::Trying => "trying",
+        ServerState::Unused(_) => "unused",
     };
     for name in ["up", "down", "trying", "unused"] {
         let count = servers.iter().filter(|standing| state(standing) == name).count();

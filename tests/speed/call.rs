@@ -15,7 +15,7 @@ use edge_runner_proto::sockets::socket;
 use edge_runner_proto::sockets::{frames, socket::Message};
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::crypto;
-use edge_runner_proto::webrtc::gather::Gathered;
+use edge_runner_proto::webrtc::gather::GatheredAddresses;
 use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::media::{Direction, MediaKind, Mid};
@@ -295,7 +295,7 @@ pub fn session(codec: Codec, packets: Vec<Vec<u8>>, rate_hz: u32) -> Result<Work
         common: &common,
         local: &local,
         tcp: &[],
-        gathered: &Gathered::default(),
+        gathered: &GatheredAddresses::default(),
         embedded: None,
         device: None,
         seed: 1,

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::Finding;
 use crate::config::Config;
 use crate::io::gather::probe::probe;
-use crate::proto::webrtc::gather::server::{Service, servers};
+use crate::proto::webrtc::gather::server::{ServerUse, servers};
 
 /// Asks every STUN and TURN server as the runner would, once.
 pub async fn examine(config: &Config) -> Vec<Finding> {
@@ -22,11 +22,11 @@ pub async fn examine(config: &Config) -> Vec<Finding> {
     let asked = servers.iter().map(|server| async move {
         let url = &server.url;
         match (&server.service, probe(server).await) {
-            (Service::None(why), _) => Finding::good(WHAT, format!("{url} is for clients alone: {why}")),
+            (ServerUse::None(why), _) => Finding::good(WHAT, format!("{url} is for clients alone: {why}")),
             (_, Ok(words)) => Finding::good(WHAT, format!("{url} {words}")),
             // Callers behind a relay have no other way; what a STUN server says is often known without it.
-            (Service::Turn { .. }, Err(why)) => Finding::broken(WHAT, format!("{url}: {why}")),
-            (Service::Stun, Err(why)) => Finding::doubtful(WHAT, format!("{url}: {why}")),
+            (ServerUse::Turn { .. }, Err(why)) => Finding::broken(WHAT, format!("{url}: {why}")),
+            (ServerUse::Stun, Err(why)) => Finding::doubtful(WHAT, format!("{url}: {why}")),
         }
     });
     join_all(asked).await

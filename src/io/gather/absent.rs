@@ -6,7 +6,7 @@ use crate::abilities::{Ability, Absent};
 use crate::config::Config;
 use crate::io::services::Services;
 use crate::io::udp::Port;
-use crate::proto::webrtc::gather::{Gathered, ServerStatus};
+use crate::proto::webrtc::gather::{GatheredAddresses, ServerStatus};
 
 /// Gathers nothing.
 #[derive(Clone)]
@@ -24,8 +24,8 @@ impl Gatherer {
         Gatherer
     }
 
-    pub fn gathered(&self) -> Gathered {
-        Gathered::default()
+    pub fn gathered(&self) -> GatheredAddresses {
+        GatheredAddresses::default()
     }
 
     pub fn status(&self) -> Vec<ServerStatus> {

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::io::rest;
 use crate::limits::{RELAY_CONNECT, RELAY_READ_BYTES, RELAY_STREAM_BYTES_MAX};
-use crate::proto::webrtc::gather::server::{Server, Transport};
-use crate::proto::webrtc::relay::stream::{Messages, NotTurn};
+use crate::proto::webrtc::gather::server::{GatherServer, TurnTransport};
+use crate::proto::webrtc::relay::stream::{TurnFramingError, TurnStreamReader};
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -33,7 +33,7 @@ enum Kind {
     Stream {
         reader: ReadHalf<Box<dyn Duplex>>,
         writer: WriteHalf<Box<dyn Duplex>>,
-        messages: Messages,
+        messages: TurnStreamReader,
         waiting: BytesMut,
         /// Whether TLS may still hold what it was given.
         unflushed: bool,
@@ -45,9 +45,13 @@ impl Link {
     ///
     /// # Errors
     /// Words for the operator of the runner.
-    pub(super) async fn connect(server: &Server, transport: Transport, address: SocketAddr) -> Result<Link, String> {
+    pub(super) async fn connect(
+        server: &GatherServer,
+        transport: TurnTransport,
+        address: SocketAddr,
+    ) -> Result<Link, String> {
         let refused = |error: io::Error| format!("connecting to {}: {error}", server.authority());
-        if transport == Transport::Udp {
+        if transport == TurnTransport::Udp {
             let any: SocketAddr = match address {
                 SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
                 SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -64,7 +68,7 @@ impl Link {
             // Speech comes in small pieces that must not wait for each other.
             tcp.set_nodelay(true).map_err(refused)?;
             let local = tcp.local_addr().map_err(refused)?;
-            let stream: Box<dyn Duplex> = if transport == Transport::Tls {
+            let stream: Box<dyn Duplex> = if transport == TurnTransport::Tls {
                 let trust = rest::system_trust().await.map_err(|error| error.to_string())?;
                 let tls = rest::secure(&trust, tcp, &server.host).await;
                 Box::new(tls.map_err(|error| error.to_string())?)
@@ -75,7 +79,7 @@ impl Link {
             let kind = Kind::Stream {
                 reader,
                 writer,
-                messages: Messages::default(),
+                messages: TurnStreamReader::default(),
                 waiting: BytesMut::new(),
                 unflushed: false,
             };
@@ -152,7 +156,7 @@ impl Link {
                 waiting,
                 unflushed,
             } => loop {
-                let whole = messages.take().map_err(|NotTurn| {
+                let whole = messages.take().map_err(|TurnFramingError| {
                     io::Error::new(io::ErrorKind::InvalidData, "the server speaks something else than TURN")
                 })?;
                 if let Some(message) = whole {
@@ -202,7 +206,7 @@ mod tests {
             credential: Some("c".into()),
         };
         let server = servers(&[list]).remove(0);
-        let mut link = Link::connect(&server, Transport::Tcp, address)
+        let mut link = Link::connect(&server, TurnTransport::Tcp, address)
             .await
             .expect("connected");
         let (mut accepted, _) = listener.accept().await.expect("a connection");

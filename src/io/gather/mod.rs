@@ -1,6 +1,6 @@
 //! Asks the STUN and TURN servers of `--ice-servers` ahead of every offer, and holds what they gave.
 //!
-//! In: the configuration and the runner's UDP port. Out, at any moment and without a wait: [`Gathered`] addresses for an
+//! In: the configuration and the runner's UDP port. Out, at any moment and without a wait: [`GatheredAddresses`] addresses for an
 //! answer, and a [`ServerStatus`] per URL. One task asks all STUN servers, one per TURN server holds its allocation; a
 //! server that fails is tried again after a pause that grows, and costs nothing meanwhile. Each change of a server's
 //! standing is one line in the log. With `--embedded` nothing is asked: devices take one host candidate.
@@ -26,8 +26,8 @@ use crate::io::udp::Port;
 use crate::limits::{
     GATHER_ADDRESSES_MAX, GATHER_RESOLVE, REFLEXIVE_OFFERED_MAX, RELAY_END, RELAYED_OFFERED_MAX, RELAYS_MAX,
 };
-use crate::proto::webrtc::gather::server::{Server, Service, servers};
-use crate::proto::webrtc::gather::{Gathered, ServerStatus, Standing};
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, servers};
+use crate::proto::webrtc::gather::{GatheredAddresses, ServerState, ServerStatus};
 
 /// What the servers gave. Clones share it.
 #[derive(Clone)]
@@ -69,20 +69,20 @@ impl Gatherer {
             return;
         }
         for status in self.list().iter_mut() {
-            status.standing = Standing::Unused("with --embedded only clients are told of it");
+            status.standing = ServerState::Unused("with --embedded only clients are told of it");
         }
         log::info!("--embedded offers one host address: the ICE servers are for clients alone");
     }
 
-    fn spawn(&self, servers: Vec<Server>, port: &Arc<Port>, stopped: &Shutdown, services: &Services) {
+    fn spawn(&self, servers: Vec<GatherServer>, port: &Arc<Port>, stopped: &Shutdown, services: &Services) {
         let mut asked = Vec::new();
         for (index, server) in servers.into_iter().enumerate() {
             if server.answers_binding() {
                 asked.push((index, server.clone()));
             }
             match server.service {
-                Service::Stun => {}
-                Service::Turn { .. } => {
+                ServerUse::Stun => {}
+                ServerUse::Turn { .. } => {
                     let place = self
                         .0
                         .relays
@@ -98,7 +98,7 @@ impl Gatherer {
                     };
                     services.spawn("the task of a TURN server", relay.run());
                 }
-                Service::None(why) => log::debug!("{}: not used: {why}", server.url),
+                ServerUse::None(why) => log::debug!("{}: not used: {why}", server.url),
             }
         }
         if !asked.is_empty() {
@@ -108,8 +108,8 @@ impl Gatherer {
     }
 
     /// Returns what an answer may offer at this moment, each address once.
-    pub fn gathered(&self) -> Gathered {
-        let mut gathered = Gathered::default();
+    pub fn gathered(&self) -> GatheredAddresses {
+        let mut gathered = GatheredAddresses::default();
         for status in self.list().iter() {
             for pair in &status.reflexive {
                 if !gathered.reflexive.contains(pair) && gathered.reflexive.len() < REFLEXIVE_OFFERED_MAX {
@@ -133,7 +133,7 @@ impl Gatherer {
         let _ = timeout(RELAY_END, self.0.relays.empty()).await;
     }
 
-    fn set_standing(&self, index: usize, standing: Standing) {
+    fn set_standing(&self, index: usize, standing: ServerState) {
         let mut list = self.list();
         let status = &mut list[index];
         if status.standing == standing {
@@ -144,9 +144,9 @@ impl Gatherer {
         // Not with the lock: a log that is slow to write to must hold up no answer.
         drop(list);
         match &told.standing {
-            Standing::Failed(why) => log::warn!("{}: {why}", told.url),
-            Standing::Works => log::info!("{}: works{}", told.url, shown(&told)),
-            Standing::Trying | Standing::Unused(_) => {}
+            ServerState::Failed(why) => log::warn!("{}: {why}", told.url),
+            ServerState::Works => log::info!("{}: works{}", told.url, shown(&told)),
+            ServerState::Trying | ServerState::Unused(_) => {}
         }
         self.0.changed.notify_one();
     }
@@ -166,7 +166,7 @@ impl Gatherer {
         let told = status.clone();
         drop(list);
         // A change of a mapping; the first is told with the standing.
-        if told.standing == Standing::Works && !told.reflexive.is_empty() {
+        if told.standing == ServerState::Works && !told.reflexive.is_empty() {
             log::info!("{}: works{}", told.url, shown(&told));
         }
     }
@@ -181,12 +181,12 @@ impl Gatherer {
     }
 }
 
-fn status(server: &Server) -> ServerStatus {
+fn status(server: &GatherServer) -> ServerStatus {
     ServerStatus {
         url: server.url.clone(),
         standing: match server.service {
-            Service::None(why) => Standing::Unused(why),
-            _ => Standing::Trying,
+            ServerUse::None(why) => ServerState::Unused(why),
+            _ => ServerState::Trying,
         },
         reflexive: Vec::new(),
         relayed: Vec::new(),
@@ -205,7 +205,7 @@ fn shown(status: &ServerStatus) -> String {
 }
 
 /// Looks a server's addresses up, IPv4 first: it is what most relays relay, and a broken IPv6 path is the commoner one.
-async fn resolve(server: &Server, serves: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, String> {
+async fn resolve(server: &GatherServer, serves: impl Fn(IpAddr) -> bool) -> Result<Vec<SocketAddr>, String> {
     let looked_up = timeout(GATHER_RESOLVE, lookup_host((server.host.as_str(), server.port))).await;
     let found = match looked_up {
         Ok(Ok(found)) => found,

@@ -12,24 +12,24 @@ use crate::io::gather::{Gatherer, resolve, shown, status, stun};
 use crate::io::tasks::{self, SlotPool};
 use crate::io::udp::Port;
 use crate::limits::{GATHER_PROBE, RELAY_END};
-use crate::proto::webrtc::gather::Standing;
-use crate::proto::webrtc::gather::server::{Server, Service, Transport};
-use crate::proto::webrtc::relay::{Loss, Output, Relay, Setup};
+use crate::proto::webrtc::gather::ServerState;
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
+use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
 
 /// Asks one server.
 ///
 /// # Errors
 /// Words that say what is wrong, and where something can be done about it, what.
-pub async fn probe(server: &Server) -> Result<String, String> {
+pub async fn probe(server: &GatherServer) -> Result<String, String> {
     let asked = async {
         match &server.service {
-            Service::Stun => ask_stun(server).await,
-            Service::Turn {
+            ServerUse::Stun => ask_stun(server).await,
+            ServerUse::Turn {
                 transport,
                 username,
                 credential,
             } => ask_turn(server, *transport, username, credential.expose()).await,
-            Service::None(why) => Err((*why).to_owned()),
+            ServerUse::None(why) => Err((*why).to_owned()),
         }
     };
     match timeout(GATHER_PROBE, asked).await {
@@ -38,7 +38,7 @@ pub async fn probe(server: &Server) -> Result<String, String> {
     }
 }
 
-async fn ask_stun(server: &Server) -> Result<String, String> {
+async fn ask_stun(server: &GatherServer) -> Result<String, String> {
     let port = Port::bind(Host::Localhost, 0).map_err(|error| format!("binding a UDP port: {error}"))?;
     let (stop, stopped) = Shutdown::channel();
     let gatherer = Gatherer::of(vec![status(server)], SlotPool::new(0), stop);
@@ -48,8 +48,8 @@ async fn ask_stun(server: &Server) -> Result<String, String> {
             gatherer.changed().await;
             let status = gatherer.status().remove(0);
             match &status.standing {
-                Standing::Works => return Ok(format!("works{}", shown(&status))),
-                Standing::Failed(why) => return Err(why.clone()),
+                ServerState::Works => return Ok(format!("works{}", shown(&status))),
+                ServerState::Failed(why) => return Err(why.clone()),
                 _ => {}
             }
         }
@@ -61,7 +61,12 @@ async fn ask_stun(server: &Server) -> Result<String, String> {
     }
 }
 
-async fn ask_turn(server: &Server, transport: Transport, username: &str, credential: &str) -> Result<String, String> {
+async fn ask_turn(
+    server: &GatherServer,
+    transport: TurnTransport,
+    username: &str,
+    credential: &str,
+) -> Result<String, String> {
     let mut why = format!("{} has no address", server.host);
     for address in resolve(server, |_| true).await? {
         let mut link = match Link::connect(server, transport, address).await {
@@ -71,14 +76,14 @@ async fn ask_turn(server: &Server, transport: Transport, username: &str, credent
                 continue;
             }
         };
-        let setup = Setup {
+        let setup = AllocationSetup {
             local: link.local,
             server: link.server,
             over_stream: link.is_stream(),
             username,
             credential,
         };
-        let mut relay = Relay::new(&setup, tasks::now());
+        let mut relay = TurnAllocation::new(&setup, tasks::now());
         match allocate(&mut relay, &mut link).await {
             Ok(words) => {
                 relay.close(tasks::now());
@@ -93,20 +98,20 @@ async fn ask_turn(server: &Server, transport: Transport, username: &str, credent
 }
 
 /// Moves messages until there is an allocation, or none any more.
-async fn allocate(relay: &mut Relay, link: &mut Link) -> Result<String, String> {
+async fn allocate(relay: &mut TurnAllocation, link: &mut Link) -> Result<String, String> {
     loop {
         let due = match relay.poll_output() {
-            Output::Transmit(message) => {
+            RelayOutput::Transmit(message) => {
                 link.send(&message);
                 continue;
             }
-            Output::Up(addresses) => {
+            RelayOutput::Up(addresses) => {
                 let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 return Ok(format!("works, relayed at {}", addresses.join(" and ")));
             }
-            Output::Lost(Loss::NoAnswer) => return Err("no answer".to_owned()),
-            Output::Lost(loss) => return Err(loss.to_string()),
-            Output::Timeout(due) => due,
+            RelayOutput::Lost(AllocationEnd::NoAnswer) => return Err("no answer".to_owned()),
+            RelayOutput::Lost(loss) => return Err(loss.to_string()),
+            RelayOutput::Timeout(due) => due,
         };
         tokio::select! {
             message = link.next() => {

@@ -16,14 +16,14 @@ use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks::{self, Slot};
 use crate::io::udp::{Attached, Outgoing, Port};
 use crate::limits::GATHER_SETTLED;
-use crate::proto::webrtc::gather::server::{Server, Service, Transport};
-use crate::proto::webrtc::gather::{Pauses, Standing};
-use crate::proto::webrtc::relay::{Loss, Output, Relay, Setup};
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse, TurnTransport};
+use crate::proto::webrtc::gather::{RetryDelays, ServerState};
+use crate::proto::webrtc::relay::{AllocationEnd, AllocationSetup, RelayOutput, TurnAllocation};
 
 /// One TURN server, its place in the list, and what its task needs.
 pub(super) struct Task {
     pub index: usize,
-    pub server: Server,
+    pub server: GatherServer,
     pub port: Arc<Port>,
     pub gatherer: Gatherer,
     pub stopped: Shutdown,
@@ -52,14 +52,15 @@ impl From<String> for Failure {
 impl Task {
     /// Holds an allocation until the runner stops.
     pub(super) async fn run(mut self) {
-        let mut pauses = Pauses::new();
+        let mut pauses = RetryDelays::new();
         loop {
             let Err(failure) = self.hold().await else { return };
             let settled = |since: Instant| tasks::now() - since >= GATHER_SETTLED;
             if failure.up_since.is_some_and(settled) {
                 pauses.reset();
             }
-            self.gatherer.set_standing(self.index, Standing::Failed(failure.words));
+            self.gatherer
+                .set_standing(self.index, ServerState::Failed(failure.words));
             tokio::select! {
                 () = sleep(pauses.lengthen()) => {}
                 () = self.stopped.wait() => return,
@@ -69,7 +70,7 @@ impl Task {
 
     /// Tries one address of the server after the other. `Ok` means that the runner stops.
     async fn hold(&mut self) -> Result<(), Failure> {
-        let Service::Turn {
+        let ServerUse::Turn {
             transport,
             username,
             credential,
@@ -95,8 +96,8 @@ impl Task {
                     continue;
                 }
             };
-            let relay = Relay::new(
-                &Setup {
+            let relay = TurnAllocation::new(
+                &AllocationSetup {
                     local: link.local,
                     server: link.server,
                     over_stream: link.is_stream(),
@@ -129,7 +130,7 @@ impl Task {
 struct Held<'t> {
     task: &'t mut Task,
     link: Link,
-    relay: Relay,
+    relay: TurnAllocation,
     /// One address per family.
     attached: Vec<Attached>,
     up_since: Option<Instant>,
@@ -169,10 +170,10 @@ impl Held<'_> {
     fn drain(&mut self) -> Result<Instant, Failure> {
         loop {
             match self.relay.poll_output() {
-                Output::Transmit(message) => self.link.send(&message),
-                Output::Up(addresses) => self.offer(addresses)?,
-                Output::Lost(loss) => return Err(self.lost(&loss)),
-                Output::Timeout(due) => return Ok(due),
+                RelayOutput::Transmit(message) => self.link.send(&message),
+                RelayOutput::Up(addresses) => self.offer(addresses)?,
+                RelayOutput::Lost(loss) => return Err(self.lost(&loss)),
+                RelayOutput::Timeout(due) => return Ok(due),
             }
         }
     }
@@ -190,7 +191,7 @@ impl Held<'_> {
             .map(|attached| (attached.address(), local))
             .collect();
         self.task.gatherer.set_relayed(index, relayed);
-        self.task.gatherer.set_standing(index, Standing::Works);
+        self.task.gatherer.set_standing(index, ServerState::Works);
         self.up_since = Some(tasks::now());
         Ok(())
     }
@@ -224,13 +225,13 @@ impl Held<'_> {
         self.attached = attached;
     }
 
-    fn lost(&self, loss: &Loss) -> Failure {
+    fn lost(&self, loss: &AllocationEnd) -> Failure {
         let words = match loss {
-            Loss::NoAnswer => silence(&self.task.server),
+            AllocationEnd::NoAnswer => silence(&self.task.server),
             loss => loss.to_string(),
         };
         Failure {
-            is_final: self.up_since.is_some() || matches!(loss, Loss::Refused { .. }),
+            is_final: self.up_since.is_some() || matches!(loss, AllocationEnd::Refused { .. }),
             ..self.failure(words)
         }
     }
@@ -245,10 +246,10 @@ impl Held<'_> {
 }
 
 /// Words for a server that says nothing.
-pub(super) fn silence(server: &Server) -> String {
+pub(super) fn silence(server: &GatherServer) -> String {
     let hint = match server.service {
-        Service::Turn {
-            transport: Transport::Udp,
+        ServerUse::Turn {
+            transport: TurnTransport::Udp,
             ..
         } => "no answer over UDP; is it blocked? ?transport=tcp or turns: may get through",
         _ => "no answer",

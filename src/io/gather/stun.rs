@@ -10,16 +10,21 @@ use crate::io::gather::{Gatherer, resolve};
 use crate::io::tasks;
 use crate::io::udp::Inbox;
 use crate::proto::webrtc::connection::IceProtocol;
-use crate::proto::webrtc::gather::reflexive::{Output, Reflexive};
-use crate::proto::webrtc::gather::server::{Server, Service};
+use crate::proto::webrtc::gather::reflexive::{ReflexiveGatherer, ReflexiveOutput};
+use crate::proto::webrtc::gather::server::{GatherServer, ServerUse};
 
 /// Asks until the runner stops. Each server comes with its place in the list.
-pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gatherer: Gatherer, mut stopped: Shutdown) {
-    let mut reflexive = Reflexive::new(servers.iter().map(|(_, server)| server.authority()), tasks::now());
+pub(super) async fn run(
+    servers: Vec<(usize, GatherServer)>,
+    mut inbox: Inbox,
+    gatherer: Gatherer,
+    mut stopped: Shutdown,
+) {
+    let mut reflexive = ReflexiveGatherer::new(servers.iter().map(|(_, server)| server.authority()), tasks::now());
     let mut resolving = JoinSet::new();
     loop {
         let due = match reflexive.poll_output(tasks::now()) {
-            Output::Resolve(which) => {
+            ReflexiveOutput::Resolve(which) => {
                 let server = servers[which].1.clone();
                 let families = [true, false].map(|v4| inbox.port().serves(any(v4)));
                 resolving.spawn(async move {
@@ -28,7 +33,7 @@ pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gathere
                 });
                 continue;
             }
-            Output::Send(server, message) => {
+            ReflexiveOutput::Send(server, message) => {
                 inbox.reserve(server);
                 let port = inbox.port();
                 port.send(
@@ -39,20 +44,20 @@ pub(super) async fn run(servers: Vec<(usize, Server)>, mut inbox: Inbox, gathere
                 );
                 continue;
             }
-            Output::Forget(server) => {
+            ReflexiveOutput::Forget(server) => {
                 inbox.release(server);
                 continue;
             }
-            Output::Changed(which) => {
+            ReflexiveOutput::Changed(which) => {
                 let (index, server) = &servers[which];
                 gatherer.set_reflexive(*index, reflexive.mapped(which).collect());
                 // Whether a TURN server answers these too is a gift.
-                if server.service == Service::Stun {
+                if server.service == ServerUse::Stun {
                     gatherer.set_standing(*index, reflexive.standing(which).clone());
                 }
                 continue;
             }
-            Output::Timeout(due) => due,
+            ReflexiveOutput::Timeout(due) => due,
         };
         tokio::select! {
             datagram = inbox.recv() => {

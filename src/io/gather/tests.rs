@@ -55,14 +55,18 @@ async fn a_mapping_of_the_runners_port_is_gathered() {
         &port,
         &Services::default(),
     );
-    assert_eq!(gatherer.gathered(), Gathered::default(), "an answer never waits");
+    assert_eq!(
+        gatherer.gathered(),
+        GatheredAddresses::default(),
+        "an answer never waits"
+    );
     timeout(GUARD, gatherer.changed()).await.expect("an answer");
     let base = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
     let pair = (PUBLIC.parse().expect("an address"), base);
     assert_eq!(gatherer.gathered().reflexive, [pair]);
     let status = gatherer.status();
-    assert_eq!((&status[0].url, &status[0].standing), (&url, &Standing::Works));
-    assert!(matches!(status[1].standing, Standing::Unused(_)));
+    assert_eq!((&status[0].url, &status[0].standing), (&url, &ServerState::Works));
+    assert!(matches!(status[1].standing, ServerState::Unused(_)));
     server.abort();
     reader.abort();
 }
@@ -76,7 +80,7 @@ async fn devices_are_offered_nothing_of_servers() {
         &port,
         &Services::default(),
     );
-    assert!(matches!(gatherer.status()[0].standing, Standing::Unused(_)));
+    assert!(matches!(gatherer.status()[0].standing, ServerState::Unused(_)));
     assert_eq!(port.routed(), (0, 0));
 }
 
@@ -107,7 +111,7 @@ fn what_is_offered_is_capped() {
     let gatherer = |reflexive: u16, relayed: u16| {
         let entry = ServerStatus {
             url: String::new(),
-            standing: Standing::Works,
+            standing: ServerState::Works,
             reflexive: (0..reflexive).map(pair).collect(),
             relayed: (0..relayed).map(pair).collect(),
         };

@@ -29,7 +29,7 @@ use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::event::LeaveReason;
 use crate::proto::webrtc::candidate::{RemotePolicy, parse_remote};
 use crate::proto::webrtc::connection::{ConnectionSetup, NegotiationError};
-use crate::proto::webrtc::gather::Gathered;
+use crate::proto::webrtc::gather::GatheredAddresses;
 use crate::proto::webrtc::sdp;
 use crate::proto::webrtc::session::WebRtcSession;
 
@@ -89,7 +89,7 @@ impl WebRtc {
                 common: self.common(),
                 local: &local,
                 tcp: &[],
-                gathered: &Gathered::default(),
+                gathered: &GatheredAddresses::default(),
                 embedded: None,
                 device: None,
                 seed: u64::from_be_bytes(random()),

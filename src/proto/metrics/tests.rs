@@ -176,10 +176,10 @@ fn the_text_keeps_the_rules_of_the_format() {
             ..Process::default()
         }),
         ice_servers: vec![
-            Standing::Works,
-            Standing::Failed("no answer".into()),
-            Standing::Works,
-            Standing::Unused("not here"),
+            ServerState::Works,
+            ServerState::Failed("no answer".into()),
+            ServerState::Works,
+            ServerState::Unused("not here"),
         ],
         tasks: 7,
         runtime_stalls: 1,

@@ -17,7 +17,7 @@ use edge_runner_proto::webrtc::connection::{
     ConnectionContext, ConnectionSetup, IceSecret, NegotiationError, ReceivedPacket,
 };
 use edge_runner_proto::webrtc::crypto;
-use edge_runner_proto::webrtc::gather::Gathered;
+use edge_runner_proto::webrtc::gather::GatheredAddresses;
 use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
@@ -459,7 +459,7 @@ impl Call {
 
 fn setup() -> ConnectionSetup<'static> {
     static LOCAL: LazyLock<[SocketAddr; 1]> = LazyLock::new(|| [runner()]);
-    static NOTHING: Gathered = Gathered {
+    static NOTHING: GatheredAddresses = GatheredAddresses {
         reflexive: Vec::new(),
         relayed: Vec::new(),
     };

@@ -11,7 +11,7 @@ use edge_runner_proto::limits;
 use edge_runner_proto::session::Session as _;
 use edge_runner_proto::webrtc::candidate::DeviceAddress;
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret};
-use edge_runner_proto::webrtc::gather::Gathered;
+use edge_runner_proto::webrtc::gather::GatheredAddresses;
 use edge_runner_proto::webrtc::session::WebRtcSession;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
@@ -174,7 +174,7 @@ fn section(lines: &[String], at: usize) -> (usize, usize) {
 /// neither changed by a second pass nor longer than its offer lets it be. Tells whether it was answered.
 pub fn run(offer: &str) -> bool {
     static COMMON: LazyLock<ConnectionContext> = LazyLock::new(ConnectionContext::default);
-    static NOTHING: Gathered = Gathered {
+    static NOTHING: GatheredAddresses = GatheredAddresses {
         reflexive: Vec::new(),
         relayed: Vec::new(),
     };

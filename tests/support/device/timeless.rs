@@ -15,7 +15,7 @@ use edge_runner_proto::event::{Event, LeaveReason};
 use edge_runner_proto::session::{Output, Session as _};
 use edge_runner_proto::webrtc::candidate::DeviceAddress;
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
-use edge_runner_proto::webrtc::gather::Gathered;
+use edge_runner_proto::webrtc::gather::GatheredAddresses;
 use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
 
 use super::answer;
@@ -88,7 +88,7 @@ impl Call {
             addr: device(),
         };
         let common = ConnectionContext::default();
-        let gathered = Gathered::default();
+        let gathered = GatheredAddresses::default();
         let local = [runner()];
         let setup = ConnectionSetup {
             common: &common,

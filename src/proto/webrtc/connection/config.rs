@@ -24,7 +24,7 @@ use crate::audio::opus::EncoderSettings;
 use crate::limits::{MESSAGE_BYTES_MAX, ROOM_MEDIA_LOST_AFTER, SCTP_BUFFER_BYTES_MAX};
 use crate::webrtc::candidate::DeviceAddress;
 use crate::webrtc::crypto;
-use crate::webrtc::gather::Gathered;
+use crate::webrtc::gather::GatheredAddresses;
 use crate::webrtc::sdp::{PreparedOffer, Spoken};
 
 /// What every connection of this runner shares.
@@ -82,7 +82,7 @@ pub struct ConnectionSetup<'a> {
     /// Addresses at which the HTTP server listens, for callers whose network lets no UDP through.
     pub tcp: &'a [SocketAddr],
     /// What STUN and TURN servers gave beside them.
-    pub gathered: &'a Gathered,
+    pub gathered: &'a GatheredAddresses,
     /// The one address that clients of an embedded runner are offered.
     pub embedded: Option<Ipv4Addr>,
     /// The one address that microcontrollers are offered; nothing when there is no IPv4 address.

@@ -1,15 +1,15 @@
 //! What the runner itself asks STUN and TURN servers for: how a NAT shows it to the world, and addresses at relays.
 //!
 //! [`server`] reads one URL of `--ice-servers` into a server, [`reflexive`] asks STUN servers, `proto::relay` talks to one
-//! TURN server, [`round`] is one request with its repetitions. In: resolved addresses, datagrams, `now`. Out: datagrams,
-//! addresses to offer, and a [`Standing`] per server. Everything happens ahead of the first offer; no answer waits for it.
+//! TURN server, [`stun_request`] is one request with its repetitions. In: resolved addresses, datagrams, `now`. Out: datagrams,
+//! addresses to offer, and a [`ServerState`] per server. Everything happens ahead of the first offer; no answer waits for it.
 //! Sources: RFC 8445 section 5.1.1, RFC 8489, RFC 8656.
 
 #[cfg(feature = "turn")]
 pub mod reflexive;
-#[cfg(feature = "turn")]
-pub mod round;
 pub mod server;
+#[cfg(feature = "turn")]
+pub mod stun_request;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::limits::{GATHER_PAUSE_FIRST, GATHER_PAUSE_MAX, GATHER_REASON_CHARS_MA
 
 /// How a server stands, for the log, the metrics and the doctor. Nothing in it is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ServerState {
     /// Nothing is known yet.
     Trying,
     Works,
@@ -33,7 +33,7 @@ pub enum Standing {
 pub struct ServerStatus {
     /// Its URL, which holds no credential.
     pub url: String,
-    pub standing: Standing,
+    pub standing: ServerState,
     /// The runner's address as the server sees it, and the local one that it belongs to.
     pub reflexive: Vec<(SocketAddr, SocketAddr)>,
     /// Addresses at the relay, and the local one from which it is spoken to.
@@ -42,27 +42,27 @@ pub struct ServerStatus {
 
 /// What an answer offers beside host candidates; each address with its local one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gathered {
+pub struct GatheredAddresses {
     pub reflexive: Vec<(SocketAddr, SocketAddr)>,
     pub relayed: Vec<(SocketAddr, SocketAddr)>,
 }
 
 /// Gathered from nobody.
 #[cfg(test)]
-pub static NOTHING: Gathered = Gathered {
+pub static NOTHING: GatheredAddresses = GatheredAddresses {
     reflexive: Vec::new(),
     relayed: Vec::new(),
 };
 
 /// Pauses between tries of a server that fails: they double, up to a cap.
 #[derive(Debug)]
-pub struct Pauses {
+pub struct RetryDelays {
     next: Duration,
 }
 
-impl Pauses {
+impl RetryDelays {
     pub fn new() -> Self {
-        Pauses {
+        RetryDelays {
             next: GATHER_PAUSE_FIRST,
         }
     }
@@ -76,13 +76,13 @@ impl Pauses {
 
     /// The server worked: its next failure is the first one again.
     pub fn reset(&mut self) {
-        *self = Pauses::new();
+        *self = RetryDelays::new();
     }
 }
 
-impl Default for Pauses {
+impl Default for RetryDelays {
     fn default() -> Self {
-        Pauses::new()
+        RetryDelays::new()
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     /// A server that stays dead is asked ever more rarely, and never more rarely than the cap; one that worked starts again.
     #[test]
     fn pauses_double_up_to_their_cap() {
-        let mut pauses = Pauses::new();
+        let mut pauses = RetryDelays::new();
         let first: Vec<u64> = (0..11).map(|_| pauses.lengthen().as_secs()).collect();
         assert_eq!(first, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         pauses.reset();

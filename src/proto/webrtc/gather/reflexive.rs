@@ -1,6 +1,6 @@
 //! How NATs show the runner's UDP port to the world: STUN binding requests from that very port.
 //!
-//! In: the servers, their resolved addresses, datagrams of those addresses, and `now`. Out, by [`Reflexive::poll_output`]:
+//! In: the servers, their resolved addresses, datagrams of those addresses, and `now`. Out, by [`ReflexiveGatherer::poll_output`]:
 //! names to look up, requests to send, addresses that answers are no longer expected from, and changes. Each server has one
 //! line per address family. A mapping is kept alive, replaced when the server sees another, and dropped when two requests in
 //! a row go without an answer. A server that fails is looked up and asked again after a pause that grows.
@@ -15,13 +15,13 @@ use turn_client_proto::types::stun::message::{BINDING, Message, MessageClass, Me
 use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
 
 use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
-use crate::webrtc::gather::round::{Round, Step};
-use crate::webrtc::gather::{Pauses, Standing, refusal_words};
+use crate::webrtc::gather::stun_request::{StunRequest, StunRequestStep};
+use crate::webrtc::gather::{RetryDelays, ServerState, refusal_words};
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Look the addresses of this server up, and hand them to [`Reflexive::handle_resolved`].
+pub enum ReflexiveOutput {
+    /// Look the addresses of this server up, and hand them to [`ReflexiveGatherer::handle_resolved`].
     Resolve(usize),
     /// Let answers from the address in, and send it a request from the runner's port.
     Send(SocketAddr, Vec<u8>),
@@ -35,58 +35,58 @@ pub enum Output {
 
 /// All STUN servers.
 #[derive(Debug)]
-pub struct Reflexive {
-    servers: Vec<Asked>,
-    outputs: Vec<Output>,
+pub struct ReflexiveGatherer {
+    servers: Vec<StunServer>,
+    outputs: Vec<ReflexiveOutput>,
 }
 
 /// One server.
 #[derive(Debug)]
-struct Asked {
+struct StunServer {
     /// Host and port for words.
     authority: String,
     resolving: bool,
     /// When its name is to be looked up.
     resolve_at: Option<Instant>,
-    lines: Vec<Line>,
-    pauses: Pauses,
-    standing: Standing,
+    lines: Vec<StunBinding>,
+    pauses: RetryDelays,
+    standing: ServerState,
 }
 
 /// One address of a server.
 #[derive(Debug)]
-struct Line {
+struct StunBinding {
     server: SocketAddr,
-    round: Option<Round>,
+    round: Option<StunRequest>,
     /// When the next request begins.
     next: Instant,
     unanswered: u32,
-    pauses: Pauses,
+    pauses: RetryDelays,
     /// The runner as the server sees it, and the local address that the answer came to.
     mapped: Option<(SocketAddr, SocketAddr)>,
     /// Why there is no mapping; `None` while the first request is under way.
     failed: Option<String>,
 }
 
-impl Reflexive {
+impl ReflexiveGatherer {
     /// `authorities` are host and port of each server, for words only.
     pub fn new(authorities: impl IntoIterator<Item = String>, now: Instant) -> Self {
-        let asked = |authority| Asked {
+        let asked = |authority| StunServer {
             authority,
             resolving: false,
             resolve_at: Some(now),
             lines: Vec::new(),
-            pauses: Pauses::new(),
-            standing: Standing::Trying,
+            pauses: RetryDelays::new(),
+            standing: ServerState::Trying,
         };
-        Reflexive {
+        ReflexiveGatherer {
             servers: authorities.into_iter().map(asked).collect(),
             outputs: Vec::new(),
         }
     }
 
     /// Returns how a server stands.
-    pub fn standing(&self, server: usize) -> &Standing {
+    pub fn standing(&self, server: usize) -> &ServerState {
         &self.servers[server].standing
     }
 
@@ -107,12 +107,12 @@ impl Reflexive {
         asked.lines = [first(true), first(false)]
             .into_iter()
             .flatten()
-            .map(|server| Line {
+            .map(|server| StunBinding {
                 server,
                 round: None,
                 next: now,
                 unanswered: 0,
-                pauses: Pauses::new(),
+                pauses: RetryDelays::new(),
                 mapped: None,
                 failed: None,
             })
@@ -146,10 +146,10 @@ impl Reflexive {
                     line.pauses.reset();
                     asked.pauses.reset();
                     let mapped = Some((public, destination));
-                    if line.mapped != mapped || asked.standing != Standing::Works {
+                    if line.mapped != mapped || asked.standing != ServerState::Works {
                         line.mapped = mapped;
-                        asked.standing = Standing::Works;
-                        self.outputs.push(Output::Changed(server));
+                        asked.standing = ServerState::Works;
+                        self.outputs.push(ReflexiveOutput::Changed(server));
                     }
                 }
                 Err(why) => {
@@ -161,8 +161,8 @@ impl Reflexive {
         }
     }
 
-    /// Returns the next thing to do; [`Output::Timeout`] comes last.
-    pub fn poll_output(&mut self, now: Instant) -> Output {
+    /// Returns the next thing to do; [`ReflexiveOutput::Timeout`] comes last.
+    pub fn poll_output(&mut self, now: Instant) -> ReflexiveOutput {
         if let Some(output) = self.outputs.pop() {
             return output;
         }
@@ -173,7 +173,7 @@ impl Reflexive {
                 Some(at) if at <= now && !asked.resolving => {
                     asked.resolve_at = None;
                     asked.resolving = true;
-                    return Output::Resolve(server);
+                    return ReflexiveOutput::Resolve(server);
                 }
                 Some(at) => next = next.min(at),
                 None => {}
@@ -188,9 +188,9 @@ impl Reflexive {
                     continue;
                 };
                 match round.poll(now) {
-                    Step::Send => return Output::Send(line.server, round.message().to_vec()),
-                    Step::Wait(at) => next = next.min(at),
-                    Step::Lost => {
+                    StunRequestStep::Send => return ReflexiveOutput::Send(line.server, round.message().to_vec()),
+                    StunRequestStep::Wait(at) => next = next.min(at),
+                    StunRequestStep::Lost => {
                         line.lose(&asked.authority, now);
                         lost = true;
                     }
@@ -201,14 +201,14 @@ impl Reflexive {
                 return self.poll_output(now);
             }
         }
-        Output::Timeout(next)
+        ReflexiveOutput::Timeout(next)
     }
 
     /// A line of the server has failed: if none is left, so has the server.
     fn settle(&mut self, server: usize, now: Instant) {
         let asked = &mut self.servers[server];
         if asked.lines.iter().any(|line| line.mapped.is_some()) {
-            self.outputs.push(Output::Changed(server));
+            self.outputs.push(ReflexiveOutput::Changed(server));
             return;
         }
         if asked.lines.iter().any(|line| line.failed.is_none()) {
@@ -225,15 +225,15 @@ impl Reflexive {
     fn fail(&mut self, server: usize, why: String, now: Instant) {
         let asked = &mut self.servers[server];
         for line in asked.lines.drain(..) {
-            self.outputs.push(Output::Forget(line.server));
+            self.outputs.push(ReflexiveOutput::Forget(line.server));
         }
         asked.resolve_at = Some(now + asked.pauses.lengthen());
-        asked.standing = Standing::Failed(why);
-        self.outputs.push(Output::Changed(server));
+        asked.standing = ServerState::Failed(why);
+        self.outputs.push(ReflexiveOutput::Changed(server));
     }
 }
 
-impl Line {
+impl StunBinding {
     /// A request went without an answer.
     fn lose(&mut self, authority: &str, now: Instant) {
         self.unanswered += 1;
@@ -252,9 +252,9 @@ impl Line {
     }
 }
 
-fn request(now: Instant) -> Round {
+fn request(now: Instant) -> StunRequest {
     let message = Message::builder_request(BINDING, MessageWriteVec::new());
-    Round::new(message.transaction_id(), message.finish(), false, now)
+    StunRequest::new(message.transaction_id(), message.finish(), false, now)
 }
 
 /// Reads an answer: the address, or why there is none. `None` is no answer at all.

@@ -1,6 +1,6 @@
 //! One URL of `--ice-servers` as a server that the runner can use.
 //!
-//! In: the checked list of `proto::ice`. Out: [`Server`]s, URL by URL, in the order of the list, with the default ports 3478
+//! In: the checked list of `proto::ice`. Out: [`GatherServer`]s, URL by URL, in the order of the list, with the default ports 3478
 //! and 5349. A server of no use to the runner says why: `stuns:` tells how a TCP connection looks from outside, which is
 //! nothing to offer for UDP, and nobody serves TURN over DTLS. Sources: RFC 7064, RFC 7065, RFC 8656 section 3.
 
@@ -11,7 +11,7 @@ use crate::limits::{RELAYS_MAX, STUN_SERVERS_MAX};
 
 /// How a TURN server is spoken to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum TurnTransport {
     Udp,
     Tcp,
     Tls,
@@ -19,12 +19,12 @@ pub enum Transport {
 
 /// What a server is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Service {
+pub enum ServerUse {
     /// The runner's own address, over UDP.
     Stun,
     /// An address at the relay.
     Turn {
-        transport: Transport,
+        transport: TurnTransport,
         username: String,
         credential: Secret,
     },
@@ -34,16 +34,16 @@ pub enum Service {
 
 /// One URL of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct GatherServer {
     /// As it stands in the list; it holds no credential.
     pub url: String,
     /// A name, or an address without brackets.
     pub host: String,
     pub port: u16,
-    pub service: Service,
+    pub service: ServerUse,
 }
 
-impl Server {
+impl GatherServer {
     /// Returns host and port as the log shows them.
     pub fn authority(&self) -> String {
         if self.host.parse::<Ipv6Addr>().is_ok() {
@@ -57,9 +57,9 @@ impl Server {
     pub fn answers_binding(&self) -> bool {
         matches!(
             self.service,
-            Service::Stun
-                | Service::Turn {
-                    transport: Transport::Udp,
+            ServerUse::Stun
+                | ServerUse::Turn {
+                    transport: TurnTransport::Udp,
                     ..
                 }
         )
@@ -67,7 +67,7 @@ impl Server {
 }
 
 /// Reads the whole list, URL by URL. Those past the caps are of no use, and say so.
-pub fn servers(list: &[IceServer]) -> Vec<Server> {
+pub fn servers(list: &[IceServer]) -> Vec<GatherServer> {
     let (mut stun, mut turn) = (0, 0);
     let urls = list
         .iter()
@@ -75,44 +75,44 @@ pub fn servers(list: &[IceServer]) -> Vec<Server> {
     urls.map(|(entry, url)| {
         let mut server = read(entry, url);
         let (count, max, why) = match server.service {
-            Service::Stun => (&mut stun, STUN_SERVERS_MAX, "enough STUN servers stand before it"),
-            Service::Turn { .. } => (&mut turn, RELAYS_MAX, "enough TURN servers stand before it"),
-            Service::None(_) => return server,
+            ServerUse::Stun => (&mut stun, STUN_SERVERS_MAX, "enough STUN servers stand before it"),
+            ServerUse::Turn { .. } => (&mut turn, RELAYS_MAX, "enough TURN servers stand before it"),
+            ServerUse::None(_) => return server,
         };
         *count += 1;
         if *count > max {
-            server.service = Service::None(why);
+            server.service = ServerUse::None(why);
         }
         server
     })
     .collect()
 }
 
-fn read(entry: &IceServer, url: &str) -> Server {
+fn read(entry: &IceServer, url: &str) -> GatherServer {
     let parts = split(url);
     let (host, port) = match &parts {
         Some(parts) => (parts.host.to_owned(), parts.port),
         None => (String::new(), 0),
     };
-    let service = parts.map_or(Service::None("it is no URL of a STUN or TURN server"), |parts| {
+    let service = parts.map_or(ServerUse::None("it is no URL of a STUN or TURN server"), |parts| {
         let transport = match (parts.scheme, parts.tcp) {
-            ("stun", _) => return Service::Stun,
-            ("stuns", _) => return Service::None("STUN over TLS says nothing about UDP"),
-            ("turn", None | Some(false)) => Transport::Udp,
-            ("turn", Some(true)) => Transport::Tcp,
-            ("turns", None | Some(true)) => Transport::Tls,
-            _ => return Service::None("TURN over DTLS is not spoken here; write ?transport=tcp"),
+            ("stun", _) => return ServerUse::Stun,
+            ("stuns", _) => return ServerUse::None("STUN over TLS says nothing about UDP"),
+            ("turn", None | Some(false)) => TurnTransport::Udp,
+            ("turn", Some(true)) => TurnTransport::Tcp,
+            ("turns", None | Some(true)) => TurnTransport::Tls,
+            _ => return ServerUse::None("TURN over DTLS is not spoken here; write ?transport=tcp"),
         };
         match (&entry.username, &entry.credential) {
-            (Some(username), Some(credential)) => Service::Turn {
+            (Some(username), Some(credential)) => ServerUse::Turn {
                 transport,
                 username: username.clone(),
                 credential: Secret::new(credential.clone()),
             },
-            _ => Service::None("it has no username and credential"),
+            _ => ServerUse::None("it has no username and credential"),
         }
     });
-    Server {
+    GatherServer {
         url: url.to_owned(),
         host,
         port,
@@ -120,7 +120,7 @@ fn read(entry: &IceServer, url: &str) -> Server {
     }
 }
 
-struct Parts<'u> {
+struct UrlParts<'u> {
     scheme: &'u str,
     host: &'u str,
     port: u16,
@@ -128,7 +128,7 @@ struct Parts<'u> {
     tcp: Option<bool>,
 }
 
-fn split(url: &str) -> Option<Parts<'_>> {
+fn split(url: &str) -> Option<UrlParts<'_>> {
     let (scheme, rest) = url.split_once(':')?;
     let default_port = match scheme {
         "stun" | "turn" => 3478,
@@ -155,7 +155,7 @@ fn split(url: &str) -> Option<Parts<'_>> {
         Some(port) => port.parse().ok()?,
         None => default_port,
     };
-    (!host.is_empty()).then_some(Parts {
+    (!host.is_empty()).then_some(UrlParts {
         scheme,
         host,
         port,
@@ -168,18 +168,18 @@ mod tests {
     use super::*;
     use crate::webrtc::ice;
 
-    fn of(text: &str) -> Vec<Server> {
+    fn of(text: &str) -> Vec<GatherServer> {
         servers(&ice::parse([text]).expect("a valid list"))
     }
 
-    fn turn(url: &str) -> Server {
+    fn turn(url: &str) -> GatherServer {
         let text = format!(r#"{{"urls":"{url}","username":"u","credential":"canary"}}"#);
         of(&text).remove(0)
     }
 
-    fn transport(url: &str) -> Option<Transport> {
+    fn transport(url: &str) -> Option<TurnTransport> {
         match turn(url).service {
-            Service::Turn { transport, .. } => Some(transport),
+            ServerUse::Turn { transport, .. } => Some(transport),
             _ => None,
         }
     }
@@ -187,28 +187,28 @@ mod tests {
     /// Host, port and transport of every form that the list may have.
     #[test]
     fn urls_name_host_port_and_transport() {
-        let place = |server: &Server| (server.host.clone(), server.port);
+        let place = |server: &GatherServer| (server.host.clone(), server.port);
         let stun = of("stun:stun.example").remove(0);
         assert_eq!(place(&stun), ("stun.example".into(), 3478));
-        assert_eq!(stun.service, Service::Stun);
+        assert_eq!(stun.service, ServerUse::Stun);
         assert_eq!(place(&of("stun:[2001:db8::1]:19302")[0]), ("2001:db8::1".into(), 19302));
         assert_eq!(of("stun:[2001:db8::1]")[0].authority(), "[2001:db8::1]:3478");
         assert_eq!(place(&turn("turns:t.example")), ("t.example".into(), 5349));
         assert_eq!(turn("turn:t.example:80").authority(), "t.example:80");
-        assert_eq!(transport("turn:t.example"), Some(Transport::Udp));
-        assert_eq!(transport("turn:t.example?transport=udp"), Some(Transport::Udp));
-        assert_eq!(transport("turn:t.example?transport=tcp"), Some(Transport::Tcp));
-        assert_eq!(transport("turns:t.example?transport=tcp"), Some(Transport::Tls));
-        assert_eq!(transport("turns:t.example"), Some(Transport::Tls));
+        assert_eq!(transport("turn:t.example"), Some(TurnTransport::Udp));
+        assert_eq!(transport("turn:t.example?transport=udp"), Some(TurnTransport::Udp));
+        assert_eq!(transport("turn:t.example?transport=tcp"), Some(TurnTransport::Tcp));
+        assert_eq!(transport("turns:t.example?transport=tcp"), Some(TurnTransport::Tls));
+        assert_eq!(transport("turns:t.example"), Some(TurnTransport::Tls));
     }
 
     /// What the runner cannot use is kept, with the reason, and no debug form of a server shows its credential.
     #[test]
     fn servers_of_no_use_say_why() {
-        assert!(matches!(of("stuns:s.example")[0].service, Service::None(_)));
+        assert!(matches!(of("stuns:s.example")[0].service, ServerUse::None(_)));
         assert!(matches!(
             turn("turns:t.example?transport=udp").service,
-            Service::None(_)
+            ServerUse::None(_)
         ));
         let odd = IceServer {
             urls: vec!["http://x".into(), "turn:x".into()],
@@ -218,7 +218,7 @@ mod tests {
         assert!(
             servers(&[odd])
                 .iter()
-                .all(|server| matches!(server.service, Service::None(_)))
+                .all(|server| matches!(server.service, ServerUse::None(_)))
         );
         assert!(!format!("{:?}", turn("turn:t.example")).contains("canary"));
     }
@@ -239,7 +239,7 @@ mod tests {
             let servers = servers(list);
             servers
                 .iter()
-                .filter(|server| !matches!(server.service, Service::None(_)))
+                .filter(|server| !matches!(server.service, ServerUse::None(_)))
                 .count()
         };
         let list = |n: usize| -> Vec<IceServer> {

@@ -14,7 +14,7 @@ use turn_client_proto::types::stun::message::{Message, MessageClass, MessageWrit
 use turn_client_proto::types::stun::prelude::{MessageWrite, MessageWriteExt};
 
 use crate::limits::{STUN_KEEP_ALIVE, STUN_UNANSWERED_MAX};
-use crate::webrtc::gather::round::{Round, Step};
+use crate::webrtc::gather::stun_request::{StunRequest, StunRequestStep};
 
 /// What the client library asks for, so that neither shortens what the other was given.
 const LIFETIME_S: u32 = 1800;
@@ -28,7 +28,7 @@ pub struct KeepAlive {
     over_stream: bool,
     /// When the next sign is due; `None` before the allocation is there.
     next: Option<Instant>,
-    round: Option<Round>,
+    round: Option<StunRequest>,
     unanswered: u32,
     stale: u32,
     refused: bool,
@@ -98,12 +98,12 @@ impl KeepAlive {
         }
         let round = self.round.as_mut()?;
         match round.poll(now) {
-            Step::Send => Some(round.message().to_vec()),
-            Step::Wait(at) => {
+            StunRequestStep::Send => Some(round.message().to_vec()),
+            StunRequestStep::Wait(at) => {
                 self.next = Some(at);
                 None
             }
-            Step::Lost => {
+            StunRequestStep::Lost => {
                 self.unanswered += 1;
                 self.round = None;
                 self.next = Some(now);
@@ -118,11 +118,11 @@ impl KeepAlive {
             .expect("the allocation is there, so a sign of life is planned")
     }
 
-    fn refresh(&mut self, now: Instant) -> Option<Round> {
+    fn refresh(&mut self, now: Instant) -> Option<StunRequest> {
         let mut message = Message::builder_request(REFRESH, MessageWriteVec::new());
         message.add_attribute(&Lifetime::new(LIFETIME_S)).ok()?;
         let id = message.transaction_id();
         let message = self.auth.sign_outgoing_message(message).ok()?;
-        Some(Round::new(id, message.finish(), self.over_stream, now))
+        Some(StunRequest::new(id, message.finish(), self.over_stream, now))
     }
 }

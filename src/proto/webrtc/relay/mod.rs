@@ -1,6 +1,6 @@
 //! One allocation at one TURN server: an address there that the whole runner's sessions send and receive by.
 //!
-//! In: the server's messages, datagrams of sessions, `now`. Out, by [`Relay::poll_output`]: messages to the server, the
+//! In: the server's messages, datagrams of sessions, `now`. Out, by [`TurnAllocation::poll_output`]: messages to the server, the
 //! relayed addresses once they are there, and why they are gone. The protocol is turn-client-proto's; around it stand the
 //! reasons of refusals, which it swallows, a refresh as a sign of life (`KeepAlive`), so that a server that forgot the
 //! allocation is noticed within half a minute and not within half an hour, and permissions that lapse: it renews all for ever.
@@ -33,7 +33,7 @@ use turn_client_proto::udp::TurnClientUdp;
 use crate::limits::{RELAY_REQUESTS_MAX, STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
 use crate::webrtc::gather::refusal_words;
 use keep_alive::KeepAlive;
-use peers::Peers;
+use peers::RelayPeers;
 
 /// How often the client library is asked in a row whether it has more to do; it has a step for each request at most.
 const TURNS_MAX: usize = 32;
@@ -42,20 +42,20 @@ const TURN_MIN: Duration = Duration::from_millis(10);
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum RelayOutput {
     /// Send this to the server.
     Transmit(Vec<u8>),
     /// The allocation is there: these addresses may be offered.
     Up(Vec<SocketAddr>),
     /// There is no allocation any more, or there will be none. Nothing follows.
-    Lost(Loss),
-    /// Nothing more; [`Relay::handle_timeout`] is due then.
+    Lost(AllocationEnd),
+    /// Nothing more; [`TurnAllocation::handle_timeout`] is due then.
     Timeout(Instant),
 }
 
 /// Why there is no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum AllocationEnd {
     /// The server answered with this code, and its words.
     Refused {
         code: u16,
@@ -70,20 +70,20 @@ pub enum Loss {
     Ended,
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for AllocationEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Loss::Refused { words, .. } => f.write_str(words),
-            Loss::NoAnswer => f.write_str("no answer"),
-            Loss::Forgotten => f.write_str("the server has forgotten the allocation; was it started again?"),
-            Loss::NoAddress => f.write_str("the server gave no usable address; is its external address set?"),
-            Loss::Ended => f.write_str("the allocation was given back"),
+            AllocationEnd::Refused { words, .. } => f.write_str(words),
+            AllocationEnd::NoAnswer => f.write_str("no answer"),
+            AllocationEnd::Forgotten => f.write_str("the server has forgotten the allocation; was it started again?"),
+            AllocationEnd::NoAddress => f.write_str("the server gave no usable address; is its external address set?"),
+            AllocationEnd::Ended => f.write_str("the allocation was given back"),
         }
     }
 }
 
 /// How the server is reached, and who asks.
-pub struct Setup<'a> {
+pub struct AllocationSetup<'a> {
     pub local: SocketAddr,
     pub server: SocketAddr,
     /// Over TCP or TLS, and not over UDP.
@@ -93,7 +93,7 @@ pub struct Setup<'a> {
 }
 
 /// One allocation.
-pub struct Relay {
+pub struct TurnAllocation {
     client: TurnClient,
     credentials: TurnCredentials,
     over_stream: bool,
@@ -109,20 +109,20 @@ pub struct Relay {
     challenges: u32,
     relayed: Vec<SocketAddr>,
     keep_alive: KeepAlive,
-    peers: Peers,
-    outputs: VecDeque<Output>,
+    peers: RelayPeers,
+    outputs: VecDeque<RelayOutput>,
     timeout: Instant,
     scratch: Vec<u8>,
     ending: bool,
     lost: bool,
 }
 
-impl Relay {
+impl TurnAllocation {
     /// Begins an allocation. Over IPv6 an address of each family is asked for: the runner may have no IPv4 itself.
-    pub fn new(setup: &Setup<'_>, now: Instant) -> Self {
+    pub fn new(setup: &AllocationSetup<'_>, now: Instant) -> Self {
         let credentials = TurnCredentials::new(setup.username, setup.credential);
         let both_families = setup.server.is_ipv6();
-        let mut relay = Relay {
+        let mut relay = TurnAllocation {
             client: client(
                 setup.local,
                 setup.server,
@@ -140,7 +140,7 @@ impl Relay {
             asked: VecDeque::new(),
             challenges: 0,
             relayed: Vec::new(),
-            peers: Peers::default(),
+            peers: RelayPeers::default(),
             outputs: VecDeque::new(),
             timeout: now,
             scratch: Vec::new(),
@@ -180,7 +180,7 @@ impl Relay {
     fn handle_response(&mut self, message: &Message<'_>, now: Instant) -> bool {
         if self.keep_alive.handle_response(message, now) {
             if self.keep_alive.is_refused() {
-                self.lose(Loss::Forgotten);
+                self.lose(AllocationEnd::Forgotten);
             }
             return true;
         }
@@ -208,15 +208,15 @@ impl Relay {
                 self.ask_for_ipv4(now);
                 return true;
             }
-            ALLOCATE => Some(Loss::Refused {
+            ALLOCATE => Some(AllocationEnd::Refused {
                 code,
                 words: refusal_words(code, error.reason()),
             }),
-            REFRESH => Some(Loss::Forgotten),
+            REFRESH => Some(AllocationEnd::Forgotten),
             CREATE_PERMISSION | CHANNEL_BIND
                 if matches!(code, ErrorCode::UNAUTHORIZED | ErrorCode::ALLOCATION_MISMATCH) =>
             {
-                Some(Loss::Forgotten)
+                Some(AllocationEnd::Forgotten)
             }
             _ => None,
         };
@@ -281,7 +281,7 @@ impl Relay {
         }
     }
 
-    /// Gives the allocation back; [`Loss::Ended`] follows when the server has agreed.
+    /// Gives the allocation back; [`AllocationEnd::Ended`] follows when the server has agreed.
     pub fn close(&mut self, now: Instant) {
         if self.lost || self.ending {
             return;
@@ -289,14 +289,14 @@ impl Relay {
         self.ending = true;
         let clock = self.clock(now);
         if self.client.delete(clock).is_err() {
-            self.lose(Loss::Ended);
+            self.lose(AllocationEnd::Ended);
         }
         self.pump(now);
     }
 
     /// Returns the next thing to do.
-    pub fn poll_output(&mut self) -> Output {
-        self.outputs.pop_front().unwrap_or(Output::Timeout(self.timeout))
+    pub fn poll_output(&mut self) -> RelayOutput {
+        self.outputs.pop_front().unwrap_or(RelayOutput::Timeout(self.timeout))
     }
 
     /// Lets the client library go on until it waits.
@@ -318,16 +318,22 @@ impl Relay {
                     due = self.epoch + Duration::from_nanos(at.as_nanos().unsigned_abs());
                     break;
                 }
-                TurnPollRet::Closed => return self.lose(if self.ending { Loss::Ended } else { Loss::NoAnswer }),
+                TurnPollRet::Closed => {
+                    return self.lose(if self.ending {
+                        AllocationEnd::Ended
+                    } else {
+                        AllocationEnd::NoAnswer
+                    });
+                }
                 _ => {}
             }
         }
         if !self.relayed.is_empty() && !self.ending {
             while let Some(message) = self.keep_alive.poll(now) {
-                self.outputs.push_back(Output::Transmit(message));
+                self.outputs.push_back(RelayOutput::Transmit(message));
             }
             if self.keep_alive.is_silent() {
-                return self.lose(Loss::NoAnswer);
+                return self.lose(AllocationEnd::NoAnswer);
             }
             self.peers.forget(now);
             due = due.min(self.keep_alive.next());
@@ -350,7 +356,7 @@ impl Relay {
                 self.asked.push_back(request);
             }
         }
-        self.outputs.push_back(Output::Transmit(message));
+        self.outputs.push_back(RelayOutput::Transmit(message));
     }
 
     fn handle_event(&mut self, event: TurnEvent, now: Instant) {
@@ -360,11 +366,11 @@ impl Relay {
                     self.relayed.push(address);
                 }
                 if self.relayed.is_empty() {
-                    return self.lose(Loss::NoAddress);
+                    return self.lose(AllocationEnd::NoAddress);
                 }
                 // The second family comes in the same answer.
-                self.outputs.retain(|output| !matches!(output, Output::Up(_)));
-                self.outputs.push_back(Output::Up(self.relayed.clone()));
+                self.outputs.retain(|output| !matches!(output, RelayOutput::Up(_)));
+                self.outputs.push_back(RelayOutput::Up(self.relayed.clone()));
                 self.keep_alive.begin(now);
             }
             TurnEvent::PermissionCreateFailed(_, address) => self.peers.refuse(address, now),
@@ -378,10 +384,10 @@ impl Relay {
         }
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn lose(&mut self, loss: AllocationEnd) {
         if !self.lost {
             self.lost = true;
-            self.outputs.push_back(Output::Lost(loss));
+            self.outputs.push_back(RelayOutput::Lost(loss));
         }
     }
 

@@ -16,29 +16,29 @@ use crate::limits::{RELAY_PEER_FORGOTTEN, RELAY_PEER_IDLE, RELAY_PEER_UNHEARD, R
 
 /// The peers of one relay.
 #[derive(Debug, Default)]
-pub struct Peers {
+pub struct RelayPeers {
     /// Permissions are for addresses,
-    by_ip: HashMap<IpAddr, Peer>,
+    by_ip: HashMap<IpAddr, RelayPeer>,
     /// channels for addresses with ports.
-    channels: HashMap<SocketAddr, Channel>,
+    channels: HashMap<SocketAddr, TurnChannel>,
     next_look: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Peer {
+struct RelayPeer {
     used: Instant,
     heard: bool,
     refused_until: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Channel {
+struct TurnChannel {
     used: Instant,
     /// When to ask for it again; `None` while it is there or on its way.
     ask_again: Option<Instant>,
 }
 
-impl Peers {
+impl RelayPeers {
     /// Notes that a datagram goes to a peer; `false` when it must not, because the relay refuses or there are too many.
     pub fn touch(&mut self, ip: IpAddr, now: Instant) -> bool {
         if let Some(peer) = self.by_ip.get_mut(&ip) {
@@ -62,7 +62,7 @@ impl Peers {
         }
         self.by_ip.insert(
             ip,
-            Peer {
+            RelayPeer {
                 used: now,
                 heard: false,
                 refused_until: None,
@@ -85,7 +85,7 @@ impl Peers {
         }
         self.channels.insert(
             peer,
-            Channel {
+            TurnChannel {
                 used: now,
                 ask_again: None,
             },
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn peers_are_capped() {
         let now = Instant::now();
-        let mut peers = Peers::default();
+        let mut peers = RelayPeers::default();
         assert!((0..RELAY_PEERS_MAX).all(|n| peers.touch(peer(n), now)));
         assert!(!peers.touch(peer(RELAY_PEERS_MAX), now));
         assert!(peers.touch(peer(0), now), "a known peer");
@@ -169,7 +169,7 @@ mod tests {
         assert!(peers.touch(peer(RELAY_PEERS_MAX), later));
         peers.forget(later + RELAY_PEER_FORGOTTEN);
         assert!(peers.by_ip.is_empty());
-        let mut peers = Peers::default();
+        let mut peers = RelayPeers::default();
         let at = |n| SocketAddr::new(peer(n), 1);
         assert!((0..RELAY_PEERS_MAX).all(|n| peers.wants_channel(at(n), now)));
         assert!(!peers.wants_channel(at(RELAY_PEERS_MAX), now));
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn refusals_hold_for_a_while() {
         let now = Instant::now();
-        let mut peers = Peers::default();
+        let mut peers = RelayPeers::default();
         peers.touch(peer(1), now);
         peers.refuse(peer(1), now);
         assert!(!peers.touch(peer(1), now + RELAY_REFUSED / 2));

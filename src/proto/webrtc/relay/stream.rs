@@ -12,15 +12,15 @@ const CHANNEL_HEADER_BYTES: usize = 4;
 
 /// What came before the next whole message.
 #[derive(Debug, Default)]
-pub struct Messages {
+pub struct TurnStreamReader {
     buffer: BytesMut,
 }
 
 /// The stream is not that of a TURN server.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NotTurn;
+pub struct TurnFramingError;
 
-impl Messages {
+impl TurnStreamReader {
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
@@ -28,8 +28,8 @@ impl Messages {
     /// Takes the next whole message, if it is there.
     ///
     /// # Errors
-    /// [`NotTurn`]; every later call says so again.
-    pub fn take(&mut self) -> Result<Option<Bytes>, NotTurn> {
+    /// [`TurnFramingError`]; every later call says so again.
+    pub fn take(&mut self) -> Result<Option<Bytes>, TurnFramingError> {
         let [first, _, high, low, ..] = self.buffer[..] else {
             return Ok(None);
         };
@@ -41,7 +41,7 @@ impl Messages {
                 let whole = CHANNEL_HEADER_BYTES + length;
                 (whole, whole.next_multiple_of(4))
             }
-            _ => return Err(NotTurn),
+            _ => return Err(TurnFramingError),
         };
         if self.buffer.len() < padded {
             return Ok(None);
@@ -86,7 +86,7 @@ mod tests {
             stream.extend(padded);
         }
         for piece in [1, 3, 7, 1_460, stream.len()] {
-            let mut messages = Messages::default();
+            let mut messages = TurnStreamReader::default();
             let mut read = Vec::new();
             for bytes in stream.chunks(piece) {
                 messages.push(bytes);
@@ -101,12 +101,12 @@ mod tests {
     /// A server that speaks something else, SSH say, is found out at once.
     #[test]
     fn another_protocol_is_refused() {
-        let mut messages = Messages::default();
+        let mut messages = TurnStreamReader::default();
         messages.push(b"SSH-2.0-x");
-        assert_eq!(messages.take(), Err(NotTurn));
-        assert_eq!(messages.take(), Err(NotTurn));
+        assert_eq!(messages.take(), Err(TurnFramingError));
+        assert_eq!(messages.take(), Err(TurnFramingError));
         for first in 0..=255u8 {
-            let mut messages = Messages::default();
+            let mut messages = TurnStreamReader::default();
             messages.push(&[first, 0, 0, 0]);
             assert_eq!(
                 messages.take().is_err(),

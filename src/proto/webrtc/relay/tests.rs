@@ -138,12 +138,12 @@ impl Server {
 
 /// A relay, its server, and their clock.
 struct Bench {
-    relay: Relay,
+    relay: TurnAllocation,
     server: Server,
     now: Instant,
     start: Instant,
     up: Vec<SocketAddr>,
-    lost: Option<Loss>,
+    lost: Option<AllocationEnd>,
 }
 
 impl Bench {
@@ -153,7 +153,7 @@ impl Bench {
 
     fn with(server: Server, address: &str, credential: &str, over_stream: bool) -> Self {
         let start = Instant::now();
-        let setup = Setup {
+        let setup = AllocationSetup {
             local: at(LOCAL),
             server: at(address),
             over_stream,
@@ -161,7 +161,7 @@ impl Bench {
             credential,
         };
         Bench {
-            relay: Relay::new(&setup, start),
+            relay: TurnAllocation::new(&setup, start),
             server,
             now: start,
             start,
@@ -178,21 +178,21 @@ impl Bench {
             turns += 1;
             assert!(turns < 10_000, "a busy loop");
             match self.relay.poll_output() {
-                Output::Transmit(message) => {
+                RelayOutput::Transmit(message) => {
                     if let Some(answer) = self.server.handle(&message) {
                         self.relay.handle_message(&answer, self.now, |_, _| panic!("data"));
                     }
                 }
-                Output::Up(addresses) => self.up = addresses,
-                Output::Lost(loss) => {
+                RelayOutput::Up(addresses) => self.up = addresses,
+                RelayOutput::Lost(loss) => {
                     self.lost = Some(loss);
                     return;
                 }
-                Output::Timeout(due) if due >= end => {
+                RelayOutput::Timeout(due) if due >= end => {
                     self.now = end;
                     return;
                 }
-                Output::Timeout(due) => {
+                RelayOutput::Timeout(due) => {
                     self.now = due.max(self.now);
                     self.relay.handle_timeout(self.now);
                 }
@@ -297,7 +297,7 @@ fn refusals_are_told_at_once() {
         let mut bench = Bench::new(server);
         bench.seconds(60);
         assert!(
-            matches!(&bench.lost, Some(Loss::Refused { code: told, .. }) if *told == code),
+            matches!(&bench.lost, Some(AllocationEnd::Refused { code: told, .. }) if *told == code),
             "{code}"
         );
         assert!(bench.now - bench.start < Duration::from_millis(200), "{code}");
@@ -306,7 +306,7 @@ fn refusals_are_told_at_once() {
     server.relayed = vec![at("0.0.0.0:49200")];
     let mut bench = Bench::new(server);
     bench.seconds(1);
-    assert_eq!(bench.lost, Some(Loss::NoAddress));
+    assert_eq!(bench.lost, Some(AllocationEnd::NoAddress));
 }
 
 /// A server that does not answer is given up after 5 s, over UDP and over a stream.
@@ -317,7 +317,7 @@ fn silence_is_given_up() {
         server.silent = true;
         let mut bench = Bench::with(server, SERVER, "secret", over_stream);
         bench.seconds(60);
-        assert_eq!(bench.lost, Some(Loss::NoAnswer));
+        assert_eq!(bench.lost, Some(AllocationEnd::NoAnswer));
         let took = bench.now - bench.start;
         assert!((4..=6).contains(&took.as_secs()), "{took:?}");
     }
@@ -346,7 +346,7 @@ fn a_server_that_forgot_is_noticed() {
     bench.server.nonce = "of another life".into();
     let before = bench.now;
     bench.seconds(3600);
-    assert_eq!(bench.lost, Some(Loss::Forgotten));
+    assert_eq!(bench.lost, Some(AllocationEnd::Forgotten));
     assert!(bench.now - before <= STUN_KEEP_ALIVE + Duration::from_secs(1));
 }
 
@@ -358,7 +358,7 @@ fn a_permission_that_is_refused_for_want_of_an_allocation_ends_it() {
     bench.server.nonce = "of another life".into();
     bench.send(PEER, CHECK);
     bench.seconds(1);
-    assert_eq!(bench.lost, Some(Loss::Forgotten));
+    assert_eq!(bench.lost, Some(AllocationEnd::Forgotten));
 }
 
 /// A server that falls silent is given up after two signs of life without an answer, and one lost sign changes nothing.
@@ -373,7 +373,7 @@ fn a_server_that_falls_silent_is_given_up() {
     bench.server.silent = true;
     let before = bench.now;
     bench.seconds(600);
-    assert_eq!(bench.lost, Some(Loss::NoAnswer));
+    assert_eq!(bench.lost, Some(AllocationEnd::NoAnswer));
     assert!(bench.now - before < STUN_KEEP_ALIVE + Duration::from_secs(12));
 }
 
@@ -521,13 +521,16 @@ fn an_allocation_is_given_back() {
     bench.server.nonce = "another".into();
     bench.relay.close(bench.now);
     bench.seconds(1);
-    assert_eq!((bench.lost.clone(), bench.server.allocated), (Some(Loss::Ended), false));
+    assert_eq!(
+        (bench.lost.clone(), bench.server.allocated),
+        (Some(AllocationEnd::Ended), false)
+    );
     let mut server = Server::new();
     server.silent = true;
     let mut bench = Bench::new(server);
     bench.relay.close(bench.now);
     bench.seconds(1);
-    assert_eq!(bench.lost, Some(Loss::Ended));
+    assert_eq!(bench.lost, Some(AllocationEnd::Ended));
 }
 
 /// Requests whose answers never come are remembered up to the cap; the newest answers still count.
@@ -545,5 +548,5 @@ fn requests_under_way_are_capped() {
     bench.server.refuse.insert(CREATE_PERMISSION.value(), 437);
     bench.send("10.1.0.1:1", CHECK);
     bench.seconds(1);
-    assert_eq!(bench.lost, Some(Loss::Forgotten));
+    assert_eq!(bench.lost, Some(AllocationEnd::Forgotten));
 }

@@ -17,7 +17,7 @@ type Server<'s> = &'s mut dyn FnMut(SocketAddr, &[u8]) -> Option<Vec<u8>>;
 
 /// The machine with a clock, and names that resolve.
 struct Bench {
-    reflexive: Reflexive,
+    reflexive: ReflexiveGatherer,
     now: Instant,
     start: Instant,
     addresses: Result<Vec<SocketAddr>, String>,
@@ -31,7 +31,7 @@ impl Bench {
     fn new(addresses: &[&str]) -> Self {
         let start = Instant::now();
         Bench {
-            reflexive: Reflexive::new(["stun.example:3478".to_owned()], start),
+            reflexive: ReflexiveGatherer::new(["stun.example:3478".to_owned()], start),
             now: start,
             start,
             addresses: Ok(addresses.iter().map(|text| at(text)).collect()),
@@ -47,20 +47,20 @@ impl Bench {
         let end = self.now + time;
         loop {
             match self.reflexive.poll_output(self.now) {
-                Output::Resolve(index) => {
+                ReflexiveOutput::Resolve(index) => {
                     self.resolved.push(self.now - self.start);
                     let found = self.addresses.clone();
                     self.reflexive.handle_resolved(index, found, self.now);
                 }
-                Output::Send(to, message) => {
+                ReflexiveOutput::Send(to, message) => {
                     self.sent.push((self.now - self.start, to));
                     if let Some(answer) = server(to, &message) {
                         self.reflexive.handle_datagram(to, at(BASE), &answer, self.now);
                     }
                 }
-                Output::Forget(address) => self.forgotten.push(address),
-                Output::Changed(_) => self.changes += 1,
-                Output::Timeout(due) => {
+                ReflexiveOutput::Forget(address) => self.forgotten.push(address),
+                ReflexiveOutput::Changed(_) => self.changes += 1,
+                ReflexiveOutput::Timeout(due) => {
                     assert!(due > self.now, "time stands still");
                     if due >= end {
                         self.now = end;
@@ -78,7 +78,7 @@ impl Bench {
 
     fn failure(&self) -> &str {
         match self.reflexive.standing(0) {
-            Standing::Failed(why) => why,
+            ServerState::Failed(why) => why,
             other => panic!("it stands {other:?}"),
         }
     }
@@ -111,7 +111,7 @@ fn a_mapping_is_found_and_kept_alive() {
     assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
     let times: Vec<u64> = bench.sent.iter().map(|(time, _)| time.as_secs()).collect();
     assert_eq!(times, [0, 25, 50]);
-    assert_eq!((bench.changes, bench.reflexive.standing(0)), (1, &Standing::Works));
+    assert_eq!((bench.changes, bench.reflexive.standing(0)), (1, &ServerState::Works));
 }
 
 /// A NAT that has forgotten the mapping makes another: it takes the place of the old one.
@@ -161,7 +161,7 @@ fn families_stand_alone() {
     let mut v4_only = |to: SocketAddr, request: &[u8]| to.is_ipv4().then(|| answer(request, PUBLIC));
     bench.run(Duration::from_secs(600), &mut v4_only);
     assert_eq!(bench.mapped(), [(at(PUBLIC), at(BASE))]);
-    assert_eq!(bench.reflexive.standing(0), &Standing::Works);
+    assert_eq!(bench.reflexive.standing(0), &ServerState::Works);
     assert_eq!(bench.resolved.len(), 1);
     let tries = bench.sent.iter().filter(|(_, to)| to.is_ipv6()).count();
     assert!((20..60).contains(&tries), "{tries}");

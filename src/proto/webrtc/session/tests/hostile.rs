@@ -12,7 +12,7 @@ use crate::limits::{AUDIO_SOURCES_MAX, CHECKED_ADDRESSES_MAX, REMOTE_CANDIDATES_
 use crate::testing::client::Client;
 use crate::webrtc::connection::{ConnectionContext, IceSecret};
 use crate::webrtc::crypto;
-use crate::webrtc::gather::Gathered;
+use crate::webrtc::gather::GatheredAddresses;
 
 /// A running call, and everything that its client has sent so far.
 fn call() -> (Pair, Vec<Vec<u8>>) {
@@ -556,7 +556,7 @@ fn restarts_of_ice_make_no_more_checks() {
 fn addresses_that_no_peer_has_are_not_checked() {
     let local = [runner(), SocketAddr::from(([127, 0, 0, 1], runner().port()))];
     let at = |address: &str| -> SocketAddr { address.parse().expect("an address") };
-    let gathered = Gathered {
+    let gathered = GatheredAddresses {
         reflexive: vec![(at("203.0.113.5:40000"), runner())],
         relayed: vec![(at("203.0.113.9:50000"), runner())],
     };

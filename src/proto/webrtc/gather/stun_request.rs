@@ -12,7 +12,7 @@ use crate::limits::{STUN_LAST_WAIT, STUN_RETRANSMIT, STUN_TRANSMISSIONS};
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub struct Round {
+pub struct StunRequest {
     id: TransactionId,
     message: Vec<u8>,
     sent: u32,
@@ -22,16 +22,16 @@ pub struct Round {
 
 /// What to do with a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StunRequestStep {
     Send,
     Wait(Instant),
     /// No answer came.
     Lost,
 }
 
-impl Round {
+impl StunRequest {
     pub fn new(id: TransactionId, message: Vec<u8>, over_stream: bool, now: Instant) -> Self {
-        Round {
+        StunRequest {
             id,
             message,
             sent: 0,
@@ -48,13 +48,13 @@ impl Round {
         &self.message
     }
 
-    /// Returns what is due; [`Step::Send`] counts as sent.
-    pub fn poll(&mut self, now: Instant) -> Step {
+    /// Returns what is due; [`StunRequestStep::Send`] counts as sent.
+    pub fn poll(&mut self, now: Instant) -> StunRequestStep {
         if now < self.next {
-            return Step::Wait(self.next);
+            return StunRequestStep::Wait(self.next);
         }
         if self.sent == STUN_TRANSMISSIONS {
-            return Step::Lost;
+            return StunRequestStep::Lost;
         }
         let first = self.sent == 0;
         let wait = STUN_RETRANSMIT * (1 << self.sent);
@@ -64,7 +64,7 @@ impl Round {
         if self.over_stream && !first {
             return self.poll(now);
         }
-        Step::Send
+        StunRequestStep::Send
     }
 }
 
@@ -78,16 +78,16 @@ mod tests {
     fn life(over_stream: bool) -> (Vec<u128>, u128) {
         let start = Instant::now();
         let mut now = start;
-        let mut round = Round::new(7.into(), vec![1], over_stream, now);
+        let mut round = StunRequest::new(7.into(), vec![1], over_stream, now);
         let mut sent = Vec::new();
         loop {
             match round.poll(now) {
-                Step::Send => sent.push((now - start).as_millis()),
-                Step::Wait(at) => {
+                StunRequestStep::Send => sent.push((now - start).as_millis()),
+                StunRequestStep::Wait(at) => {
                     assert!(at > now && at - now <= Duration::from_secs(2));
                     now = at;
                 }
-                Step::Lost => return (sent, (now - start).as_millis()),
+                StunRequestStep::Lost => return (sent, (now - start).as_millis()),
             }
         }
     }
