@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::config::Config;
-use crate::proto::webrtc::candidate::{self, DeviceAddress, Interface, LocalPolicy};
+use crate::proto::webrtc::candidate::{self, DeviceAddress, InterfaceAddress, LocalCandidatePolicy};
 
 /// Returns the addresses that are offered as host candidates at this moment.
 pub fn local_addresses(config: &Config) -> Vec<IpAddr> {
@@ -16,8 +16,8 @@ pub fn device_address(config: &Config, reached: Option<IpAddr>, offered: &[Socke
     candidate::device_address(policy(config), reached, &offered)
 }
 
-fn policy(config: &Config) -> LocalPolicy<'_> {
-    LocalPolicy {
+fn policy(config: &Config) -> LocalCandidatePolicy<'_> {
+    LocalCandidatePolicy {
         host: config.host,
         embedded: config.embedded,
         extra: &config.ice_addresses,
@@ -53,12 +53,12 @@ pub fn addresses_elsewhere(config: &Config) -> Vec<IpAddr> {
         .collect()
 }
 
-fn interfaces() -> Vec<Interface> {
+fn interfaces() -> Vec<InterfaceAddress> {
     let found = if_addrs::get_if_addrs().unwrap_or_else(|error| {
         log::warn!("the network interfaces cannot be listed: {error}");
         Vec::new()
     });
-    let known = found.into_iter().map(|interface| Interface {
+    let known = found.into_iter().map(|interface| InterfaceAddress {
         addr: interface.ip(),
         name: interface.name,
     });

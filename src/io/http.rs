@@ -68,7 +68,7 @@ use crate::proto::server::forwarded::TrustedProxies;
 use crate::proto::server::lines::Lines;
 use crate::proto::server::request_framing;
 use crate::proto::telephony::{PROVIDERS, proof};
-use crate::proto::webrtc::offer::OfferRefusal;
+use crate::proto::webrtc::offer::OfferError;
 use edge_runner_http::common::{ConnLimits, PeerInfo, Reply, UpgradeSlot, asked, json_reply, lock, random, whole};
 
 /// The content type of the text format of Prometheus.
@@ -131,7 +131,7 @@ impl App {
     /// Refuses what would become a session that is not let in any more.
     fn still_open(&self) -> Result<(), Refusal> {
         match self.sessions.is_closed() {
-            true => Err(Refusal::Offer(OfferRefusal::Stopping)),
+            true => Err(Refusal::Offer(OfferError::Stopping)),
             false => Ok(()),
         }
     }

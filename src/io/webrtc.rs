@@ -33,7 +33,7 @@ use crate::proto::metrics::Seen;
 use crate::proto::server::admission::{Kind, Requester};
 pub use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::connection::DeviceOffer;
-use crate::proto::webrtc::offer::{Answer, Candidates, Offer, OfferRefusal, Purpose};
+use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, OfferBody, OfferError, OfferPurpose};
 use crate::proto::webrtc::session::{Origin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::Resource;
 use crate::proto::webrtc::whip::{Asked, Done, Opening, Refusal};
@@ -97,15 +97,15 @@ impl WebRtc {
     /// Answers an offer. `start` is called only when the offer makes a new session.
     ///
     /// # Errors
-    /// [`OfferRefusal`] says what was wrong.
+    /// [`OfferError`] says what was wrong.
     pub async fn offer(
         &self,
-        offer: Offer,
+        offer: OfferBody,
         requester: Requester,
         start: impl FnOnce() -> Start + Send,
-    ) -> Result<Answer, OfferRefusal> {
+    ) -> Result<AnswerBody, OfferError> {
         if self.shared.sessions.shutdown().is_set() {
-            return Err(OfferRefusal::Stopping);
+            return Err(OfferError::Stopping);
         }
         let known = offer
             .pc_id
@@ -123,36 +123,33 @@ impl WebRtc {
         };
         let (reply, answer) = oneshot::channel();
         let request = match purpose {
-            Purpose::Restart => Request::Restart {
+            OfferPurpose::Restart => Request::Restart {
                 offer: offer.sdp,
                 pc_id: new_pc_id(),
                 former,
                 reached: requester.reached,
                 reply,
             },
-            Purpose::Begin | Purpose::Renegotiate => Request::Renegotiate {
+            OfferPurpose::Begin | OfferPurpose::Renegotiate => Request::Renegotiate {
                 offer: offer.sdp,
                 reply,
             },
         };
-        session
-            .send(request)
-            .await
-            .map_err(|_| OfferRefusal::UnknownConnection)?;
-        answer.await.unwrap_or(Err(OfferRefusal::UnknownConnection))
+        session.send(request).await.map_err(|_| OfferError::UnknownConnection)?;
+        answer.await.unwrap_or(Err(OfferError::UnknownConnection))
     }
 
     /// Answers an offer whose session is a resource of HTTP. `start` is called only when the offer
     /// makes a session.
     ///
     /// # Errors
-    /// [`OfferRefusal`] says what was wrong.
+    /// [`OfferError`] says what was wrong.
     pub async fn open(
         &self,
         opening: Opening,
         requester: Requester,
         start: impl FnOnce() -> Start + Send,
-    ) -> Result<Answer, OfferRefusal> {
+    ) -> Result<AnswerBody, OfferError> {
         let beginning = Beginning {
             offer: opening.sdp,
             data: None,
@@ -167,7 +164,7 @@ impl WebRtc {
     /// # Errors
     /// [`Refusal`]; a session that ended, and one that is no resource, is unknown.
     pub async fn resource(&self, id: &str, asked: Asked) -> Result<Done, Refusal> {
-        let unknown = || Refusal::Offer(OfferRefusal::UnknownConnection);
+        let unknown = || Refusal::Offer(OfferError::UnknownConnection);
         let session = self.shared.connection(id).ok_or_else(unknown)?;
         let (reply, done) = oneshot::channel();
         let request = Request::Resource(asked, reply);
@@ -178,17 +175,17 @@ impl WebRtc {
     /// Hands the client's candidates to its connection.
     ///
     /// # Errors
-    /// [`OfferRefusal::UnknownConnection`].
-    pub async fn candidates(&self, candidates: Candidates) -> Result<(), OfferRefusal> {
+    /// [`OfferError::UnknownConnection`].
+    pub async fn candidates(&self, candidates: CandidatesBody) -> Result<(), OfferError> {
         let session = self
             .shared
             .connection(&candidates.pc_id)
-            .ok_or(OfferRefusal::UnknownConnection)?;
+            .ok_or(OfferError::UnknownConnection)?;
         let lines = candidates.candidates.into_iter().map(|each| each.candidate).collect();
         session
             .send(Request::Candidates(lines))
             .await
-            .map_err(|_| OfferRefusal::UnknownConnection)
+            .map_err(|_| OfferError::UnknownConnection)
     }
 
     /// Takes a place for an offer. Where there is none, a device may have one of its own that
@@ -198,7 +195,7 @@ impl WebRtc {
     /// silent for longest gives its place, if it answers no question. That is decided within 2 s,
     /// since a device that was reset is to be back by then: the only case in which a network that
     /// is away for longer costs a place. As long as there are places, nobody is asked.
-    async fn place(&self, offer: &str, requester: Requester) -> Result<Permit, OfferRefusal> {
+    async fn place(&self, offer: &str, requester: Requester) -> Result<Permit, OfferError> {
         let sessions = &self.shared.sessions;
         let refused = match sessions.admission().session(requester, Kind::Offer) {
             Ok(permit) => return Ok(permit),
@@ -235,7 +232,7 @@ impl WebRtc {
         beginning: Beginning,
         requester: Requester,
         start: impl FnOnce() -> Start + Send,
-    ) -> Result<Answer, OfferRefusal> {
+    ) -> Result<AnswerBody, OfferError> {
         let Beginning {
             offer,
             data,
@@ -244,11 +241,11 @@ impl WebRtc {
         } = beginning;
         let inner = &self.shared;
         if inner.sessions.is_closed() {
-            return Err(OfferRefusal::Stopping);
+            return Err(OfferError::Stopping);
         }
         let permit = self.place(&offer, requester).await?;
         if inner.sessions.is_closed() {
-            return Err(OfferRefusal::Stopping);
+            return Err(OfferError::Stopping);
         }
         let now = tasks::now();
         seed_thread();
@@ -284,7 +281,7 @@ impl WebRtc {
         };
         let task = seeding(session::run(Box::new(session), carrier, task));
         session::spawn(&inner.sessions, id, start.caller, task);
-        Ok(Answer { sdp, pc_id })
+        Ok(AnswerBody { sdp, pc_id })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::config::{MetricsAccess, Transport};
 use crate::counts::{COUNTERS, COUNTS, Of};
 use crate::event::LeaveReason;
 use crate::webrtc::gather::ServerState;
-use crate::webrtc::offer::OfferRefusal;
+use crate::webrtc::offer::OfferError;
 use process::Process;
 pub use share::Share;
 use text::{Kind, Text};
@@ -64,16 +64,16 @@ const REFUSALS: [&str; 8] = [
     "no_answer",
 ];
 
-fn refused(refusal: &OfferRefusal) -> usize {
+fn refused(refusal: &OfferError) -> usize {
     match refusal {
-        OfferRefusal::BadSdp(_) => 0,
-        OfferRefusal::UnknownConnection => 1,
-        OfferRefusal::Full => 2,
-        OfferRefusal::Stopping => 3,
-        OfferRefusal::NoCandidate(_) => 4,
-        OfferRefusal::AnswerTooLong(_) => 5,
-        OfferRefusal::Share => 6,
-        OfferRefusal::NoAnswer(_) => 7,
+        OfferError::BadSdp(_) => 0,
+        OfferError::UnknownConnection => 1,
+        OfferError::Full => 2,
+        OfferError::Stopping => 3,
+        OfferError::NoCandidate(_) => 4,
+        OfferError::AnswerTooLong(_) => 5,
+        OfferError::Share => 6,
+        OfferError::NoAnswer(_) => 7,
     }
 }
 
@@ -160,7 +160,7 @@ pub struct Seen {
 
 impl Metrics {
     /// An offer, or a socket, became no session.
-    pub fn offer_refused(&self, refusal: &OfferRefusal) {
+    pub fn offer_refused(&self, refusal: &OfferError) {
         self.refused[refused(refusal)].fetch_add(1, Relaxed);
     }
 

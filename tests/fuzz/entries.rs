@@ -48,9 +48,9 @@ use edge_runner_proto::server::multipart::{self, Broken, Event, Parser};
 use edge_runner_proto::sockets::frames::{self, Frame};
 use edge_runner_proto::telephony::{self, Call, Heard, PROVIDERS};
 use edge_runner_proto::uuid::Uuid;
-use edge_runner_proto::webrtc::candidate::{RemotePolicy, parse_remote};
+use edge_runner_proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
 use edge_runner_proto::webrtc::crypto;
-use edge_runner_proto::webrtc::offer::{Candidates, Offer};
+use edge_runner_proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_proto::webrtc::sdp::{DtlsRole, keep_only_host_candidate, prepare_offer, rewrite_answer_for_device};
 use prost::Message as _;
 use serde_json::Value;
@@ -126,7 +126,7 @@ pub fn sdp_answer(bytes: &[u8]) {
 pub fn candidate(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for loopback_offered in [false, true] {
-        let policy = RemotePolicy {
+        let policy = RemoteCandidatePolicy {
             loopback_offered,
             named_by_operator: loopback_offered,
         };
@@ -141,7 +141,7 @@ pub fn candidate(bytes: &[u8]) {
 
 /// A body that is taken has every string within its cap; an SDP in it is as hostile as any.
 pub fn offer_body(bytes: &[u8]) {
-    if let Ok(offer) = Offer::parse(bytes) {
+    if let Ok(offer) = OfferBody::parse(bytes) {
         assert!(offer.sdp.len() <= limits::OFFER_SDP_BYTES_MAX);
         assert!(
             offer
@@ -150,7 +150,7 @@ pub fn offer_body(bytes: &[u8]) {
         );
         let _ = prepare_offer(&offer.sdp);
     }
-    if let Ok(patch) = Candidates::parse(bytes) {
+    if let Ok(patch) = CandidatesBody::parse(bytes) {
         assert!(patch.candidates.len() <= limits::CANDIDATES_MAX);
     }
 }

@@ -11,15 +11,15 @@ use crate::config::{Config, Transport};
 use crate::io::addresses::local_addresses;
 use crate::io::{process, procfs};
 use crate::proto::doctor::{machine, network};
-use crate::proto::webrtc::candidate::Interface;
+use crate::proto::webrtc::candidate::InterfaceAddress;
 
 /// Looks at everything that needs no network.
 pub fn examine(config: &Config) -> Vec<Finding> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let interfaces: Vec<Interface> = if_addrs::get_if_addrs()
+    let interfaces: Vec<InterfaceAddress> = if_addrs::get_if_addrs()
         .unwrap_or_default()
         .into_iter()
-        .map(|interface| Interface {
+        .map(|interface| InterfaceAddress {
             addr: interface.ip(),
             name: interface.name,
         })

@@ -13,7 +13,7 @@ use super::{App, PeerInfo, Refusal};
 use crate::logging::LogClient;
 use crate::proto::http::route;
 use crate::proto::server::body;
-use crate::proto::webrtc::offer::OfferRefusal;
+use crate::proto::webrtc::offer::OfferError;
 
 /// Logs a refusal, and counts it. `takes_offer` says whether the request brings an offer.
 pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, takes_offer: bool, peer: PeerInfo) {
@@ -55,7 +55,7 @@ pub(super) fn log_refusal(app: &App, refusal: &Refusal, head: &Parts, takes_offe
 /// connection that is gone, and a runner that stops refuses everybody: both are daily life.
 fn level(refusal: &Refusal) -> Level {
     match refusal {
-        Refusal::Offer(OfferRefusal::UnknownConnection | OfferRefusal::Stopping) => Level::Info,
+        Refusal::Offer(OfferError::UnknownConnection | OfferError::Stopping) => Level::Info,
         _ => Level::Warn,
     }
 }

@@ -16,7 +16,7 @@ use super::read::{Takes, read};
 use super::{App, Refusal};
 use crate::logging;
 use crate::proto::http::table;
-use crate::proto::webrtc::offer::{Candidates, Offer};
+use crate::proto::webrtc::offer::{CandidatesBody, OfferBody};
 use edge_runner_http::common::{PeerInfo, Reply, json_reply, lock};
 
 /// Answers an offer: of the session that `/start` registered, or of a new one.
@@ -28,7 +28,7 @@ pub(super) async fn take_offer(
     peer: PeerInfo,
 ) -> Result<Reply, Refusal> {
     let body = read(app.times, headers, Takes::Offer, body).await?;
-    let mut offer = Offer::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+    let mut offer = OfferBody::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
     let lease = match session {
         Some(id) => Some(Lease::claim(&app.table, id).map_err(Refusal::Unknown)?),
         None => None,
@@ -55,7 +55,7 @@ pub(super) async fn take_candidates(
     body: Incoming,
 ) -> Result<Reply, Refusal> {
     let body = read(app.times, headers, Takes::Json, body).await?;
-    let candidates = Candidates::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
+    let candidates = CandidatesBody::parse(&body).map_err(|invalid| Refusal::Invalid { invalid, body })?;
     if let Some(id) = session
         && !lock(&app.table).contains(id, Instant::now())
     {

@@ -17,7 +17,7 @@ use crate::proto::http::{route, start, table, token};
 use crate::proto::livekit::entry;
 use crate::proto::server::body::Invalid;
 use crate::proto::telephony::signature;
-use crate::proto::webrtc::offer::OfferRefusal;
+use crate::proto::webrtc::offer::OfferError;
 use crate::proto::webrtc::whip;
 use crate::proto::webrtc::whip::call;
 use crate::proto::{metrics, whatsapp};
@@ -59,7 +59,7 @@ pub enum Refusal {
     #[error("{0}")]
     Unknown(table::Unknown),
     #[error("{0}")]
-    Offer(OfferRefusal),
+    Offer(OfferError),
     /// An offer by one POST, or what is asked of the session that came of one.
     #[error("{0}")]
     Whip(whip::Refusal),
@@ -185,7 +185,7 @@ impl Refusal {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             }
-            Refusal::Full(_) | Refusal::Offer(OfferRefusal::Full | OfferRefusal::Share | OfferRefusal::Stopping) => {
+            Refusal::Full(_) | Refusal::Offer(OfferError::Full | OfferError::Share | OfferError::Stopping) => {
                 reply
                     .headers_mut()
                     .insert(header::RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_S));
@@ -207,12 +207,12 @@ impl From<whip::Refusal> for Refusal {
 }
 
 /// The same of an offer.
-fn of_offer(refusal: &OfferRefusal) -> StatusCode {
+fn of_offer(refusal: &OfferError) -> StatusCode {
     match refusal {
-        OfferRefusal::BadSdp(_) => StatusCode::BAD_REQUEST,
-        OfferRefusal::UnknownConnection => StatusCode::NOT_FOUND,
-        OfferRefusal::Full | OfferRefusal::Share | OfferRefusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-        OfferRefusal::NoCandidate(_) | OfferRefusal::AnswerTooLong(_) | OfferRefusal::NoAnswer(_) => {
+        OfferError::BadSdp(_) => StatusCode::BAD_REQUEST,
+        OfferError::UnknownConnection => StatusCode::NOT_FOUND,
+        OfferError::Full | OfferError::Share | OfferError::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        OfferError::NoCandidate(_) | OfferError::AnswerTooLong(_) | OfferError::NoAnswer(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }
     }
@@ -226,13 +226,13 @@ mod tests {
     #[test]
     fn every_refusal_of_an_offer_has_its_status() {
         for (refusal, status, word, retry) in [
-            (OfferRefusal::BadSdp("no m-line".into()), 400, "no m-line", None),
-            (OfferRefusal::UnknownConnection, 404, "Peer connection not found", None),
-            (OfferRefusal::Full, 503, "try again later", Some("5")),
-            (OfferRefusal::Stopping, 503, "stopping", Some("5")),
-            (OfferRefusal::NoCandidate("192.0.2.1".into()), 500, "192.0.2.1", None),
+            (OfferError::BadSdp("no m-line".into()), 400, "no m-line", None),
+            (OfferError::UnknownConnection, 404, "Peer connection not found", None),
+            (OfferError::Full, 503, "try again later", Some("5")),
+            (OfferError::Stopping, 503, "stopping", Some("5")),
+            (OfferError::NoCandidate("192.0.2.1".into()), 500, "192.0.2.1", None),
             (
-                OfferRefusal::AnswerTooLong("4097 of 4096 bytes".into()),
+                OfferError::AnswerTooLong("4097 of 4096 bytes".into()),
                 500,
                 "4097 of 4096 bytes",
                 None,

@@ -22,7 +22,7 @@ use super::{App, PeerInfo, Refusal, Reply, register};
 use crate::logging;
 use crate::proto::http::origin;
 use crate::proto::http::route::Query;
-use crate::proto::webrtc::offer::Answer;
+use crate::proto::webrtc::offer::AnswerBody;
 use crate::proto::webrtc::whip::call::{self, Call, Shown};
 use crate::proto::webrtc::whip::path::{Request, Verb, Via};
 use crate::proto::webrtc::whip::{self, Asked, Done, Opening, answer, offer};
@@ -121,7 +121,7 @@ async fn open(
 }
 
 /// Makes the answer to an offer.
-fn created(app: &App, via: Via, answered: Answer) -> Reply {
+fn created(app: &App, via: Via, answered: AnswerBody) -> Reply {
     let etag = answer::etag(answer::ufrag(&answered.sdp));
     let mut reply = text(StatusCode::CREATED, whip::SDP, answered.sdp);
     let headers = reply.headers_mut();

@@ -27,7 +27,7 @@ use crate::io::tasks;
 use crate::io::udp::{Inbox, Port};
 use crate::limits::{AUDIO_IN_FRAMES_MAX, SESSION_REQUESTS};
 use crate::proto::event::LeaveReason;
-use crate::proto::webrtc::candidate::{RemotePolicy, parse_remote};
+use crate::proto::webrtc::candidate::{RemoteCandidatePolicy, parse_remote};
 use crate::proto::webrtc::connection::{ConnectionSetup, NegotiationError};
 use crate::proto::webrtc::gather::GatheredAddresses;
 use crate::proto::webrtc::sdp;
@@ -144,7 +144,7 @@ impl WebRtc {
 fn local_addresses(offer: &str, host: Host, port: &Port) -> Result<Vec<SocketAddr>, NegotiationError> {
     let prepared = sdp::prepare_call(offer).map_err(|error| NegotiationError::Bad(error.to_string()))?;
     // Those of a signed offer are the provider's, wherever they lead.
-    let policy = RemotePolicy {
+    let policy = RemoteCandidatePolicy {
         loopback_offered: true,
         named_by_operator: true,
     };

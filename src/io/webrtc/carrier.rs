@@ -19,7 +19,7 @@ use crate::limits::WAITING_OFFERS_MAX;
 use crate::proto::counts::Count;
 use crate::proto::session::Session as _;
 use crate::proto::webrtc::connection::{NegotiationError, Transmit, ValidatedPath};
-use crate::proto::webrtc::offer::{Answer, OfferRefusal};
+use crate::proto::webrtc::offer::{AnswerBody, OfferError};
 use crate::proto::webrtc::routes::Path;
 use crate::proto::webrtc::session::{Command, Found, Rival, WebRtcSession};
 use crate::proto::webrtc::whip::resource::{Patch, Resource};
@@ -191,7 +191,7 @@ impl WebRtcCarrier {
     /// Does what is asked of the session as a resource.
     fn serve(&mut self, asked: Asked, session: &mut WebRtcSession, now: Instant) -> Result<Done, Refusal> {
         let Some(resource) = self.resource.as_mut().filter(|_| !session.is_ending()) else {
-            return Err(Refusal::Offer(OfferRefusal::UnknownConnection));
+            return Err(Refusal::Offer(OfferError::UnknownConnection));
         };
         match asked {
             Asked::Look => Ok(Done::Nothing),
@@ -226,7 +226,7 @@ impl WebRtcCarrier {
 
     /// Listens for what the answer announces, then lets the answer go.
     fn answer(&mut self, answer: Result<String, NegotiationError>, reply: Reply, session: &mut WebRtcSession) {
-        let answer = answer.map_err(refusal).map(|sdp| Answer {
+        let answer = answer.map_err(refusal).map(|sdp| AnswerBody {
             sdp,
             pc_id: self.registered.pc_id().to_owned(),
         });

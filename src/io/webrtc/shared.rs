@@ -21,7 +21,7 @@ use crate::proto::event::LeaveReason;
 use crate::proto::server::admission::Ticket;
 use crate::proto::webrtc::candidate;
 use crate::proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, NegotiationError};
-use crate::proto::webrtc::offer::{Answer, OfferRefusal};
+use crate::proto::webrtc::offer::{AnswerBody, OfferError};
 use crate::proto::webrtc::session::{Origin, Rival};
 use crate::proto::webrtc::whip::{Asked, Done, Refusal};
 
@@ -72,7 +72,7 @@ struct Reach {
 }
 
 /// Where the answer of a session goes.
-pub type Reply = oneshot::Sender<Result<Answer, OfferRefusal>>;
+pub type Reply = oneshot::Sender<Result<AnswerBody, OfferError>>;
 
 /// Where the packets of the sessions come from and go to.
 pub struct Sockets {
@@ -265,14 +265,14 @@ impl Drop for Registered {
 }
 
 /// Turns what is wrong with an offer into the refusal that HTTP knows.
-pub fn refusal(error: NegotiationError) -> OfferRefusal {
+pub fn refusal(error: NegotiationError) -> OfferError {
     match error {
-        NegotiationError::Bad(why) => OfferRefusal::BadSdp(why),
-        NegotiationError::NoCandidate(why) => OfferRefusal::NoCandidate(why),
-        NegotiationError::TooLong(why) => OfferRefusal::AnswerTooLong(why),
-        NegotiationError::Answer(why) => OfferRefusal::NoAnswer(why),
+        NegotiationError::Bad(why) => OfferError::BadSdp(why),
+        NegotiationError::NoCandidate(why) => OfferError::NoCandidate(why),
+        NegotiationError::TooLong(why) => OfferError::AnswerTooLong(why),
+        NegotiationError::Answer(why) => OfferError::NoAnswer(why),
         // The client takes this refusal as final, and does not bring a bot back that hung up.
-        NegotiationError::Ended => OfferRefusal::UnknownConnection,
+        NegotiationError::Ended => OfferError::UnknownConnection,
     }
 }
 

@@ -153,7 +153,7 @@ impl Rig {
     }
 
     /// Hands the engine an offer, as HTTP does. A new session is called `session N`, and its bot does what `body` says.
-    async fn offer(&mut self, offer: Offer, body: Value) -> Result<Answer, OfferRefusal> {
+    async fn offer(&mut self, offer: OfferBody, body: Value) -> Result<AnswerBody, OfferError> {
         self.sessions += 1;
         let lease = Counted::new(&self.leases);
         let start = Start {
@@ -171,14 +171,14 @@ impl Rig {
     }
 
     /// Makes a session whose client never comes.
-    async fn session(&mut self, body: Value) -> Result<Answer, OfferRefusal> {
+    async fn session(&mut self, body: Value) -> Result<AnswerBody, OfferError> {
         let sdp = Client::at("127.0.0.1:9", tasks::now()).offer();
         self.offer(new(sdp), body).await
     }
 
     /// Tells whether the connection can be spoken to.
     async fn knows(&self, pc_id: &str) -> bool {
-        let candidates = Candidates {
+        let candidates = CandidatesBody {
             pc_id: pc_id.to_owned(),
             candidates: vec![RemoteCandidate {
                 candidate: String::new(),
@@ -228,8 +228,8 @@ impl Drop for Rig {
 }
 
 /// An offer for a new connection.
-fn new(sdp: String) -> Offer {
-    Offer {
+fn new(sdp: String) -> OfferBody {
+    OfferBody {
         sdp,
         pc_id: None,
         restart_pc: false,
@@ -238,8 +238,8 @@ fn new(sdp: String) -> Offer {
 }
 
 /// An offer of a client that has a connection.
-fn known(sdp: String, pc_id: &str, restart_pc: bool) -> Offer {
-    Offer {
+fn known(sdp: String, pc_id: &str, restart_pc: bool) -> OfferBody {
+    OfferBody {
         pc_id: Some(pc_id.to_owned()),
         restart_pc,
         ..new(sdp)
@@ -268,7 +268,7 @@ impl Caller {
     }
 
     /// Makes a session and connects to it.
-    async fn call(&mut self, rig: &mut Rig, body: Value) -> Answer {
+    async fn call(&mut self, rig: &mut Rig, body: Value) -> AnswerBody {
         let offer = new(self.client.offer());
         let answer = rig.offer(offer, body).await.expect("an answer");
         self.client.accept(&answer.sdp);

@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::Finding;
 use crate::address_scope::AddressScope;
 use crate::config::Config;
-use crate::webrtc::candidate::Interface;
+use crate::webrtc::candidate::InterfaceAddress;
 
 /// Judges the addresses that clients would be offered.
-pub fn addresses(interfaces: &[Interface], offered: &[IpAddr], embedded: Option<Ipv4Addr>) -> Finding {
+pub fn addresses(interfaces: &[InterfaceAddress], offered: &[IpAddr], embedded: Option<Ipv4Addr>) -> Finding {
     const WHAT: &str = "addresses";
     let has = |address: IpAddr| interfaces.iter().any(|interface| interface.addr == address);
     if let Some(address) = embedded {
@@ -40,7 +40,7 @@ pub fn addresses(interfaces: &[Interface], offered: &[IpAddr], embedded: Option<
         IpAddr::V6(_) => false,
     });
     match without_dhcp {
-        Some(Interface { name, addr }) => Finding::broken(
+        Some(InterfaceAddress { name, addr }) => Finding::broken(
             WHAT,
             format!(
                 "{name} has {addr} alone, which it gave itself: no DHCP server answered; look at the cable or the Wi-Fi, or \
@@ -55,7 +55,7 @@ pub fn addresses(interfaces: &[Interface], offered: &[IpAddr], embedded: Option<
     }
 }
 
-fn those(interfaces: &[Interface]) -> String {
+fn those(interfaces: &[InterfaceAddress]) -> String {
     let others: Vec<String> = interfaces
         .iter()
         .filter(|interface| interface.addr.is_ipv4() && !interface.addr.is_loopback())
@@ -79,7 +79,7 @@ pub fn access(config: &Config) -> Finding {
 }
 
 /// Judges IPv6 by the addresses and the text of `/proc/net/ipv6_route`. Nothing is wrong with a machine that has none.
-pub fn ipv6(interfaces: &[Interface], routes: &str) -> Finding {
+pub fn ipv6(interfaces: &[InterfaceAddress], routes: &str) -> Finding {
     const WHAT: &str = "ipv6";
     let any = |is_it: fn(Ipv6Addr) -> bool| {
         interfaces.iter().any(|interface| match interface.addr {
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use crate::doctor::Verdict;
 
-    fn interface(name: &str, addr: &str) -> Interface {
-        Interface {
+    fn interface(name: &str, addr: &str) -> InterfaceAddress {
+        InterfaceAddress {
             name: name.to_owned(),
             addr: addr.parse().expect("an address"),
         }

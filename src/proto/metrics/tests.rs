@@ -139,15 +139,15 @@ fn delays_fall_into_their_buckets() {
 fn refusals_and_answers_are_counted_by_their_kind() {
     let metrics = Metrics::default();
     for refusal in [
-        OfferRefusal::BadSdp("x".into()),
-        OfferRefusal::UnknownConnection,
-        OfferRefusal::Full,
-        OfferRefusal::Full,
-        OfferRefusal::Stopping,
-        OfferRefusal::NoCandidate("x".into()),
-        OfferRefusal::AnswerTooLong("x".into()),
-        OfferRefusal::NoAnswer("x".into()),
-        OfferRefusal::Share,
+        OfferError::BadSdp("x".into()),
+        OfferError::UnknownConnection,
+        OfferError::Full,
+        OfferError::Full,
+        OfferError::Stopping,
+        OfferError::NoCandidate("x".into()),
+        OfferError::AnswerTooLong("x".into()),
+        OfferError::NoAnswer("x".into()),
+        OfferError::Share,
     ] {
         metrics.offer_refused(&refusal);
     }

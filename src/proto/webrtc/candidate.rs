@@ -17,7 +17,7 @@ use crate::limits::{
 
 /// What the runner's own candidates imply for the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemotePolicy {
+pub struct RemoteCandidatePolicy {
     /// A loopback address is among the runner's candidates.
     pub loopback_offered: bool,
     /// The peer is a server that the operator named, and may be wherever it says: strangers name no port of a service.
@@ -26,39 +26,44 @@ pub struct RemotePolicy {
 
 /// A candidate that checks can be sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Usable {
+pub struct ParsedCandidate {
     /// `candidate:...` without what str0m does not need.
     pub text: String,
-    pub kind: Kind,
+    pub kind: CandidateKind,
     pub addr: SocketAddr,
 }
 
 /// How a candidate's address is the peer's, RFC 8445 section 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CandidateKind {
     Host,
     ServerReflexive,
     PeerReflexive,
     Relayed,
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Host, Kind::ServerReflexive, Kind::PeerReflexive, Kind::Relayed];
+impl CandidateKind {
+    const ALL: [CandidateKind; 4] = [
+        CandidateKind::Host,
+        CandidateKind::ServerReflexive,
+        CandidateKind::PeerReflexive,
+        CandidateKind::Relayed,
+    ];
 
     /// Returns the word of a candidate line.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Host => "host",
-            Kind::ServerReflexive => "srflx",
-            Kind::PeerReflexive => "prflx",
-            Kind::Relayed => "relay",
+            CandidateKind::Host => "host",
+            CandidateKind::ServerReflexive => "srflx",
+            CandidateKind::PeerReflexive => "prflx",
+            CandidateKind::Relayed => "relay",
         }
     }
 }
 
 /// Why a candidate is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ignored {
+pub enum CandidateError {
     /// No candidate, but the mark that none will follow.
     EndOfCandidates,
     TooLong,
@@ -83,21 +88,23 @@ pub enum Ignored {
     Loopback(IpAddr),
 }
 
-impl fmt::Display for Ignored {
+impl fmt::Display for CandidateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ignored::EndOfCandidates => write!(f, "it marks the end"),
-            Ignored::TooLong => write!(f, "it has more than {CANDIDATE_BYTES_MAX} bytes"),
-            Ignored::Malformed => write!(f, "it is not `candidate:... 1 udp PRIORITY ADDRESS PORT typ TYPE`"),
-            Ignored::Mdns => write!(f, "mDNS names are not looked up"),
-            Ignored::Name => write!(f, "names are not looked up"),
-            Ignored::Transport => write!(f, "only UDP is supported"),
-            Ignored::Component => write!(f, "only component 1 is supported"),
-            Ignored::Port => write!(f, "its port is 0"),
-            Ignored::Privileged(port) => write!(f, "port {port} is below {PRIVILEGED_PORTS_END}, where services are"),
-            Ignored::Own => write!(f, "it is the runner's own"),
-            Ignored::Address(address) => write!(f, "nothing can be sent to {address}"),
-            Ignored::Loopback(address) => write!(f, "{address} is loopback, and the runner offers none"),
+            CandidateError::EndOfCandidates => write!(f, "it marks the end"),
+            CandidateError::TooLong => write!(f, "it has more than {CANDIDATE_BYTES_MAX} bytes"),
+            CandidateError::Malformed => write!(f, "it is not `candidate:... 1 udp PRIORITY ADDRESS PORT typ TYPE`"),
+            CandidateError::Mdns => write!(f, "mDNS names are not looked up"),
+            CandidateError::Name => write!(f, "names are not looked up"),
+            CandidateError::Transport => write!(f, "only UDP is supported"),
+            CandidateError::Component => write!(f, "only component 1 is supported"),
+            CandidateError::Port => write!(f, "its port is 0"),
+            CandidateError::Privileged(port) => {
+                write!(f, "port {port} is below {PRIVILEGED_PORTS_END}, where services are")
+            }
+            CandidateError::Own => write!(f, "it is the runner's own"),
+            CandidateError::Address(address) => write!(f, "nothing can be sent to {address}"),
+            CandidateError::Loopback(address) => write!(f, "{address} is loopback, and the runner offers none"),
         }
     }
 }
@@ -117,43 +124,43 @@ pub fn own_address(candidates: &[String]) -> Option<IpAddr> {
 /// Parses one candidate of the peer, with or without `a=` and `candidate:` in front.
 ///
 /// # Errors
-/// [`Ignored`]: the reason why it cannot be used.
-pub fn parse_remote(text: &str, policy: &RemotePolicy) -> Result<Usable, Ignored> {
+/// [`CandidateError`]: the reason why it cannot be used.
+pub fn parse_remote(text: &str, policy: &RemoteCandidatePolicy) -> Result<ParsedCandidate, CandidateError> {
     if text.len() > CANDIDATE_BYTES_MAX {
-        return Err(Ignored::TooLong);
+        return Err(CandidateError::TooLong);
     }
     let text = text.trim();
     let text = text.strip_prefix("a=").unwrap_or(text);
     let text = text.strip_prefix("candidate:").unwrap_or(text);
     if text.is_empty() || text == "end-of-candidates" {
-        return Err(Ignored::EndOfCandidates);
+        return Err(CandidateError::EndOfCandidates);
     }
     let mut words = text.split_ascii_whitespace();
-    let mut next = || words.next().ok_or(Ignored::Malformed);
+    let mut next = || words.next().ok_or(CandidateError::Malformed);
     let (foundation, component, transport) = (next()?, next()?, next()?);
     let (priority, address, port) = (next()?, next()?, next()?);
     let (typ, kind) = (next()?, next()?);
     // RFC 8839: 1 to 32 characters. Its alphabet is not enforced, browsers were seen to leave it.
     if foundation.len() > 32 || !foundation.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Ignored::Malformed);
+        return Err(CandidateError::Malformed);
     }
-    let component: u16 = component.parse().map_err(|_| Ignored::Malformed)?;
-    let priority: u32 = priority.parse().map_err(|_| Ignored::Malformed)?;
-    let port: u16 = port.parse().map_err(|_| Ignored::Malformed)?;
-    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind);
-    let kind = kind.filter(|_| typ == "typ").ok_or(Ignored::Malformed)?;
+    let component: u16 = component.parse().map_err(|_| CandidateError::Malformed)?;
+    let priority: u32 = priority.parse().map_err(|_| CandidateError::Malformed)?;
+    let port: u16 = port.parse().map_err(|_| CandidateError::Malformed)?;
+    let kind = CandidateKind::ALL.into_iter().find(|known| known.name() == kind);
+    let kind = kind.filter(|_| typ == "typ").ok_or(CandidateError::Malformed)?;
     if !transport.eq_ignore_ascii_case("udp") {
-        return Err(Ignored::Transport);
+        return Err(CandidateError::Transport);
     }
     if component != 1 {
-        return Err(Ignored::Component);
+        return Err(CandidateError::Component);
     }
     let ip = parse_address(address)?;
     if port == 0 {
-        return Err(Ignored::Port);
+        return Err(CandidateError::Port);
     }
     if port < PRIVILEGED_PORTS_END && !policy.named_by_operator {
-        return Err(Ignored::Privileged(port));
+        return Err(CandidateError::Privileged(port));
     }
     check_remote_address(ip, policy)?;
     // The pair priority of RFC 8445 section 6.1.2.3 overflows 64 bits above this range, which is also the permitted one.
@@ -166,7 +173,7 @@ pub fn parse_remote(text: &str, policy: &RemotePolicy) -> Result<Usable, Ignored
         normal.push_str(" ufrag ");
         normal.push_str(ufrag);
     }
-    Ok(Usable {
+    Ok(ParsedCandidate {
         text: normal,
         kind,
         addr: SocketAddr::new(ip, port),
@@ -185,22 +192,22 @@ fn extension<'a>(mut words: impl Iterator<Item = &'a str>, name: &str) -> Option
     None
 }
 
-fn parse_address(address: &str) -> Result<IpAddr, Ignored> {
+fn parse_address(address: &str) -> Result<IpAddr, CandidateError> {
     if let Ok(ip) = address.parse::<IpAddr>() {
         return Ok(ip.to_canonical());
     }
     let name = address.trim_end_matches('.').to_ascii_lowercase();
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if name.ends_with(".local") {
-        Err(Ignored::Mdns)
+        Err(CandidateError::Mdns)
     } else if name.bytes().all(is_name) && name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
-        Err(Ignored::Name)
+        Err(CandidateError::Name)
     } else {
-        Err(Ignored::Malformed)
+        Err(CandidateError::Malformed)
     }
 }
 
-fn check_remote_address(ip: IpAddr, policy: &RemotePolicy) -> Result<(), Ignored> {
+fn check_remote_address(ip: IpAddr, policy: &RemoteCandidatePolicy) -> Result<(), CandidateError> {
     let reachable = match ip {
         // RFC 1122 section 3.2.1.3: the whole block 0/8 means "this network" and is never a destination.
         IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast(),
@@ -208,24 +215,24 @@ fn check_remote_address(ip: IpAddr, policy: &RemotePolicy) -> Result<(), Ignored
         IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && !v6.is_unicast_link_local(),
     };
     if !reachable {
-        return Err(Ignored::Address(ip));
+        return Err(CandidateError::Address(ip));
     }
     if ip.is_loopback() && !policy.loopback_offered {
-        return Err(Ignored::Loopback(ip));
+        return Err(CandidateError::Loopback(ip));
     }
     Ok(())
 }
 
 /// One address of one interface of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
+pub struct InterfaceAddress {
     pub name: String,
     pub addr: IpAddr,
 }
 
 /// What the command line says about candidates.
 #[derive(Clone, Copy, Debug)]
-pub struct LocalPolicy<'a> {
+pub struct LocalCandidatePolicy<'a> {
     /// Where the HTTP server listens.
     pub host: Host,
     /// The one address that microcontrollers are offered.
@@ -238,7 +245,7 @@ pub struct LocalPolicy<'a> {
 ///
 /// A runner with `--embedded` offers its one address and nothing else: devices try candidates one after the other, 17 s for a
 /// dead one, and what is filtered out of an answer need not be in it.
-pub fn local_addresses(interfaces: &[Interface], policy: LocalPolicy<'_>) -> Vec<IpAddr> {
+pub fn local_addresses(interfaces: &[InterfaceAddress], policy: LocalCandidatePolicy<'_>) -> Vec<IpAddr> {
     if let Some(address) = policy.embedded {
         return vec![IpAddr::V4(address)];
     }
@@ -285,7 +292,11 @@ pub struct DeviceAddress {
 /// option there is as good a witness: `reached`, the end at this machine of the connection on which
 /// the offer came, which the device can reach. It is none where a proxy passed the offer on, nor
 /// where `--ice-address` tells of a router before this machine.
-pub fn device_address(policy: LocalPolicy<'_>, reached: Option<IpAddr>, offered: &[IpAddr]) -> Option<DeviceAddress> {
+pub fn device_address(
+    policy: LocalCandidatePolicy<'_>,
+    reached: Option<IpAddr>,
+    offered: &[IpAddr],
+) -> Option<DeviceAddress> {
     let ipv4 = |address: IpAddr| match address.to_canonical() {
         IpAddr::V4(address) if !address.is_unspecified() => Some(address),
         _ => None,
@@ -322,7 +333,7 @@ pub fn tcp_addresses(http: &[SocketAddr], offered: &[IpAddr]) -> Vec<SocketAddr>
 }
 
 /// Returns the addresses of the interfaces that lead to other machines, or of the rest when there are none.
-fn usable(interfaces: &[Interface], family: impl Fn(IpAddr) -> bool) -> Vec<IpAddr> {
+fn usable(interfaces: &[InterfaceAddress], family: impl Fn(IpAddr) -> bool) -> Vec<IpAddr> {
     let possible: Vec<(&str, IpAddr)> = interfaces
         .iter()
         .map(|interface| (interface.name.as_str(), interface.addr.to_canonical()))
@@ -339,7 +350,7 @@ fn usable(interfaces: &[Interface], family: impl Fn(IpAddr) -> bool) -> Vec<IpAd
 }
 
 /// Returns the loopback addresses, IPv4 first, each once.
-fn loopback(interfaces: &[Interface], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
+fn loopback(interfaces: &[InterfaceAddress], always: Option<Ipv4Addr>) -> Vec<IpAddr> {
     let listed = interfaces.iter().map(|interface| interface.addr.to_canonical());
     let mut found: Vec<IpAddr> = listed
         .filter(IpAddr::is_loopback)

@@ -62,7 +62,7 @@ pub use self::sfu::SfuSetup;
 use self::sources::{AudioLayout, AudioSources};
 use self::unusable_audio::UnusableAudio;
 use crate::audio::codec::Codec;
-use crate::webrtc::candidate::RemotePolicy;
+use crate::webrtc::candidate::RemoteCandidatePolicy;
 use crate::webrtc::crypto;
 use crate::webrtc::why::Tried;
 
@@ -111,7 +111,7 @@ impl PeerConnection {
         if let Some(credentials) = &mut credentials {
             rtc = rtc.set_local_ice_credentials(credentials.next());
         }
-        let policy = RemotePolicy {
+        let policy = RemoteCandidatePolicy {
             loopback_offered: local.iter().any(|address| address.ip().is_loopback()),
             named_by_operator: config.named_by_operator,
         };

@@ -1,8 +1,8 @@
 //! The bodies of `/api/offer`: a client's offer (POST), its trickled candidates (PATCH), and what
 //! it is answered.
 //!
-//! In: the bytes of a body. Out: an [`Offer`] or [`Candidates`] with every string within its cap;
-//! from the engine an [`Answer`] or an [`OfferRefusal`]. Only `sdp` is required of an offer, since
+//! In: the bytes of a body. Out: an [`OfferBody`] or [`CandidatesBody`] with every string within its cap;
+//! from the engine an [`AnswerBody`] or an [`OfferError`]. Only `sdp` is required of an offer, since
 //! a microcontroller sends no more than that and `type`. An empty candidate is an end-of-candidates
 //! mark and passes. Refuses: bodies of the wrong shape (422), each problem named. Whether the SDP
 //! makes sense is for the engine. Source: the wire format of the web client's transport; checklist
@@ -18,7 +18,7 @@ use crate::server::body::{self, Fields, Invalid, Problem, Step};
 
 /// What a client sends to open, renegotiate or replace a connection.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Offer {
+pub struct OfferBody {
     pub sdp: String,
     /// The connection that the client believes to have.
     pub pc_id: Option<String>,
@@ -30,7 +30,7 @@ pub struct Offer {
 
 /// What an offer is to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum OfferPurpose {
     /// There is no connection yet.
     Begin,
     /// The connection goes on.
@@ -39,28 +39,28 @@ pub enum Purpose {
     Restart,
 }
 
-impl Offer {
+impl OfferBody {
     /// Tells what the offer is for; `is_known` says whether the connection that it names is there.
     ///
     /// # Errors
-    /// [`OfferRefusal::UnknownConnection`] for the restart of a connection that is gone: a bot that
+    /// [`OfferError::UnknownConnection`] for the restart of a connection that is gone: a bot that
     /// hung up must not come back.
-    pub fn purpose(&self, is_known: bool) -> Result<Purpose, OfferRefusal> {
+    pub fn purpose(&self, is_known: bool) -> Result<OfferPurpose, OfferError> {
         match (is_known, self.restart_pc) {
-            (true, true) => Ok(Purpose::Restart),
-            (true, false) => Ok(Purpose::Renegotiate),
-            (false, true) if self.pc_id.is_some() => Err(OfferRefusal::UnknownConnection),
-            (false, _) => Ok(Purpose::Begin),
+            (true, true) => Ok(OfferPurpose::Restart),
+            (true, false) => Ok(OfferPurpose::Renegotiate),
+            (false, true) if self.pc_id.is_some() => Err(OfferError::UnknownConnection),
+            (false, _) => Ok(OfferPurpose::Begin),
         }
     }
 }
 
-impl Offer {
+impl OfferBody {
     /// Reads the body of a POST.
     ///
     /// # Errors
     /// [`Invalid`] with every problem of the body.
-    pub fn parse(bytes: &[u8]) -> Result<Offer, Invalid> {
+    pub fn parse(bytes: &[u8]) -> Result<OfferBody, Invalid> {
         let mut fields = Fields::new(body::object(bytes)?, Vec::new());
         let sdp = fields.required_string("sdp", limits::OFFER_SDP_BYTES_MAX);
         if fields
@@ -76,7 +76,7 @@ impl Offer {
         let snake = data(&mut fields, "request_data");
         let camel = data(&mut fields, "requestData");
         fields.finish()?;
-        Ok(Offer {
+        Ok(OfferBody {
             sdp,
             pc_id,
             restart_pc,
@@ -96,13 +96,13 @@ fn data(fields: &mut Fields, name: &'static str) -> Option<Value> {
 
 /// What a client is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct AnswerBody {
     pub sdp: String,
     /// The name under which the client sends candidates and later offers.
     pub pc_id: String,
 }
 
-impl Answer {
+impl AnswerBody {
     /// Returns the JSON of the reply, without a byte to spare: microcontrollers take 4096.
     pub fn to_json(&self) -> Vec<u8> {
         json!({"sdp": self.sdp, "type": "answer", "pc_id": self.pc_id})
@@ -113,7 +113,7 @@ impl Answer {
 
 /// Candidates of a client, found after its offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidates {
+pub struct CandidatesBody {
     pub pc_id: String,
     pub candidates: Vec<RemoteCandidate>,
 }
@@ -126,12 +126,12 @@ pub struct RemoteCandidate {
     pub sdp_mline_index: Option<u16>,
 }
 
-impl Candidates {
+impl CandidatesBody {
     /// Reads the body of a PATCH.
     ///
     /// # Errors
     /// [`Invalid`] with the problems of the body and of its candidates.
-    pub fn parse(bytes: &[u8]) -> Result<Candidates, Invalid> {
+    pub fn parse(bytes: &[u8]) -> Result<CandidatesBody, Invalid> {
         let mut fields = Fields::new(body::object(bytes)?, Vec::new());
         let pc_id = fields.required_string("pc_id", limits::PC_ID_BYTES_MAX);
         let list = fields.required_list("candidates", limits::CANDIDATES_MAX);
@@ -143,7 +143,7 @@ impl Candidates {
             }
         }
         fields.finish()?;
-        Ok(Candidates { pc_id, candidates })
+        Ok(CandidatesBody { pc_id, candidates })
     }
 }
 
@@ -171,7 +171,7 @@ fn candidate(value: Value, index: usize) -> Result<RemoteCandidate, Invalid> {
 
 /// Why the engine took no offer, or no candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfferRefusal {
+pub enum OfferError {
     /// The SDP cannot be answered, and why.
     BadSdp(String),
     /// No connection has this `pc_id`; one that ended does not come back.
@@ -190,31 +190,31 @@ pub enum OfferRefusal {
     NoAnswer(String),
 }
 
-impl fmt::Display for OfferRefusal {
+impl fmt::Display for OfferError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OfferRefusal::BadSdp(why) => write!(f, "the offer's SDP cannot be answered: {why}"),
-            OfferRefusal::UnknownConnection => f.write_str("Peer connection not found"),
-            OfferRefusal::Full => f.write_str("every session of this runner is taken; try again later"),
-            OfferRefusal::Share => f.write_str(
+            OfferError::BadSdp(why) => write!(f, "the offer's SDP cannot be answered: {why}"),
+            OfferError::UnknownConnection => f.write_str("Peer connection not found"),
+            OfferError::Full => f.write_str("every session of this runner is taken; try again later"),
+            OfferError::Share => f.write_str(
                 "this address has its share of the sessions; try again later (a proxy that asks for many callers has to be \
                  trusted, see --trusted-proxies)",
             ),
-            OfferRefusal::Stopping => f.write_str("this runner is stopping"),
-            OfferRefusal::NoCandidate(why) => write!(f, "no address to offer: {why}"),
-            OfferRefusal::AnswerTooLong(why) => write!(f, "the answer is too long for the client: {why}"),
-            OfferRefusal::NoAnswer(why) => write!(f, "no answer can be made: {why}"),
+            OfferError::Stopping => f.write_str("this runner is stopping"),
+            OfferError::NoCandidate(why) => write!(f, "no address to offer: {why}"),
+            OfferError::AnswerTooLong(why) => write!(f, "the answer is too long for the client: {why}"),
+            OfferError::NoAnswer(why) => write!(f, "no answer can be made: {why}"),
         }
     }
 }
 
-impl std::error::Error for OfferRefusal {}
+impl std::error::Error for OfferError {}
 
-impl From<Refused> for OfferRefusal {
+impl From<Refused> for OfferError {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::Full => OfferRefusal::Full,
-            Refused::Share => OfferRefusal::Share,
+            Refused::Full => OfferError::Full,
+            Refused::Share => OfferError::Share,
         }
     }
 }
@@ -223,12 +223,12 @@ impl From<Refused> for OfferRefusal {
 mod tests {
     use super::*;
 
-    fn offer(value: Value) -> Result<Offer, Invalid> {
-        Offer::parse(value.to_string().as_bytes())
+    fn offer(value: Value) -> Result<OfferBody, Invalid> {
+        OfferBody::parse(value.to_string().as_bytes())
     }
 
-    fn patch(value: Value) -> Result<Candidates, Invalid> {
-        Candidates::parse(value.to_string().as_bytes())
+    fn patch(value: Value) -> Result<CandidatesBody, Invalid> {
+        CandidatesBody::parse(value.to_string().as_bytes())
     }
 
     /// The one problem of a body: where, and what kind.
@@ -244,7 +244,7 @@ mod tests {
     fn offers_of_browsers_and_microcontrollers_are_read() {
         assert_eq!(
             offer(json!({"sdp": "v=0", "type": "offer", "pc_id": null, "restart_pc": false})),
-            Ok(Offer {
+            Ok(OfferBody {
                 sdp: "v=0".into(),
                 pc_id: None,
                 restart_pc: false,
@@ -252,12 +252,12 @@ mod tests {
             })
         );
         assert_eq!(
-            Offer::parse(b"{\n\t\"sdp\":\t\"v=0\\r\\n\",\n\t\"type\":\t\"offer\"\n}").map(|offer| offer.sdp),
+            OfferBody::parse(b"{\n\t\"sdp\":\t\"v=0\\r\\n\",\n\t\"type\":\t\"offer\"\n}").map(|offer| offer.sdp),
             Ok("v=0\r\n".into())
         );
         assert_eq!(
             offer(json!({"sdp": "v=0", "pc_id": "P", "restart_pc": true, "unknown": {}})),
-            Ok(Offer {
+            Ok(OfferBody {
                 sdp: "v=0".into(),
                 pc_id: Some("P".into()),
                 restart_pc: true,
@@ -320,7 +320,7 @@ mod tests {
             (json!(["body", "restart_pc"]), "bool_type")
         );
         assert_eq!(only(offer(json!([]))), (json!(["body"]), "dict_type"));
-        assert_eq!(only(Offer::parse(b"")), (json!(["body", 0]), "json_invalid"));
+        assert_eq!(only(OfferBody::parse(b"")), (json!(["body", 0]), "json_invalid"));
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
         };
         assert_eq!(
             read,
-            Ok(Candidates {
+            Ok(CandidatesBody {
                 pc_id: "P".into(),
                 candidates: vec![first, end]
             })
@@ -426,7 +426,7 @@ mod tests {
     /// A line end costs four bytes in the reply, and nothing else does.
     #[test]
     fn the_answer_is_short_json() {
-        let answer = Answer {
+        let answer = AnswerBody {
             sdp: "v=0\r\na=x/y\r\n".into(),
             pc_id: "P".into(),
         };
@@ -440,18 +440,18 @@ mod tests {
     /// bot of its own.
     #[test]
     fn an_offer_says_what_it_is_for() {
-        let offer = |pc_id: Option<&str>, restart_pc: bool| Offer {
+        let offer = |pc_id: Option<&str>, restart_pc: bool| OfferBody {
             sdp: String::new(),
             pc_id: pc_id.map(str::to_owned),
             restart_pc,
             request_data: None,
         };
-        let unknown = Err(OfferRefusal::UnknownConnection);
-        assert_eq!(offer(Some("a"), true).purpose(true), Ok(Purpose::Restart));
-        assert_eq!(offer(Some("a"), false).purpose(true), Ok(Purpose::Renegotiate));
+        let unknown = Err(OfferError::UnknownConnection);
+        assert_eq!(offer(Some("a"), true).purpose(true), Ok(OfferPurpose::Restart));
+        assert_eq!(offer(Some("a"), false).purpose(true), Ok(OfferPurpose::Renegotiate));
         assert_eq!(offer(Some("a"), true).purpose(false), unknown);
-        assert_eq!(offer(Some("a"), false).purpose(false), Ok(Purpose::Begin));
-        assert_eq!(offer(None, true).purpose(false), Ok(Purpose::Begin));
-        assert_eq!(offer(None, false).purpose(false), Ok(Purpose::Begin));
+        assert_eq!(offer(Some("a"), false).purpose(false), Ok(OfferPurpose::Begin));
+        assert_eq!(offer(None, true).purpose(false), Ok(OfferPurpose::Begin));
+        assert_eq!(offer(None, false).purpose(false), Ok(OfferPurpose::Begin));
     }
 }

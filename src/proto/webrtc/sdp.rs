@@ -12,17 +12,17 @@
 
 mod answer;
 mod call;
+mod client_stack;
 mod declined;
-mod family;
 mod offer;
 mod section;
 
 pub use answer::{DeviceAnswerError, keep_only_host_candidate, rewrite_answer_for_device};
 pub use call::{CallAnswer, CallError, prepare_call, write_call_answer};
+pub use client_stack::{ClientStack, DtlsRole};
 pub use declined::{name_rejected_formats, write_declined};
-pub use family::{DtlsRole, Family};
 pub use offer::{PreparedOffer, SdpError, prepare_offer, prepare_room};
-pub use section::Spoken;
+pub use section::NegotiatedCodec;
 
 /// Splits a line into the letter before `=` and the value after it.
 fn split_line(line: &str) -> Option<(char, &str)> {

@@ -23,7 +23,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
-use crate::webrtc::offer::OfferRefusal;
+use crate::webrtc::offer::OfferError;
 
 /// What the body of a POST holds.
 pub const SDP: &str = "application/sdp";
@@ -79,7 +79,7 @@ pub enum Refusal {
     /// A key that was good for one session.
     SpentKey,
     /// What the engine says.
-    Offer(OfferRefusal),
+    Offer(OfferError),
 }
 
 impl fmt::Display for Refusal {
@@ -104,8 +104,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-impl From<OfferRefusal> for Refusal {
-    fn from(refusal: OfferRefusal) -> Self {
+impl From<OfferError> for Refusal {
+    fn from(refusal: OfferError) -> Self {
         Refusal::Offer(refusal)
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::limits::{REMOTE_CANDIDATES_MAX, TRIED_PAIRS_MAX};
-use crate::webrtc::candidate::{Ignored, Kind};
+use crate::webrtc::candidate::{CandidateError, CandidateKind};
 use crate::webrtc::crypto::HandshakeError;
 use crate::webrtc::packet_kind::PacketKind;
 use crate::webrtc::stun;
@@ -32,7 +32,7 @@ struct Pair {
 pub struct Tried {
     /// The UDP port of this runner.
     port: u16,
-    known: Vec<(Kind, SocketAddr)>,
+    known: Vec<(CandidateKind, SocketAddr)>,
     hidden: u32,
     unusable: u32,
     pairs: Vec<Pair>,
@@ -89,7 +89,7 @@ impl Tried {
     }
 
     /// A candidate of the client is used.
-    pub fn handle_candidate(&mut self, kind: Kind, address: SocketAddr) {
+    pub fn handle_candidate(&mut self, kind: CandidateKind, address: SocketAddr) {
         // Each restart of ICE brings its own.
         if !self.secured && self.known.len() < REMOTE_CANDIDATES_MAX {
             self.known.push((kind, address));
@@ -97,10 +97,10 @@ impl Tried {
     }
 
     /// A candidate of the client is not used.
-    pub fn handle_ignored(&mut self, why: Ignored) {
+    pub fn handle_ignored(&mut self, why: CandidateError) {
         match why {
-            Ignored::EndOfCandidates => {}
-            Ignored::Mdns => self.hidden += 1,
+            CandidateError::EndOfCandidates => {}
+            CandidateError::Mdns => self.hidden += 1,
             _ => self.unusable += 1,
         }
     }
@@ -219,9 +219,9 @@ impl Tried {
     }
 
     /// Returns the kind of the client's address: of the candidate that named it, or one that its own check told.
-    fn kind(&self, remote: SocketAddr) -> Kind {
+    fn kind(&self, remote: SocketAddr) -> CandidateKind {
         let named = self.known.iter().find(|(_, address)| *address == remote);
-        named.map_or(Kind::PeerReflexive, |(kind, _)| *kind)
+        named.map_or(CandidateKind::PeerReflexive, |(kind, _)| *kind)
     }
 
     /// Returns the addresses of this end from which checks left, each once.

@@ -91,7 +91,7 @@ async fn a_known_connection_keeps_its_bot() {
     // A bot that hung up stays away.
     let sdp = Caller::new().await.client.offer();
     let late = rig.offer(known(sdp, &names[2], true), json!({})).await;
-    assert_eq!(late.err(), Some(OfferRefusal::UnknownConnection));
+    assert_eq!(late.err(), Some(OfferError::UnknownConnection));
 }
 
 /// A bot that panics in the middle of a call ends its call, the caller is told, and the call beside it goes on.
@@ -218,7 +218,7 @@ async fn a_device_gets_its_place_back_from_a_full_runner() {
     // All are there now, so nobody loses a place.
     let another = new(as_device(device_caller().await.client.offer()));
     tokio::select! {
-        refused = rig.offer(another, json!({})) => assert_eq!(refused.err(), Some(OfferRefusal::Full)),
+        refused = rig.offer(another, json!({})) => assert_eq!(refused.err(), Some(OfferError::Full)),
         () = async { tokio::join!(live.until(|_| false), back.until(|_| false)); } => unreachable!("they go on for ever"),
     }
     rig.stop.set();
@@ -235,7 +235,7 @@ async fn only_a_device_waits_for_its_place() {
     let neighbour = as_device(Client::at("127.0.0.2:9", tasks::now()).offer());
     let began = tasks::now();
     for offer in [browser, neighbour] {
-        assert_eq!(rig.offer(new(offer), json!({})).await.err(), Some(OfferRefusal::Full));
+        assert_eq!(rig.offer(new(offer), json!({})).await.err(), Some(OfferError::Full));
     }
     assert!(tasks::now() - began < INQUIRY_INTERVAL * INQUIRY_CHECKS);
     rig.stop.set();

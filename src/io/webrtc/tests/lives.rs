@@ -73,12 +73,12 @@ async fn a_place_is_free_when_its_bot_has_ended() {
     let mut rig = Rig::new(2);
     rig.session(json!({ "do": "ignore" })).await.expect("an answer");
     rig.session(json!({})).await.expect("an answer");
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Full));
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
     // The second session ends in time, and the first one's bot goes on for its grace.
     pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
     assert_eq!(rig.engine.sessions().count(), 1);
     rig.session(json!({})).await.expect("an answer");
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Full));
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
     pass(CONNECT_WITHIN + Duration::from_secs(1)).await;
     rig.empty().await;
 }
@@ -91,7 +91,7 @@ async fn an_offer_that_nobody_follows_up_gives_way() {
     let silent = rig.session(json!({})).await.expect("an answer");
     rig.session(json!({})).await.expect("an answer");
     pass(PENDING_OFFERS_YIELD_AFTER - Duration::from_millis(1)).await;
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Full));
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Full));
     pass(Duration::from_millis(1)).await;
     let newcomer = rig.session(json!({})).await.expect("the oldest gives way");
     assert_eq!(rig.told().await, "left: never connected");
@@ -108,7 +108,7 @@ async fn a_refused_offer_costs_nothing() {
     let mut rig = Rig::new(1);
     for _ in 0..3 {
         let refused = rig.offer(new("v=0\r\n".into()), json!({})).await;
-        assert!(matches!(refused, Err(OfferRefusal::BadSdp(_))), "{refused:?}");
+        assert!(matches!(refused, Err(OfferError::BadSdp(_))), "{refused:?}");
     }
     rig.empty().await;
     assert!(rig.seen.try_recv().is_err());
@@ -154,7 +154,7 @@ async fn the_end_of_the_runner_ends_every_session() {
     }
     rig.empty().await;
     assert!(tasks::now() - stopped < SHUTDOWN_GRACE, "{:?}", tasks::now() - stopped);
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Stopping));
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Stopping));
 }
 
 /// A bot whose session has ended gets its whole grace, unless the runner stops meanwhile.
@@ -175,7 +175,7 @@ async fn a_stop_cuts_a_grace_short() {
 async fn data_of_the_offer_wins() {
     let mut rig = Rig::new(2);
     let sdp = Client::at("127.0.0.1:9", tasks::now()).offer();
-    let offer = Offer {
+    let offer = OfferBody {
         request_data: Some(json!({ "do": "return" })),
         ..new(sdp)
     };
@@ -210,7 +210,7 @@ async fn a_runner_that_drains_keeps_who_is_in() {
     let answer = rig.offer(new(client.offer()), json!({})).await.expect("an answer");
     client.accept(&answer.sdp);
     rig.engine.sessions().close();
-    assert_eq!(rig.session(json!({})).await.err(), Some(OfferRefusal::Stopping));
+    assert_eq!(rig.session(json!({})).await.err(), Some(OfferError::Stopping));
     let again = client.change(|api| drop(api.ice_restart(false)));
     let renegotiated = rig.offer(known(again, &answer.pc_id, false), json!({})).await;
     client.accept(&renegotiated.expect("an answer").sdp);

@@ -3,7 +3,7 @@
 use super::*;
 use str0m::Candidate;
 
-const NO_LOOPBACK: RemotePolicy = RemotePolicy {
+const NO_LOOPBACK: RemoteCandidatePolicy = RemoteCandidatePolicy {
     loopback_offered: false,
     named_by_operator: false,
 };
@@ -76,75 +76,84 @@ fn usable_candidates_come_out_in_one_spelling() {
 fn what_cannot_be_used_is_ignored_with_a_reason() {
     let with = |address: &str| format!("candidate:1 1 udp 1 {address} 9000 typ host");
     for (text, why) in [
-        (String::new(), Ignored::EndOfCandidates),
-        (" \r\n".into(), Ignored::EndOfCandidates),
-        ("a=end-of-candidates".into(), Ignored::EndOfCandidates),
-        ("candidate:".into(), Ignored::EndOfCandidates),
-        ("candidate:1 1 udp 1 192.0.2.1 9000 typ".into(), Ignored::Malformed),
+        (String::new(), CandidateError::EndOfCandidates),
+        (" \r\n".into(), CandidateError::EndOfCandidates),
+        ("a=end-of-candidates".into(), CandidateError::EndOfCandidates),
+        ("candidate:".into(), CandidateError::EndOfCandidates),
+        (
+            "candidate:1 1 udp 1 192.0.2.1 9000 typ".into(),
+            CandidateError::Malformed,
+        ),
         (
             "candidate:1 1 udp 1 192.0.2.1 9000 type host".into(),
-            Ignored::Malformed,
+            CandidateError::Malformed,
         ),
         (
             "candidate:1 1 udp 1 192.0.2.1 9000 typ guest".into(),
-            Ignored::Malformed,
+            CandidateError::Malformed,
         ),
-        ("candidate:1 1 udp x 192.0.2.1 9000 typ host".into(), Ignored::Malformed),
+        (
+            "candidate:1 1 udp x 192.0.2.1 9000 typ host".into(),
+            CandidateError::Malformed,
+        ),
         (
             "candidate:1 1 udp 4294967296 192.0.2.1 9000 typ host".into(),
-            Ignored::Malformed,
+            CandidateError::Malformed,
         ),
         (
             "candidate:1 1 udp 1 192.0.2.1 65536 typ host".into(),
-            Ignored::Malformed,
+            CandidateError::Malformed,
         ),
         (
             "candidate:1 -1 udp 1 192.0.2.1 9000 typ host".into(),
-            Ignored::Malformed,
+            CandidateError::Malformed,
         ),
         (
             format!("candidate:{} 1 udp 1 192.0.2.1 9 typ host", "f".repeat(33)),
-            Ignored::Malformed,
+            CandidateError::Malformed,
         ),
         (
             "candidate:\u{7f} 1 udp 1 192.0.2.1 9000 typ host".into(),
-            Ignored::Malformed,
+            CandidateError::Malformed,
         ),
-        ("candidate:1 2 udp 1 192.0.2.1 9000 typ host".into(), Ignored::Component),
+        (
+            "candidate:1 2 udp 1 192.0.2.1 9000 typ host".into(),
+            CandidateError::Component,
+        ),
         (
             "candidate:1 1 tcp 1 192.0.2.1 9 typ host tcptype active".into(),
-            Ignored::Transport,
+            CandidateError::Transport,
         ),
         (
             "candidate:1 1 ssltcp 1 192.0.2.1 443 typ host".into(),
-            Ignored::Transport,
+            CandidateError::Transport,
         ),
-        ("candidate:1 1 udp 1 192.0.2.1 0 typ host".into(), Ignored::Port),
+        ("candidate:1 1 udp 1 192.0.2.1 0 typ host".into(), CandidateError::Port),
         (
             "candidate:1 1 udp 1 192.0.2.1 1 typ host".into(),
-            Ignored::Privileged(1),
+            CandidateError::Privileged(1),
         ),
         (
             "candidate:1 1 udp 1 192.0.2.1 1023 typ relay".into(),
-            Ignored::Privileged(1023),
+            CandidateError::Privileged(1023),
         ),
-        (with("6d1f2c84-3b0a-4e57.local"), Ignored::Mdns),
-        (with("PRINTER.LOCAL."), Ignored::Mdns),
-        (with("metadata.example.com"), Ignored::Name),
-        (with("192.0.2.256"), Ignored::Malformed),
-        (with("[2001:db8::1]"), Ignored::Malformed),
-        (with("fe80::1%eth0"), Ignored::Malformed),
-        (with("0.0.0.0"), Ignored::Address(ip("0.0.0.0"))),
-        (with("0.1.2.3"), Ignored::Address(ip("0.1.2.3"))),
-        (with("255.255.255.255"), Ignored::Address(ip("255.255.255.255"))),
-        (with("224.0.0.251"), Ignored::Address(ip("224.0.0.251"))),
-        (with("::"), Ignored::Address(ip("::"))),
-        (with("::ffff:224.0.0.1"), Ignored::Address(ip("224.0.0.1"))),
-        (with("ff02::fb"), Ignored::Address(ip("ff02::fb"))),
-        (with("fe80::1"), Ignored::Address(ip("fe80::1"))),
-        (with("127.0.0.2"), Ignored::Loopback(ip("127.0.0.2"))),
-        (with("::1"), Ignored::Loopback(ip("::1"))),
-        (with("::ffff:127.0.0.1"), Ignored::Loopback(ip("127.0.0.1"))),
+        (with("6d1f2c84-3b0a-4e57.local"), CandidateError::Mdns),
+        (with("PRINTER.LOCAL."), CandidateError::Mdns),
+        (with("metadata.example.com"), CandidateError::Name),
+        (with("192.0.2.256"), CandidateError::Malformed),
+        (with("[2001:db8::1]"), CandidateError::Malformed),
+        (with("fe80::1%eth0"), CandidateError::Malformed),
+        (with("0.0.0.0"), CandidateError::Address(ip("0.0.0.0"))),
+        (with("0.1.2.3"), CandidateError::Address(ip("0.1.2.3"))),
+        (with("255.255.255.255"), CandidateError::Address(ip("255.255.255.255"))),
+        (with("224.0.0.251"), CandidateError::Address(ip("224.0.0.251"))),
+        (with("::"), CandidateError::Address(ip("::"))),
+        (with("::ffff:224.0.0.1"), CandidateError::Address(ip("224.0.0.1"))),
+        (with("ff02::fb"), CandidateError::Address(ip("ff02::fb"))),
+        (with("fe80::1"), CandidateError::Address(ip("fe80::1"))),
+        (with("127.0.0.2"), CandidateError::Loopback(ip("127.0.0.2"))),
+        (with("::1"), CandidateError::Loopback(ip("::1"))),
+        (with("::ffff:127.0.0.1"), CandidateError::Loopback(ip("127.0.0.1"))),
     ] {
         assert_eq!(parse_remote(&text, &NO_LOOPBACK), Err(why), "{text}");
         assert!(!why.to_string().is_empty());
@@ -154,7 +163,7 @@ fn what_cannot_be_used_is_ignored_with_a_reason() {
 /// loopback candidates count only when the runner itself offers loopback.
 #[test]
 fn loopback_is_used_where_it_is_offered() {
-    let policy = RemotePolicy {
+    let policy = RemoteCandidatePolicy {
         loopback_offered: true,
         ..NO_LOOPBACK
     };
@@ -170,7 +179,7 @@ fn a_candidate_is_read_up_to_its_cap() {
     assert!(parse_remote(&text(CANDIDATE_BYTES_MAX), &NO_LOOPBACK).is_ok());
     assert_eq!(
         parse_remote(&text(CANDIDATE_BYTES_MAX + 1), &NO_LOOPBACK),
-        Err(Ignored::TooLong)
+        Err(CandidateError::TooLong)
     );
     let ufrag = |bytes: usize| {
         format!(
@@ -182,15 +191,15 @@ fn a_candidate_is_read_up_to_its_cap() {
     assert!(kept(ICE_UFRAG_BYTES_MAX) && !kept(ICE_UFRAG_BYTES_MAX + 1));
 }
 
-fn interfaces(list: &[(&str, &str)]) -> Vec<Interface> {
-    let interface = |(name, address): &(&str, &str)| Interface {
+fn interfaces(list: &[(&str, &str)]) -> Vec<InterfaceAddress> {
+    let interface = |(name, address): &(&str, &str)| InterfaceAddress {
         name: (*name).to_owned(),
         addr: ip(address),
     };
     list.iter().map(interface).collect()
 }
 
-fn busy_machine() -> Vec<Interface> {
+fn busy_machine() -> Vec<InterfaceAddress> {
     interfaces(&[
         ("lo", "127.0.0.1"),
         ("lo", "::1"),
@@ -209,8 +218,8 @@ fn busy_machine() -> Vec<Interface> {
     ])
 }
 
-fn offered(list: &[Interface], host: Host, extra: &[IpAddr]) -> Vec<IpAddr> {
-    let policy = LocalPolicy {
+fn offered(list: &[InterfaceAddress], host: Host, extra: &[IpAddr]) -> Vec<IpAddr> {
+    let policy = LocalCandidatePolicy {
         host,
         embedded: None,
         extra,
@@ -265,7 +274,7 @@ fn a_specific_host_is_offered_alone() {
 #[test]
 fn embedded_offers_its_one_address() {
     for address in [Ipv4Addr::new(192, 168, 1, 20), Ipv4Addr::LOCALHOST] {
-        let policy = LocalPolicy {
+        let policy = LocalCandidatePolicy {
             host: Host::Address(address.into()),
             embedded: Some(address),
             extra: &ips(&["203.0.113.9"]),
@@ -283,7 +292,7 @@ fn a_device_is_told_where_it_has_reached_this_machine() {
             "localhost" => Host::Localhost,
             host => Host::Address(ip(host)),
         };
-        let policy = LocalPolicy {
+        let policy = LocalCandidatePolicy {
             host,
             embedded: None,
             extra,
@@ -314,7 +323,7 @@ fn a_device_is_told_where_it_has_reached_this_machine() {
     }
     assert_eq!(told("::", &[], None), None);
     assert_eq!(told("fd00::20", &[], Some("fd00::20")), None);
-    let policy = LocalPolicy {
+    let policy = LocalCandidatePolicy {
         host: Host::Address(ip("192.168.1.20")),
         embedded: Some(Ipv4Addr::new(192, 168, 1, 20)),
         extra: &ips(&["203.0.113.9"]),
@@ -345,8 +354,8 @@ fn a_machine_with_nothing_better_offers_the_rest() {
 /// The cap takes from the interfaces, never loopback: the browser on the same machine needs it.
 #[test]
 fn the_number_of_addresses_has_a_cap() {
-    let many: Vec<Interface> = (0..=u8::MAX)
-        .map(|n| Interface {
+    let many: Vec<InterfaceAddress> = (0..=u8::MAX)
+        .map(|n| InterfaceAddress {
             name: "eth0".into(),
             addr: ip(&format!("10.0.0.{n}")),
         })
@@ -382,7 +391,7 @@ fn addresses_over_tcp_are_those_of_the_server() {
 /// A server that the operator named may be at any port; what is no address of one peer stays out.
 #[test]
 fn the_server_of_the_operator_may_be_at_a_low_port() {
-    let policy = RemotePolicy {
+    let policy = RemoteCandidatePolicy {
         named_by_operator: true,
         ..NO_LOOPBACK
     };

@@ -25,7 +25,7 @@ use crate::limits::{MESSAGE_BYTES_MAX, ROOM_MEDIA_LOST_AFTER, SCTP_BUFFER_BYTES_
 use crate::webrtc::candidate::DeviceAddress;
 use crate::webrtc::crypto;
 use crate::webrtc::gather::GatheredAddresses;
-use crate::webrtc::sdp::{PreparedOffer, Spoken};
+use crate::webrtc::sdp::{NegotiatedCodec, PreparedOffer};
 
 /// What every connection of this runner shares.
 pub struct ConnectionContext {
@@ -96,7 +96,7 @@ pub struct ConnectionSetup<'a> {
 /// What tells one connection from another.
 pub struct ConnectionConfig {
     provider: Arc<CryptoProvider>,
-    pub spoken: Spoken,
+    pub spoken: NegotiatedCodec,
     extensions: ExtensionMap,
     /// RTP leaves without the empty header extension that str0m writes.
     pub is_bare: bool,
@@ -127,7 +127,7 @@ impl ConnectionConfig {
     /// A client that offers no header extension may read the media from byte 12: small stacks do.
     /// To others it makes no difference, since only the empty block is left out. The keys are the
     /// same, and so is the protection of whichever profile the handshake chooses.
-    pub fn browser(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+    pub fn browser(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         let common = setup.common;
         let (provider, extensions) = match offer.has_extensions {
             true => (&common.provider, extensions(&[(4, Extension::RtpMid)])),
@@ -143,7 +143,7 @@ impl ConnectionConfig {
     }
 
     /// Makes the configuration that the others differ from.
-    fn plain(provider: &Arc<CryptoProvider>, spoken: Spoken, seed: u64) -> Self {
+    fn plain(provider: &Arc<CryptoProvider>, spoken: NegotiatedCodec, seed: u64) -> Self {
         ConnectionConfig {
             provider: provider.clone(),
             spoken,
@@ -163,7 +163,7 @@ impl ConnectionConfig {
     }
 
     /// Makes the configuration of a microcontroller's connection.
-    pub fn device(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+    pub fn device(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
             provider: setup.common.embedded_provider.clone(),
             is_device: true,
@@ -172,7 +172,7 @@ impl ConnectionConfig {
     }
 
     /// Makes the configuration of a connection to the server of a call.
-    pub fn call(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+    pub fn call(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
             has_keys: true,
             ..ConnectionConfig::bare(setup, offer, spoken)
@@ -181,7 +181,7 @@ impl ConnectionConfig {
 
     /// Makes the configuration of a client that reads the media from byte 12, whatever its offer
     /// says.
-    fn bare(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: Spoken) -> Self {
+    fn bare(setup: &ConnectionSetup<'_>, offer: &PreparedOffer, spoken: NegotiatedCodec) -> Self {
         ConnectionConfig {
             provider: setup.common.bare_provider.clone(),
             extensions: ExtensionMap::empty(),
@@ -192,7 +192,7 @@ impl ConnectionConfig {
 
     /// Makes the configuration of a connection to a media-room server.
     pub fn sfu(common: &ConnectionContext, seed: u64) -> Self {
-        let spoken = Spoken {
+        let spoken = NegotiatedCodec {
             codec: Codec::Opus,
             payload_type: OPUS_PT,
         };
@@ -246,7 +246,7 @@ pub(super) fn base_config(provider: Arc<CryptoProvider>, cert: DtlsCert) -> RtcC
 }
 
 /// Takes a codec, and G.711 by the payload type that the offer has for it.
-fn with_codec(mut config: RtcConfig, spoken: Spoken) -> RtcConfig {
+fn with_codec(mut config: RtcConfig, spoken: NegotiatedCodec) -> RtcConfig {
     let law = match spoken.codec {
         Codec::Opus => return config.enable_opus(true, false),
         Codec::G711(Law::Mu) => str0m::format::Codec::PCMU,

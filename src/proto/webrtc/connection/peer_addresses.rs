@@ -16,7 +16,7 @@ use super::output::ValidatedPath;
 use super::packet::PacketPath;
 use super::packet::{ReceivedPacket, Transmit};
 use crate::limits::{CHECKED_ADDRESSES_MAX, CHECKED_UNPROVEN_MAX, REMOTE_CANDIDATES_MAX};
-use crate::webrtc::candidate::{self, Ignored, RemotePolicy, Usable};
+use crate::webrtc::candidate::{self, CandidateError, ParsedCandidate, RemoteCandidatePolicy};
 use crate::webrtc::packet_kind::PacketKind;
 
 /// What is known of the other end's addresses.
@@ -25,7 +25,7 @@ use crate::webrtc::packet_kind::PacketKind;
 /// check may say to come from anywhere; so those addresses that have not answered are counted over
 /// all restarts of ICE, and over all connections of the session.
 pub struct PeerAddresses {
-    policy: RemotePolicy,
+    policy: RemoteCandidatePolicy,
     /// The addresses of this end, offered or not.
     own: Vec<SocketAddr>,
     candidates: usize,
@@ -45,7 +45,7 @@ pub struct PeerAddresses {
 impl PeerAddresses {
     /// Begins with all addresses under which this end is reached. `hmac` signs the checks that this
     /// end makes beside those of str0m.
-    pub fn new(policy: RemotePolicy, own: Vec<SocketAddr>, hmac: &'static dyn Sha1HmacProvider) -> Self {
+    pub fn new(policy: RemoteCandidatePolicy, own: Vec<SocketAddr>, hmac: &'static dyn Sha1HmacProvider) -> Self {
         PeerAddresses {
             policy,
             own,
@@ -77,14 +77,14 @@ impl PeerAddresses {
     ///
     /// # Errors
     /// Why it is ignored; nothing when there are too many, or when str0m cannot read it.
-    pub fn candidate(&mut self, text: &str) -> Result<(Usable, Candidate), Option<Ignored>> {
+    pub fn candidate(&mut self, text: &str) -> Result<(ParsedCandidate, Candidate), Option<CandidateError>> {
         if self.candidates == REMOTE_CANDIDATES_MAX {
             log::debug!("remote candidate ignored: {REMOTE_CANDIDATES_MAX} are known");
             return Err(None);
         }
         let policy = self.policy;
         let usable = candidate::parse_remote(text, &policy).and_then(|usable| match self.is_own(usable.addr) {
-            true => Err(Ignored::Own),
+            true => Err(CandidateError::Own),
             false => Ok(usable),
         });
         let usable = usable.map_err(|ignored| {

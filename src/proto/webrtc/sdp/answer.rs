@@ -9,7 +9,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::family::DtlsRole;
+use super::client_stack::DtlsRole;
 use super::{payload_type, split_attribute, split_line};
 use crate::audio::codec::Codec;
 use crate::limits::{DEVICE_BODY_BYTES_MAX, DEVICE_LINE_BYTES_MAX, LOCAL_ADDRESSES_MAX, PC_ID_BYTES_MAX};
@@ -72,7 +72,7 @@ impl fmt::Display for DeviceAnswerError {
 /// # Errors
 /// [`DeviceAnswerError::NoCandidate`] when none is left.
 pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, DeviceAnswerError> {
-    let mut candidates = Candidates::new(host);
+    let mut candidates = CandidateFilter::new(host);
     let mut text = String::with_capacity(answer.len());
     for line in answer.lines() {
         if line
@@ -93,8 +93,8 @@ pub fn keep_only_host_candidate(answer: &str, host: Ipv4Addr) -> Result<String, 
 /// [`DeviceAnswerError`]: the rule that even the rewritten answer breaks.
 pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr, role: DtlsRole) -> Result<String, DeviceAnswerError> {
     let payload_type = spoken_payload_type(answer).ok_or(DeviceAnswerError::NoCodec)?;
-    let mut rewrite = Rewrite {
-        candidates: Candidates::new(host),
+    let mut rewrite = AnswerRewriter {
+        candidates: CandidateFilter::new(host),
         payload_type,
         role,
         in_audio: false,
@@ -117,8 +117,8 @@ pub fn rewrite_answer_for_device(answer: &str, host: Ipv4Addr, role: DtlsRole) -
 }
 
 /// What is known at a line about the lines before it.
-struct Rewrite {
-    candidates: Candidates,
+struct AnswerRewriter {
+    candidates: CandidateFilter,
     /// Of the one codec that is left.
     payload_type: u8,
     role: DtlsRole,
@@ -132,7 +132,7 @@ struct Rewrite {
     has_role: bool,
 }
 
-impl Rewrite {
+impl AnswerRewriter {
     /// Returns the line as the device may see it, `None` when it may not.
     fn line(&mut self, line: &str) -> Result<Option<String>, DeviceAnswerError> {
         let Some((kind, value)) = split_line(line) else {
@@ -254,15 +254,15 @@ fn spoken_payload_type(answer: &str) -> Option<u8> {
 }
 
 /// The candidates seen so far: whether one was of the host, and the addresses of the others.
-struct Candidates {
+struct CandidateFilter {
     host: Ipv4Addr,
     found: bool,
     others: Vec<String>,
 }
 
-impl Candidates {
+impl CandidateFilter {
     fn new(host: Ipv4Addr) -> Self {
-        Candidates {
+        CandidateFilter {
             host,
             found: false,
             others: Vec::new(),

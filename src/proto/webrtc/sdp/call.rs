@@ -6,7 +6,7 @@
 //! lines that the provider documents, and no others. Refused: offers without audio for this end or without a SHA-256
 //! fingerprint, which is what calls with keys in the SDP lack. Source: the SDP samples of the provider's calling API, RFC 5763.
 
-use super::family::Family;
+use super::client_stack::ClientStack;
 use super::{PreparedOffer, SdpError, payload_type, prepare_offer, push_line, split_attribute, split_line};
 
 /// Why a call's offer has no answer.
@@ -48,7 +48,7 @@ pub fn prepare_call(sdp: &str) -> Result<PreparedOffer, CallError> {
         .sdp
         .replace("\r\na=setup:actpass\r\n", "\r\na=setup:passive\r\n");
     // Whatever its profile says, the other end is the provider's server.
-    prepared.family = Family::Full;
+    prepared.family = ClientStack::Full;
     Ok(prepared)
 }
 

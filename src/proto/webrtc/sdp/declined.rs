@@ -15,11 +15,11 @@ use super::section::is_direction;
 const GROUP: &str = "a=group:BUNDLE";
 
 /// A section of a description.
-struct Section<'a> {
+struct SdpSection<'a> {
     lines: Vec<&'a str>,
 }
 
-impl<'a> Section<'a> {
+impl<'a> SdpSection<'a> {
     fn value(&self, prefix: &str) -> Option<&'a str> {
         self.lines.iter().find_map(|line| line.strip_prefix(prefix))
     }
@@ -38,12 +38,12 @@ impl<'a> Section<'a> {
 }
 
 /// Splits a description: what is before its sections, and those.
-fn parse(text: &str) -> (Vec<&str>, Vec<Section<'_>>) {
+fn parse(text: &str) -> (Vec<&str>, Vec<SdpSection<'_>>) {
     let mut head = Vec::new();
-    let mut sections: Vec<Section<'_>> = Vec::new();
+    let mut sections: Vec<SdpSection<'_>> = Vec::new();
     for line in text.lines() {
         if line.starts_with("m=") {
-            sections.push(Section { lines: Vec::new() });
+            sections.push(SdpSection { lines: Vec::new() });
         }
         sections
             .last_mut()

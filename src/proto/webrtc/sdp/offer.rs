@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use super::family::{DtlsRole, Family, Marks};
-use super::section::{Media, Section, Spoken, is_direction};
+use super::client_stack::{ClientStack, DtlsRole, StackDetector};
+use super::section::{MediaSection, MediaType, NegotiatedCodec, is_direction};
 use super::{push_line, shown, split_attribute, split_line};
 use crate::audio::codec::Codec;
 use crate::limits::{
@@ -25,9 +25,9 @@ pub struct PreparedOffer {
     /// `candidate:...` values in the order of the text, each once; none is checked.
     pub candidates: Vec<String>,
     /// What to speak: Opus wherever it is offered, else the first codec of the offer that is spoken here.
-    pub spoken: Option<Spoken>,
+    pub spoken: Option<NegotiatedCodec>,
     /// Who made it.
-    pub family: Family,
+    pub family: ClientStack,
     /// The role of this end in the DTLS handshake.
     pub role: DtlsRole,
     /// The offer names header extensions. Where it names none, its sender may read the media from
@@ -100,17 +100,17 @@ impl fmt::Display for SdpError {
 }
 
 /// How much of a description is read, and what it must have.
-struct Bounds {
+struct SdpLimits {
     bytes: usize,
     lines: usize,
     sections: usize,
     needs_audio: bool,
     /// Who made it; nothing where its text has to tell.
-    family: Option<Family>,
+    family: Option<ClientStack>,
 }
 
 /// Of a caller's offer.
-const CALLER: Bounds = Bounds {
+const CALLER: SdpLimits = SdpLimits {
     bytes: OFFER_SDP_BYTES_MAX,
     lines: SDP_LINES_MAX,
     sections: SDP_SECTIONS_MAX,
@@ -119,12 +119,12 @@ const CALLER: Bounds = Bounds {
 };
 
 /// Of a room's offers and answers: a section for every track that ever was, and none at first.
-const ROOM: Bounds = Bounds {
+const ROOM: SdpLimits = SdpLimits {
     bytes: ROOM_SDP_BYTES_MAX,
     lines: ROOM_SDP_LINES_MAX,
     sections: ROOM_SDP_SECTIONS_MAX,
     needs_audio: false,
-    family: Some(Family::Full),
+    family: Some(ClientStack::Full),
 };
 
 /// Makes an offer fit for str0m.
@@ -143,13 +143,13 @@ pub fn prepare_room(sdp: &str) -> Result<PreparedOffer, SdpError> {
     prepare(sdp, &ROOM)
 }
 
-fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
-    let Description {
+fn prepare(sdp: &str, bounds: &SdpLimits) -> Result<PreparedOffer, SdpError> {
+    let ParsedOffer {
         mut session,
         mut sections,
         candidates,
         mut marks,
-    } = Description::read(sdp, bounds)?;
+    } = ParsedOffer::read(sdp, bounds)?;
     marks.handle_profile(sections.iter().any(|section| section.savp));
     let family = bounds.family.unwrap_or_else(|| marks.family());
     let direction = session.attributes.iter().copied().find(|name| is_direction(name));
@@ -163,8 +163,8 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
     let offered = offered_setup(&session, &sections);
     let role = family.answer_role(offered);
     let setup = match family {
-        Family::Libpeer => fix_setup(&mut session, &mut sections, offered),
-        Family::EspPeer | Family::Full => None,
+        ClientStack::Libpeer => fix_setup(&mut session, &mut sections, offered),
+        ClientStack::EspPeer | ClientStack::Full => None,
     };
     let mut text = session.write(&sections, setup);
     for section in &sections {
@@ -177,25 +177,28 @@ fn prepare(sdp: &str, bounds: &Bounds) -> Result<PreparedOffer, SdpError> {
         family,
         role,
         has_extensions: marks.has_extensions,
-        opus_spellings: sections.iter().flat_map(Section::opus_spellings).collect(),
-        audio_sections: sections.iter().filter(|section| section.media == Media::Audio).count(),
-        has_video: sections.iter().any(|section| section.media == Media::Video),
-        has_application: sections.iter().any(|section| section.media == Media::Application),
+        opus_spellings: sections.iter().flat_map(MediaSection::opus_spellings).collect(),
+        audio_sections: sections
+            .iter()
+            .filter(|section| section.media == MediaType::Audio)
+            .count(),
+        has_video: sections.iter().any(|section| section.media == MediaType::Video),
+        has_application: sections.iter().any(|section| section.media == MediaType::Application),
     })
 }
 
 /// What the lines of a description say, before it is made fit.
 #[derive(Default)]
-struct Description<'a> {
-    session: Session<'a>,
-    sections: Vec<Section<'a>>,
-    candidates: Candidates,
-    marks: Marks,
+struct ParsedOffer<'a> {
+    session: SessionLines<'a>,
+    sections: Vec<MediaSection<'a>>,
+    candidates: CandidateCollector,
+    marks: StackDetector,
 }
 
-impl<'a> Description<'a> {
-    fn read(sdp: &'a str, bounds: &Bounds) -> Result<Self, SdpError> {
-        let mut description = Description::default();
+impl<'a> ParsedOffer<'a> {
+    fn read(sdp: &'a str, bounds: &SdpLimits) -> Result<Self, SdpError> {
+        let mut description = ParsedOffer::default();
         for line in checked_lines(sdp, bounds)? {
             if let Some((kind, value)) = split_line(line) {
                 description.handle_line(kind, value, bounds)?;
@@ -205,13 +208,13 @@ impl<'a> Description<'a> {
         if sections.is_empty() {
             return Err(SdpError::NoSections);
         }
-        if bounds.needs_audio && !sections.iter().any(|section| section.media == Media::Audio) {
+        if bounds.needs_audio && !sections.iter().any(|section| section.media == MediaType::Audio) {
             return Err(SdpError::NoAudio);
         }
         Ok(description)
     }
 
-    fn handle_line(&mut self, kind: char, value: &'a str, bounds: &Bounds) -> Result<(), SdpError> {
+    fn handle_line(&mut self, kind: char, value: &'a str, bounds: &SdpLimits) -> Result<(), SdpError> {
         match kind {
             'o' if self.sections.is_empty() && is_origin(value) => self.marks.handle_origin(value),
             'a' => self.marks.handle_attribute(value),
@@ -225,7 +228,7 @@ impl<'a> Description<'a> {
                     max: bounds.sections,
                 });
             }
-            ('m', _) => self.sections.push(Section::new(value)?),
+            ('m', _) => self.sections.push(MediaSection::new(value)?),
             ('a', _) if value.is_empty() || self.candidates.take(value) => {}
             ('a', section) => {
                 check_credentials(value)?;
@@ -243,16 +246,16 @@ impl<'a> Description<'a> {
 }
 
 /// Chooses a codec among those of all audio sections.
-fn spoken(sections: &[Section<'_>]) -> Option<Spoken> {
-    let audio = sections.iter().filter(|section| section.media == Media::Audio);
-    let mut offered = audio.flat_map(Section::spoken);
+fn spoken(sections: &[MediaSection<'_>]) -> Option<NegotiatedCodec> {
+    let audio = sections.iter().filter(|section| section.media == MediaType::Audio);
+    let mut offered = audio.flat_map(MediaSection::spoken);
     let first = offered.next()?;
     let opus = offered.find(|spoken| spoken.codec == Codec::Opus);
     Some(opus.filter(|_| first.codec != Codec::Opus).unwrap_or(first))
 }
 
 /// Splits the text into lines without their ends, blank ones left out.
-fn checked_lines<'a>(sdp: &'a str, bounds: &Bounds) -> Result<Vec<&'a str>, SdpError> {
+fn checked_lines<'a>(sdp: &'a str, bounds: &SdpLimits) -> Result<Vec<&'a str>, SdpError> {
     if sdp.len() > bounds.bytes {
         return Err(SdpError::TooMuch {
             what: "bytes",
@@ -283,12 +286,12 @@ fn checked_lines<'a>(sdp: &'a str, bounds: &Bounds) -> Result<Vec<&'a str>, SdpE
 
 /// Candidates of all sections: browsers repeat them in each, microcontrollers put them in the last.
 #[derive(Default)]
-struct Candidates {
+struct CandidateCollector {
     list: Vec<String>,
     seen: HashSet<String>,
 }
 
-impl Candidates {
+impl CandidateCollector {
     /// Keeps a candidate; tells whether the attribute was about candidates at all.
     fn take(&mut self, attribute: &str) -> bool {
         let (name, _) = split_attribute(attribute);
@@ -305,13 +308,13 @@ impl Candidates {
 
 /// What stands before the first `m=` line.
 #[derive(Default)]
-struct Session<'a> {
+struct SessionLines<'a> {
     origin: Option<&'a str>,
     attributes: Vec<&'a str>,
 }
 
-impl Session<'_> {
-    fn write(&self, sections: &[Section<'_>], setup: Option<&str>) -> String {
+impl SessionLines<'_> {
+    fn write(&self, sections: &[MediaSection<'_>], setup: Option<&str>) -> String {
         let origin = self.origin.filter(|origin| is_origin(origin));
         let mut text = String::from("v=0\r\n");
         push_line(&mut text, &["o=", origin.unwrap_or("- 0 0 IN IP4 0.0.0.0")]);
@@ -332,7 +335,7 @@ impl Session<'_> {
     ///
     /// Devices without a data channel still name it here, and str0m wants exactly what is there. Without a group line there is
     /// nothing to choose from: all media of this runner share one transport.
-    fn bundle(&self, sections: &[Section<'_>]) -> String {
+    fn bundle(&self, sections: &[MediaSection<'_>]) -> String {
         let offered: Option<Vec<&str>> = self
             .attributes
             .iter()
@@ -349,7 +352,7 @@ impl Session<'_> {
 }
 
 /// Returns the DTLS role that the offer leaves to this end, as the first `a=setup` has it.
-fn offered_setup<'a>(session: &Session<'a>, sections: &[Section<'a>]) -> Option<&'a str> {
+fn offered_setup<'a>(session: &SessionLines<'a>, sections: &[MediaSection<'a>]) -> Option<&'a str> {
     let mut all = session
         .attributes
         .iter()
@@ -360,7 +363,11 @@ fn offered_setup<'a>(session: &Session<'a>, sections: &[Section<'a>]) -> Option<
 /// Takes the offers of DTLS roles out of a device's offer when they leave a choice, and returns the one to write instead.
 ///
 /// Such a device is the server of the handshake; two servers would wait for each other.
-fn fix_setup(session: &mut Session<'_>, sections: &mut [Section<'_>], offered: Option<&str>) -> Option<&'static str> {
+fn fix_setup(
+    session: &mut SessionLines<'_>,
+    sections: &mut [MediaSection<'_>],
+    offered: Option<&str>,
+) -> Option<&'static str> {
     if matches!(offered, Some("active" | "passive")) {
         return None;
     }

@@ -12,33 +12,33 @@ use crate::audio::g711::Law;
 use crate::limits::SDP_MID_BYTES_MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Media {
+pub enum MediaType {
     Audio,
     Video,
     Application,
 }
 
-impl Media {
+impl MediaType {
     fn word(self) -> &'static str {
         match self {
-            Media::Audio => "audio",
-            Media::Video => "video",
-            Media::Application => "application",
+            MediaType::Audio => "audio",
+            MediaType::Video => "video",
+            MediaType::Application => "application",
         }
     }
 }
 
 /// A codec of an offer that is spoken here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spoken {
+pub struct NegotiatedCodec {
     pub codec: Codec,
     /// The payload type that the offer has for it.
     pub payload_type: u8,
 }
 
 /// One `m=` line and the attributes below it.
-pub struct Section<'a> {
-    pub media: Media,
+pub struct MediaSection<'a> {
+    pub media: MediaType,
     pub port: &'a str,
     /// The profile was the one without feedback.
     pub savp: bool,
@@ -47,7 +47,7 @@ pub struct Section<'a> {
     pub mid: String,
 }
 
-impl<'a> Section<'a> {
+impl<'a> MediaSection<'a> {
     pub fn new(line: &'a str) -> Result<Self, SdpError> {
         let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
         let (Some(media), Some(port), Some(profile)) = (words.next(), words.next(), words.next()) else {
@@ -57,18 +57,18 @@ impl<'a> Section<'a> {
             what,
             word: shown(word),
         };
-        let media = [Media::Audio, Media::Video, Media::Application]
+        let media = [MediaType::Audio, MediaType::Video, MediaType::Application]
             .into_iter()
             .find(|kind| kind.word() == media)
             .ok_or_else(|| unsupported("media", media))?;
         let known: &[&str] = match media {
-            Media::Audio | Media::Video => &["UDP/TLS/RTP/SAVPF", "RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVP"],
-            Media::Application => &["UDP/DTLS/SCTP", "DTLS/SCTP"],
+            MediaType::Audio | MediaType::Video => &["UDP/TLS/RTP/SAVPF", "RTP/SAVPF", "UDP/TLS/RTP/SAVP", "RTP/SAVP"],
+            MediaType::Application => &["UDP/DTLS/SCTP", "DTLS/SCTP"],
         };
         if !known.contains(&profile) {
             return Err(unsupported("profile", profile));
         }
-        Ok(Section {
+        Ok(MediaSection {
             media,
             port,
             savp: profile.ends_with("/SAVP"),
@@ -89,7 +89,7 @@ impl<'a> Section<'a> {
         if self.mid.len() > SDP_MID_BYTES_MAX || !is_name(&self.mid) {
             return Err(SdpError::Mid(shown(&self.mid)));
         }
-        if self.media == Media::Application {
+        if self.media == MediaType::Application {
             // Written by one browser in a trial; with it str0m skips the handshake that it otherwise does.
             self.attributes.retain(|attribute| !attribute.starts_with("sctp-init:"));
         } else {
@@ -127,11 +127,11 @@ impl<'a> Section<'a> {
     }
 
     /// Returns the codecs that are spoken here, in the offer's order; to be asked of a section that is tidy.
-    pub fn spoken(&self) -> impl Iterator<Item = Spoken> {
+    pub fn spoken(&self) -> impl Iterator<Item = NegotiatedCodec> {
         let payload_types = self.formats.iter().filter_map(|format| payload_type(format));
         payload_types.filter_map(|payload_type| {
             let codec = self.codec(payload_type)?;
-            Some(Spoken { codec, payload_type })
+            Some(NegotiatedCodec { codec, payload_type })
         })
     }
 
@@ -172,8 +172,8 @@ impl<'a> Section<'a> {
 
     pub fn write(&self, text: &mut String) {
         let profile = match self.media {
-            Media::Audio | Media::Video => " UDP/TLS/RTP/SAVPF ",
-            Media::Application => " UDP/DTLS/SCTP ",
+            MediaType::Audio | MediaType::Video => " UDP/TLS/RTP/SAVPF ",
+            MediaType::Application => " UDP/DTLS/SCTP ",
         };
         let formats = self.formats.join(" ");
         push_line(text, &["m=", self.media.word(), " ", self.port, profile, &formats]);
@@ -202,7 +202,7 @@ impl<'a> Section<'a> {
     fn opus(&self, attribute: &str) -> Option<String> {
         let (payload_type, codec) = attribute.strip_prefix("rtpmap:")?.split_once(' ')?;
         let name = codec.split('/').next()?;
-        let is_other = self.media == Media::Audio && name.eq_ignore_ascii_case("opus") && codec != OPUS;
+        let is_other = self.media == MediaType::Audio && name.eq_ignore_ascii_case("opus") && codec != OPUS;
         is_other.then(|| format!("rtpmap:{payload_type} {OPUS}"))
     }
 }
@@ -223,7 +223,7 @@ fn static_codec(payload_type: u8) -> Option<Codec> {
 }
 
 /// Returns the codec that an `rtpmap` names, if it is spoken here at this rate and with so many channels. Opus is known by
-/// its name; see [`Section::opus`].
+/// its name; see [`MediaSection::opus`].
 fn spoken_codec(encoding: &str) -> Option<Codec> {
     let mut parts = encoding.split('/');
     let (name, rate_hz) = (parts.next()?, parts.next()?.parse::<u32>().ok()?);

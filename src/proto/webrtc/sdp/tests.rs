@@ -175,7 +175,7 @@ fn the_number_of_candidates_has_a_cap() {
     assert_eq!(count(OFFER_CANDIDATES_MAX + 1), OFFER_CANDIDATES_MAX);
 }
 
-fn family(text: &str) -> Family {
+fn family(text: &str) -> ClientStack {
     prepare_offer(text).expect("fit").family
 }
 
@@ -197,7 +197,7 @@ fn devices_are_told_by_what_they_write_and_leave_out() {
         ),
         VARIANT,
     ] {
-        assert_eq!(family(device), Family::Libpeer, "{device}");
+        assert_eq!(family(device), ClientStack::Libpeer, "{device}");
     }
     for by in [
         DEVICE.replace("msid-semantic: iot", "msid-semantic: esp-webrtc"),
@@ -207,7 +207,7 @@ fn devices_are_told_by_what_they_write_and_leave_out() {
         let prepared = prepare_offer(&by.replace("a=setup:passive", "a=setup:actpass")).expect("fit");
         assert_eq!(
             (prepared.family, prepared.role),
-            (Family::EspPeer, DtlsRole::Server),
+            (ClientStack::EspPeer, DtlsRole::Server),
             "{by}"
         );
     }
@@ -216,7 +216,7 @@ fn devices_are_told_by_what_they_write_and_leave_out() {
 /// D7: a browser is never taken for a device, nor is a library that offers no header extension, whatever else it leaves out.
 #[test]
 fn nothing_else_is_taken_for_a_device() {
-    let full = |text: &str| assert_eq!(family(text), Family::Full, "{text}");
+    let full = |text: &str| assert_eq!(family(text), ClientStack::Full, "{text}");
     // Browsers, and their offers with any one kind of line missing.
     for browser in [CHROME, FIREFOX] {
         for kind in [

@@ -21,7 +21,7 @@ fn local() -> SocketAddr {
 fn tried(then: impl FnOnce(&mut Tried, SocketAddr)) -> Tried {
     let mut tried = Tried::new(7860);
     let remote = address("10.9.8.7:50000");
-    tried.handle_candidate(Kind::Host, remote);
+    tried.handle_candidate(CandidateKind::Host, remote);
     then(&mut tried, remote);
     tried
 }
@@ -34,10 +34,10 @@ fn every_cause_is_told_from_the_others() {
         }
     };
     let mut hidden = Tried::new(7860);
-    hidden.handle_ignored(Ignored::Mdns);
-    hidden.handle_ignored(Ignored::EndOfCandidates);
+    hidden.handle_ignored(CandidateError::Mdns);
+    hidden.handle_ignored(CandidateError::EndOfCandidates);
     let mut unusable = hidden.clone();
-    unusable.handle_ignored(Ignored::Transport);
+    unusable.handle_ignored(CandidateError::Transport);
     let cases = [
         (Cause::Nothing, Tried::new(7860)),
         (Cause::OnlyHidden, hidden),
@@ -129,20 +129,20 @@ fn every_cause_is_told_from_the_others() {
 fn candidates_are_told_by_kind_and_network() {
     let mut tried = Tried::new(7860);
     for (kind, at) in [
-        (Kind::Host, "192.168.1.9:1"),
-        (Kind::Host, "10.0.0.1:1"),
-        (Kind::Host, "[fd00::1]:1"),
-        (Kind::Host, "169.254.3.3:1"),
-        (Kind::Host, "127.0.0.1:1"),
-        (Kind::Host, "[2001:db8::1]:1"),
-        (Kind::ServerReflexive, "203.0.113.7:1"),
-        (Kind::Relayed, "100.64.0.1:1"),
+        (CandidateKind::Host, "192.168.1.9:1"),
+        (CandidateKind::Host, "10.0.0.1:1"),
+        (CandidateKind::Host, "[fd00::1]:1"),
+        (CandidateKind::Host, "169.254.3.3:1"),
+        (CandidateKind::Host, "127.0.0.1:1"),
+        (CandidateKind::Host, "[2001:db8::1]:1"),
+        (CandidateKind::ServerReflexive, "203.0.113.7:1"),
+        (CandidateKind::Relayed, "100.64.0.1:1"),
     ] {
         tried.handle_candidate(kind, address(at));
     }
-    tried.handle_ignored(Ignored::Mdns);
-    tried.handle_ignored(Ignored::Mdns);
-    tried.handle_ignored(Ignored::Transport);
+    tried.handle_ignored(CandidateError::Mdns);
+    tried.handle_ignored(CandidateError::Mdns);
+    tried.handle_ignored(CandidateError::Transport);
     let words = tried.to_string();
     assert!(
         words.starts_with(
@@ -161,7 +161,7 @@ fn the_lists_have_an_end() {
     for nth in 0..=TRIED_PAIRS_MAX {
         let remote = SocketAddr::new(IpAddr::from([10, 0, 0, 1]), 1_000 + nth as u16);
         tried.handle_outgoing(local(), remote, CHECK);
-        tried.handle_candidate(Kind::Host, remote);
+        tried.handle_candidate(CandidateKind::Host, remote);
     }
     assert_eq!((tried.pairs.len(), tried.unlisted), (TRIED_PAIRS_MAX, 1));
     assert_eq!(tried.known.len(), REMOTE_CANDIDATES_MAX);
@@ -176,7 +176,7 @@ fn what_is_up_counts_nothing() {
     let remote = address("10.9.8.7:50000");
     tried.handle_incoming(remote, local(), CHECK, true);
     tried.handle_outgoing(local(), remote, CHECK);
-    tried.handle_candidate(Kind::Host, remote);
+    tried.handle_candidate(CandidateKind::Host, remote);
     assert!(tried.pairs.is_empty() && tried.known.is_empty());
 }
 

@@ -1,6 +1,6 @@
 //! Which family of WebRTC stacks made an offer, and what that means for its answer.
 //!
-//! In: the attributes of an offer. Out: a [`Family`], and the DTLS role of this end. Small stacks on
+//! In: the attributes of an offer. Out: a [`ClientStack`], and the DTLS role of this end. Small stacks on
 //! microcontrollers are told by what they write, or by what none but they leaves out. A browser is
 //! never taken for one: it writes `SAVPF` (RFC 8829 section 5.1.2), and `a=ice-options` (section
 //! 5.2.1) and `a=extmap` in every offer. Nor is a library that offers no header extension
@@ -12,7 +12,7 @@ use super::split_attribute;
 
 /// Who made an offer, as far as it matters for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum ClientStack {
     /// Browsers, and the libraries that follow RFC 8829 and RFC 8445 as they do.
     Full,
     /// Firmware on libpeer, and what is as small. It is the server of the DTLS handshake whatever
@@ -41,17 +41,17 @@ impl DtlsRole {
     }
 }
 
-impl Family {
+impl ClientStack {
     /// Tells whether the other end is a microcontroller, whose parsers and buffers are small.
     pub fn is_device(self) -> bool {
-        self != Family::Full
+        self != ClientStack::Full
     }
 
     /// Returns the role of this end, by the role that the offer leaves to it.
     pub fn answer_role(self, offered: Option<&str>) -> DtlsRole {
         match (offered, self) {
             (Some("active"), _) => DtlsRole::Server,
-            (Some("passive"), _) | (_, Family::Libpeer) => DtlsRole::Client,
+            (Some("passive"), _) | (_, ClientStack::Libpeer) => DtlsRole::Client,
             _ => DtlsRole::Server,
         }
     }
@@ -59,7 +59,7 @@ impl Family {
 
 /// What an offer shows of who made it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Marks {
+pub struct StackDetector {
     esp_peer: bool,
     libpeer: bool,
     full: bool,
@@ -70,7 +70,7 @@ pub struct Marks {
 /// The session identifier that stands in every offer of esp_peer.
 const ESP_PEER_SESSION: &str = "7801614086411001801";
 
-impl Marks {
+impl StackDetector {
     /// Takes the value of the `o=` line.
     pub fn handle_origin(&mut self, origin: &str) {
         self.esp_peer |= origin.split(' ').nth(1) == Some(ESP_PEER_SESSION);
@@ -98,13 +98,13 @@ impl Marks {
         }
     }
 
-    pub fn family(self) -> Family {
+    pub fn family(self) -> ClientStack {
         match self {
-            Marks { esp_peer: true, .. } => Family::EspPeer,
-            Marks { libpeer: true, .. } => Family::Libpeer,
-            Marks { full: true, .. } => Family::Full,
+            StackDetector { esp_peer: true, .. } => ClientStack::EspPeer,
+            StackDetector { libpeer: true, .. } => ClientStack::Libpeer,
+            StackDetector { full: true, .. } => ClientStack::Full,
             // Some builds of libpeer offer `SAVPF` and no semantic.
-            _ => Family::Libpeer,
+            _ => ClientStack::Libpeer,
         }
     }
 }
