@@ -1,4 +1,4 @@
-//! The DTLS of a microcontroller's session: what passes inside it is SCTP, and [`Setup`] helps its
+//! The DTLS of a microcontroller's session: what passes inside it is SCTP, and [`AssociationSetup`] helps its
 //! association up.
 //!
 //! In and out: as `dtls`, which does all the rest. str0m joins SCTP to DTLS by itself, so this is
@@ -11,7 +11,7 @@ use str0m::crypto::dtls::{DtlsCert, DtlsImplError, DtlsInstance, DtlsOutput, Dtl
 
 use super::dtls::DimplProvider;
 use super::forward::{forward_state, opaque_debug};
-use crate::webrtc::sctp::{Setup, Verdict};
+use crate::webrtc::sctp::{AssociationSetup, SctpAction};
 
 #[derive(Debug)]
 pub(super) struct DeviceDtlsProvider;
@@ -30,7 +30,7 @@ impl DtlsProvider for DeviceDtlsProvider {
     ) -> Result<Box<dyn DtlsInstance>, CryptoError> {
         Ok(Box::new(DeviceDtlsEndpoint {
             dtls: DimplProvider.new_dtls(cert, now, version, mtu)?,
-            setup: Setup::default(),
+            setup: AssociationSetup::default(),
             now,
         }))
     }
@@ -38,7 +38,7 @@ impl DtlsProvider for DeviceDtlsProvider {
 
 struct DeviceDtlsEndpoint {
     dtls: Box<dyn DtlsInstance>,
-    setup: Setup,
+    setup: AssociationSetup,
     /// The time of the last timeout; packets come without one.
     now: Instant,
 }
@@ -65,9 +65,9 @@ impl DtlsInstance for DeviceDtlsEndpoint {
         }
         match self.dtls.poll_output(buf) {
             DtlsOutput::ApplicationData(packet) => match self.setup.handle_device(packet) {
-                Verdict::Pass => DtlsOutput::ApplicationData(packet),
+                SctpAction::Pass => DtlsOutput::ApplicationData(packet),
                 // A time that has passed is an order to ask again.
-                Verdict::Taken => DtlsOutput::Timeout(self.now),
+                SctpAction::Taken => DtlsOutput::Timeout(self.now),
             },
             DtlsOutput::Connected => {
                 self.setup.handle_connected();
@@ -89,8 +89,8 @@ impl DtlsInstance for DeviceDtlsEndpoint {
 
     fn send_application_data(&mut self, data: &[u8]) -> Result<usize, DtlsImplError> {
         let sent = match self.setup.handle_str0m(data) {
-            Verdict::Pass => self.dtls.send_application_data(data)?,
-            Verdict::Taken => data.len(),
+            SctpAction::Pass => self.dtls.send_application_data(data)?,
+            SctpAction::Taken => data.len(),
         };
         self.send_setup()?;
         Ok(sent)

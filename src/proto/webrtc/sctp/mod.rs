@@ -1,6 +1,6 @@
 //! The set-up of a data channel with a microcontroller, which sends every packet once.
 //!
-//! For devices, str0m is always the client of its SCTP association. [`Setup`] stands between it and
+//! For devices, str0m is always the client of its SCTP association. [`AssociationSetup`] stands between it and
 //! DTLS: it answers the device's INIT in str0m's name or, when none comes, lets str0m's INIT out;
 //! it repeats the last step until the device takes the next; and it stands in for what a device has
 //! lost and never sends again. In: SCTP packets of both ends, decrypted, and the time. Out: packets
@@ -21,7 +21,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use self::packet::{
-    BEGIN, COOKIE_ACK, COOKIE_ECHO, DATA, Data, INIT, INIT_ACK, Init, SACK, first_chunk, kind, message, packet, sack,
+    BEGIN, COOKIE_ACK, COOKIE_ECHO, DATA, DataChunk, INIT, INIT_ACK, InitChunk, SACK, first_chunk, kind, message,
+    packet, sack,
 };
 use crate::limits::{DEVICE_COOKIE_ACKS_MAX, DEVICE_OPEN_AFTER, DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT_MAX};
 
@@ -38,7 +39,7 @@ const REPEATS_ALIKE: u32 = 4;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SctpAction {
     /// It goes on as it is.
     Pass,
     /// It ends here; what takes its place is polled.
@@ -47,7 +48,7 @@ pub enum Verdict {
 
 /// How far the association is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum SetupStage {
     /// DTLS is not up.
     #[default]
     Closed,
@@ -65,7 +66,7 @@ enum Stage {
 }
 
 /// The data of a device that repeats nothing.
-struct OnceOnly {
+struct OneShotData {
     /// The number of its last chunk, as it came.
     last: u32,
     /// The number that str0m gets for the next one.
@@ -78,89 +79,89 @@ struct OnceOnly {
 
 /// One association.
 #[derive(Default)]
-pub struct Setup {
-    stage: Stage,
+pub struct AssociationSetup {
+    stage: SetupStage,
     /// When the next step is due; `None` until the time is known.
     due: Option<Instant>,
     /// How often this stage's step was repeated.
     repeats: u32,
     /// The packet that is repeated.
     step: Vec<u8>,
-    str0m: Option<Init>,
-    device: Option<Init>,
-    once_only: Option<OnceOnly>,
+    str0m: Option<InitChunk>,
+    device: Option<InitChunk>,
+    once_only: Option<OneShotData>,
     to_str0m: VecDeque<Vec<u8>>,
     to_device: VecDeque<Vec<u8>>,
 }
 
-impl Setup {
+impl AssociationSetup {
     /// DTLS is up.
     pub fn handle_connected(&mut self) {
-        if self.stage == Stage::Closed {
-            self.enter(Stage::Waiting);
+        if self.stage == SetupStage::Closed {
+            self.enter(SetupStage::Waiting);
         }
     }
 
     /// Takes a packet of str0m.
-    pub fn handle_str0m(&mut self, bytes: &[u8]) -> Verdict {
+    pub fn handle_str0m(&mut self, bytes: &[u8]) -> SctpAction {
         match (kind(bytes), self.stage) {
             // It comes again every few seconds; what is repeated here is repeated sooner.
             (Some(INIT), _) => {
                 if self.str0m.is_none() {
-                    self.str0m = first_chunk(bytes).and_then(|chunk| Init::read(chunk.value));
+                    self.str0m = first_chunk(bytes).and_then(|chunk| InitChunk::read(chunk.value));
                     self.answer();
                 }
-                Verdict::Taken
+                SctpAction::Taken
             }
-            (Some(COOKIE_ECHO), Stage::Asking) => {
+            (Some(COOKIE_ECHO), SetupStage::Asking) => {
                 self.step = bytes.to_vec();
-                self.enter(Stage::Echoing);
-                Verdict::Pass
+                self.enter(SetupStage::Echoing);
+                SctpAction::Pass
             }
-            (Some(COOKIE_ECHO), _) => Verdict::Taken,
+            (Some(COOKIE_ECHO), _) => SctpAction::Taken,
             (Some(DATA), _) => {
                 self.note_answer(bytes);
-                Verdict::Pass
+                SctpAction::Pass
             }
-            _ => Verdict::Pass,
+            _ => SctpAction::Pass,
         }
     }
 
     /// Takes a packet of the device.
-    pub fn handle_device(&mut self, bytes: &[u8]) -> Verdict {
+    pub fn handle_device(&mut self, bytes: &[u8]) -> SctpAction {
         let Some(kind) = kind(bytes) else {
-            return Verdict::Taken;
+            return SctpAction::Taken;
         };
         match (kind, self.stage) {
             // It would become a second association in str0m, which nothing ends.
-            (INIT, Stage::Opening | Stage::Open) => return Verdict::Taken,
+            (INIT, SetupStage::Opening | SetupStage::Open) => return SctpAction::Taken,
             (INIT, _) => {
-                if let Some(init) = first_chunk(bytes).and_then(|chunk| Init::read(chunk.value)) {
+                if let Some(init) = first_chunk(bytes).and_then(|chunk| InitChunk::read(chunk.value)) {
                     self.device = Some(init);
                     self.answer();
                 }
-                return Verdict::Taken;
+                return SctpAction::Taken;
             }
-            (INIT_ACK, Stage::Asking) => {
-                self.device = first_chunk(bytes).and_then(|chunk| Init::read(chunk.value));
-                return Verdict::Pass;
+            (INIT_ACK, SetupStage::Asking) => {
+                self.device = first_chunk(bytes).and_then(|chunk| InitChunk::read(chunk.value));
+                return SctpAction::Pass;
             }
             (COOKIE_ECHO, _) => {
                 self.handle_cookie();
-                return Verdict::Taken;
+                return SctpAction::Taken;
             }
             // It has read the COOKIE ECHO, whatever it says.
-            (COOKIE_ACK, Stage::Echoing) => self.up(),
-            (_, Stage::Echoing) if kind != INIT_ACK => {
+            (COOKIE_ACK, SetupStage::Echoing) => self.up(),
+            (_, SetupStage::Echoing) if kind != INIT_ACK => {
                 self.to_str0m.push_back(packet(self.tag(), COOKIE_ACK, 0, &[]));
                 self.up();
             }
-            (_, Stage::Opening | Stage::Open) => {}
-            _ => return Verdict::Taken,
+            (_, SetupStage::Opening | SetupStage::Open) => {}
+            _ => return SctpAction::Taken,
         }
         if kind == DATA && self.once_only.is_some() {
             self.handle_once_only_data(bytes);
-            return Verdict::Taken;
+            return SctpAction::Taken;
         }
         if kind == SACK
             && let Some(data) = &mut self.once_only
@@ -168,11 +169,11 @@ impl Setup {
             data.answer = None;
         }
         if self.to_str0m.is_empty() {
-            return Verdict::Pass;
+            return SctpAction::Pass;
         }
         // It must not overtake what was made up.
         self.to_str0m.push_back(bytes.to_vec());
-        Verdict::Taken
+        SctpAction::Taken
     }
 
     pub fn handle_timeout(&mut self, now: Instant) {
@@ -186,20 +187,22 @@ impl Setup {
         self.due = None;
         self.acknowledge_answer();
         match (self.stage, &self.str0m) {
-            (Stage::Waiting, Some(init)) => {
+            (SetupStage::Waiting, Some(init)) => {
                 log::debug!("the device did not begin its association, so this end does");
                 self.step = packet(0, INIT, 0, &init.value());
                 self.to_device.push_back(self.step.clone());
-                self.enter(Stage::Asking);
+                self.enter(SetupStage::Asking);
             }
-            (Stage::Asking | Stage::Answering | Stage::Echoing, _) => self.to_device.push_back(self.step.clone()),
-            (Stage::Opening, _) => self.wait_for_channel(),
+            (SetupStage::Asking | SetupStage::Answering | SetupStage::Echoing, _) => {
+                self.to_device.push_back(self.step.clone())
+            }
+            (SetupStage::Opening, _) => self.wait_for_channel(),
             _ => {}
         }
         self.due = self.wait().map(|wait| now + wait);
     }
 
-    /// Returns when [`Setup::handle_timeout`] is wanted: at once, where the time is not known yet.
+    /// Returns when [`AssociationSetup::handle_timeout`] is wanted: at once, where the time is not known yet.
     pub fn poll_timeout(&self, last: Instant) -> Option<Instant> {
         self.wait().map(|_| self.due.unwrap_or(last))
     }
@@ -215,10 +218,10 @@ impl Setup {
     /// Returns how long the step of this stage waits.
     fn wait(&self) -> Option<Duration> {
         match self.stage {
-            Stage::Open => self.unacknowledged().map(|_| DEVICE_SETUP_REPEAT),
-            Stage::Closed => None,
+            SetupStage::Open => self.unacknowledged().map(|_| DEVICE_SETUP_REPEAT),
+            SetupStage::Closed => None,
             // There is no data channel.
-            Stage::Waiting if self.str0m.is_none() => None,
+            SetupStage::Waiting if self.str0m.is_none() => None,
             _ => {
                 let doubled = DEVICE_SETUP_REPEAT.saturating_mul(1 << (self.repeats / REPEATS_ALIKE).min(8));
                 Some(doubled.min(DEVICE_SETUP_REPEAT_MAX))
@@ -226,7 +229,7 @@ impl Setup {
         }
     }
 
-    fn enter(&mut self, stage: Stage) {
+    fn enter(&mut self, stage: SetupStage) {
         self.stage = stage;
         self.due = None;
         self.repeats = 0;
@@ -245,23 +248,23 @@ impl Setup {
         let acknowledgement = packet(device.tag, INIT_ACK, 0, &str0m.acknowledgement());
         self.to_device.push_back(acknowledgement.clone());
         // Where str0m's own cookie is out already, either will do.
-        if self.stage != Stage::Echoing {
+        if self.stage != SetupStage::Echoing {
             self.step = acknowledgement;
-            self.enter(Stage::Answering);
+            self.enter(SetupStage::Answering);
         }
     }
 
     /// The device has returned the cookie: it knows of str0m, and str0m learns of it.
     fn handle_cookie(&mut self) {
-        let Some(device) = self.device.as_ref().filter(|_| self.stage > Stage::Asking) else {
+        let Some(device) = self.device.as_ref().filter(|_| self.stage > SetupStage::Asking) else {
             return;
         };
         let done = packet(device.tag, COOKIE_ACK, 0, &[]);
-        if self.stage == Stage::Answering {
+        if self.stage == SetupStage::Answering {
             let acknowledgement = packet(self.tag(), INIT_ACK, 0, &device.acknowledgement());
             self.to_str0m.push_back(acknowledgement);
         }
-        if matches!(self.stage, Stage::Answering | Stage::Echoing) {
+        if matches!(self.stage, SetupStage::Answering | SetupStage::Echoing) {
             self.to_str0m.push_back(packet(self.tag(), COOKIE_ACK, 0, &[]));
             self.up();
             self.step.clone_from(&done);
@@ -272,7 +275,7 @@ impl Setup {
     /// The association is up.
     fn up(&mut self) {
         let device = self.device.as_ref().filter(|device| device.tag == ONCE_ONLY_TAG);
-        self.once_only = device.map(|device| OnceOnly {
+        self.once_only = device.map(|device| OneShotData {
             last: device.tsn.wrapping_sub(1),
             next: device.tsn,
             requested: false,
@@ -280,9 +283,9 @@ impl Setup {
         });
         self.step.clear();
         self.enter(if self.once_only.is_some() {
-            Stage::Opening
+            SetupStage::Opening
         } else {
-            Stage::Open
+            SetupStage::Open
         });
     }
 
@@ -292,7 +295,7 @@ impl Setup {
             self.request_channel();
         }
         if self.step.is_empty() && self.is_requested() || self.repeats > DEVICE_COOKIE_ACKS_MAX {
-            self.enter(Stage::Open);
+            self.enter(SetupStage::Open);
         } else if !self.step.is_empty() {
             self.to_device.push_back(self.step.clone());
         }
@@ -317,11 +320,11 @@ impl Setup {
     /// Takes data that comes once, or never.
     fn handle_once_only_data(&mut self, bytes: &[u8]) {
         // What overwrote a COOKIE ACK is cut off.
-        let Some(chunk) = Data::read(bytes) else {
+        let Some(chunk) = DataChunk::read(bytes) else {
             return;
         };
-        if self.stage == Stage::Opening {
-            self.enter(Stage::Open);
+        if self.stage == SetupStage::Opening {
+            self.enter(SetupStage::Open);
         }
         let is_request = chunk.ppid == PPID_CONTROL && chunk.content.first() == Some(&CHANNEL_OPEN);
         if !is_request {
@@ -348,10 +351,10 @@ impl Setup {
         let Some(data) = &mut self.once_only else {
             return;
         };
-        let is_answer = |chunk: &Data<'_>| chunk.ppid == PPID_CONTROL && chunk.content == [CHANNEL_ACK];
-        if let Some(chunk) = Data::read(bytes).filter(is_answer) {
+        let is_answer = |chunk: &DataChunk<'_>| chunk.ppid == PPID_CONTROL && chunk.content == [CHANNEL_ACK];
+        if let Some(chunk) = DataChunk::read(bytes).filter(is_answer) {
             data.answer = Some(chunk.tsn);
-            if self.stage == Stage::Open {
+            if self.stage == SetupStage::Open {
                 self.due = None;
             }
         }

@@ -24,7 +24,7 @@ const COOKIE: [u8; 8] = *b"edge-run";
 static CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
 /// The first chunk of a packet.
-pub struct Chunk<'a> {
+pub struct SctpChunk<'a> {
     pub kind: u8,
     pub flags: u8,
     pub value: &'a [u8],
@@ -36,12 +36,12 @@ pub fn kind(packet: &[u8]) -> Option<u8> {
 }
 
 /// Reads the first chunk; `None` when the packet ends before it does.
-pub fn first_chunk(packet: &[u8]) -> Option<Chunk<'_>> {
+pub fn first_chunk(packet: &[u8]) -> Option<SctpChunk<'_>> {
     let chunk = packet.get(HEADER_BYTES..)?;
     let &[kind, flags, high, low] = chunk.first_chunk()?;
     let length = usize::from(u16::from_be_bytes([high, low]));
     let value = chunk.get(CHUNK_HEADER_BYTES..length)?;
-    Some(Chunk { kind, flags, value })
+    Some(SctpChunk { kind, flags, value })
 }
 
 /// Writes a packet of one chunk.
@@ -71,7 +71,7 @@ fn sum(mut packet: Vec<u8>) -> Vec<u8> {
 }
 
 /// What an INIT or an INIT ACK says of its sender.
-pub struct Init {
+pub struct InitChunk {
     pub tag: u32,
     /// Bytes that the sender takes.
     pub window: u32,
@@ -82,12 +82,12 @@ pub struct Init {
     parameters: Vec<u8>,
 }
 
-impl Init {
+impl InitChunk {
     /// Reads the value of either chunk.
     pub fn read(value: &[u8]) -> Option<Self> {
         let (fixed, parameters) = value.split_first_chunk::<16>()?;
         let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
-        Some(Init {
+        Some(InitChunk {
             tag: word(0),
             window: word(4),
             tsn: word(12),
@@ -118,7 +118,7 @@ impl Init {
 }
 
 /// A DATA chunk.
-pub struct Data<'a> {
+pub struct DataChunk<'a> {
     pub flags: u8,
     pub tsn: u32,
     pub ppid: u32,
@@ -127,13 +127,13 @@ pub struct Data<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Data<'a> {
+impl<'a> DataChunk<'a> {
     /// Reads the first chunk of a packet.
     pub fn read(packet: &'a [u8]) -> Option<Self> {
         let chunk = first_chunk(packet).filter(|chunk| chunk.kind == DATA)?;
         let (tsn, rest) = chunk.value.split_first_chunk()?;
         let (fixed, content) = rest.split_first_chunk::<8>()?;
-        Some(Data {
+        Some(DataChunk {
             flags: chunk.flags,
             tsn: u32::from_be_bytes(*tsn),
             ppid: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),

@@ -1,6 +1,6 @@
 //! Step by step: what either end is given, and when. Whole calls stand in `tests/losses.rs`.
 
-use super::packet::Data;
+use super::packet::DataChunk;
 use super::*;
 
 const STR0M_TAG: u32 = 77;
@@ -33,26 +33,26 @@ fn kinds(packets: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     packets.into_iter().filter_map(|packet| kind(&packet)).collect()
 }
 
-fn to_device(setup: &mut Setup) -> Vec<u8> {
+fn to_device(setup: &mut AssociationSetup) -> Vec<u8> {
     kinds(std::iter::from_fn(|| setup.poll_device()))
 }
 
-fn to_str0m(setup: &mut Setup) -> Vec<u8> {
+fn to_str0m(setup: &mut AssociationSetup) -> Vec<u8> {
     kinds(std::iter::from_fn(|| setup.poll_str0m()))
 }
 
 /// Number and text of what str0m gets.
-fn texts(setup: &mut Setup) -> Vec<(u32, String)> {
+fn texts(setup: &mut AssociationSetup) -> Vec<(u32, String)> {
     let packets = std::iter::from_fn(|| setup.poll_str0m());
     let read = packets.map(|packet| {
-        let data = Data::read(&packet).expect("data");
+        let data = DataChunk::read(&packet).expect("data");
         (data.tsn, String::from_utf8_lossy(data.content).into_owned())
     });
     read.collect()
 }
 
 /// What went to the device until then, each with its time.
-fn wait(setup: &mut Setup, start: Instant, end: Duration) -> Vec<(Duration, u8)> {
+fn wait(setup: &mut AssociationSetup, start: Instant, end: Duration) -> Vec<(Duration, u8)> {
     let mut sent = Vec::new();
     let mut now = start;
     setup.handle_timeout(now);
@@ -65,15 +65,15 @@ fn wait(setup: &mut Setup, start: Instant, end: Duration) -> Vec<(Duration, u8)>
 }
 
 /// DTLS is up, and str0m has said its INIT.
-fn waiting() -> Setup {
-    let mut setup = Setup::default();
+fn waiting() -> AssociationSetup {
+    let mut setup = AssociationSetup::default();
     setup.handle_connected();
-    assert_eq!(setup.handle_str0m(&init(STR0M_TAG, 500)), Verdict::Taken);
+    assert_eq!(setup.handle_str0m(&init(STR0M_TAG, 500)), SctpAction::Taken);
     setup
 }
 
 /// A device of that tag has begun, and all went well.
-fn up(tag: u32) -> Setup {
+fn up(tag: u32) -> AssociationSetup {
     let mut setup = waiting();
     setup.handle_device(&init(tag, 1234));
     setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
@@ -87,12 +87,12 @@ fn up(tag: u32) -> Setup {
 #[test]
 fn the_device_begins() {
     for str0m_first in [true, false] {
-        let mut setup = Setup::default();
+        let mut setup = AssociationSetup::default();
         setup.handle_connected();
         if str0m_first {
             setup.handle_str0m(&init(STR0M_TAG, 500));
         }
-        assert_eq!(setup.handle_device(&init(ONCE_ONLY_TAG, 1234)), Verdict::Taken);
+        assert_eq!(setup.handle_device(&init(ONCE_ONLY_TAG, 1234)), SctpAction::Taken);
         if !str0m_first {
             assert_eq!(setup.poll_device(), None, "the answer is not known yet");
             setup.handle_str0m(&init(STR0M_TAG, 500));
@@ -100,21 +100,21 @@ fn the_device_begins() {
         let answer = setup.poll_device().expect("an INIT ACK");
         assert_eq!(answer[4..8], ONCE_ONLY_TAG.to_be_bytes());
         let said = first_chunk(&answer).expect("whole").value;
-        let read = Init::read(said).expect("an INIT ACK");
+        let read = InitChunk::read(said).expect("an INIT ACK");
         assert_eq!((read.tag, read.tsn, read.window), (STR0M_TAG, 500, WINDOW));
         // The cookie first, then what str0m said of extensions.
         assert_eq!(said[16..], *b"\0\x07\0\x0cedge-run\x80\x08\0\x05\xc0\0\0\0");
         setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
         assert_eq!(to_device(&mut setup), [COOKIE_ACK]);
         let told = setup.poll_str0m().expect("an INIT ACK");
-        let read = Init::read(first_chunk(&told).expect("whole").value).expect("an INIT ACK");
+        let read = InitChunk::read(first_chunk(&told).expect("whole").value).expect("an INIT ACK");
         assert_eq!(
             (told[4..8].to_vec(), read.tag, read.tsn),
             (STR0M_TAG.to_be_bytes().to_vec(), ONCE_ONLY_TAG, 1234)
         );
         assert_eq!(to_str0m(&mut setup), [COOKIE_ACK]);
         let echo = packet(ONCE_ONLY_TAG, COOKIE_ECHO, 0, b"edge-run");
-        assert_eq!(setup.handle_str0m(&echo), Verdict::Taken);
+        assert_eq!(setup.handle_str0m(&echo), SctpAction::Taken);
     }
 }
 
@@ -153,18 +153,18 @@ fn the_runner_begins_when_the_device_does_not() {
         setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
         assert_eq!(setup.poll_device().as_deref(), Some(&init(STR0M_TAG, 500)[..]));
         let theirs = init(tag, 1234);
-        let theirs = Init::read(first_chunk(&theirs).expect("whole").value).expect("an INIT");
+        let theirs = InitChunk::read(first_chunk(&theirs).expect("whole").value).expect("an INIT");
         let answer = packet(STR0M_TAG, INIT_ACK, 0, &theirs.acknowledgement());
-        assert_eq!(setup.handle_device(&answer), Verdict::Pass);
+        assert_eq!(setup.handle_device(&answer), SctpAction::Pass);
         let echo = packet(tag, COOKIE_ECHO, 0, b"c");
-        assert_eq!(setup.handle_str0m(&echo), Verdict::Pass);
+        assert_eq!(setup.handle_str0m(&echo), SctpAction::Pass);
         setup.handle_timeout(start + DEVICE_SETUP_REPEAT);
         setup.handle_timeout(start + 2 * DEVICE_SETUP_REPEAT);
         assert_eq!(setup.poll_device(), Some(echo), "it is repeated");
-        let passes = setup.handle_device(proof) == Verdict::Pass;
+        let passes = setup.handle_device(proof) == SctpAction::Pass;
         assert_eq!(passes, *proof == acknowledgement);
         assert_eq!(to_str0m(&mut setup), told);
-        assert!(setup.stage >= Stage::Opening);
+        assert!(setup.stage >= SetupStage::Opening);
     }
 }
 
@@ -180,12 +180,12 @@ fn both_begin() {
     let answer = packet(STR0M_TAG, INIT_ACK, 0, &[0; 16]);
     assert_eq!(
         setup.handle_device(&answer),
-        Verdict::Taken,
+        SctpAction::Taken,
         "its own INIT is answered already"
     );
     setup.handle_device(&packet(STR0M_TAG, COOKIE_ECHO, 0, b"edge-run"));
     assert_eq!(to_str0m(&mut setup), [INIT_ACK, COOKIE_ACK]);
-    assert_eq!(setup.stage, Stage::Open);
+    assert_eq!(setup.stage, SetupStage::Open);
 }
 
 /// A device that says nothing may have missed the COOKIE ACK, or its request was lost: it gets some
@@ -230,7 +230,7 @@ fn data_that_comes_once_is_numbered_without_gaps() {
         (1246, 5, "end of a hole"),
         (1247, 7, "c"),
     ] {
-        assert_eq!(setup.handle_device(&text(tsn, flags, content)), Verdict::Taken);
+        assert_eq!(setup.handle_device(&text(tsn, flags, content)), SctpAction::Taken);
     }
     let texts = texts(&mut setup);
     let expected = ["a", "b", "begin", "middle", "end", "begin", "c"];
@@ -248,9 +248,9 @@ fn the_answer_to_the_request_is_acknowledged_in_the_end() {
         setup.handle_device(&request(1234));
         assert_eq!(to_str0m(&mut setup), [DATA]);
         let answer = message(ONCE_ONLY_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK]);
-        assert_eq!(setup.handle_str0m(&answer), Verdict::Pass);
+        assert_eq!(setup.handle_str0m(&answer), SctpAction::Pass);
         if acknowledged {
-            assert_eq!(setup.handle_device(&sack(STR0M_TAG, 500, 2)), Verdict::Pass);
+            assert_eq!(setup.handle_device(&sack(STR0M_TAG, 500, 2)), SctpAction::Pass);
             assert_eq!(setup.poll_timeout(start), None);
             continue;
         }
@@ -259,7 +259,7 @@ fn the_answer_to_the_request_is_acknowledged_in_the_end() {
         wait(&mut setup, start + DEVICE_SETUP_REPEAT, DEVICE_SETUP_REPEAT);
         let made = setup.poll_str0m().expect("an acknowledgement");
         assert_eq!(first_chunk(&made).expect("whole").value[..4], 500_u32.to_be_bytes());
-        assert_eq!(setup.handle_str0m(&text(501, 3, "a message")), Verdict::Pass);
+        assert_eq!(setup.handle_str0m(&text(501, 3, "a message")), SctpAction::Pass);
         assert_eq!(
             setup.poll_timeout(start),
             None,
@@ -274,11 +274,11 @@ fn a_full_stack_is_left_alone() {
     let mut setup = up(FULL_STACK_TAG);
     assert_eq!(setup.poll_timeout(Instant::now()), None);
     for bytes in [text(1236, 3, "after a gap"), packet(STR0M_TAG, 4, 0, b"heartbeat")] {
-        assert_eq!(setup.handle_device(&bytes), Verdict::Pass);
+        assert_eq!(setup.handle_device(&bytes), SctpAction::Pass);
     }
     assert_eq!(
         setup.handle_str0m(&message(FULL_STACK_TAG, 500, PPID_CONTROL, &[CHANNEL_ACK])),
-        Verdict::Pass
+        SctpAction::Pass
     );
     assert_eq!(setup.poll_str0m(), None);
     // A COOKIE ECHO that comes again is answered again; an INIT is not.
@@ -305,7 +305,7 @@ fn whatever_the_device_sends_is_survived() {
         let mut setup = match round % 3 {
             0 => waiting(),
             1 => up(ONCE_ONLY_TAG),
-            _ => Setup::default(),
+            _ => AssociationSetup::default(),
         };
         for turn in 0..40 {
             let mut bytes: Vec<u8> = (0..random() % 64).map(|_| random() as u8).collect();
