@@ -34,7 +34,7 @@ use crate::proto::server::admission::{Kind, Requester};
 pub use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::connection::DeviceOffer;
 use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, OfferBody, OfferError, OfferPurpose};
-use crate::proto::webrtc::session::{Origin, WebRtcSession};
+use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
 use crate::proto::webrtc::whip::resource::Resource;
 use crate::proto::webrtc::whip::{Asked, Done, Opening, Refusal};
 
@@ -203,7 +203,7 @@ impl WebRtc {
         };
         let device = DeviceOffer::read(offer).ok_or(refused)?;
         let _waits = sessions.admission().wait(requester)?;
-        let inquiries = self.shared.inquire(Origin {
+        let inquiries = self.shared.inquire(OfferOrigin {
             source: requester.source,
             host: device.host,
         });
@@ -258,7 +258,7 @@ impl WebRtc {
         inbox.listen(session.local_ufrag());
         let (requests, requests_rx) = mpsc::channel(SESSION_REQUESTS);
         let number = inbox.number();
-        let device = session.is_device().then(|| Origin {
+        let device = session.is_device().then(|| OfferOrigin {
             source: requester.source,
             host: session.host(),
         });

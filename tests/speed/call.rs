@@ -16,7 +16,7 @@ use edge_runner_proto::sockets::{frames, socket::Message};
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::crypto;
 use edge_runner_proto::webrtc::gather::GatheredAddresses;
-use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
+use edge_runner_proto::webrtc::session::{WebRtcCommand, WebRtcSession};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::media::{Direction, MediaKind, Mid};
 use str0m::net::{Protocol, Receive};
@@ -157,7 +157,9 @@ impl End for Runner {
             match self.session.poll_output(now) {
                 SessionOutput::Timeout(deadline) => return deadline.at,
                 SessionOutput::Gone => panic!("the session ended"),
-                SessionOutput::Command(Command::Transmit(mut transmit)) => sent.push_back(transmit.contents().to_vec()),
+                SessionOutput::Command(WebRtcCommand::Transmit(mut transmit)) => {
+                    sent.push_back(transmit.contents().to_vec())
+                }
                 SessionOutput::Audio(frame) => {
                     self.frames += 1;
                     if heard < ECHO_SAMPLES_MAX {

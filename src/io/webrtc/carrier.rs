@@ -21,7 +21,7 @@ use crate::proto::session::Session as _;
 use crate::proto::webrtc::connection::{NegotiationError, Transmit, ValidatedPath};
 use crate::proto::webrtc::offer::{AnswerBody, OfferError};
 use crate::proto::webrtc::routes::Path;
-use crate::proto::webrtc::session::{Command, Found, Rival, WebRtcSession};
+use crate::proto::webrtc::session::{CompetingSession, ProbeOutcome, WebRtcCommand, WebRtcSession};
 use crate::proto::webrtc::whip::resource::{Patch, Resource};
 use crate::proto::webrtc::whip::{Asked, Done, Refusal};
 
@@ -80,26 +80,26 @@ impl Carrier for WebRtcCarrier {
 
     fn perform(
         &mut self,
-        command: Command,
+        command: WebRtcCommand,
         session: &mut WebRtcSession,
         task: &mut SessionTask,
         _cx: &mut Context<'_>,
     ) {
         match command {
-            Command::Transmit(transmit) => self.transmit(transmit, task),
-            Command::Proven(proven) => self.prove(&proven),
-            Command::Found(found) => {
+            WebRtcCommand::Transmit(transmit) => self.transmit(transmit, task),
+            WebRtcCommand::Proven(proven) => self.prove(&proven),
+            WebRtcCommand::Found(found) => {
                 let silent = Silent {
                     heard: session.last_heard(),
                     ticket: task.permit.ticket(),
                 };
-                for inquirer in self.inquirers.drain(..).filter(|_| found == Found::Silent) {
+                for inquirer in self.inquirers.drain(..).filter(|_| found == ProbeOutcome::Silent) {
                     // It may have given up.
                     let _ = inquirer.send(silent);
                 }
             }
-            Command::Announce(rival) => self.shared.tell_others(self.inbox.number(), rival),
-            Command::Progress(progress) => {
+            WebRtcCommand::Announce(rival) => self.shared.tell_others(self.inbox.number(), rival),
+            WebRtcCommand::Progress(progress) => {
                 if let Some(call) = &self.call {
                     call.handle_progress(progress, &task.sessions);
                 }
@@ -135,7 +135,7 @@ impl WebRtcCarrier {
     fn prove(&self, proven: &ValidatedPath) {
         let path = self.inbox.port().path(proven.over, proven.local, proven.peer);
         for other in self.inbox.prove(path) {
-            self.shared.tell(other, Rival::AtAddress);
+            self.shared.tell(other, CompetingSession::AtAddress);
         }
     }
 

@@ -20,13 +20,13 @@ pub enum Progress {
 pub struct Hook(pub mpsc::Sender<Progress>);
 
 impl Hook {
-    pub fn handle_progress(&self, progress: webrtc_session::Progress, sessions: &Sessions) {
+    pub fn handle_progress(&self, progress: webrtc_session::CallProgress, sessions: &Sessions) {
         let _ = self.0.try_send(match progress {
-            webrtc_session::Progress::Secured => Progress::Secured,
-            webrtc_session::Progress::Audible => Progress::Heard,
+            webrtc_session::CallProgress::Secured => Progress::Secured,
+            webrtc_session::CallProgress::Audible => Progress::Heard,
             // The end of the call is asked for when the session is gone, and the end of the runner
             // waits for it.
-            webrtc_session::Progress::Ended => Progress::Ended(sessions.hang_ups().enter()),
+            webrtc_session::CallProgress::Ended => Progress::Ended(sessions.hang_ups().enter()),
         });
     }
 }

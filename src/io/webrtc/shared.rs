@@ -22,7 +22,7 @@ use crate::proto::server::admission::Ticket;
 use crate::proto::webrtc::candidate;
 use crate::proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, NegotiationError};
 use crate::proto::webrtc::offer::{AnswerBody, OfferError};
-use crate::proto::webrtc::session::{Origin, Rival};
+use crate::proto::webrtc::session::{CompetingSession, OfferOrigin};
 use crate::proto::webrtc::whip::{Asked, Done, Refusal};
 
 /// A message to the task of a session.
@@ -45,7 +45,7 @@ pub enum Request {
     /// Something is asked of the session as a resource of HTTP.
     Resource(Asked, oneshot::Sender<Result<Done, Refusal>>),
     /// Another session has come, perhaps of the same caller.
-    Rival(Rival),
+    Rival(CompetingSession),
     /// The call was picked up.
     Open,
     /// The call is over.
@@ -68,7 +68,7 @@ pub struct Silent {
 struct Reach {
     requests: mpsc::Sender<Request>,
     /// Where the offer of its device came from.
-    device: Option<Origin>,
+    device: Option<OfferOrigin>,
 }
 
 /// Where the answer of a session goes.
@@ -117,7 +117,7 @@ impl Shared {
         pc_id: String,
         number: u64,
         requests: mpsc::Sender<Request>,
-        device: Option<Origin>,
+        device: Option<OfferOrigin>,
     ) -> Registered {
         let mut connections = self.connections();
         connections.by_pc_id.insert(pc_id.clone(), requests.clone());
@@ -131,7 +131,7 @@ impl Shared {
     }
 
     /// Tells a session of another one.
-    pub fn tell(&self, number: u64, rival: Rival) {
+    pub fn tell(&self, number: u64, rival: CompetingSession) {
         let session = self.connections().by_number.get(&number).cloned();
         if let Some(session) = session {
             // A session whose inbox is full is busy dying anyway.
@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// Tells every session but this one of it.
-    pub fn tell_others(&self, number: u64, rival: Rival) {
+    pub fn tell_others(&self, number: u64, rival: CompetingSession) {
         for (other, session) in &self.connections().by_number {
             if *other != number {
                 let _ = session.requests.try_send(Request::Rival(rival));
@@ -150,7 +150,7 @@ impl Shared {
 
     /// Asks the sessions whose device may have made another offer; each answers if its caller does
     /// not.
-    pub fn inquire(&self, origin: Origin) -> Vec<oneshot::Receiver<Silent>> {
+    pub fn inquire(&self, origin: OfferOrigin) -> Vec<oneshot::Receiver<Silent>> {
         let connections = self.connections();
         let may_be = |reach: &&Reach| reach.device.is_some_and(|device| device.may_be(origin));
         let sessions = connections.by_number.values().filter(may_be);

@@ -30,7 +30,7 @@ pub struct Outbox {
 
 /// How a device's message is treated.
 #[derive(PartialEq, Eq, Debug)]
-enum Class {
+enum MessagePriority {
     Urgent,
     Ordinary,
     Decoration,
@@ -78,14 +78,18 @@ impl Outbox {
             log::debug!("message dropped: it is empty");
             return;
         }
-        let class = if self.device { classify(&text) } else { Class::Ordinary };
+        let class = if self.device {
+            classify(&text)
+        } else {
+            MessagePriority::Ordinary
+        };
         let queue = match class {
-            Class::Urgent => &mut self.urgent,
-            Class::Ordinary => &mut self.ordinary,
+            MessagePriority::Urgent => &mut self.urgent,
+            MessagePriority::Ordinary => &mut self.ordinary,
             // It is worth a place only while nothing else wants it.
-            Class::Decoration if !self.is_empty() => return,
-            Class::Decoration => &mut self.ordinary,
-            Class::Unreadable => {
+            MessagePriority::Decoration if !self.is_empty() => return,
+            MessagePriority::Decoration => &mut self.ordinary,
+            MessagePriority::Unreadable => {
                 log::warn!("message dropped: a device takes JSON objects with a string `type` only");
                 self.dropped += 1;
                 return;
@@ -142,26 +146,28 @@ impl Outbox {
     }
 }
 
-fn classify(text: &str) -> Class {
+fn classify(text: &str) -> MessagePriority {
     #[derive(Deserialize)]
-    struct Envelope {
+    struct RtviMessage {
         r#type: String,
         #[serde(default)]
         data: serde_json::Value,
     }
-    let Ok(envelope) = serde_json::from_str::<Envelope>(text) else {
-        return Class::Unreadable;
+    let Ok(envelope) = serde_json::from_str::<RtviMessage>(text) else {
+        return MessagePriority::Unreadable;
     };
     match envelope.r#type.as_str() {
-        "bot-ready" | "error" | "error-response" | "bot-started-speaking" | "bot-stopped-speaking" => Class::Urgent,
-        "metrics" | "user-audio-level" | "bot-audio-level" | "bot-llm-text" | "bot-tts-audio" | "system-log" => {
-            Class::Decoration
+        "bot-ready" | "error" | "error-response" | "bot-started-speaking" | "bot-stopped-speaking" => {
+            MessagePriority::Urgent
         }
-        "user-transcription" if envelope.data["final"] == false => Class::Decoration,
-        "bot-output" if envelope.data["spoken_status"] == "in-progress" => Class::Decoration,
+        "metrics" | "user-audio-level" | "bot-audio-level" | "bot-llm-text" | "bot-tts-audio" | "system-log" => {
+            MessagePriority::Decoration
+        }
+        "user-transcription" if envelope.data["final"] == false => MessagePriority::Decoration,
+        "bot-output" if envelope.data["spoken_status"] == "in-progress" => MessagePriority::Decoration,
         // The firmware reads `data.text` without looking whether it is a string.
-        "bot-tts-text" if !envelope.data["text"].is_string() => Class::Unreadable,
-        _ => Class::Ordinary,
+        "bot-tts-text" if !envelope.data["text"].is_string() => MessagePriority::Unreadable,
+        _ => MessagePriority::Ordinary,
     }
 }
 

@@ -10,7 +10,7 @@
 mod ending;
 mod liveness;
 mod offers;
-mod rivals;
+mod replacement;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-pub use self::liveness::Found;
 use self::liveness::Liveness;
-pub use self::rivals::{Device, Origin, Rival};
+pub use self::liveness::ProbeOutcome;
+pub use self::replacement::{CompetingSession, DeviceIdentity, OfferOrigin};
 use crate::audio::codec::Codec;
 use crate::audio::listener::Listener;
 use crate::audio::speaker::{Speaker, Turn};
@@ -37,21 +37,21 @@ use crate::webrtc::whip::events::Events;
 use crate::webrtc::why::Tried;
 
 /// What a session asks of its transport.
-pub enum Command {
+pub enum WebRtcCommand {
     Transmit(Transmit),
     /// The caller has this address: it answered a check. Sessions that had it are told of a rival.
     Proven(ValidatedPath),
     /// What [`WebRtcSession::handle_inquiry`] wanted to know.
-    Found(Found),
+    Found(ProbeOutcome),
     /// Every other session is to be told of this one.
-    Announce(Rival),
+    Announce(CompetingSession),
     /// A call has come so far.
-    Progress(Progress),
+    Progress(CallProgress),
 }
 
 /// How far a call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum CallProgress {
     /// ICE and DTLS are up.
     Secured,
     /// The caller's first audio has come.
@@ -61,7 +61,7 @@ pub enum Progress {
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum WebRtcPhase {
     /// Answered; ICE and DTLS are under way.
     Connecting {
         until: Instant,
@@ -86,7 +86,7 @@ enum Phase {
 /// One session.
 pub struct WebRtcSession {
     peer: PeerConnection,
-    phase: Phase,
+    phase: WebRtcPhase,
     /// Whether the caller has been connected, in this connection or an earlier one.
     joined: bool,
     lost: bool,
@@ -101,12 +101,12 @@ pub struct WebRtcSession {
     /// What the client's channel expects of whoever is behind it.
     events: Option<Events>,
     event: Option<Event>,
-    commands: VecDeque<Command>,
+    commands: VecDeque<WebRtcCommand>,
     /// The bot has no more speech, as its last answer showed.
     source_dry: bool,
     /// The bot's turn is on, or was until a moment ago.
     speaking: bool,
-    gate: Gate,
+    gate: MediaGate,
     /// How long the caller may be silent before the session is freed.
     freed_after: Duration,
     is_call: bool,
@@ -118,7 +118,7 @@ pub struct WebRtcSession {
 
 /// Whether audio may leave for the caller, once it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+enum MediaGate {
     Open,
     /// Not before [`WebRtcSession::open`].
     Held {
@@ -163,10 +163,10 @@ impl WebRtcSession {
     }
 
     /// Returns what others have to know of a microcontroller.
-    pub fn device(&self) -> Option<Device> {
+    pub fn device(&self) -> Option<DeviceIdentity> {
         let address = self.peer.address().filter(|_| self.peer.is_device())?;
         let host = self.peer.host();
-        Some(Device { address, host })
+        Some(DeviceIdentity { address, host })
     }
 
     /// Returns the ufrag by which datagrams find this session.
@@ -185,7 +185,10 @@ impl WebRtcSession {
 
     /// Tells whether goodbye is being said; a client that comes back then must not be given hope.
     pub fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone)
+        matches!(
+            self.phase,
+            WebRtcPhase::Goodbye { .. } | WebRtcPhase::Closing { .. } | WebRtcPhase::Gone
+        )
     }
 
     pub fn handle_packet(&mut self, packet: &ReceivedPacket<'_>, now: Instant) {
@@ -248,7 +251,7 @@ impl WebRtcSession {
     }
 
     fn speaks(&self) -> bool {
-        matches!(self.phase, Phase::Live | Phase::Finishing { .. })
+        matches!(self.phase, WebRtcPhase::Live | WebRtcPhase::Finishing { .. })
     }
 
     /// Hands the channel what it takes now, and tells whether that was anything.
@@ -275,24 +278,24 @@ impl WebRtcSession {
             Event::Joined => {
                 log::info!("connected");
                 self.commands
-                    .extend(self.device().map(Rival::Device).map(Command::Announce));
+                    .extend(self.device().map(CompetingSession::Device).map(WebRtcCommand::Announce));
             }
             Event::Lost => log::info!("nothing heard of the caller for some seconds"),
-            Event::Left(_) => self.progress(Progress::Ended),
+            Event::Left(_) => self.progress(CallProgress::Ended),
             _ => {}
         }
         Some(event)
     }
 
-    fn next_command(&mut self) -> Option<Command> {
-        let found = self.liveness.take_found().map(Command::Found);
+    fn next_command(&mut self) -> Option<WebRtcCommand> {
+        let found = self.liveness.take_found().map(WebRtcCommand::Found);
         found.or_else(|| self.commands.pop_front())
     }
 
     /// Tells those who wait for a call how far it has come.
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: CallProgress) {
         if self.is_call {
-            self.commands.push_back(Command::Progress(progress));
+            self.commands.push_back(WebRtcCommand::Progress(progress));
         }
     }
 
@@ -307,9 +310,11 @@ impl WebRtcSession {
         }
         let delivered = self.outbox.is_empty() && self.peer.messages_in_flight() == 0;
         match self.phase {
-            Phase::Goodbye { .. } if delivered => self.close(now),
-            Phase::Closing { .. } if !self.peer.is_alive() => self.phase = Phase::Gone,
-            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } if !self.peer.is_alive() => {
+            WebRtcPhase::Goodbye { .. } if delivered => self.close(now),
+            WebRtcPhase::Closing { .. } if !self.peer.is_alive() => self.phase = WebRtcPhase::Gone,
+            WebRtcPhase::Connecting { .. } | WebRtcPhase::Live | WebRtcPhase::Finishing { .. }
+                if !self.peer.is_alive() =>
+            {
                 self.peer_gone(LeaveReason::Failed, now);
             }
             _ => return false,
@@ -327,12 +332,12 @@ impl WebRtcSession {
     }
 
     fn connected(&mut self, now: Instant) {
-        if let Gate::Held { is_secured } = &mut self.gate {
+        if let MediaGate::Held { is_secured } = &mut self.gate {
             *is_secured = true;
-            return self.progress(Progress::Secured);
+            return self.progress(CallProgress::Secured);
         }
-        if let Phase::Connecting { .. } = self.phase {
-            self.phase = Phase::Live;
+        if let WebRtcPhase::Connecting { .. } = self.phase {
+            self.phase = WebRtcPhase::Live;
         }
         self.speaker.start(now);
         self.speak(now);
@@ -343,11 +348,13 @@ impl WebRtcSession {
 
     fn next_timeout(&self, peer: Instant, now: Instant) -> Deadline {
         let phase = match self.phase {
-            Phase::Connecting { until } | Phase::Goodbye { until } | Phase::Closing { until } => Some(until),
-            Phase::Finishing { until, .. } => Some(until),
-            Phase::Live if self.lost => Some(self.liveness.heard() + self.freed_after),
-            Phase::Live => Some(self.liveness.heard() + PEER_LOST_AFTER),
-            Phase::Gone => None,
+            WebRtcPhase::Connecting { until } | WebRtcPhase::Goodbye { until } | WebRtcPhase::Closing { until } => {
+                Some(until)
+            }
+            WebRtcPhase::Finishing { until, .. } => Some(until),
+            WebRtcPhase::Live if self.lost => Some(self.liveness.heard() + self.freed_after),
+            WebRtcPhase::Live => Some(self.liveness.heard() + PEER_LOST_AFTER),
+            WebRtcPhase::Gone => None,
         };
         // A message that is due and did not leave waits for the peer, not for the clock.
         let message = self.outbox.poll_timeout().filter(|at| *at > now);
@@ -364,7 +371,7 @@ impl WebRtcSession {
 }
 
 impl Session for WebRtcSession {
-    type Command = Command;
+    type Command = WebRtcCommand;
 
     fn name(&self) -> String {
         let device = if self.is_device() { ", embedded" } else { "" };
@@ -399,22 +406,22 @@ impl Session for WebRtcSession {
 
     fn handle_bot_end(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
-            Phase::Live => {
+            WebRtcPhase::Live => {
                 self.source_dry = false;
-                self.phase = Phase::Finishing {
+                self.phase = WebRtcPhase::Finishing {
                     until: now + FINISH_WITHIN,
                     reason,
                 };
             }
-            Phase::Connecting { .. } => self.end(reason, now),
+            WebRtcPhase::Connecting { .. } => self.end(reason, now),
             _ => {}
         }
     }
 
     fn handle_end(&mut self, reason: LeaveReason, now: Instant) {
         match self.phase {
-            Phase::Connecting { .. } | Phase::Live | Phase::Finishing { .. } => self.end(reason, now),
-            Phase::Goodbye { .. } | Phase::Closing { .. } | Phase::Gone => {}
+            WebRtcPhase::Connecting { .. } | WebRtcPhase::Live | WebRtcPhase::Finishing { .. } => self.end(reason, now),
+            WebRtcPhase::Goodbye { .. } | WebRtcPhase::Closing { .. } | WebRtcPhase::Gone => {}
         }
     }
 
@@ -433,7 +440,7 @@ impl Session for WebRtcSession {
 
     fn handle_timeout(&mut self, now: Instant) {
         match self.phase {
-            Phase::Connecting { until } if now >= until => {
+            WebRtcPhase::Connecting { until } if now >= until => {
                 let reason = if self.joined {
                     LeaveReason::Vanished
                 } else {
@@ -441,7 +448,7 @@ impl Session for WebRtcSession {
                 };
                 self.end(reason, now);
             }
-            Phase::Live | Phase::Finishing { .. } => {
+            WebRtcPhase::Live | WebRtcPhase::Finishing { .. } => {
                 let silent = self.liveness.silent_for(now);
                 if silent >= self.freed_after {
                     self.end(LeaveReason::Vanished, now);
@@ -454,14 +461,14 @@ impl Session for WebRtcSession {
                 // A client that is told goodbye stops playing what it still holds, so the turn must
                 // be over at its end, too.
                 let said = self.source_dry && self.speaker.is_silent() && !self.speaking;
-                if let Phase::Finishing { until, reason } = self.phase
+                if let WebRtcPhase::Finishing { until, reason } = self.phase
                     && (now >= until || said)
                 {
                     self.end(reason, now);
                 }
             }
-            Phase::Goodbye { until } if now >= until => self.close(now),
-            Phase::Closing { until } if now >= until => self.phase = Phase::Gone,
+            WebRtcPhase::Goodbye { until } if now >= until => self.close(now),
+            WebRtcPhase::Closing { until } if now >= until => self.phase = WebRtcPhase::Gone,
             _ => {}
         }
         self.ask(now);
@@ -470,7 +477,7 @@ impl Session for WebRtcSession {
         self.peer.handle_timeout(now);
     }
 
-    fn poll_output(&mut self, now: Instant) -> Output<'_, Command> {
+    fn poll_output(&mut self, now: Instant) -> Output<'_, WebRtcCommand> {
         loop {
             if let Some(event) = self.next_event() {
                 return Output::Event(event);
@@ -478,14 +485,14 @@ impl Session for WebRtcSession {
             if let Some(command) = self.next_command() {
                 return Output::Command(command);
             }
-            if self.phase == Phase::Gone {
+            if self.phase == WebRtcPhase::Gone {
                 return Output::Gone;
             }
             // A decoded frame is borrowed, so handing it out is the last thing that this function
             // does.
             if self.listener.poll_frame() {
                 if self.is_call && !std::mem::replace(&mut self.was_audible, true) {
-                    return Output::Command(Command::Progress(Progress::Audible));
+                    return Output::Command(WebRtcCommand::Progress(CallProgress::Audible));
                 }
                 let (pcm, rate_hz) = self.listener.take_frame();
                 return Output::Audio(Frame {
@@ -511,9 +518,9 @@ impl Session for WebRtcSession {
                     if transmit.is_check() {
                         self.liveness.handle_check(now);
                     }
-                    return Output::Command(Command::Transmit(transmit));
+                    return Output::Command(WebRtcCommand::Transmit(transmit));
                 }
-                connection::ConnectionOutput::Proven(proven) => return Output::Command(Command::Proven(proven)),
+                connection::ConnectionOutput::Proven(proven) => return Output::Command(WebRtcCommand::Proven(proven)),
                 connection::ConnectionOutput::Connected => self.connected(now),
                 connection::ConnectionOutput::Audio { packet, .. } => {
                     self.handle_sign_of_life(now);
@@ -580,7 +587,7 @@ impl Session for WebRtcSession {
 /// Sorts a text of the client: keep-alives and signalling are not the bot's.
 fn incoming(text: String) -> Option<Event> {
     #[derive(Deserialize)]
-    struct Envelope<'a> {
+    struct TypeField<'a> {
         #[serde(borrow)]
         r#type: std::borrow::Cow<'a, str>,
     }
@@ -589,7 +596,7 @@ fn incoming(text: String) -> Option<Event> {
     }
     // Only a text that can be signalling is read twice.
     let is_signalling = text.contains("signalling")
-        && serde_json::from_str::<Envelope<'_>>(&text).is_ok_and(|envelope| envelope.r#type == "signalling");
+        && serde_json::from_str::<TypeField<'_>>(&text).is_ok_and(|envelope| envelope.r#type == "signalling");
     if is_signalling {
         // `trackStatus` is all there is; a muted caller is not an error, and needs no answer.
         log::debug!("signalling message read");

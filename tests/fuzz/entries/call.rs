@@ -18,7 +18,7 @@ use edge_runner_proto::webrtc::connection::{
 };
 use edge_runner_proto::webrtc::crypto;
 use edge_runner_proto::webrtc::gather::GatheredAddresses;
-use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
+use edge_runner_proto::webrtc::session::{WebRtcCommand, WebRtcSession};
 use str0m::crypto::CryptoProvider;
 use str0m::crypto::dtls::{DtlsInstance, DtlsOutput, DtlsVersion, SrtpProfile};
 
@@ -299,7 +299,7 @@ impl Call {
                     self.wake = None;
                     return;
                 }
-                Output::Command(Command::Transmit(mut transmit)) => {
+                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let destination = transmit.destination;
                     let contents = transmit.contents().to_vec();
                     assert!(!contents.is_empty() && contents.len() <= DATAGRAM_BYTES_MAX);

@@ -16,7 +16,7 @@ use edge_runner_proto::session::{Output, Session as _};
 use edge_runner_proto::webrtc::candidate::DeviceAddress;
 use edge_runner_proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, ReceivedPacket};
 use edge_runner_proto::webrtc::gather::GatheredAddresses;
-use edge_runner_proto::webrtc::session::{Command, WebRtcSession};
+use edge_runner_proto::webrtc::session::{WebRtcCommand, WebRtcSession};
 
 use super::answer;
 use super::offer::{self, Sender};
@@ -240,7 +240,7 @@ impl Call {
                     return;
                 }
                 Output::Gone => self.gone = true,
-                Output::Command(Command::Transmit(mut transmit)) => {
+                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let contents = transmit.contents().to_vec();
                     self.launch(Way::ToDevice, contents);
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Phase, WebRtcSession};
+use super::{WebRtcPhase, WebRtcSession};
 use crate::event::{Event, LeaveReason};
 use crate::limits::{CLOSE_WITHIN, GOODBYE_WITHIN};
 use crate::webrtc::connection::ChannelLabel;
@@ -15,10 +15,10 @@ impl WebRtcSession {
     /// The peer is not there any more: no goodbye, only what its end of the connection still
     /// expects.
     pub(super) fn peer_gone(&mut self, reason: LeaveReason, now: Instant) {
-        if matches!(self.phase, Phase::Closing { .. } | Phase::Gone) {
+        if matches!(self.phase, WebRtcPhase::Closing { .. } | WebRtcPhase::Gone) {
             return;
         }
-        if !matches!(self.phase, Phase::Goodbye { .. }) {
+        if !matches!(self.phase, WebRtcPhase::Goodbye { .. }) {
             self.event = Some(Event::Left(reason));
         }
         self.close(now);
@@ -35,14 +35,14 @@ impl WebRtcSession {
         if matches!(self.peer.channel(), Some(ChannelLabel::Chat | ChannelLabel::Rtvi)) {
             self.outbox.push(PEER_LEFT.to_owned());
         }
-        self.phase = Phase::Goodbye {
+        self.phase = WebRtcPhase::Goodbye {
             until: now + GOODBYE_WITHIN,
         };
     }
 
     pub(super) fn close(&mut self, now: Instant) {
         self.peer.close();
-        self.phase = Phase::Closing {
+        self.phase = WebRtcPhase::Closing {
             until: now + CLOSE_WITHIN,
         };
     }

@@ -17,7 +17,7 @@ use crate::limits::{CHECK_INTERVAL_MAX, INQUIRY_CHECKS, INQUIRY_INTERVAL, QUIET_
 
 /// What an inquiry has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ProbeOutcome {
     /// The caller has answered, or said something of its own accord.
     Present,
     /// It answered none of the questions.
@@ -25,7 +25,7 @@ pub enum Found {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inquiry {
+enum Probe {
     None,
     Running {
         asked: u32,
@@ -44,8 +44,8 @@ pub struct Liveness {
     asked: Instant,
     /// That one is not answered yet.
     is_asked: bool,
-    inquiry: Inquiry,
-    found: Option<Found>,
+    inquiry: Probe,
+    found: Option<ProbeOutcome>,
 }
 
 impl Liveness {
@@ -55,7 +55,7 @@ impl Liveness {
             checked: now,
             asked: now,
             is_asked: false,
-            inquiry: Inquiry::None,
+            inquiry: Probe::None,
             found: None,
         }
     }
@@ -73,10 +73,10 @@ impl Liveness {
     /// The caller is heard.
     pub fn handle_heard(&mut self, now: Instant) {
         self.heard = now;
-        if let Inquiry::Running { .. } = self.inquiry {
-            self.found = Some(Found::Present);
+        if let Probe::Running { .. } = self.inquiry {
+            self.found = Some(ProbeOutcome::Present);
         }
-        self.inquiry = Inquiry::None;
+        self.inquiry = Probe::None;
         self.is_asked = false;
     }
 
@@ -88,36 +88,36 @@ impl Liveness {
     /// Somebody wants to know whether the caller is there; `can_ask` says that it can be asked.
     pub fn inquire(&mut self, can_ask: bool, now: Instant) {
         match self.inquiry {
-            Inquiry::Running { .. } => {}
-            Inquiry::Vain => self.found = Some(Found::Silent),
-            Inquiry::None if !can_ask => self.found = Some(Found::Present),
-            Inquiry::None => {
+            Probe::Running { .. } => {}
+            Probe::Vain => self.found = Some(ProbeOutcome::Silent),
+            Probe::None if !can_ask => self.found = Some(ProbeOutcome::Present),
+            Probe::None => {
                 // Those who inquire again and again make the caller no busier. A question that is
                 // on its way counts.
                 let next = now.max(self.asked + INQUIRY_INTERVAL);
                 let asked = u32::from(next > now && self.is_asked);
-                self.inquiry = Inquiry::Running { asked, next };
+                self.inquiry = Probe::Running { asked, next };
             }
         }
     }
 
     /// Returns what an inquiry has found, once.
-    pub fn take_found(&mut self) -> Option<Found> {
+    pub fn take_found(&mut self) -> Option<ProbeOutcome> {
         self.found.take()
     }
 
     /// Tells whether a check is due, and counts it as made.
     pub fn take_due(&mut self, now: Instant) -> bool {
         let mut due = now >= self.regular();
-        if let Inquiry::Running { asked, next } = self.inquiry
+        if let Probe::Running { asked, next } = self.inquiry
             && now >= next
         {
             if asked == INQUIRY_CHECKS {
-                self.inquiry = Inquiry::Vain;
-                self.found = Some(Found::Silent);
+                self.inquiry = Probe::Vain;
+                self.found = Some(ProbeOutcome::Silent);
             } else {
                 let (asked, next) = (asked + 1, now + INQUIRY_INTERVAL);
-                self.inquiry = Inquiry::Running { asked, next };
+                self.inquiry = Probe::Running { asked, next };
                 due = true;
             }
         }
@@ -137,8 +137,8 @@ impl Liveness {
 
     pub fn next(&self) -> Instant {
         match self.inquiry {
-            Inquiry::Running { next, .. } => next.min(self.regular()),
-            Inquiry::None | Inquiry::Vain => self.regular(),
+            Probe::Running { next, .. } => next.min(self.regular()),
+            Probe::None | Probe::Vain => self.regular(),
         }
     }
 }
@@ -210,16 +210,16 @@ mod tests {
         checks(&mut liveness, now + took, Duration::ZERO, |_| false);
         assert_eq!(
             (liveness.take_found(), liveness.take_found()),
-            (Some(Found::Silent), None)
+            (Some(ProbeOutcome::Silent), None)
         );
         liveness.inquire(true, now + took + TICK);
-        assert_eq!(liveness.take_found(), Some(Found::Silent));
+        assert_eq!(liveness.take_found(), Some(ProbeOutcome::Silent));
         liveness.handle_heard(now + took + 2 * TICK);
         assert_eq!(liveness.take_found(), None);
         liveness.inquire(true, now + took + 3 * TICK);
         assert_eq!(liveness.take_found(), None);
         liveness.handle_heard(now + took + 4 * TICK);
-        assert_eq!(liveness.take_found(), Some(Found::Present));
+        assert_eq!(liveness.take_found(), Some(ProbeOutcome::Present));
     }
 
     /// A machine that stood still has asked only what it has asked.
@@ -260,6 +260,6 @@ mod tests {
         let start = Instant::now();
         let mut liveness = Liveness::new(start);
         liveness.inquire(false, start);
-        assert_eq!(liveness.take_found(), Some(Found::Present));
+        assert_eq!(liveness.take_found(), Some(ProbeOutcome::Present));
     }
 }

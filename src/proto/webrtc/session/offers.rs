@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::{Gate, Liveness, Phase, WebRtcSession};
+use super::{Liveness, MediaGate, WebRtcPhase, WebRtcSession};
 use crate::audio::listener::Listener;
 use crate::audio::speaker::Speaker;
 use crate::limits::{CONNECT_WITHIN, PEER_FREED_AFTER};
@@ -39,7 +39,7 @@ impl WebRtcSession {
         let (device, codec) = (peer.is_device(), peer.codec());
         WebRtcSession {
             peer,
-            phase: Phase::Connecting {
+            phase: WebRtcPhase::Connecting {
                 until: now + CONNECT_WITHIN,
             },
             joined: false,
@@ -55,7 +55,7 @@ impl WebRtcSession {
             commands: VecDeque::new(),
             source_dry: true,
             speaking: false,
-            gate: Gate::Open,
+            gate: MediaGate::Open,
             freed_after: PEER_FREED_AFTER,
             is_call: false,
             was_audible: false,
@@ -75,10 +75,10 @@ impl WebRtcSession {
     ) -> Result<(WebRtcSession, String), NegotiationError> {
         let (peer, answer) = PeerConnection::accept_call(offer, setup, now)?;
         let session = WebRtcSession {
-            phase: Phase::Connecting {
+            phase: WebRtcPhase::Connecting {
                 until: now + CALL_HELD_WITHIN,
             },
-            gate: Gate::Held { is_secured: false },
+            gate: MediaGate::Held { is_secured: false },
             freed_after: CALL_FREED_AFTER,
             is_call: true,
             ..WebRtcSession::of(peer, setup, now)
@@ -89,19 +89,19 @@ impl WebRtcSession {
     /// The call was picked up: audio may leave. What is not connected yet has its time from here
     /// on.
     pub fn open(&mut self, now: Instant) {
-        let Gate::Held { is_secured } = std::mem::replace(&mut self.gate, Gate::Open) else {
+        let MediaGate::Held { is_secured } = std::mem::replace(&mut self.gate, MediaGate::Open) else {
             return;
         };
         if is_secured {
             self.connected(now);
-        } else if let Phase::Connecting { until } = &mut self.phase {
+        } else if let WebRtcPhase::Connecting { until } = &mut self.phase {
             *until = now + CONNECT_WITHIN;
         }
     }
 
     /// Tells whether ICE and DTLS have come to be.
     pub fn is_secured(&self) -> bool {
-        self.joined || self.gate == Gate::Held { is_secured: true }
+        self.joined || self.gate == MediaGate::Held { is_secured: true }
     }
 
     /// Answers a further offer on the same connection.
@@ -137,8 +137,8 @@ impl WebRtcSession {
         self.listener.set_codec(self.peer.codec());
         self.speaker.set_codec(self.peer.codec(), now);
         self.outbox.handle_close();
-        if let Phase::Connecting { .. } | Phase::Live = self.phase {
-            self.phase = Phase::Connecting {
+        if let WebRtcPhase::Connecting { .. } | WebRtcPhase::Live = self.phase {
+            self.phase = WebRtcPhase::Connecting {
                 until: now + CONNECT_WITHIN,
             };
         }

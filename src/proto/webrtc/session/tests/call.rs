@@ -27,7 +27,7 @@ fn answered() -> Pair {
 fn held() -> Pair {
     let mut pair = answered();
     assert!(pair.run_until(secs(2), |pair| pair.client.connected && !pair.progress.is_empty()));
-    assert_eq!(pair.progress, [Progress::Secured]);
+    assert_eq!(pair.progress, [CallProgress::Secured]);
     pair
 }
 

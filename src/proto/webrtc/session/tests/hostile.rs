@@ -469,7 +469,7 @@ fn sent_to(
                 session.handle_timeout(now);
             }
             Output::Gone => return sent,
-            Output::Command(Command::Transmit(mut transmit)) => {
+            Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
                 let sent = sent.entry(transmit.destination).or_default();
                 sent.push((now - start, transmit.contents().len()));
             }

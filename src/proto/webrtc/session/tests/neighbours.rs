@@ -159,7 +159,7 @@ fn a_device_that_cannot_be_told_from_others_takes_nothing() {
 }
 
 /// Inquires whether a device is there, and returns what was found, and after which time.
-fn inquire(world: &mut World, number: u64) -> (Found, Duration) {
+fn inquire(world: &mut World, number: u64) -> (ProbeOutcome, Duration) {
     let (now, began, found) = (world.now, world.time(), world.lives[&number].found.len());
     world.life(number).session.handle_inquiry(now);
     world.touch(number);
@@ -180,11 +180,11 @@ fn an_inquiry_finds_out_who_was_reset() {
             world.clients.remove(&number);
             world.run(away);
             let (found, took) = inquire(&mut world, number);
-            assert_eq!(found, Found::Silent, "{habit:?}, {away:?}");
+            assert_eq!(found, ProbeOutcome::Silent, "{habit:?}, {away:?}");
             assert!(took <= INQUIRY_INTERVAL * (INQUIRY_CHECKS + 1), "{took:?}");
             assert!(took <= ms(1_800) || away < INQUIRY_INTERVAL, "{took:?}");
             // The next one who asks need not wait.
-            assert_eq!(inquire(&mut world, number), (Found::Silent, Duration::ZERO));
+            assert_eq!(inquire(&mut world, number), (ProbeOutcome::Silent, Duration::ZERO));
         }
     }
 }
@@ -198,7 +198,7 @@ fn an_inquiry_finds_who_is_there() {
         let number = connects(&mut world, HOST, 5_000, habit);
         world.run(ms(4_700));
         let (found, took) = inquire(&mut world, number);
-        assert_eq!(found, Found::Present);
+        assert_eq!(found, ProbeOutcome::Present);
         assert!(took <= INQUIRY_INTERVAL, "{habit:?}: {took:?}");
         for inquiry_after in [0, 100, 700, 1_400] {
             world.run(ms(2_345));
@@ -211,11 +211,11 @@ fn an_inquiry_finds_who_is_there() {
             world.run(ms(1_500 - inquiry_after));
             world.away.remove(&number);
             world.run(ms(260));
-            let found: Vec<Found> = world.lives[&number].found[found..]
+            let found: Vec<ProbeOutcome> = world.lives[&number].found[found..]
                 .iter()
                 .map(|(_, found)| *found)
                 .collect();
-            assert_eq!(found, [Found::Present], "{habit:?}, {inquiry_after} ms");
+            assert_eq!(found, [ProbeOutcome::Present], "{habit:?}, {inquiry_after} ms");
         }
         assert_undisturbed(&mut world, number, habit);
     }
@@ -229,7 +229,7 @@ fn who_knows_the_credentials_of_a_device_does_not_end_its_session() {
         let mut world = World::new(true);
         let number = connects(&mut world, HOST, 5_000, habit);
         world.run(secs(2));
-        let rival = Rival::AtAddress;
+        let rival = CompetingSession::AtAddress;
         for _ in 0..20 {
             let now = world.now;
             world.life(number).session.handle_rival(rival, now);
@@ -250,11 +250,14 @@ fn rivals_elsewhere_take_nothing() {
     assert_eq!(own.host, HOST.parse().ok());
     world.clients.remove(&number);
     let now = world.now;
-    let elsewhere = Device {
+    let elsewhere = DeviceIdentity {
         address: "192.0.2.78:5000".parse().expect("an address"),
         ..own
     };
-    world.life(number).session.handle_rival(Rival::Device(elsewhere), now);
+    world
+        .life(number)
+        .session
+        .handle_rival(CompetingSession::Device(elsewhere), now);
     world.run(secs(20));
     assert_eq!(world.lives[&number].left(), None);
 }

@@ -119,7 +119,7 @@ pub struct Pair {
     /// When the client was proven to have an address.
     pub proven: Vec<(Duration, SocketAddr)>,
     /// How far a call has come.
-    pub progress: Vec<Progress>,
+    pub progress: Vec<CallProgress>,
     wake: Instant,
     flights: BTreeMap<(Instant, u64), Flight>,
     flown: u64,
@@ -417,7 +417,7 @@ impl Pair {
         for _ in 0..10_000 {
             let (session, now) = (&mut self.session, self.now);
             let (output, allocations) = allocations::of(move || session.poll_output(now));
-            let sent = u32::from(matches!(output, Output::Command(Command::Transmit(_))));
+            let sent = u32::from(matches!(output, Output::Command(WebRtcCommand::Transmit(_))));
             let frames = u32::from(matches!(output, Output::Audio(..)));
             add(&mut self.costs, allocations, sent, frames);
             match output {
@@ -429,7 +429,7 @@ impl Pair {
                     self.gone.get_or_insert(at);
                     return;
                 }
-                Output::Command(Command::Transmit(mut transmit)) => {
+                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let (source, destination) = (transmit.source, transmit.destination);
                     self.answers += usize::from(transmit.is_answer());
                     let contents = transmit.contents().to_vec();
@@ -439,9 +439,9 @@ impl Pair {
                     }
                     self.launch(false, source, destination, contents);
                 }
-                Output::Command(Command::Proven(proven)) => self.proven.push((at, proven.peer)),
-                Output::Command(Command::Found(_) | Command::Announce(_)) | Output::MoreSpeech => {}
-                Output::Command(Command::Progress(progress)) => self.progress.push(progress),
+                Output::Command(WebRtcCommand::Proven(proven)) => self.proven.push((at, proven.peer)),
+                Output::Command(WebRtcCommand::Found(_) | WebRtcCommand::Announce(_)) | Output::MoreSpeech => {}
+                Output::Command(WebRtcCommand::Progress(progress)) => self.progress.push(progress),
                 Output::Audio(Frame { pcm, rate_hz, .. }) => {
                     self.bot.frames += 1;
                     self.bot.rate_hz = rate_hz;

@@ -29,7 +29,7 @@ pub struct Life {
     /// Which addresses of its caller answered.
     pub proven: Vec<(Duration, SocketAddr)>,
     /// What inquiries found.
-    pub found: Vec<(Duration, Found)>,
+    pub found: Vec<(Duration, ProbeOutcome)>,
     pub gone: bool,
     ufrag: String,
     wake: Instant,
@@ -343,7 +343,7 @@ impl World {
                     self.routes.forget(Some(&ufrag), number, None);
                     break;
                 }
-                Output::Command(Command::Transmit(mut transmit)) => {
+                Output::Command(WebRtcCommand::Transmit(mut transmit)) => {
                     let (source, destination) = (transmit.source, transmit.destination);
                     let finds_peer = transmit.is_check() || transmit.is_answer();
                     let contents = transmit.contents().to_vec();
@@ -353,17 +353,17 @@ impl World {
                     }
                     self.launch(false, source, destination, contents);
                 }
-                Output::Command(Command::Proven(proven)) => {
+                Output::Command(WebRtcCommand::Proven(proven)) => {
                     life.proven.push((at, proven.peer));
                     let others = self.routes.prove(proven.peer.into(), number, &());
-                    rivals.extend(others.into_iter().map(|other| (other, Rival::AtAddress)));
+                    rivals.extend(others.into_iter().map(|other| (other, CompetingSession::AtAddress)));
                 }
-                Output::Command(Command::Found(found)) => life.found.push((at, found)),
-                Output::Command(Command::Announce(rival)) => {
+                Output::Command(WebRtcCommand::Found(found)) => life.found.push((at, found)),
+                Output::Command(WebRtcCommand::Announce(rival)) => {
                     let others = self.lives.keys().filter(|other| **other != number);
                     rivals.extend(others.map(|other| (*other, rival)));
                 }
-                Output::Command(Command::Progress(_)) | Output::MoreSpeech => {}
+                Output::Command(WebRtcCommand::Progress(_)) | Output::MoreSpeech => {}
                 Output::Audio(_) => life.frames += 1,
                 Output::Event(event) => life.events.push((at, event)),
             }

@@ -13,7 +13,7 @@ use crate::session::Session as _;
 
 /// A microcontroller, as far as it is known from outside of its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct DeviceIdentity {
     /// Where it was last proven to be.
     pub address: SocketAddr,
     /// The address that its offer names: its own one, behind a NAT.
@@ -22,16 +22,16 @@ pub struct Device {
 
 /// Where a device's offer came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct OfferOrigin {
     pub source: SourceKey,
-    /// As in [`Device`].
+    /// As in [`DeviceIdentity`].
     pub host: Option<IpAddr>,
 }
 
-impl Origin {
+impl OfferOrigin {
     /// Tells whether the device of another offer may be this one, come back. Two that are there at
     /// the same time have different addresses of their own.
-    pub fn may_be(self, other: Origin) -> bool {
+    pub fn may_be(self, other: OfferOrigin) -> bool {
         let differ = self.host.zip(other.host).is_some_and(|(one, other)| one != other);
         self.source == other.source && !differ
     }
@@ -39,11 +39,11 @@ impl Origin {
 
 /// Another session whose caller may be this one's, come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rival {
+pub enum CompetingSession {
     /// Its checks are answered from an address and port from which this one's were.
     AtAddress,
     /// A device's, which is connected.
-    Device(Device),
+    Device(DeviceIdentity),
 }
 
 impl WebRtcSession {
@@ -60,19 +60,19 @@ impl WebRtcSession {
     ///   devices answer any peer that knows their password, and some have all the same.
     /// - Anybody else at a common address is a neighbour, who takes nothing away. If it was this
     ///   device after all, there is a session too many until this one is given up.
-    pub fn handle_rival(&mut self, rival: Rival, now: Instant) {
+    pub fn handle_rival(&mut self, rival: CompetingSession, now: Instant) {
         match (rival, self.device()) {
-            (Rival::AtAddress, _) => self.doubted = true,
-            (Rival::Device(rival), Some(own)) if rival.address == own.address => {
+            (CompetingSession::AtAddress, _) => self.doubted = true,
+            (CompetingSession::Device(rival), Some(own)) if rival.address == own.address => {
                 return self.handle_end(LeaveReason::Replaced, now);
             }
-            (Rival::Device(rival), Some(own)) if rival.address.ip() == own.address.ip() => {
+            (CompetingSession::Device(rival), Some(own)) if rival.address.ip() == own.address.ip() => {
                 if rival.host.is_none() || rival.host != own.host {
                     return;
                 }
                 self.doubted = true;
             }
-            (Rival::Device(_), _) => return,
+            (CompetingSession::Device(_), _) => return,
         }
         self.handle_inquiry(now);
     }
