@@ -35,8 +35,8 @@ pub use crate::proto::webrtc::connection::ConnectionContext;
 use crate::proto::webrtc::connection::DeviceOffer;
 use crate::proto::webrtc::offer::{AnswerBody, CandidatesBody, OfferBody, OfferError, OfferPurpose};
 use crate::proto::webrtc::session::{OfferOrigin, WebRtcSession};
-use crate::proto::webrtc::whip::resource::Resource;
-use crate::proto::webrtc::whip::{Asked, Done, Opening, Refusal};
+use crate::proto::webrtc::whip::resource::WhipResource;
+use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError, WhipOffer};
 
 pub use call::{Answered, Running};
 use carrier::WebRtcCarrier;
@@ -146,7 +146,7 @@ impl WebRtc {
     /// [`OfferError`] says what was wrong.
     pub async fn open(
         &self,
-        opening: Opening,
+        opening: WhipOffer,
         requester: Requester,
         start: impl FnOnce() -> Start + Send,
     ) -> Result<AnswerBody, OfferError> {
@@ -162,9 +162,9 @@ impl WebRtc {
     /// Does what is asked of a session that is a resource.
     ///
     /// # Errors
-    /// [`Refusal`]; a session that ended, and one that is no resource, is unknown.
-    pub async fn resource(&self, id: &str, asked: Asked) -> Result<Done, Refusal> {
-        let unknown = || Refusal::Offer(OfferError::UnknownConnection);
+    /// [`WhipError`]; a session that ended, and one that is no resource, is unknown.
+    pub async fn resource(&self, id: &str, asked: ResourceRequest) -> Result<ResourceResponse, WhipError> {
+        let unknown = || WhipError::Offer(OfferError::UnknownConnection);
         let session = self.shared.connection(id).ok_or_else(unknown)?;
         let (reply, done) = oneshot::channel();
         let request = Request::Resource(asked, reply);
@@ -270,7 +270,7 @@ impl WebRtc {
             bot::Kind::WebRtc(WebRtcArguments::new(connection, slot).with_call_data(call_data))
         });
         let carrier = WebRtcCarrier {
-            resource: has_resource.then(|| Resource::new(offer, &sdp)),
+            resource: has_resource.then(|| WhipResource::new(offer, &sdp)),
             inbox,
             used: None,
             requests: requests_rx,

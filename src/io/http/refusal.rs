@@ -62,7 +62,7 @@ pub enum Refusal {
     Offer(OfferError),
     /// An offer by one POST, or what is asked of the session that came of one.
     #[error("{0}")]
-    Whip(whip::Refusal),
+    Whip(whip::WhipError),
     /// A WebSocket's path, asked for without an upgrade.
     #[error("this is a WebSocket: ask for an upgrade, version 13")]
     NoUpgrade,
@@ -145,13 +145,15 @@ impl Refusal {
             Refusal::DialIn(_) | Refusal::Webhook(_) => StatusCode::BAD_REQUEST,
             Refusal::Videoroom(_) | Refusal::CallRoom(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Whip(refusal) => match refusal {
-                whip::Refusal::Type(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                whip::Refusal::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-                whip::Refusal::NotText | whip::Refusal::Form(_) | whip::Refusal::Fragment(_) => StatusCode::BAD_REQUEST,
-                whip::Refusal::Unfit(_) => StatusCode::UNPROCESSABLE_ENTITY,
-                whip::Refusal::Stale => StatusCode::PRECONDITION_FAILED,
-                whip::Refusal::SpentKey => StatusCode::UNAUTHORIZED,
-                whip::Refusal::Offer(refusal) => of_offer(refusal),
+                whip::WhipError::Type(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                whip::WhipError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+                whip::WhipError::NotText | whip::WhipError::Form(_) | whip::WhipError::Fragment(_) => {
+                    StatusCode::BAD_REQUEST
+                }
+                whip::WhipError::Unfit(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                whip::WhipError::Stale => StatusCode::PRECONDITION_FAILED,
+                whip::WhipError::SpentKey => StatusCode::UNAUTHORIZED,
+                whip::WhipError::Offer(refusal) => of_offer(refusal),
             },
             Refusal::Offer(refusal) => of_offer(refusal),
         }
@@ -174,7 +176,7 @@ impl Refusal {
                     .headers_mut()
                     .insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
-            Refusal::NoKey | Refusal::Whip(whip::Refusal::SpentKey) => {
+            Refusal::NoKey | Refusal::Whip(whip::WhipError::SpentKey) => {
                 reply
                     .headers_mut()
                     .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -196,11 +198,11 @@ impl Refusal {
     }
 }
 
-impl From<whip::Refusal> for Refusal {
+impl From<whip::WhipError> for Refusal {
     /// What the engine says of an offer is told and counted as of any other.
-    fn from(refusal: whip::Refusal) -> Self {
+    fn from(refusal: whip::WhipError) -> Self {
         match refusal {
-            whip::Refusal::Offer(refusal) => Refusal::Offer(refusal),
+            whip::WhipError::Offer(refusal) => Refusal::Offer(refusal),
             other => Refusal::Whip(other),
         }
     }

@@ -23,40 +23,40 @@ use crate::logging;
 use crate::proto::http::origin;
 use crate::proto::http::route::Query;
 use crate::proto::webrtc::offer::AnswerBody;
-use crate::proto::webrtc::whip::call::{self, Call, Shown};
-use crate::proto::webrtc::whip::path::{Request, Verb, Via};
-use crate::proto::webrtc::whip::{self, Asked, Done, Opening, answer, offer};
+use crate::proto::webrtc::whip::call::{self, CallsRequest, PresentedKey};
+use crate::proto::webrtc::whip::path::{ResourceMethod, WhipEndpoint, WhipRoute};
+use crate::proto::webrtc::whip::{self, ResourceRequest, ResourceResponse, WhipOffer, answer, offer};
 use edge_runner_http::common::{json_reply, lock, unix_time_s, whole};
 
 pub(super) async fn serve(
     app: &App,
-    request: Request,
+    request: WhipRoute,
     head: &Parts,
     body: Incoming,
     peer: PeerInfo,
 ) -> Result<Reply, Refusal> {
     match request {
-        Request::Open(via, name) => open(app, via, name, head, body, peer).await,
-        Request::Endpoint(via) => Ok(endpoint(via)),
-        Request::Options { via, methods } => Ok(options(via, methods)),
-        Request::ClientSecrets => client_secret(app, head, body, peer).await,
-        Request::Session(_, id, verb) => {
+        WhipRoute::Open(via, name) => open(app, via, name, head, body, peer).await,
+        WhipRoute::Endpoint(via) => Ok(endpoint(via)),
+        WhipRoute::Options { via, methods } => Ok(options(via, methods)),
+        WhipRoute::ClientSecrets => client_secret(app, head, body, peer).await,
+        WhipRoute::Session(_, id, verb) => {
             let headers = &head.headers;
             let asked = match verb {
-                Verb::Look => Asked::Look,
-                Verb::Leave => Asked::Leave,
-                Verb::Patch => patch(app, headers, body).await?,
+                ResourceMethod::Look => ResourceRequest::Look,
+                ResourceMethod::Leave => ResourceRequest::Leave,
+                ResourceMethod::Patch => patch(app, headers, body).await?,
             };
-            let changes = verb == Verb::Patch;
+            let changes = verb == ResourceMethod::Patch;
             let done = app.webrtc()?.resource(&id, asked).await?;
             Ok(match done {
-                Done::Restarted { fragment, etag } => {
+                ResourceResponse::Restarted { fragment, etag } => {
                     let mut reply = text(StatusCode::OK, whip::FRAGMENT, fragment);
                     put(reply.headers_mut(), header::ETAG, &etag);
                     reply
                 }
-                Done::Nothing if changes || verb == Verb::Look => empty(StatusCode::NO_CONTENT),
-                Done::Nothing => empty(StatusCode::OK),
+                ResourceResponse::Nothing if changes || verb == ResourceMethod::Look => empty(StatusCode::NO_CONTENT),
+                ResourceResponse::Nothing => empty(StatusCode::OK),
             })
         }
     }
@@ -64,7 +64,7 @@ pub(super) async fn serve(
 
 async fn open(
     app: &App,
-    via: Via,
+    via: WhipEndpoint,
     name: Option<String>,
     head: &Parts,
     body: Incoming,
@@ -73,12 +73,12 @@ async fn open(
     let headers = &head.headers;
     let query = head.uri.query().unwrap_or_default();
     let shown = shown(via, headers, query);
-    let of_session = shown.as_ref().and_then(Shown::session_id);
+    let of_session = shown.as_ref().and_then(PresentedKey::session_id);
     let of_session = of_session.filter(|id| lock(&app.table).is_unused(id, Instant::now()));
-    let is_spent = of_session.is_none() && shown.as_ref().is_some_and(Shown::is_client_secret);
-    let has_key = app.access.is_key(shown.as_ref().map(Shown::as_bytes));
+    let is_spent = of_session.is_none() && shown.as_ref().is_some_and(PresentedKey::is_client_secret);
+    let has_key = app.access.is_key(shown.as_ref().map(PresentedKey::as_bytes));
     if is_spent {
-        return Err(Refusal::Whip(whip::Refusal::SpentKey));
+        return Err(Refusal::Whip(whip::WhipError::SpentKey));
     }
     if !has_key && of_session.is_none() {
         return Err(Refusal::NoKey);
@@ -87,17 +87,17 @@ async fn open(
     let kind = content_type(headers);
     let body = read(app.times, headers, Takes::Anything, body).await?;
     let call = match via {
-        Via::Whip | Via::Whep => Call::sdp(kind, &body)?,
-        Via::Calls => Call::sdp_or_form(kind, &body)?,
+        WhipEndpoint::Whip | WhipEndpoint::Whep => CallsRequest::sdp(kind, &body)?,
+        WhipEndpoint::Calls => CallsRequest::sdp_or_form(kind, &body)?,
     };
     drop(body);
     offer::check(via, &call.sdp)?;
     let lease = match of_session {
-        Some(id) => Some(Lease::claim_once(&app.table, id).map_err(|_| Refusal::Whip(whip::Refusal::SpentKey))?),
+        Some(id) => Some(Lease::claim_once(&app.table, id).map_err(|_| Refusal::Whip(whip::WhipError::SpentKey))?),
         None => None,
     };
     let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
-    let opening = Opening {
+    let opening = WhipOffer {
         call_data: answer::call_data(via, name.as_deref(), user_agent),
         sdp: call.sdp,
     };
@@ -121,7 +121,7 @@ async fn open(
 }
 
 /// Makes the answer to an offer.
-fn created(app: &App, via: Via, answered: AnswerBody) -> Reply {
+fn created(app: &App, via: WhipEndpoint, answered: AnswerBody) -> Reply {
     let etag = answer::etag(answer::ufrag(&answered.sdp));
     let mut reply = text(StatusCode::CREATED, whip::SDP, answered.sdp);
     let headers = reply.headers_mut();
@@ -147,14 +147,14 @@ async fn client_secret(app: &App, head: &Parts, body: Incoming, peer: PeerInfo) 
     Ok(reply)
 }
 
-async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<Asked, Refusal> {
+async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<ResourceRequest, Refusal> {
     const TYPES: &str = "application/trickle-ice-sdpfrag";
     let kind = whip::media_type(content_type(headers));
     if ![whip::FRAGMENT, whip::SDP]
         .iter()
         .any(|known| kind.eq_ignore_ascii_case(known.as_bytes()))
     {
-        return Err(Refusal::Whip(whip::Refusal::Type(TYPES)));
+        return Err(Refusal::Whip(whip::WhipError::Type(TYPES)));
     }
     let body: Bytes = read(app.times, headers, Takes::Anything, body).await?;
     // A list may be divided over several headers.
@@ -163,7 +163,7 @@ async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<Asked, 
         .iter()
         .map(HeaderValue::as_bytes)
         .collect();
-    Ok(Asked::Patch {
+    Ok(ResourceRequest::Patch {
         if_match: (!tags.is_empty()).then(|| tags.join(&b',')),
         body: body.into(),
     })
@@ -172,9 +172,9 @@ async fn patch(app: &App, headers: &HeaderMap, body: Incoming) -> Result<Asked, 
 /// Finds the key that a request brings. A device that can only write user and password has its key
 /// in the password; a browser adds those unasked, so a form, which needs no leave to be sent, is
 /// not opened by them.
-fn shown(via: Via, headers: &HeaderMap, query: &str) -> Option<Shown> {
+fn shown(via: WhipEndpoint, headers: &HeaderMap, query: &str) -> Option<PresentedKey> {
     let token = Query::new(query).value(answer::TOKEN);
-    Shown::of(authorizations(headers), via != Via::Calls, token)
+    PresentedKey::of(authorizations(headers), via != WhipEndpoint::Calls, token)
 }
 
 fn content_type(headers: &HeaderMap) -> &[u8] {
@@ -184,24 +184,24 @@ fn content_type(headers: &HeaderMap) -> &[u8] {
 }
 
 /// Answers who looks at an endpoint. A player knows one of WHEP by the type.
-fn endpoint(via: Via) -> Reply {
+fn endpoint(via: WhipEndpoint) -> Reply {
     match via {
-        Via::Whep => text(StatusCode::OK, whip::SDP, ""),
-        Via::Whip | Via::Calls => empty(StatusCode::NO_CONTENT),
+        WhipEndpoint::Whep => text(StatusCode::OK, whip::SDP, ""),
+        WhipEndpoint::Whip | WhipEndpoint::Calls => empty(StatusCode::NO_CONTENT),
     }
 }
 
 /// Tells what can be sent. Clients that ask by themselves look for PATCH in the headers of a
 /// preflight.
-fn options(via: Via, methods: &'static str) -> Reply {
+fn options(via: WhipEndpoint, methods: &'static str) -> Reply {
     let mut reply = empty(StatusCode::OK);
     let headers = reply.headers_mut();
     put(headers, header::ALLOW, methods);
     put(headers, header::ACCESS_CONTROL_ALLOW_METHODS, origin::METHODS);
     put(headers, HeaderName::from_static("accept-patch"), whip::FRAGMENT);
     let posted = match via {
-        Via::Whip | Via::Whep => whip::SDP,
-        Via::Calls => "application/sdp, multipart/form-data",
+        WhipEndpoint::Whip | WhipEndpoint::Whep => whip::SDP,
+        WhipEndpoint::Calls => "application/sdp, multipart/form-data",
     };
     put(headers, HeaderName::from_static("accept-post"), posted);
     reply

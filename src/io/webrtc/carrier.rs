@@ -22,8 +22,8 @@ use crate::proto::webrtc::connection::{NegotiationError, Transmit, ValidatedPath
 use crate::proto::webrtc::offer::{AnswerBody, OfferError};
 use crate::proto::webrtc::routes::Path;
 use crate::proto::webrtc::session::{CompetingSession, ProbeOutcome, WebRtcCommand, WebRtcSession};
-use crate::proto::webrtc::whip::resource::{Patch, Resource};
-use crate::proto::webrtc::whip::{Asked, Done, Refusal};
+use crate::proto::webrtc::whip::resource::{ResourcePatch, WhipResource};
+use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 
 /// What carries one session.
 pub struct WebRtcCarrier {
@@ -32,7 +32,7 @@ pub struct WebRtcCarrier {
     pub shared: Arc<Shared>,
     pub registered: Registered,
     /// What is remembered of a session that came by one POST.
-    pub resource: Option<Resource>,
+    pub resource: Option<WhipResource>,
     /// Whom a call's session tells how far it has come.
     pub call: Option<Hook>,
     /// Where what the bot says is sent to.
@@ -189,25 +189,30 @@ impl WebRtcCarrier {
     }
 
     /// Does what is asked of the session as a resource.
-    fn serve(&mut self, asked: Asked, session: &mut WebRtcSession, now: Instant) -> Result<Done, Refusal> {
+    fn serve(
+        &mut self,
+        asked: ResourceRequest,
+        session: &mut WebRtcSession,
+        now: Instant,
+    ) -> Result<ResourceResponse, WhipError> {
         let Some(resource) = self.resource.as_mut().filter(|_| !session.is_ending()) else {
-            return Err(Refusal::Offer(OfferError::UnknownConnection));
+            return Err(WhipError::Offer(OfferError::UnknownConnection));
         };
         match asked {
-            Asked::Look => Ok(Done::Nothing),
-            Asked::Leave => {
+            ResourceRequest::Look => Ok(ResourceResponse::Nothing),
+            ResourceRequest::Leave => {
                 self.resource = None;
                 session.handle_leave(now);
-                Ok(Done::Nothing)
+                Ok(ResourceResponse::Nothing)
             }
-            Asked::Patch { if_match, body } => match resource.patch(if_match.as_deref(), &body)? {
-                Patch::Trickle(candidates) => {
+            ResourceRequest::Patch { if_match, body } => match resource.patch(if_match.as_deref(), &body)? {
+                ResourcePatch::Trickle(candidates) => {
                     for line in &candidates {
                         session.add_remote_candidate(line);
                     }
-                    Ok(Done::Nothing)
+                    Ok(ResourceResponse::Nothing)
                 }
-                Patch::Restart(restart) => {
+                ResourcePatch::Restart(restart) => {
                     let answer = session.renegotiate(&restart.offer).map_err(refusal)?;
                     log::info!("ICE restarted by the client");
                     let used = self.used.map(|used| (used.local, used.peer));

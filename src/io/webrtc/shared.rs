@@ -23,7 +23,7 @@ use crate::proto::webrtc::candidate;
 use crate::proto::webrtc::connection::{ConnectionContext, ConnectionSetup, IceSecret, NegotiationError};
 use crate::proto::webrtc::offer::{AnswerBody, OfferError};
 use crate::proto::webrtc::session::{CompetingSession, OfferOrigin};
-use crate::proto::webrtc::whip::{Asked, Done, Refusal};
+use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
 
 /// A message to the task of a session.
 pub enum Request {
@@ -43,7 +43,7 @@ pub enum Request {
     },
     Candidates(Vec<String>),
     /// Something is asked of the session as a resource of HTTP.
-    Resource(Asked, oneshot::Sender<Result<Done, Refusal>>),
+    Resource(ResourceRequest, oneshot::Sender<Result<ResourceResponse, WhipError>>),
     /// Another session has come, perhaps of the same caller.
     Rival(CompetingSession),
     /// The call was picked up.

@@ -33,7 +33,7 @@ pub enum Route<'p> {
     /// The client's candidates (PATCH).
     Candidates(Option<String>),
     /// An offer by WHIP, WHEP or a call, or the session that came of one.
-    Whip(whip::Request),
+    Whip(whip::WhipRoute),
     /// A WebSocket, and the token that its path carries.
     Socket(Family, Option<String>),
     /// A telephony provider asks what to do with a call (POST `/`).
@@ -66,7 +66,7 @@ impl Route<'_> {
     /// Tells whether a request brings an offer, whose refusal the operator is told of: many clients
     /// show nobody what they were answered, and ask again for ever.
     pub fn takes_offer(&self) -> bool {
-        matches!(self, Route::Offer(_) | Route::Whip(whip::Request::Open(..)))
+        matches!(self, Route::Offer(_) | Route::Whip(whip::WhipRoute::Open(..)))
     }
 }
 

@@ -33,7 +33,7 @@ use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
 };
 use crate::webrtc::outbox::Outbox;
-use crate::webrtc::whip::events::Events;
+use crate::webrtc::whip::events::RealtimeEvents;
 use crate::webrtc::why::Tried;
 
 /// What a session asks of its transport.
@@ -99,7 +99,7 @@ pub struct WebRtcSession {
     speaker: Speaker,
     outbox: Outbox,
     /// What the client's channel expects of whoever is behind it.
-    events: Option<Events>,
+    events: Option<RealtimeEvents>,
     event: Option<Event>,
     commands: VecDeque<WebRtcCommand>,
     /// The bot has no more speech, as its last answer showed.
@@ -326,7 +326,7 @@ impl WebRtcSession {
         self.outbox.handle_open(now);
         // One that is made anew after a restart knows what it was told.
         if self.peer.channel() == Some(ChannelLabel::Events) && self.events.is_none() {
-            let events = self.events.insert(Events::default());
+            let events = self.events.insert(RealtimeEvents::default());
             self.outbox.push(events.handle_open());
         }
     }

@@ -4,7 +4,7 @@
 //! - [`answer`]: headers and the data of the bot; [`fragment`]: bodies of PATCH; [`resource`]: what a live session remembers
 //! - [`events`]: the few events of the channel that is called `oai-events`
 //!
-//! In: paths, headers as bytes, SDP. Out: values for `io` to act upon, text of answers. Refuses, by [`Refusal`]: what no bot
+//! In: paths, headers as bytes, SDP. Out: values for `io` to act upon, text of answers. Refuses, by [`WhipError`]: what no bot
 //! could be reached by. Sources: RFC 9725, draft-ietf-wish-whep-04, RFC 8840, RFC 8288.
 //!
 //! One deviation is meant. RFC 9725 has a server answer `recvonly`, so that nothing ever comes back. Here the answer is the
@@ -32,7 +32,7 @@ pub const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 
 /// An offer that asks for a session with a resource.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opening {
+pub struct WhipOffer {
     pub sdp: String,
     /// For the bot.
     pub call_data: Value,
@@ -40,7 +40,7 @@ pub struct Opening {
 
 /// What a request wants of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ResourceRequest {
     /// Nothing but to know that it is there.
     Look,
     Patch {
@@ -52,7 +52,7 @@ pub enum Asked {
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum ResourceResponse {
     Nothing,
     /// ICE began anew: the fragment that tells how to reach this end, and its entity tag.
     Restarted {
@@ -63,7 +63,7 @@ pub enum Done {
 
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum WhipError {
     /// The body is of another type than these.
     Type(&'static str),
     TooLong,
@@ -82,31 +82,31 @@ pub enum Refusal {
     Offer(OfferError),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for WhipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Type(wanted) => write!(f, "the body has to be {wanted}"),
-            Refusal::TooLong => write!(f, "the SDP is larger than {OFFER_SDP_BYTES_MAX} bytes"),
-            Refusal::NotText => f.write_str("the body is no UTF-8"),
-            Refusal::Form(why) | Refusal::Unfit(why) | Refusal::Fragment(why) => f.write_str(why),
-            Refusal::Stale => {
+            WhipError::Type(wanted) => write!(f, "the body has to be {wanted}"),
+            WhipError::TooLong => write!(f, "the SDP is larger than {OFFER_SDP_BYTES_MAX} bytes"),
+            WhipError::NotText => f.write_str("the body is no UTF-8"),
+            WhipError::Form(why) | WhipError::Unfit(why) | WhipError::Fragment(why) => f.write_str(why),
+            WhipError::Stale => {
                 f.write_str("`If-Match` names an earlier ICE session; the current one's ETag came with the last answer")
             }
-            Refusal::SpentKey => write!(
+            WhipError::SpentKey => write!(
                 f,
                 "this key was used, or is older than {} s: it is good for one session; client_secrets makes another",
                 REGISTERED_UNUSED.as_secs()
             ),
-            Refusal::Offer(refusal) => refusal.fmt(f),
+            WhipError::Offer(refusal) => refusal.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for WhipError {}
 
-impl From<OfferError> for Refusal {
+impl From<OfferError> for WhipError {
     fn from(refusal: OfferError) -> Self {
-        Refusal::Offer(refusal)
+        WhipError::Offer(refusal)
     }
 }
 
@@ -122,10 +122,10 @@ pub fn media_type(content_type: &[u8]) -> &[u8] {
 /// Takes the text of a body.
 ///
 /// # Errors
-/// [`Refusal::TooLong`], [`Refusal::NotText`].
-pub fn text(body: &[u8]) -> Result<&str, Refusal> {
+/// [`WhipError::TooLong`], [`WhipError::NotText`].
+pub fn text(body: &[u8]) -> Result<&str, WhipError> {
     if body.len() > OFFER_SDP_BYTES_MAX {
-        return Err(Refusal::TooLong);
+        return Err(WhipError::TooLong);
     }
-    std::str::from_utf8(body).map_err(|_| Refusal::NotText)
+    std::str::from_utf8(body).map_err(|_| WhipError::NotText)
 }

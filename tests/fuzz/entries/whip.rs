@@ -6,9 +6,9 @@
 
 use edge_runner_proto::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, OFFER_SDP_BYTES_MAX};
 use edge_runner_proto::webrtc::sdp::prepare_offer;
-use edge_runner_proto::webrtc::whip::fragment::{Fragment, credentials};
-use edge_runner_proto::webrtc::whip::resource::{Patch, Resource};
-use edge_runner_proto::webrtc::whip::{Done, Refusal};
+use edge_runner_proto::webrtc::whip::fragment::{SdpFragment, credentials};
+use edge_runner_proto::webrtc::whip::resource::{ResourcePatch, WhipResource};
+use edge_runner_proto::webrtc::whip::{ResourceResponse, WhipError};
 
 const OFFER: &str = include_str!("../../data/sdp/chrome.offer.sdp");
 
@@ -24,43 +24,47 @@ pub fn fragment(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (tags, body) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
     let tags = (!tags.is_empty()).then_some(tags);
-    let mut resource = Resource::new(OFFER.to_owned(), &answer("first"));
+    let mut resource = WhipResource::new(OFFER.to_owned(), &answer("first"));
     let patched = resource.patch(tags, body);
     if let Some(tags) = tags
         && !tags.windows(5).any(|five| five == b"first")
         && !tags.contains(&b'*')
     {
-        assert_eq!(patched, Err(Refusal::Stale));
+        assert_eq!(patched, Err(WhipError::Stale));
         return;
     }
     let Ok(patch) = patched else {
         return;
     };
     assert!(body.len() <= OFFER_SDP_BYTES_MAX);
-    let read = Fragment::parse(body).expect("it was read a moment ago");
+    let read = SdpFragment::parse(body).expect("it was read a moment ago");
     assert!(read.candidates.len() <= CANDIDATES_MAX);
     for line in &read.candidates {
         assert!(line.len() <= CANDIDATE_BYTES_MAX);
         super::candidate(line.as_bytes());
     }
     let restart = match patch {
-        Patch::Trickle(lines) => {
+        ResourcePatch::Trickle(lines) => {
             assert!(lines.iter().all(|line| read.candidates.contains(line)));
             return;
         }
-        Patch::Restart(restart) => restart,
+        ResourcePatch::Restart(restart) => restart,
     };
     assert_ne!(read.credentials, credentials(OFFER));
     assert_eq!(credentials(&restart.offer), read.credentials);
     let prepared = prepare_offer(&restart.offer).expect("the offer was fit, and its credentials are");
     assert!(prepared.candidates.iter().all(|line| read.candidates.contains(line)));
-    let Done::Restarted { fragment, etag } = resource.handle_restart(restart, &answer("second"), None) else {
+    let ResourceResponse::Restarted { fragment, etag } = resource.handle_restart(restart, &answer("second"), None)
+    else {
         panic!("a restart says how to go on");
     };
     assert_eq!(
         (fragment.matches("a=candidate:").count(), etag.as_str()),
         (1, "\"second\"")
     );
-    assert!(matches!(resource.patch(Some(b"*"), body), Ok(Patch::Trickle(_))));
-    assert_eq!(resource.patch(Some(b"\"first\""), body), Err(Refusal::Stale));
+    assert!(matches!(
+        resource.patch(Some(b"*"), body),
+        Ok(ResourcePatch::Trickle(_))
+    ));
+    assert_eq!(resource.patch(Some(b"\"first\""), body), Err(WhipError::Stale));
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Map, Value, json};
 
-use super::path::Via;
+use super::path::WhipEndpoint;
 use crate::address_scope::AddressScope;
 use crate::config::IceServer;
 use crate::limits::USER_AGENT_CHARS_MAX;
@@ -112,7 +112,7 @@ fn lines_after<'t>(text: &'t str, prefix: &'static str) -> impl Iterator<Item = 
 }
 
 /// Makes what the bot is told of how its caller came. No other header is part of it, since headers hold credentials.
-pub fn call_data(via: Via, name: Option<&str>, user_agent: Option<&[u8]>) -> Value {
+pub fn call_data(via: WhipEndpoint, name: Option<&str>, user_agent: Option<&[u8]>) -> Value {
     let user_agent = user_agent
         .map(String::from_utf8_lossy)
         .map(|agent| agent.chars().take(USER_AGENT_CHARS_MAX).collect::<String>());
@@ -188,11 +188,11 @@ mod tests {
     #[test]
     fn the_bot_learns_of_the_way_and_of_nothing_secret() {
         assert_eq!(
-            call_data(Via::Whip, Some("door"), Some(b"OBS/30")),
+            call_data(WhipEndpoint::Whip, Some("door"), Some(b"OBS/30")),
             json!({"via": "whip", "name": "door", "user_agent": "OBS/30"})
         );
-        assert_eq!(call_data(Via::Calls, None, None)["user_agent"], Value::Null);
-        let long = call_data(Via::Whep, None, Some("ä".repeat(1_000).as_bytes()));
+        assert_eq!(call_data(WhipEndpoint::Calls, None, None)["user_agent"], Value::Null);
+        let long = call_data(WhipEndpoint::Whep, None, Some("ä".repeat(1_000).as_bytes()));
         let agent = long["user_agent"].as_str().expect("text");
         assert_eq!(agent.chars().count(), USER_AGENT_CHARS_MAX);
         assert_eq!(

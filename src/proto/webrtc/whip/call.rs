@@ -8,7 +8,7 @@
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
-use super::{Refusal, SDP, media_type, text};
+use super::{SDP, WhipError, media_type, text};
 use crate::limits::{OFFER_SDP_BYTES_MAX, REGISTERED_UNUSED};
 use crate::server::multipart::{Broken, Event, Parser, boundary};
 use crate::server::{body, key};
@@ -22,22 +22,22 @@ const TYPES: &str = "application/sdp, or multipart/form-data with the parts `sdp
 
 /// The body of a POST.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct CallsRequest {
     pub sdp: String,
     /// The settings of the session.
     pub session: Option<Value>,
 }
 
-impl Call {
+impl CallsRequest {
     /// Reads a body that is SDP and nothing else.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn sdp(content_type: &[u8], body: &[u8]) -> Result<Call, Refusal> {
+    /// [`WhipError`].
+    pub fn sdp(content_type: &[u8], body: &[u8]) -> Result<CallsRequest, WhipError> {
         if !media_type(content_type).eq_ignore_ascii_case(SDP.as_bytes()) {
-            return Err(Refusal::Type(SDP));
+            return Err(WhipError::Type(SDP));
         }
-        Ok(Call {
+        Ok(CallsRequest {
             sdp: text(body)?.to_owned(),
             session: None,
         })
@@ -46,12 +46,12 @@ impl Call {
     /// Reads one that may be a form.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn sdp_or_form(content_type: &[u8], body: &[u8]) -> Result<Call, Refusal> {
+    /// [`WhipError`].
+    pub fn sdp_or_form(content_type: &[u8], body: &[u8]) -> Result<CallsRequest, WhipError> {
         if media_type(content_type).eq_ignore_ascii_case(SDP.as_bytes()) {
-            return Call::sdp(content_type, body);
+            return CallsRequest::sdp(content_type, body);
         }
-        let boundary = boundary(content_type).ok_or(Refusal::Type(TYPES))?;
+        let boundary = boundary(content_type).ok_or(WhipError::Type(TYPES))?;
         // The offer, and settings of the same size.
         let mut parser = Parser::of_fields(&boundary, 2 * OFFER_SDP_BYTES_MAX);
         let (mut sdp, mut session) = (None, None);
@@ -64,11 +64,11 @@ impl Call {
             Ok(())
         });
         pushed.and_then(|()| parser.finish()).map_err(|broken| match broken {
-            Broken::Malformed(why) | Broken::Files(why) => Refusal::Form(why),
-            Broken::FieldsTooLong => Refusal::TooLong,
+            Broken::Malformed(why) | Broken::Files(why) => WhipError::Form(why),
+            Broken::FieldsTooLong => WhipError::TooLong,
         })?;
-        let sdp = sdp.ok_or(Refusal::Form("the form has no part named `sdp`"))?;
-        Ok(Call {
+        let sdp = sdp.ok_or(WhipError::Form("the form has no part named `sdp`"))?;
+        Ok(CallsRequest {
             sdp: text(&sdp)?.to_owned(),
             session: session.map(|session| settings(&session)).transpose()?,
         })
@@ -76,10 +76,10 @@ impl Call {
 }
 
 /// Reads the settings of a session.
-fn settings(json: &[u8]) -> Result<Value, Refusal> {
+fn settings(json: &[u8]) -> Result<Value, WhipError> {
     match serde_json::from_slice(json) {
         Ok(settings @ Value::Object(_)) => Ok(settings),
-        _ => Err(Refusal::Form("the part `session` is no JSON object")),
+        _ => Err(WhipError::Form("the part `session` is no JSON object")),
     }
 }
 
@@ -117,9 +117,9 @@ pub fn client_secret_reply(session_id: &str, body: &Value, now_s: u64) -> Vec<u8
 
 /// What a request brings as its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown(Vec<u8>);
+pub struct PresentedKey(Vec<u8>);
 
-impl Shown {
+impl PresentedKey {
     /// Finds it: a bearer token, the password of Basic where that `is_taken`, or the token of the query.
     pub fn of<'h>(
         mut authorizations: impl Iterator<Item = &'h [u8]>,
@@ -128,10 +128,10 @@ impl Shown {
     ) -> Option<Self> {
         match (authorizations.next(), authorizations.next()) {
             (Some(only), None) => match key::bearer(only) {
-                Some(bearer) => Some(Shown(bearer.to_vec())),
-                None => password(only).filter(|_| is_taken).map(Shown),
+                Some(bearer) => Some(PresentedKey(bearer.to_vec())),
+                None => password(only).filter(|_| is_taken).map(PresentedKey),
             },
-            (None, _) => token.map(|token| Shown(token.into_bytes())),
+            (None, _) => token.map(|token| PresentedKey(token.into_bytes())),
             _ => None,
         }
     }
@@ -188,37 +188,46 @@ mod tests {
 
     #[test]
     fn an_offer_comes_alone_or_in_a_form() {
-        let alone = Call {
+        let alone = CallsRequest {
             sdp: "v=0\r\n".into(),
             session: None,
         };
         assert_eq!(
-            Call::sdp(b"application/SDP; charset=utf-8", b"v=0\r\n"),
+            CallsRequest::sdp(b"application/SDP; charset=utf-8", b"v=0\r\n"),
             Ok(alone.clone())
         );
-        assert_eq!(Call::sdp_or_form(b"application/sdp", b"v=0\r\n"), Ok(alone.clone()));
-        assert_eq!(Call::sdp_or_form(FORM, &form(&[("sdp", "v=0\r\n")])), Ok(alone));
-        let both = Call::sdp_or_form(FORM, &form(&[("session", r#"{"model":"m"}"#), ("sdp", "v=0")]));
+        assert_eq!(
+            CallsRequest::sdp_or_form(b"application/sdp", b"v=0\r\n"),
+            Ok(alone.clone())
+        );
+        assert_eq!(CallsRequest::sdp_or_form(FORM, &form(&[("sdp", "v=0\r\n")])), Ok(alone));
+        let both = CallsRequest::sdp_or_form(FORM, &form(&[("session", r#"{"model":"m"}"#), ("sdp", "v=0")]));
         assert_eq!(both.map(|call| call.session), Ok(Some(json!({"model": "m"}))));
     }
 
     #[test]
     fn other_bodies_are_refused() {
         for kind in [&b""[..], b"text/plain", b"application/json", FORM] {
-            assert_eq!(Call::sdp(kind, b"v=0"), Err(Refusal::Type(SDP)));
+            assert_eq!(CallsRequest::sdp(kind, b"v=0"), Err(WhipError::Type(SDP)));
         }
-        assert_eq!(Call::sdp_or_form(b"text/plain", b""), Err(Refusal::Type(TYPES)));
         assert_eq!(
-            Call::sdp_or_form(b"multipart/form-data", b""),
-            Err(Refusal::Type(TYPES))
+            CallsRequest::sdp_or_form(b"text/plain", b""),
+            Err(WhipError::Type(TYPES))
+        );
+        assert_eq!(
+            CallsRequest::sdp_or_form(b"multipart/form-data", b""),
+            Err(WhipError::Type(TYPES))
         );
         for body in [form(&[]), form(&[("sdp", "v=0"), ("session", "[]")]), b"--B".to_vec()] {
-            assert!(matches!(Call::sdp_or_form(FORM, &body), Err(Refusal::Form(_))));
+            assert!(matches!(
+                CallsRequest::sdp_or_form(FORM, &body),
+                Err(WhipError::Form(_))
+            ));
         }
-        assert_eq!(Call::sdp(b"application/sdp", b"\xff"), Err(Refusal::NotText));
-        let long = |bytes: usize| Call::sdp(b"application/sdp", &vec![b'v'; bytes]).map(|_| ());
+        assert_eq!(CallsRequest::sdp(b"application/sdp", b"\xff"), Err(WhipError::NotText));
+        let long = |bytes: usize| CallsRequest::sdp(b"application/sdp", &vec![b'v'; bytes]).map(|_| ());
         assert_eq!(long(OFFER_SDP_BYTES_MAX), Ok(()));
-        assert_eq!(long(OFFER_SDP_BYTES_MAX + 1), Err(Refusal::TooLong));
+        assert_eq!(long(OFFER_SDP_BYTES_MAX + 1), Err(WhipError::TooLong));
     }
 
     #[test]
@@ -239,13 +248,13 @@ mod tests {
     #[test]
     fn keys_come_in_three_ways() {
         let of = |headers: &[&str], basic, token: Option<&str>| {
-            Shown::of(
+            PresentedKey::of(
                 headers.iter().map(|text| text.as_bytes()),
                 basic,
                 token.map(str::to_owned),
             )
         };
-        let shown = |text: &str| Some(Shown(text.as_bytes().to_vec()));
+        let shown = |text: &str| Some(PresentedKey(text.as_bytes().to_vec()));
         assert_eq!(of(&["Bearer K"], false, Some("T")), shown("K"));
         assert_eq!(of(&["basic dXNlcjpwYTpzcw=="], true, None), shown("pa:ss"));
         assert_eq!(of(&["Basic dXNlcjpwYTpzcw=="], false, None), None);
@@ -254,12 +263,12 @@ mod tests {
         assert_eq!(of(&[], true, Some("T")), shown("T"));
         assert_eq!(of(&["Bearer K", "Bearer K"], true, Some("T")), None);
         let id = "056305c4-5f0e-4f3c-9d7e-6c1f0a2b3c4d";
-        let key = Shown(format!("ek_{id}").into_bytes());
+        let key = PresentedKey(format!("ek_{id}").into_bytes());
         assert_eq!((key.session_id(), key.is_client_secret()), (Some(id), true));
-        let plain = Shown(id.as_bytes().to_vec());
+        let plain = PresentedKey(id.as_bytes().to_vec());
         assert_eq!((plain.session_id(), plain.is_client_secret()), (Some(id), false));
-        assert!(!Shown(b"ek_anything".to_vec()).is_client_secret());
-        assert_eq!(Shown(b"\xff".to_vec()).session_id(), None);
+        assert!(!PresentedKey(b"ek_anything".to_vec()).is_client_secret());
+        assert_eq!(PresentedKey(b"\xff".to_vec()).session_id(), None);
     }
 
     #[test]

@@ -13,11 +13,11 @@ pub const LABEL: &str = "oai-events";
 
 /// The events of one session.
 #[derive(Clone, Debug, Default)]
-pub struct Events {
+pub struct RealtimeEvents {
     told: u64,
 }
 
-impl Events {
+impl RealtimeEvents {
     /// The channel opened: says what there is.
     pub fn handle_open(&mut self) -> String {
         self.event(
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn an_update_is_repeated_and_nothing_else_answered() {
-        let mut events = Events::default();
+        let mut events = RealtimeEvents::default();
         assert_eq!(read(Some(events.handle_open()))["type"], "session.created");
         let updated = read(events.handle_message(r#"{"type":"session.update","session":{"voice":"ash","n":1.50}}"#));
         assert_eq!(
@@ -82,7 +82,7 @@ mod tests {
     /// The answer to the longest text is no longer than a message may be.
     #[test]
     fn no_answer_is_longer_than_a_message() {
-        let mut events = Events::default();
+        let mut events = RealtimeEvents::default();
         let frame = r#"{"type":"session.update","session":{"s":""}}"#.len();
         let long = "x".repeat(MESSAGE_BYTES_MAX - frame);
         let text = format!(r#"{{"type":"session.update","session":{{"s":"{long}"}}}}"#);

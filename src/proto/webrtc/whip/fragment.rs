@@ -5,31 +5,31 @@
 //! share one transport. Refuses: what is no text, credentials without their other half or of a shape that no check can carry,
 //! and text that says nothing at all. Source: RFC 8840 section 9.
 
-use super::Refusal;
+use super::WhipError;
 use crate::limits::{CANDIDATE_BYTES_MAX, CANDIDATES_MAX, ICE_PWD_BYTES_MAX, ICE_UFRAG_BYTES_MAX};
 
 /// The names under which one end checks the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
+pub struct RemoteCredentials {
     pub ufrag: String,
     pub pwd: String,
 }
 
 /// What a fragment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fragment {
+pub struct SdpFragment {
     /// Nothing where the sender left out whose candidates they are.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<RemoteCredentials>,
     /// `candidate:...`, each once; none is checked.
     pub candidates: Vec<String>,
 }
 
-impl Fragment {
+impl SdpFragment {
     /// Reads a body.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn parse(body: &[u8]) -> Result<Fragment, Refusal> {
+    /// [`WhipError`].
+    pub fn parse(body: &[u8]) -> Result<SdpFragment, WhipError> {
         let text = super::text(body)?;
         let (mut ufrag, mut pwd) = (None, None);
         let mut candidates: Vec<String> = Vec::new();
@@ -57,30 +57,30 @@ impl Fragment {
         }
         // A client that finds nothing to say of a candidate sends no body at all.
         if !says_anything && !body.is_empty() {
-            return Err(Refusal::Fragment(
+            return Err(WhipError::Fragment(
                 "the fragment has neither `a=candidate`, `a=end-of-candidates` nor `a=ice-ufrag`",
             ));
         }
         let credentials = match (ufrag, pwd) {
             (None, None) => None,
             (Some(ufrag), Some(pwd)) if fits(ufrag, ICE_UFRAG_BYTES_MAX) && fits(pwd, ICE_PWD_BYTES_MAX) => {
-                Some(Credentials {
+                Some(RemoteCredentials {
                     ufrag: ufrag.to_owned(),
                     pwd: pwd.to_owned(),
                 })
             }
             (Some(_), Some(_)) => {
-                return Err(Refusal::Fragment(
+                return Err(WhipError::Fragment(
                     "`a=ice-ufrag` or `a=ice-pwd` of the fragment cannot be used",
                 ));
             }
             _ => {
-                return Err(Refusal::Fragment(
+                return Err(WhipError::Fragment(
                     "the fragment has only one of `a=ice-ufrag` and `a=ice-pwd`; both are needed",
                 ));
             }
         };
-        Ok(Fragment {
+        Ok(SdpFragment {
             credentials,
             candidates,
         })
@@ -93,8 +93,8 @@ fn fits(word: &str, bytes_max: usize) -> bool {
 }
 
 /// Finds the credentials of a description: the first, as all sections of a bundle have the same.
-pub fn credentials(sdp: &str) -> Option<Credentials> {
-    Some(Credentials {
+pub fn credentials(sdp: &str) -> Option<RemoteCredentials> {
+    Some(RemoteCredentials {
         ufrag: value(sdp, "a=ice-ufrag:")?.to_owned(),
         pwd: value(sdp, "a=ice-pwd:")?.to_owned(),
     })
@@ -112,12 +112,12 @@ mod tests {
 
     const HOST: &str = "candidate:1 1 udp 2122194687 192.0.2.2 36127 typ host";
 
-    fn parse(text: &str) -> Result<Fragment, Refusal> {
-        Fragment::parse(text.as_bytes())
+    fn parse(text: &str) -> Result<SdpFragment, WhipError> {
+        SdpFragment::parse(text.as_bytes())
     }
 
-    fn credentials() -> Option<Credentials> {
-        Some(Credentials {
+    fn credentials() -> Option<RemoteCredentials> {
+        Some(RemoteCredentials {
             ufrag: "EsAw".into(),
             pwd: "P2uYro0UCOQ4zxjKXaWCBui1".into(),
         })
@@ -133,7 +133,7 @@ mod tests {
         let read = parse(&text);
         assert_eq!(
             read,
-            Ok(Fragment {
+            Ok(SdpFragment {
                 credentials: credentials(),
                 candidates: vec![HOST.into()]
             })
@@ -169,7 +169,7 @@ mod tests {
             Ok((None, 0))
         );
         for text in ["v=0", "m=audio 9 RTP/AVP 0\r\na=mid:0\r\n", "{}", "candidate:1"] {
-            assert!(matches!(parse(text), Err(Refusal::Fragment(_))), "{text}");
+            assert!(matches!(parse(text), Err(WhipError::Fragment(_))), "{text}");
         }
         assert_eq!(parse("a=end-of-candidates").map(|read| read.candidates.len()), Ok(0));
         assert_eq!(parse(&format!("a={HOST}")).map(|read| read.credentials), Ok(None));
@@ -179,9 +179,9 @@ mod tests {
             "a=ice-ufrag:\na=ice-pwd:x",
             "a=ice-ufrag:a:b\na=ice-pwd:x",
         ] {
-            assert!(matches!(parse(half), Err(Refusal::Fragment(_))), "{half}");
+            assert!(matches!(parse(half), Err(WhipError::Fragment(_))), "{half}");
         }
-        assert_eq!(Fragment::parse(b"a=ice-ufrag:\xff"), Err(Refusal::NotText));
+        assert_eq!(SdpFragment::parse(b"a=ice-ufrag:\xff"), Err(WhipError::NotText));
     }
 
     #[test]

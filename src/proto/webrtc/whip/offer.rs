@@ -1,15 +1,15 @@
 //! Which offers an endpoint takes, before the engine looks at them.
 //!
-//! In: an offer's text, of any line ends. Out: leave, or [`Refusal::Unfit`], which becomes 422. What cannot be read is left to
+//! In: an offer's text, of any line ends. Out: leave, or [`WhipError::Unfit`], which becomes 422. What cannot be read is left to
 //! the engine, which says what is wrong with it. Video is no reason to refuse: it is declined, and the talk goes on without, as
 //! broadcasters always send some. Source: RFC 9725 sections 4.2 and 4.4.
 
-use super::Refusal;
-use super::path::Via;
+use super::WhipError;
+use super::path::WhipEndpoint;
 
 /// One section, as far as it matters here.
 #[derive(Default)]
-struct Section<'a> {
+struct OfferSection<'a> {
     is_audio: bool,
     has_port_0: bool,
     /// Port 0 means that the section has no address of its own, RFC 9143 section 6.
@@ -21,17 +21,17 @@ struct Section<'a> {
 /// Looks at an offer.
 ///
 /// # Errors
-/// [`Refusal::Unfit`].
-pub fn check(via: Via, sdp: &str) -> Result<(), Refusal> {
+/// [`WhipError::Unfit`].
+pub fn check(via: WhipEndpoint, sdp: &str) -> Result<(), WhipError> {
     let mut session = None;
-    let mut sections: Vec<Section<'_>> = Vec::new();
+    let mut sections: Vec<OfferSection<'_>> = Vec::new();
     for line in sdp.lines().map(str::trim_end) {
         if let Some(media) = line.strip_prefix("m=") {
             let mut words = media.split_ascii_whitespace();
-            sections.push(Section {
+            sections.push(OfferSection {
                 is_audio: words.next() == Some("audio"),
                 has_port_0: words.next() == Some("0"),
-                ..Section::default()
+                ..OfferSection::default()
             });
         }
         let Some(attribute) = line.strip_prefix("a=") else {
@@ -54,21 +54,21 @@ pub fn check(via: Via, sdp: &str) -> Result<(), Refusal> {
         .iter()
         .filter(|section| section.is_audio && (!section.has_port_0 || section.is_bundle_only));
     let Some(only) = audio.next() else {
-        return Err(Refusal::Unfit("the offer has no audio section, and a talk needs one"));
+        return Err(WhipError::Unfit("the offer has no audio section, and a talk needs one"));
     };
     if audio.next().is_some() {
-        return Err(Refusal::Unfit("the offer has two audio sections; a talk has one"));
+        return Err(WhipError::Unfit("the offer has two audio sections; a talk has one"));
     }
     if !only.muxes {
-        return Err(Refusal::Unfit(
+        return Err(WhipError::Unfit(
             "the audio section has no `a=rtcp-mux`; RTCP has no port of its own here",
         ));
     }
     match (via, only.direction.or(session).unwrap_or("sendrecv")) {
-        (_, "inactive") => Err(Refusal::Unfit(
+        (_, "inactive") => Err(WhipError::Unfit(
             "the audio section is `inactive`; offer `sendrecv`, or one way of it",
         )),
-        (Via::Whip, "recvonly") => Err(Refusal::Unfit(
+        (WhipEndpoint::Whip, "recvonly") => Err(WhipError::Unfit(
             "the audio section is `recvonly`; who only listens posts to /whep",
         )),
         _ => Ok(()),
@@ -83,53 +83,53 @@ mod tests {
         format!("v=0\r\ns=-\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\n{lines}")
     }
 
-    fn words(via: Via, sdp: &str) -> Option<String> {
+    fn words(via: WhipEndpoint, sdp: &str) -> Option<String> {
         check(via, sdp).err().map(|refusal| refusal.to_string())
     }
 
     #[test]
     fn each_endpoint_has_its_directions() {
-        for via in [Via::Whip, Via::Whep, Via::Calls] {
+        for via in [WhipEndpoint::Whip, WhipEndpoint::Whep, WhipEndpoint::Calls] {
             for direction in ["sendrecv", "sendonly", "recvonly", "inactive"] {
                 let taken = check(via, &audio(&format!("a=rtcp-mux\r\na={direction}\r\n"))).is_ok();
-                let wanted = direction != "inactive" && !(via == Via::Whip && direction == "recvonly");
+                let wanted = direction != "inactive" && !(via == WhipEndpoint::Whip && direction == "recvonly");
                 assert_eq!(taken, wanted, "{via:?} {direction}");
             }
         }
         // The session's direction is that of a section without one, and `sendrecv` without either.
         let inherited = audio("a=rtcp-mux\n").replace("s=-\r\n", "s=-\na=recvonly\n");
-        assert!(words(Via::Whip, &inherited).is_some_and(|why| why.contains("/whep")));
-        assert_eq!(check(Via::Whip, &audio("a=rtcp-mux\n")), Ok(()));
+        assert!(words(WhipEndpoint::Whip, &inherited).is_some_and(|why| why.contains("/whep")));
+        assert_eq!(check(WhipEndpoint::Whip, &audio("a=rtcp-mux\n")), Ok(()));
     }
 
     #[test]
     fn one_audio_section_that_muxes_is_wanted() {
         let mux = audio("a=rtcp-mux\r\n");
         let video = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=sendonly\r\n";
-        assert_eq!(check(Via::Whip, &format!("{mux}{video}")), Ok(()));
-        assert!(words(Via::Whip, &audio("")).is_some_and(|why| why.contains("rtcp-mux")));
+        assert_eq!(check(WhipEndpoint::Whip, &format!("{mux}{video}")), Ok(()));
+        assert!(words(WhipEndpoint::Whip, &audio("")).is_some_and(|why| why.contains("rtcp-mux")));
         let second = "m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=rtcp-mux\r\n";
-        assert!(words(Via::Whip, &format!("{mux}{second}")).is_some_and(|why| why.contains("two")));
+        assert!(words(WhipEndpoint::Whip, &format!("{mux}{second}")).is_some_and(|why| why.contains("two")));
         assert_eq!(
-            check(Via::Whip, &format!("{mux}{}", second.replace(" 9 ", " 0 "))),
+            check(WhipEndpoint::Whip, &format!("{mux}{}", second.replace(" 9 ", " 0 "))),
             Ok(())
         );
-        assert!(words(Via::Whip, &format!("v=0\n{video}")).is_some_and(|why| why.contains("no audio")));
-        assert!(words(Via::Whip, &mux.replace(" 9 ", " 0 ")).is_some_and(|why| why.contains("no audio")));
+        assert!(words(WhipEndpoint::Whip, &format!("v=0\n{video}")).is_some_and(|why| why.contains("no audio")));
+        assert!(words(WhipEndpoint::Whip, &mux.replace(" 9 ", " 0 ")).is_some_and(|why| why.contains("no audio")));
     }
 
     /// What GStreamer's `whepclientsrc` offers: audio behind video, in the bundle alone.
     #[test]
     fn audio_may_have_no_port_of_its_own() {
         let audio = audio("a=bundle-only\r\na=rtcp-mux\r\na=recvonly\r\n").replace(" 9 ", " 0 ");
-        assert_eq!(check(Via::Whep, &audio), Ok(()));
+        assert_eq!(check(WhipEndpoint::Whep, &audio), Ok(()));
     }
 
     /// What is no SDP is the engine's to explain.
     #[test]
     fn what_cannot_be_read_is_let_through() {
         for text in ["", "v=0", "{}", "a=inactive"] {
-            assert_eq!(check(Via::Whip, text), Ok(()));
+            assert_eq!(check(WhipEndpoint::Whip, text), Ok(()));
         }
     }
 }

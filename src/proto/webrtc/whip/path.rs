@@ -1,6 +1,6 @@
 //! Which of the endpoints a path is, and what its method means there.
 //!
-//! In: the method, and the path decoded. Out: a [`Request`], the methods that the path knows instead, or nothing. An endpoint
+//! In: the method, and the path decoded. Out: a [`WhipRoute`], the methods that the path knows instead, or nothing. An endpoint
 //! may have a name behind it, which is handed to the bot; a session is below `/whip/s/` whichever endpoint made it, and has a
 //! second path where clients expect it, below the endpoint of calls.
 
@@ -8,60 +8,62 @@ use crate::limits::ENDPOINT_NAME_BYTES_MAX;
 
 /// By which endpoint a session came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Via {
+pub enum WhipEndpoint {
     Whip,
     Whep,
     Calls,
 }
 
-impl Via {
+impl WhipEndpoint {
     /// Returns its name, as the bot gets it.
     pub fn name(self) -> &'static str {
         match self {
-            Via::Whip => "whip",
-            Via::Whep => "whep",
-            Via::Calls => "calls",
+            WhipEndpoint::Whip => "whip",
+            WhipEndpoint::Whep => "whep",
+            WhipEndpoint::Calls => "calls",
         }
     }
 
     /// Returns the path of a session.
     pub fn location(self, id: &str) -> String {
         match self {
-            Via::Whip | Via::Whep => format!("{SESSIONS}{id}"),
-            Via::Calls => format!("{CALLS}/{CALL}{id}"),
+            WhipEndpoint::Whip | WhipEndpoint::Whep => format!("{SESSIONS}{id}"),
+            WhipEndpoint::Calls => format!("{CALLS}/{CALL}{id}"),
         }
     }
 }
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum WhipRoute {
     /// POST of an offer, by this name.
-    Open(Via, Option<String>),
+    Open(WhipEndpoint, Option<String>),
     /// GET or HEAD of an endpoint.
-    Endpoint(Via),
+    Endpoint(WhipEndpoint),
     /// A session by its id, which nobody guesses.
-    Session(Via, String, Verb),
+    Session(WhipEndpoint, String, ResourceMethod),
     /// POST of what `/start` takes in another shape.
     ClientSecrets,
     /// OPTIONS: what can be posted, and patched.
-    Options { via: Via, methods: &'static str },
+    Options { via: WhipEndpoint, methods: &'static str },
 }
 
-impl Request {
+impl WhipRoute {
     /// Tells whether errors have the shape that clients of the calls endpoint read.
     pub fn is_call(&self) -> bool {
         match self {
-            Request::Open(via, _) | Request::Endpoint(via) | Request::Session(via, ..) => *via == Via::Calls,
-            Request::Options { via, .. } => *via == Via::Calls,
-            Request::ClientSecrets => true,
+            WhipRoute::Open(via, _) | WhipRoute::Endpoint(via) | WhipRoute::Session(via, ..) => {
+                *via == WhipEndpoint::Calls
+            }
+            WhipRoute::Options { via, .. } => *via == WhipEndpoint::Calls,
+            WhipRoute::ClientSecrets => true,
         }
     }
 }
 
 /// What is asked of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum ResourceMethod {
     Look,
     Patch,
     Leave,
@@ -81,11 +83,11 @@ const CALL: &str = "rtc_";
 const HANG_UP: &str = "/hangup";
 
 /// Finds what a request is for; `Err` has the methods of a path that knows others only.
-pub fn find(method: &str, path: &str) -> Option<Result<Request, &'static str>> {
+pub fn find(method: &str, path: &str) -> Option<Result<WhipRoute, &'static str>> {
     if let Some(id) = path.strip_prefix(SESSIONS) {
-        return is_id(id).then(|| session(method, Via::Whip, id));
+        return is_id(id).then(|| session(method, WhipEndpoint::Whip, id));
     }
-    for via in [Via::Whip, Via::Whep] {
+    for via in [WhipEndpoint::Whip, WhipEndpoint::Whep] {
         let rest = path.strip_prefix('/').and_then(|path| path.strip_prefix(via.name()));
         match rest.map(|rest| rest.strip_prefix('/').map_or((rest, false), |name| (name, true))) {
             Some(("", false)) => return Some(endpoint(method, via, None)),
@@ -96,9 +98,9 @@ pub fn find(method: &str, path: &str) -> Option<Result<Request, &'static str>> {
     let path = path.strip_prefix(HOSTED).unwrap_or(path);
     if path == CLIENT_SECRETS {
         return Some(match method {
-            "POST" => Ok(Request::ClientSecrets),
-            "OPTIONS" => Ok(Request::Options {
-                via: Via::Calls,
+            "POST" => Ok(WhipRoute::ClientSecrets),
+            "OPTIONS" => Ok(WhipRoute::Options {
+                via: WhipEndpoint::Calls,
                 methods: WRITE,
             }),
             _ => Err(WRITE),
@@ -106,7 +108,7 @@ pub fn find(method: &str, path: &str) -> Option<Result<Request, &'static str>> {
     }
     let rest = path.strip_prefix(CALLS)?;
     if rest.is_empty() {
-        return Some(endpoint(method, Via::Calls, None));
+        return Some(endpoint(method, WhipEndpoint::Calls, None));
     }
     let id = rest.strip_prefix('/')?.strip_prefix(CALL)?;
     let (id, hangs_up) = id.strip_suffix(HANG_UP).map_or((id, false), |id| (id, true));
@@ -114,10 +116,14 @@ pub fn find(method: &str, path: &str) -> Option<Result<Request, &'static str>> {
         return None;
     }
     Some(match (hangs_up, method) {
-        (false, _) => session(method, Via::Calls, id),
-        (true, "POST") => Ok(Request::Session(Via::Calls, id.to_owned(), Verb::Leave)),
-        (true, "OPTIONS") => Ok(Request::Options {
-            via: Via::Calls,
+        (false, _) => session(method, WhipEndpoint::Calls, id),
+        (true, "POST") => Ok(WhipRoute::Session(
+            WhipEndpoint::Calls,
+            id.to_owned(),
+            ResourceMethod::Leave,
+        )),
+        (true, "OPTIONS") => Ok(WhipRoute::Options {
+            via: WhipEndpoint::Calls,
             methods: WRITE,
         }),
         (true, _) => Err(WRITE),
@@ -134,24 +140,24 @@ pub fn for_log(path: &str) -> Option<&'static str> {
     (!rest.is_empty()).then_some("/v1/realtime/calls/...")
 }
 
-fn endpoint(method: &str, via: Via, name: Option<&str>) -> Result<Request, &'static str> {
+fn endpoint(method: &str, via: WhipEndpoint, name: Option<&str>) -> Result<WhipRoute, &'static str> {
     match method {
-        "POST" => Ok(Request::Open(via, name.map(str::to_owned))),
-        "GET" | "HEAD" => Ok(Request::Endpoint(via)),
-        "OPTIONS" => Ok(Request::Options { via, methods: ENDPOINT }),
+        "POST" => Ok(WhipRoute::Open(via, name.map(str::to_owned))),
+        "GET" | "HEAD" => Ok(WhipRoute::Endpoint(via)),
+        "OPTIONS" => Ok(WhipRoute::Options { via, methods: ENDPOINT }),
         _ => Err(ENDPOINT),
     }
 }
 
-fn session(method: &str, via: Via, id: &str) -> Result<Request, &'static str> {
+fn session(method: &str, via: WhipEndpoint, id: &str) -> Result<WhipRoute, &'static str> {
     let verb = match method {
-        "GET" | "HEAD" => Verb::Look,
-        "PATCH" => Verb::Patch,
-        "DELETE" => Verb::Leave,
-        "OPTIONS" => return Ok(Request::Options { via, methods: SESSION }),
+        "GET" | "HEAD" => ResourceMethod::Look,
+        "PATCH" => ResourceMethod::Patch,
+        "DELETE" => ResourceMethod::Leave,
+        "OPTIONS" => return Ok(WhipRoute::Options { via, methods: SESSION }),
         _ => return Err(SESSION),
     };
-    Ok(Request::Session(via, id.to_owned(), verb))
+    Ok(WhipRoute::Session(via, id.to_owned(), verb))
 }
 
 /// Tells whether a word is a name for the bot.
@@ -171,48 +177,54 @@ mod tests {
 
     const ID: &str = "0123456789abcdef0123456789abcdef";
 
-    fn open(via: Via, name: Option<&str>) -> Option<Result<Request, &'static str>> {
-        Some(Ok(Request::Open(via, name.map(str::to_owned))))
+    fn open(via: WhipEndpoint, name: Option<&str>) -> Option<Result<WhipRoute, &'static str>> {
+        Some(Ok(WhipRoute::Open(via, name.map(str::to_owned))))
     }
 
-    fn of(via: Via, verb: Verb) -> Option<Result<Request, &'static str>> {
-        Some(Ok(Request::Session(via, ID.to_owned(), verb)))
+    fn of(via: WhipEndpoint, verb: ResourceMethod) -> Option<Result<WhipRoute, &'static str>> {
+        Some(Ok(WhipRoute::Session(via, ID.to_owned(), verb)))
     }
 
     #[test]
     fn every_endpoint_takes_offers_with_and_without_a_name() {
-        assert_eq!(find("POST", "/whip"), open(Via::Whip, None));
-        assert_eq!(find("POST", "/whip/door-2_B"), open(Via::Whip, Some("door-2_B")));
-        assert_eq!(find("POST", "/whip/s"), open(Via::Whip, Some("s")));
-        assert_eq!(find("POST", "/whep"), open(Via::Whep, None));
-        assert_eq!(find("POST", "/whep/door"), open(Via::Whep, Some("door")));
+        assert_eq!(find("POST", "/whip"), open(WhipEndpoint::Whip, None));
+        assert_eq!(
+            find("POST", "/whip/door-2_B"),
+            open(WhipEndpoint::Whip, Some("door-2_B"))
+        );
+        assert_eq!(find("POST", "/whip/s"), open(WhipEndpoint::Whip, Some("s")));
+        assert_eq!(find("POST", "/whep"), open(WhipEndpoint::Whep, None));
+        assert_eq!(find("POST", "/whep/door"), open(WhipEndpoint::Whep, Some("door")));
         for path in ["/v1/realtime/calls", "/openai/v1/realtime/calls"] {
-            assert_eq!(find("POST", path), open(Via::Calls, None));
+            assert_eq!(find("POST", path), open(WhipEndpoint::Calls, None));
         }
         for path in ["/v1/realtime/client_secrets", "/openai/v1/realtime/client_secrets"] {
-            assert_eq!(find("POST", path), Some(Ok(Request::ClientSecrets)));
+            assert_eq!(find("POST", path), Some(Ok(WhipRoute::ClientSecrets)));
             assert_eq!(find("GET", path), Some(Err("POST, OPTIONS")));
         }
-        assert_eq!(find("HEAD", "/whep"), Some(Ok(Request::Endpoint(Via::Whep))));
+        assert_eq!(find("HEAD", "/whep"), Some(Ok(WhipRoute::Endpoint(WhipEndpoint::Whep))));
         assert_eq!(find("PUT", "/whip"), Some(Err("GET, HEAD, POST, OPTIONS")));
         assert_eq!(find("PATCH", "/whep/door"), Some(Err("GET, HEAD, POST, OPTIONS")));
     }
 
     #[test]
     fn a_session_has_one_path_and_that_of_a_call() {
-        let path = Via::Whip.location(ID);
-        assert_eq!(Via::Whep.location(ID), path);
-        assert_eq!(find("PATCH", &path), of(Via::Whip, Verb::Patch));
-        assert_eq!(find("DELETE", &path), of(Via::Whip, Verb::Leave));
-        assert_eq!(find("GET", &path), of(Via::Whip, Verb::Look));
+        let path = WhipEndpoint::Whip.location(ID);
+        assert_eq!(WhipEndpoint::Whep.location(ID), path);
+        assert_eq!(find("PATCH", &path), of(WhipEndpoint::Whip, ResourceMethod::Patch));
+        assert_eq!(find("DELETE", &path), of(WhipEndpoint::Whip, ResourceMethod::Leave));
+        assert_eq!(find("GET", &path), of(WhipEndpoint::Whip, ResourceMethod::Look));
         assert_eq!(find("POST", &path), Some(Err(SESSION)));
-        let call = Via::Calls.location(ID);
+        let call = WhipEndpoint::Calls.location(ID);
         assert_eq!(call, format!("/v1/realtime/calls/rtc_{ID}"));
-        assert_eq!(find("DELETE", &call), of(Via::Calls, Verb::Leave));
-        assert_eq!(find("POST", &format!("{call}/hangup")), of(Via::Calls, Verb::Leave));
+        assert_eq!(find("DELETE", &call), of(WhipEndpoint::Calls, ResourceMethod::Leave));
+        assert_eq!(
+            find("POST", &format!("{call}/hangup")),
+            of(WhipEndpoint::Calls, ResourceMethod::Leave)
+        );
         assert_eq!(
             find("POST", &format!("/openai{call}/hangup")),
-            of(Via::Calls, Verb::Leave)
+            of(WhipEndpoint::Calls, ResourceMethod::Leave)
         );
         assert_eq!(find("GET", &format!("{call}/hangup")), Some(Err(WRITE)));
         for path in [path.as_str(), &call, &format!("/openai{call}/hangup")] {
@@ -227,7 +239,7 @@ mod tests {
         let longest = "n".repeat(ENDPOINT_NAME_BYTES_MAX);
         assert_eq!(
             find("POST", &format!("/whip/{longest}")),
-            open(Via::Whip, Some(&longest))
+            open(WhipEndpoint::Whip, Some(&longest))
         );
         for path in [
             &format!("/whip/{longest}n"),

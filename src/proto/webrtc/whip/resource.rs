@@ -1,6 +1,6 @@
 //! What a session remembers, so that a PATCH can begin its ICE anew.
 //!
-//! In: the offer, each answer, and what is patched. Out: [`Patch`], which says what is to be done, and the fragment that tells of
+//! In: the offer, each answer, and what is patched. Out: [`ResourcePatch`], which says what is to be done, and the fragment that tells of
 //! a restart. Which of the two a PATCH is, its credentials say and not its headers: those of this session bring candidates,
 //! others ask for a restart. A restart is the offer that was, with other credentials and candidates in it.
 //! Refuses: an entity tag of another ICE session. A missing one is taken, as the clients of browsers and devices leave it out.
@@ -8,41 +8,41 @@
 
 use std::net::SocketAddr;
 
-use super::fragment::{self, Credentials, Fragment};
-use super::{Done, Refusal, answer};
+use super::fragment::{self, RemoteCredentials, SdpFragment};
+use super::{ResourceResponse, WhipError, answer};
 
 /// What a session was opened with, and where it is reached.
 #[derive(Clone, Debug)]
-pub struct Resource {
+pub struct WhipResource {
     offer: String,
     /// The caller's.
-    credentials: Option<Credentials>,
+    credentials: Option<RemoteCredentials>,
     /// Those before: what was sent before a restart and comes after it.
-    former: Option<Credentials>,
+    former: Option<RemoteCredentials>,
     /// This end's name, which is the entity tag.
     ufrag: String,
 }
 
 /// What a PATCH asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub enum ResourcePatch {
     /// These candidates are the caller's, too.
     Trickle(Vec<String>),
-    Restart(Restart),
+    Restart(IceRestart),
 }
 
 /// ICE is to begin anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restart {
+pub struct IceRestart {
     /// To be answered like any further offer.
     pub offer: String,
-    credentials: Credentials,
+    credentials: RemoteCredentials,
 }
 
-impl Resource {
+impl WhipResource {
     /// Begins with an offer and its answer.
     pub fn new(offer: String, answer: &str) -> Self {
-        Resource {
+        WhipResource {
             credentials: fragment::credentials(&offer),
             former: None,
             ufrag: answer::ufrag(answer).to_owned(),
@@ -58,27 +58,32 @@ impl Resource {
     /// Reads a PATCH.
     ///
     /// # Errors
-    /// [`Refusal::Stale`], and those of [`Fragment::parse`].
-    pub fn patch(&self, if_match: Option<&[u8]>, body: &[u8]) -> Result<Patch, Refusal> {
+    /// [`WhipError::Stale`], and those of [`SdpFragment::parse`].
+    pub fn patch(&self, if_match: Option<&[u8]>, body: &[u8]) -> Result<ResourcePatch, WhipError> {
         if if_match.is_some_and(|tags| !self.matches(tags)) {
-            return Err(Refusal::Stale);
+            return Err(WhipError::Stale);
         }
-        let fragment = Fragment::parse(body)?;
+        let fragment = SdpFragment::parse(body)?;
         match fragment.credentials {
-            Some(new) if self.former.as_ref() == Some(&new) => Ok(Patch::Trickle(Vec::new())),
-            Some(new) if self.credentials.as_ref() != Some(&new) => Ok(Patch::Restart(Restart {
+            Some(new) if self.former.as_ref() == Some(&new) => Ok(ResourcePatch::Trickle(Vec::new())),
+            Some(new) if self.credentials.as_ref() != Some(&new) => Ok(ResourcePatch::Restart(IceRestart {
                 offer: self.renewed(&new, &fragment.candidates),
                 credentials: new,
             })),
-            _ => Ok(Patch::Trickle(fragment.candidates)),
+            _ => Ok(ResourcePatch::Trickle(fragment.candidates)),
         }
     }
 
     /// The restart was answered. `used` are the addresses of this end and the caller between which media goes.
-    pub fn handle_restart(&mut self, restart: Restart, answer: &str, used: Option<(SocketAddr, SocketAddr)>) -> Done {
+    pub fn handle_restart(
+        &mut self,
+        restart: IceRestart,
+        answer: &str,
+        used: Option<(SocketAddr, SocketAddr)>,
+    ) -> ResourceResponse {
         self.former = self.credentials.replace(restart.credentials);
         self.ufrag = answer::ufrag(answer).to_owned();
-        Done::Restarted {
+        ResourceResponse::Restarted {
             fragment: answer::fragment(answer, used),
             etag: self.etag(),
         }
@@ -93,7 +98,7 @@ impl Resource {
     }
 
     /// Returns the offer with other credentials and candidates.
-    fn renewed(&self, credentials: &Credentials, candidates: &[String]) -> String {
+    fn renewed(&self, credentials: &RemoteCredentials, candidates: &[String]) -> String {
         let mut text = String::with_capacity(self.offer.len() + 64);
         let mut push = |parts: &[&str]| {
             parts.iter().for_each(|part| text.push_str(part));
@@ -134,13 +139,13 @@ mod tests {
         )
     }
 
-    fn resource() -> Resource {
-        Resource::new(OFFER.to_owned(), &answer("first"))
+    fn resource() -> WhipResource {
+        WhipResource::new(OFFER.to_owned(), &answer("first"))
     }
 
-    fn trickled(patch: Result<Patch, Refusal>) -> usize {
+    fn trickled(patch: Result<ResourcePatch, WhipError>) -> usize {
         match patch {
-            Ok(Patch::Trickle(lines)) => lines.len(),
+            Ok(ResourcePatch::Trickle(lines)) => lines.len(),
             other => panic!("{other:?}"),
         }
     }
@@ -151,7 +156,7 @@ mod tests {
         let resource = resource();
         for if_match in [None, Some(&b"*"[..]), Some(b"\"*\""), Some(b"\"first\"")] {
             assert_eq!(trickled(resource.patch(if_match, OLD)), 1);
-            assert!(matches!(resource.patch(if_match, NEW), Ok(Patch::Restart(_))));
+            assert!(matches!(resource.patch(if_match, NEW), Ok(ResourcePatch::Restart(_))));
         }
         assert_eq!(
             trickled(resource.patch(None, b"a=candidate:1 1 udp 1 192.0.2.3 2001 typ host")),
@@ -164,15 +169,15 @@ mod tests {
     fn a_stale_tag_is_refused() {
         let mut resource = resource();
         assert_eq!(resource.etag(), "\"first\"");
-        assert_eq!(resource.patch(Some(b"\"other\""), OLD), Err(Refusal::Stale));
-        assert_eq!(resource.patch(Some(b""), OLD), Err(Refusal::Stale));
+        assert_eq!(resource.patch(Some(b"\"other\""), OLD), Err(WhipError::Stale));
+        assert_eq!(resource.patch(Some(b""), OLD), Err(WhipError::Stale));
         assert_eq!(trickled(resource.patch(Some(b"\"other\", \"first\""), OLD)), 1);
-        let Ok(Patch::Restart(restart)) = resource.patch(Some(b"*"), NEW) else {
+        let Ok(ResourcePatch::Restart(restart)) = resource.patch(Some(b"*"), NEW) else {
             panic!("a restart");
         };
         resource.handle_restart(restart, &answer("second"), None);
         assert_eq!(resource.etag(), "\"second\"");
-        assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(Refusal::Stale));
+        assert_eq!(resource.patch(Some(b"\"first\""), NEW), Err(WhipError::Stale));
         assert_eq!(trickled(resource.patch(Some(b"\"second\""), NEW)), 1);
         // What was under way meanwhile leads back to nothing.
         assert_eq!(trickled(resource.patch(None, OLD)), 0);
@@ -181,7 +186,7 @@ mod tests {
     /// The offer of a restart has the new credentials and candidates alone, and all else as it was.
     #[test]
     fn a_restart_is_the_offer_with_other_credentials() {
-        let Ok(Patch::Restart(restart)) = resource().patch(None, NEW) else {
+        let Ok(ResourcePatch::Restart(restart)) = resource().patch(None, NEW) else {
             panic!("a restart");
         };
         assert_eq!(
@@ -190,7 +195,7 @@ mod tests {
              a=ice-pwd:newnewnewnewnewnewnewnew\r\na=mid:0\r\na=candidate:2 1 udp 1 192.0.2.3 2001 typ host\r\n"
         );
         // A restart that was refused leaves all as it was.
-        assert_eq!(resource().patch(None, NEW), Ok(Patch::Restart(restart)));
+        assert_eq!(resource().patch(None, NEW), Ok(ResourcePatch::Restart(restart)));
     }
 
     /// A client that joins several with commas gets one, and that one is where it was reached.
@@ -198,13 +203,13 @@ mod tests {
     fn the_answer_to_a_restart_has_one_candidate() {
         let mut resource = resource();
         let used = [([192, 0, 2, 11], 7860), ([192, 0, 2, 2], 2000)].map(SocketAddr::from);
-        let Ok(Patch::Restart(restart)) = resource.patch(None, NEW) else {
+        let Ok(ResourcePatch::Restart(restart)) = resource.patch(None, NEW) else {
             panic!("a restart");
         };
         let done = resource.handle_restart(restart, &answer("second"), Some((used[0], used[1])));
         assert_eq!(
             done,
-            Done::Restarted {
+            ResourceResponse::Restarted {
                 fragment: "a=ice-ufrag:second\r\na=ice-pwd:pwd\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n\
                            a=candidate:2 1 udp 90 192.0.2.11 7860 typ host\r\n"
                     .replace("a=mid:0\r\n", ""),
