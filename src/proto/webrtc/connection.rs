@@ -64,7 +64,7 @@ use self::unusable_audio::UnusableAudio;
 use crate::audio::codec::Codec;
 use crate::webrtc::candidate::RemoteCandidatePolicy;
 use crate::webrtc::crypto;
-use crate::webrtc::why::Tried;
+use crate::webrtc::ice_diagnosis::IceAttempt;
 
 /// One peer connection.
 pub struct PeerConnection {
@@ -76,7 +76,7 @@ pub struct PeerConnection {
     record: LastRecord,
     /// Of a device, until the connection is up.
     last_flight: LastFlight,
-    tried: Tried,
+    tried: IceAttempt,
     sources: AudioSources,
     sender: RtpSender,
     /// The payload type of the telephone's keys, and what was pressed.
@@ -122,7 +122,7 @@ impl PeerConnection {
             early: EarlyRecords::default(),
             record: LastRecord::default(),
             last_flight: LastFlight::default(),
-            tried: Tried::new(local.first().map_or(0, SocketAddr::port)),
+            tried: IceAttempt::new(local.first().map_or(0, SocketAddr::port)),
             sources: AudioSources::new(config.talkers, config.takes_any_source),
             sender: RtpSender::new(config.seed),
             keys: None,
@@ -321,7 +321,7 @@ impl PeerConnection {
     }
 
     /// Returns what was tried to connect.
-    pub fn tried(&self) -> &Tried {
+    pub fn tried(&self) -> &IceAttempt {
         &self.tried
     }
 

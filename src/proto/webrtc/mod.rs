@@ -6,7 +6,7 @@
 //! - The network: [`packet_kind`], [`stun`] and [`routes`] (whose datagram), [`framing`] and
 //!   [`connections`] (packets over TCP), [`gather`] (what STUN servers see), [`relay`] (one
 //!   allocation at a TURN server), [`backoff`] (errors in a row)
-//! - [`why`]: why a connection did not come to be
+//! - [`ice_diagnosis`]: why a connection did not come to be
 
 #[cfg(feature = "webrtc")]
 pub mod backoff;
@@ -20,6 +20,8 @@ pub mod crypto;
 pub mod framing;
 pub mod gather;
 pub mod ice;
+#[cfg(feature = "webrtc")]
+pub mod ice_diagnosis;
 pub mod offer;
 #[cfg(feature = "webrtc")]
 pub mod outbox;
@@ -36,5 +38,3 @@ pub mod sdp;
 pub mod session;
 pub mod stun;
 pub mod whip;
-#[cfg(feature = "webrtc")]
-pub mod why;

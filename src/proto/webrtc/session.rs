@@ -32,9 +32,9 @@ use crate::session::{Deadline, Frame, Output, Session};
 use crate::webrtc::connection::{
     self, ChannelLabel, PacketTrust, PeerConnection, ReceivedPacket, Transmit, ValidatedPath,
 };
+use crate::webrtc::ice_diagnosis::IceAttempt;
 use crate::webrtc::outbox::Outbox;
 use crate::webrtc::whip::events::RealtimeEvents;
-use crate::webrtc::why::Tried;
 
 /// What a session asks of its transport.
 pub enum WebRtcCommand {
@@ -179,7 +179,7 @@ impl WebRtcSession {
     }
 
     /// Returns what was tried to connect with the client, if its last connection never came to be.
-    pub fn unconnected(&self) -> Option<&Tried> {
+    pub fn unconnected(&self) -> Option<&IceAttempt> {
         Some(self.peer.tried()).filter(|tried| !tried.is_secured())
     }
 

@@ -4,12 +4,12 @@ use super::super::*;
 use super::pair::{Pair, ms, secs, setup};
 use crate::testing::client::{Client, config};
 use crate::webrtc::crypto::{self, HandshakeError};
-use crate::webrtc::why::Cause;
+use crate::webrtc::ice_diagnosis::IceFailure;
 
 const CLIENT: &str = "192.0.2.9:5000";
 
 /// Lets the pair try until the session gives up, and returns what was the cause and what is said of it.
-fn give_up(mut pair: Pair) -> (Cause, String) {
+fn give_up(mut pair: Pair) -> (IceFailure, String) {
     pair.run(secs(20));
     let (reason, _) = pair.left().expect("the end");
     assert_eq!(reason, LeaveReason::NeverConnected);
@@ -45,7 +45,7 @@ fn a_closed_network_is_told() {
     let mut pair = Pair::new();
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::Unanswered, "{words}");
+    assert_eq!(cause, IceFailure::Unanswered, "{words}");
     assert!(words.contains("from 192.0.2.1, 0 answered, 0 received"), "{words}");
     assert!(
         words.contains("UDP port 7860") && !words.contains("192.0.2.9"),
@@ -58,7 +58,7 @@ fn a_client_that_names_nothing_and_sends_nothing_is_told() {
     let mut pair = with_candidates("");
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::Nothing, "{words}");
+    assert_eq!(cause, IceFailure::Nothing, "{words}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_client_with_hidden_addresses_whose_checks_do_not_come_is_told() {
         with_candidates("a=candidate:1 1 udp 2122260223 4f1c2e3a-0000-4000-8000-123456789abc.local 50000 typ host");
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::OnlyHidden, "{words}");
+    assert_eq!(cause, IceFailure::OnlyHidden, "{words}");
     assert!(
         words.contains("1 mDNS name ignored") && !words.contains("4f1c2e3a"),
         "{words}"
@@ -80,7 +80,7 @@ fn ends_without_a_family_in_common_are_told() {
     let mut pair = with_candidates("a=candidate:1 1 udp 2122260223 2001:db8::9 50000 typ host");
     pair.up.cut = true;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::NoPair, "{words}");
+    assert_eq!(cause, IceFailure::NoPair, "{words}");
 }
 
 /// The client's checks come in, and nothing of this end gets out.
@@ -89,7 +89,7 @@ fn a_one_way_firewall_is_told() {
     let mut pair = Pair::new();
     pair.down.cut = true;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::OneWay, "{words}");
+    assert_eq!(cause, IceFailure::OneWay, "{words}");
 }
 
 /// ICE passes, and records of the handshake do not: none of the client's, or none of ours.
@@ -98,11 +98,11 @@ fn a_handshake_that_does_not_end_is_told() {
     let mut pair = Pair::new();
     pair.pass = |up, contents| !up || contents[0] < 20;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::NoHandshake, "{words}");
+    assert_eq!(cause, IceFailure::NoHandshake, "{words}");
     let mut pair = Pair::new();
     pair.pass = |up, contents| up || contents[0] < 20;
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::Handshake, "{words}");
+    assert_eq!(cause, IceFailure::Handshake, "{words}");
 }
 
 /// A certificate that is not taken is named, and so is one that the SDP does not announce.
@@ -114,7 +114,7 @@ fn a_certificate_that_is_refused_is_named() {
     let (cause, words) = give_up(Pair::with(client, |offer| offer.to_owned()));
     assert_eq!(
         cause,
-        Cause::Refused(HandshakeError::Key("an RSA key of 1024 bits".to_owned()))
+        IceFailure::Refused(HandshakeError::Key("an RSA key of 1024 bits".to_owned()))
     );
     assert!(words.contains("P-256, P-384 and"), "{words}");
 
@@ -127,7 +127,11 @@ fn a_certificate_that_is_refused_is_named() {
     let (reason, _) = pair.left().expect("the end");
     assert_eq!(reason, LeaveReason::Failed);
     let tried = pair.session.unconnected().expect("it was never connected");
-    assert_eq!(tried.cause(), Cause::Refused(HandshakeError::Fingerprint), "{tried}");
+    assert_eq!(
+        tried.cause(),
+        IceFailure::Refused(HandshakeError::Fingerprint),
+        "{tried}"
+    );
 }
 
 /// A client that answers our checks and makes none of its own never chooses a pair.
@@ -136,7 +140,7 @@ fn a_client_that_chooses_no_pair_is_told() {
     let mut pair = Pair::new();
     pair.pass = |up, contents| !(up && is_check(contents));
     let (cause, words) = give_up(pair);
-    assert_eq!(cause, Cause::NotChosen, "{words}");
+    assert_eq!(cause, IceFailure::NotChosen, "{words}");
 }
 
 /// A connection that came to be has nothing to explain, and the one after a restart has its own story.
@@ -153,6 +157,6 @@ fn a_restart_that_fails_is_told_apart_from_the_connection_before() {
     pair.run(secs(20));
     assert_eq!(pair.left().map(|(reason, _)| reason), Some(LeaveReason::Vanished));
     let tried = pair.session.unconnected().expect("the new one was never connected");
-    assert_eq!(tried.cause(), Cause::Unanswered, "{tried}");
+    assert_eq!(tried.cause(), IceFailure::Unanswered, "{tried}");
     pair.run(ms(1));
 }

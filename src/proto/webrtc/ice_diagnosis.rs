@@ -1,11 +1,11 @@
 //! Why a connection did not come to be, for whoever reads the log at night.
 //!
 //! In: the client's candidates, used or not, and every datagram of ICE and DTLS both ways until the connection is up; after
-//! that nothing is counted. Out: a [`Cause`], one sentence for the log, and a list of the pairs with their counts. The sentence
+//! that nothing is counted. Out: a [`IceFailure`], one sentence for the log, and a list of the pairs with their counts. The sentence
 //! tells a peer's addresses by their kind and the network they belong to; the list has them in full, and is for DEBUG.
 //! The pairs are at most [`TRIED_PAIRS_MAX`]. Source: RFC 8445 section 7 (checks).
 
-mod words;
+mod display;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::webrtc::stun;
 
 /// One pair of addresses between which checks went, and how many: ours and their answers, theirs and our answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pair {
+struct CheckedPair {
     local: SocketAddr,
     remote: SocketAddr,
     sent: u32,
@@ -29,13 +29,13 @@ struct Pair {
 
 /// What was tried to connect with one client.
 #[derive(Clone, Debug, Default)]
-pub struct Tried {
+pub struct IceAttempt {
     /// The UDP port of this runner.
     port: u16,
     known: Vec<(CandidateKind, SocketAddr)>,
     hidden: u32,
     unusable: u32,
-    pairs: Vec<Pair>,
+    pairs: Vec<CheckedPair>,
     /// Checks between addresses for which there was no room in `pairs`.
     unlisted: u32,
     /// Checks that named this connection and were not signed for it.
@@ -52,7 +52,7 @@ pub struct Tried {
 
 /// What kept a connection from being.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum IceFailure {
     /// The client named no candidate and sent nothing.
     Nothing,
     /// Every candidate is a name that only the client's own network knows, and it sent nothing.
@@ -79,12 +79,12 @@ pub enum Cause {
     Refused(HandshakeError),
 }
 
-impl Tried {
+impl IceAttempt {
     /// Begins to count for a connection of a runner with this UDP port.
     pub fn new(port: u16) -> Self {
-        Tried {
+        IceAttempt {
             port,
-            ..Tried::default()
+            ..IceAttempt::default()
         }
     }
 
@@ -154,9 +154,9 @@ impl Tried {
 
     /// The connection is up: nothing is left to explain.
     pub fn handle_secured(&mut self) {
-        *self = Tried {
+        *self = IceAttempt {
             secured: true,
-            ..Tried::new(self.port)
+            ..IceAttempt::new(self.port)
         };
     }
 
@@ -165,13 +165,13 @@ impl Tried {
         self.secured
     }
 
-    fn count(&mut self, local: SocketAddr, remote: SocketAddr, count: impl FnOnce(&mut Pair)) {
-        let is_it = |pair: &Pair| pair.remote == remote && pair.local == local;
+    fn count(&mut self, local: SocketAddr, remote: SocketAddr, count: impl FnOnce(&mut CheckedPair)) {
+        let is_it = |pair: &CheckedPair| pair.remote == remote && pair.local == local;
         match self.pairs.iter().position(is_it) {
             Some(at) => count(&mut self.pairs[at]),
             None if self.pairs.len() == TRIED_PAIRS_MAX => self.unlisted += 1,
             None => {
-                let mut pair = Pair {
+                let mut pair = CheckedPair {
                     local,
                     remote,
                     sent: 0,
@@ -185,37 +185,37 @@ impl Tried {
         }
     }
 
-    fn sum(&self, of: impl Fn(&Pair) -> u32) -> u32 {
+    fn sum(&self, of: impl Fn(&CheckedPair) -> u32) -> u32 {
         self.pairs.iter().map(of).fold(0, u32::saturating_add)
     }
 
     /// Returns what kept the connection from being.
-    pub fn cause(&self) -> Cause {
+    pub fn cause(&self) -> IceFailure {
         let (sent, answered) = (self.sum(|pair| pair.sent), self.sum(|pair| pair.answered));
         let received = self.sum(|pair| pair.received);
         if self.ice_up {
             return match &self.refusal {
-                Some(refusal) => Cause::Refused(refusal.clone()),
-                None if self.records_in == 0 => Cause::NoHandshake,
-                None => Cause::Handshake,
+                Some(refusal) => IceFailure::Refused(refusal.clone()),
+                None if self.records_in == 0 => IceFailure::NoHandshake,
+                None => IceFailure::Handshake,
             };
         }
         match (received, answered) {
-            (_, 1..) => Cause::NotChosen,
-            (_, 0) if self.unmapped > 0 => Cause::Unmapped,
-            (1.., 0) => Cause::OneWay,
-            (0, 0) if self.refused > 0 => Cause::Stale,
-            (0, 0) if sent > 0 => Cause::Unanswered,
-            (0, 0) if !self.known.is_empty() => Cause::NoPair,
-            (0, 0) if self.unusable > 0 => Cause::NoneUsable,
-            (0, 0) if self.hidden > 0 => Cause::OnlyHidden,
-            (0, 0) => Cause::Nothing,
+            (_, 1..) => IceFailure::NotChosen,
+            (_, 0) if self.unmapped > 0 => IceFailure::Unmapped,
+            (1.., 0) => IceFailure::OneWay,
+            (0, 0) if self.refused > 0 => IceFailure::Stale,
+            (0, 0) if sent > 0 => IceFailure::Unanswered,
+            (0, 0) if !self.known.is_empty() => IceFailure::NoPair,
+            (0, 0) if self.unusable > 0 => IceFailure::NoneUsable,
+            (0, 0) if self.hidden > 0 => IceFailure::OnlyHidden,
+            (0, 0) => IceFailure::Nothing,
         }
     }
 
     /// Returns every pair with its counts, addresses in full.
     pub fn pairs(&self) -> impl fmt::Display + '_ {
-        words::Pairs(self)
+        display::PairsDisplay(self)
     }
 
     /// Returns the kind of the client's address: of the candidate that named it, or one that its own check told.

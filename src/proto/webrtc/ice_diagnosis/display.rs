@@ -6,16 +6,16 @@
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 
-use super::{Cause, Tried};
+use super::{IceAttempt, IceFailure};
 use crate::address_scope::AddressScope;
 
 /// Addresses of this end that a sentence names.
 const LOCALS_MAX: usize = 3;
 
 /// Every pair with its counts.
-pub(super) struct Pairs<'a>(pub &'a Tried);
+pub(super) struct PairsDisplay<'a>(pub &'a IceAttempt);
 
-impl Display for Pairs<'_> {
+impl Display for PairsDisplay<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let tried = self.0;
         for (kind, address) in &tried.known {
@@ -42,7 +42,7 @@ impl Display for Pairs<'_> {
     }
 }
 
-impl Display for Tried {
+impl Display for IceAttempt {
     /// What the client named, what was tried, and what that means.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.candidates(f)?;
@@ -53,7 +53,7 @@ impl Display for Tried {
     }
 }
 
-impl Tried {
+impl IceAttempt {
     fn candidates(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let total = self.known.len() as u32 + self.hidden + self.unusable;
         if total == 0 {
@@ -123,56 +123,56 @@ impl Tried {
     fn meaning(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let port = self.port;
         match self.cause() {
-            Cause::Nothing => write!(
+            IceFailure::Nothing => write!(
                 f,
                 "nothing came at all: the client did not get its answer, or UDP port {port} is closed to it"
             ),
-            Cause::OnlyHidden => write!(
+            IceFailure::OnlyHidden => write!(
                 f,
                 "its addresses are hidden, and its own checks do not reach UDP port {port}: a firewall, or a network that \
                  keeps its machines apart (guest Wi-Fi)"
             ),
-            Cause::NoneUsable => write!(
+            IceFailure::NoneUsable => write!(
                 f,
                 "no check can be sent to what it named, and its own do not reach UDP port {port}: a firewall, or another \
                  network"
             ),
-            Cause::NoPair => f.write_str(
+            IceFailure::NoPair => f.write_str(
                 "this machine and the client share no kind of address (IPv4, IPv6), or a way between them is missing",
             ),
-            Cause::Unanswered if self.only_loopback() => write!(
+            IceFailure::Unanswered if self.only_loopback() => write!(
                 f,
                 "the client offers loopback addresses only, so it runs on this machine, and a firewall keeps UDP port \
                  {port} from it"
             ),
-            Cause::Unanswered => write!(
+            IceFailure::Unanswered => write!(
                 f,
                 "a firewall on UDP port {port}, or another network, which takes a TURN server in --ice-servers"
             ),
-            Cause::Unmapped => f.write_str(
+            IceFailure::Unmapped => f.write_str(
                 "the client answered, and left XOR-MAPPED-ADDRESS out, without which no answer counts (RFC 8445 section \
                  7.3.1.3; FFmpeg's WHIP muxer does so): nothing here can mend that",
             ),
-            Cause::OneWay => write!(
+            IceFailure::OneWay => write!(
                 f,
                 "the client reaches this machine, and nothing of this machine reaches the client: a firewall lets UDP port \
                  {port} in and not out, or answers leave by another interface"
             ),
-            Cause::Stale => f.write_str("the client uses another answer than the one it was given here"),
-            Cause::NotChosen => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
+            IceFailure::Stale => f.write_str("the client uses another answer than the one it was given here"),
+            IceFailure::NotChosen => f.write_str("the way is open, and the client did not go it: it went away, or chose no pair"),
             // Towards devices, this end begins.
-            Cause::NoHandshake if self.records_out > 0 => f.write_str(
+            IceFailure::NoHandshake if self.records_out > 0 => f.write_str(
                 "ICE is up, and the client did not answer the handshake that was begun here: it went away, or a firewall \
                  drops DTLS",
             ),
-            Cause::NoHandshake => {
+            IceFailure::NoHandshake => {
                 f.write_str("ICE is up, and the client did not begin its handshake: it went away, or a firewall drops DTLS")
             }
-            Cause::Handshake => f.write_str(
+            IceFailure::Handshake => f.write_str(
                 "ICE is up, and the handshake did not end: large packets get lost on the way (MTU), or the client does not \
                  take the certificate",
             ),
-            Cause::Refused(refusal) => write!(f, "ICE is up, and the handshake failed: {refusal}"),
+            IceFailure::Refused(refusal) => write!(f, "ICE is up, and the handshake failed: {refusal}"),
         }?;
         f.write_str("; see README, \"When something is wrong\"")
     }

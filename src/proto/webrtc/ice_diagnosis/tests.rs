@@ -18,8 +18,8 @@ fn local() -> SocketAddr {
 }
 
 /// A client with one candidate on a private network, and what then happens.
-fn tried(then: impl FnOnce(&mut Tried, SocketAddr)) -> Tried {
-    let mut tried = Tried::new(7860);
+fn tried(then: impl FnOnce(&mut IceAttempt, SocketAddr)) -> IceAttempt {
+    let mut tried = IceAttempt::new(7860);
     let remote = address("10.9.8.7:50000");
     tried.handle_candidate(CandidateKind::Host, remote);
     then(&mut tried, remote);
@@ -28,31 +28,31 @@ fn tried(then: impl FnOnce(&mut Tried, SocketAddr)) -> Tried {
 
 #[test]
 fn every_cause_is_told_from_the_others() {
-    let sent = |tried: &mut Tried, remote| {
+    let sent = |tried: &mut IceAttempt, remote| {
         for _ in 0..3 {
             tried.handle_outgoing(local(), remote, CHECK);
         }
     };
-    let mut hidden = Tried::new(7860);
+    let mut hidden = IceAttempt::new(7860);
     hidden.handle_ignored(CandidateError::Mdns);
     hidden.handle_ignored(CandidateError::EndOfCandidates);
     let mut unusable = hidden.clone();
     unusable.handle_ignored(CandidateError::Transport);
     let cases = [
-        (Cause::Nothing, Tried::new(7860)),
-        (Cause::OnlyHidden, hidden),
-        (Cause::NoneUsable, unusable),
-        (Cause::NoPair, tried(|_, _| {})),
-        (Cause::Unanswered, tried(|tried, remote| sent(tried, remote))),
+        (IceFailure::Nothing, IceAttempt::new(7860)),
+        (IceFailure::OnlyHidden, hidden),
+        (IceFailure::NoneUsable, unusable),
+        (IceFailure::NoPair, tried(|_, _| {})),
+        (IceFailure::Unanswered, tried(|tried, remote| sent(tried, remote))),
         (
-            Cause::Stale,
+            IceFailure::Stale,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), CHECK, false);
             }),
         ),
         (
-            Cause::Unmapped,
+            IceFailure::Unmapped,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), CHECK, true);
@@ -60,7 +60,7 @@ fn every_cause_is_told_from_the_others() {
             }),
         ),
         (
-            Cause::OneWay,
+            IceFailure::OneWay,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), CHECK, true);
@@ -68,14 +68,14 @@ fn every_cause_is_told_from_the_others() {
             }),
         ),
         (
-            Cause::NotChosen,
+            IceFailure::NotChosen,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_incoming(remote, local(), ANSWER, true);
             }),
         ),
         (
-            Cause::NoHandshake,
+            IceFailure::NoHandshake,
             tried(|tried, remote| {
                 sent(tried, remote);
                 tried.handle_ice_up();
@@ -83,14 +83,14 @@ fn every_cause_is_told_from_the_others() {
             }),
         ),
         (
-            Cause::Handshake,
+            IceFailure::Handshake,
             tried(|tried, remote| {
                 tried.handle_ice_up();
                 tried.handle_incoming(remote, local(), RECORD, true);
             }),
         ),
         (
-            Cause::Refused(HandshakeError::Suites),
+            IceFailure::Refused(HandshakeError::Suites),
             tried(|tried, remote| {
                 tried.handle_ice_up();
                 tried.handle_incoming(remote, local(), RECORD, true);
@@ -127,7 +127,7 @@ fn every_cause_is_told_from_the_others() {
 /// Candidates stand together by kind and by the network that they belong to.
 #[test]
 fn candidates_are_told_by_kind_and_network() {
-    let mut tried = Tried::new(7860);
+    let mut tried = IceAttempt::new(7860);
     for (kind, at) in [
         (CandidateKind::Host, "192.168.1.9:1"),
         (CandidateKind::Host, "10.0.0.1:1"),
@@ -157,7 +157,7 @@ fn candidates_are_told_by_kind_and_network() {
 /// At the cap a pair is listed, past it its checks are counted alone; the known candidates have their own.
 #[test]
 fn the_lists_have_an_end() {
-    let mut tried = Tried::new(7860);
+    let mut tried = IceAttempt::new(7860);
     for nth in 0..=TRIED_PAIRS_MAX {
         let remote = SocketAddr::new(IpAddr::from([10, 0, 0, 1]), 1_000 + nth as u16);
         tried.handle_outgoing(local(), remote, CHECK);
@@ -183,10 +183,10 @@ fn what_is_up_counts_nothing() {
 /// Bytes of any kind are counted or not, and never panic.
 #[test]
 fn rubbish_is_not_counted() {
-    let mut tried = Tried::new(7860);
+    let mut tried = IceAttempt::new(7860);
     for contents in [&[][..], &[0], &[0, 2], &[128; 12], &[64], &[255, 255]] {
         tried.handle_incoming(local(), local(), PacketKind::of(contents), true);
         tried.handle_outgoing(local(), local(), PacketKind::of(contents));
     }
-    assert_eq!(tried.cause(), Cause::Nothing);
+    assert_eq!(tried.cause(), IceFailure::Nothing);
 }
