@@ -2,7 +2,7 @@
 //!
 //! In: a connection whose first byte is the length of a packet. Out: its packets to the sessions
 //! they are for, and those of the sessions back. Nothing is sent to, and nothing kept for, a caller
-//! whose first packet is not a check of a live session. Which connections may stay, [`Connections`]
+//! whose first packet is not a check of a live session. Which connections may stay, [`TcpConnections`]
 //! says; one on which no session answers checks is closed. A connection that has stalled loses
 //! packets, as the network would: late speech is worthless. The browser on the far end of an SSH
 //! tunnel to this port comes this way. Source: RFC 6544, RFC 4571.
@@ -21,13 +21,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::io::udp::{Attached, Port};
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PROVEN_WITHIN, ICE_TCP_SEND_BUFFER_BYTES, PEER_FREED_AFTER};
-use crate::proto::webrtc::connections::Connections;
-use crate::proto::webrtc::framing::{self, Framed};
 use crate::proto::webrtc::packet_kind::PacketKind;
+use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
+use crate::proto::webrtc::tcp_connections::TcpConnections;
 
 /// The places of all connections.
 #[derive(Clone, Default)]
-pub struct Places(Arc<Mutex<Connections<oneshot::Sender<()>>>>);
+pub struct Places(Arc<Mutex<TcpConnections<oneshot::Sender<()>>>>);
 
 impl Places {
     /// Takes a place for a connection whose caller has named a session; who has to go for it is
@@ -42,7 +42,7 @@ impl Places {
         })
     }
 
-    fn connections(&self) -> MutexGuard<'_, Connections<oneshot::Sender<()>>> {
+    fn connections(&self) -> MutexGuard<'_, TcpConnections<oneshot::Sender<()>>> {
         // The list is whole after every single statement.
         lock(&self.0)
     }
@@ -81,7 +81,7 @@ impl Connected {
         let (read, write) = stream.into_split();
         let mut incoming = Incoming {
             read,
-            framed: Framed::default(),
+            framed: Rfc4571Reader::default(),
             arena: BytesMut::new(),
             port: port.clone(),
             peer: canonical(peer),
@@ -130,7 +130,7 @@ impl Connected {
 /// The caller's half of a connection.
 struct Incoming {
     read: OwnedReadHalf,
-    framed: Framed,
+    framed: Rfc4571Reader,
     arena: BytesMut,
     port: Arc<Port>,
     peer: SocketAddr,
@@ -178,7 +178,7 @@ async fn send(mut outgoing: Attached, mut write: OwnedWriteHalf, answered: impl 
         if PacketKind::of(&packet.contents) == PacketKind::CheckAnswer {
             answered();
         }
-        framing::put(&packet.contents, &mut framed);
+        rfc4571::put(&packet.contents, &mut framed);
         write.write_all(&framed).await?;
         framed.clear();
     }

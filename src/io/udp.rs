@@ -1,6 +1,6 @@
 //! The one UDP port of all WebRTC sessions: reads datagrams in batches and hands each to the session it belongs to.
 //!
-//! Whose a datagram is, [`Routes`] says: by the name in it, or by the path that it came on. What is
+//! Whose a datagram is, [`PacketRouter`] says: by the name in it, or by the path that it came on. What is
 //! no session's is dropped without an answer. The kernel says which local address a datagram came
 //! to, so one socket per address family serves every interface, also one that comes up later.
 //! Session inboxes are bounded; a datagram for a full one is dropped, as the network would do.
@@ -31,9 +31,9 @@ use crate::io::tasks;
 use crate::limits::{
     DATAGRAM_ARENA_BYTES, DATAGRAM_BATCH, DATAGRAM_BATCH_BYTES, DATAGRAM_SOCKET_BYTES, SESSION_INBOX_DATAGRAMS,
 };
-use crate::proto::webrtc::backoff::{Backoff, Pause};
+use crate::proto::webrtc::backoff::{Backoff, BackoffDelay};
 use crate::proto::webrtc::connection::{IceProtocol, ReceivedPacket};
-use crate::proto::webrtc::routes::{Path, Routes};
+use crate::proto::webrtc::packet_router::{PacketRouter, RemotePath};
 use queues::{Queues, Table};
 
 pub use queues::{Attached, Outgoing};
@@ -74,7 +74,7 @@ struct Socket {
 pub struct Port {
     v4: Option<Socket>,
     v6: Option<Socket>,
-    routes: Mutex<Routes<Sender>>,
+    routes: Mutex<PacketRouter<Sender>>,
     last_session: AtomicU64,
     relays: Queues,
     /// Peers that came over TCP.
@@ -208,7 +208,7 @@ impl Port {
                 let destination = SocketAddr::new(ip.to_canonical(), socket.port);
                 for contents in part[..meta.len].chunks(meta.stride.max(1)) {
                     let dropped = &self.dropped;
-                    let path = Path::from(meta.addr);
+                    let path = RemotePath::from(meta.addr);
                     deliver(&routes, path, destination, contents, &mut arena, arrived, dropped);
                 }
             }
@@ -245,9 +245,9 @@ impl Port {
     }
 
     /// Returns the path to a peer from a local address of this machine, or of a relay.
-    pub fn path(&self, over: IceProtocol, local: SocketAddr, peer: SocketAddr) -> Path {
+    pub fn path(&self, over: IceProtocol, local: SocketAddr, peer: SocketAddr) -> RemotePath {
         let relay = (over == IceProtocol::Udp && local.port() != self.number()).then_some(local);
-        Path { over, peer, relay }
+        RemotePath { over, peer, relay }
     }
 
     /// Takes a relay's address for one of this machine, until what is returned is dropped. `None` for one with this port's
@@ -322,7 +322,7 @@ impl Port {
         self.routes().len()
     }
 
-    fn routes(&self) -> MutexGuard<'_, Routes<Sender>> {
+    fn routes(&self) -> MutexGuard<'_, PacketRouter<Sender>> {
         // The maps are whole after every single statement, so a panic elsewhere leaves nothing to repair.
         lock(&self.routes)
     }
@@ -330,8 +330,8 @@ impl Port {
 
 /// Hands a packet to those who take it, and returns the first of them.
 fn deliver(
-    routes: &Routes<Sender>,
-    path: Path,
+    routes: &PacketRouter<Sender>,
+    path: RemotePath,
     destination: SocketAddr,
     contents: &[u8],
     arena: &mut BytesMut,
@@ -387,7 +387,7 @@ impl Socket {
 }
 
 /// Waits as long as an error of a read asks for.
-async fn pause(pause: Option<Pause>, error: &io::Error) {
+async fn pause(pause: Option<BackoffDelay>, error: &io::Error) {
     let Some(pause) = pause else {
         // An ICMP answer to something sent: the next read goes on.
         log::debug!("receiving: {error}");
@@ -449,7 +449,7 @@ impl Inbox {
     }
 
     /// The same, and what still comes on the path in use is let in: a peer sends there until ICE has found another.
-    pub fn rename(&mut self, ufrag: String, used: Option<Path>) {
+    pub fn rename(&mut self, ufrag: String, used: Option<RemotePath>) {
         if self.ufrag.as_ref() == Some(&ufrag) {
             return;
         }
@@ -461,13 +461,13 @@ impl Inbox {
     }
 
     /// Lets answers in on a path on which a check was sent, or answered.
-    pub fn expect(&self, path: impl Into<Path>) {
+    pub fn expect(&self, path: impl Into<RemotePath>) {
         self.port.routes().expect(path.into(), self.session, &self.sender);
     }
 
     /// Lets everything in on a path on which a check was answered. Returns the other sessions to
     /// which the same has happened.
-    pub fn prove(&self, path: impl Into<Path>) -> Vec<u64> {
+    pub fn prove(&self, path: impl Into<RemotePath>) -> Vec<u64> {
         self.port.routes().prove(path.into(), self.session, &self.sender)
     }
 

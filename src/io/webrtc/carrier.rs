@@ -20,7 +20,7 @@ use crate::proto::counts::Count;
 use crate::proto::session::Session as _;
 use crate::proto::webrtc::connection::{NegotiationError, Transmit, ValidatedPath};
 use crate::proto::webrtc::offer::{AnswerBody, OfferError};
-use crate::proto::webrtc::routes::Path;
+use crate::proto::webrtc::packet_router::RemotePath;
 use crate::proto::webrtc::session::{CompetingSession, ProbeOutcome, WebRtcCommand, WebRtcSession};
 use crate::proto::webrtc::whip::resource::{ResourcePatch, WhipResource};
 use crate::proto::webrtc::whip::{ResourceRequest, ResourceResponse, WhipError};
@@ -44,7 +44,7 @@ pub struct WebRtcCarrier {
 /// The way of media to the caller.
 #[derive(Clone, Copy)]
 pub struct Used {
-    path: Path,
+    path: RemotePath,
     local: SocketAddr,
     peer: SocketAddr,
 }

@@ -17,7 +17,7 @@ pub struct Backoff {
 
 /// What to do after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pause {
+pub struct BackoffDelay {
     pub length: Duration,
     /// The first pause since the last success.
     pub is_first: bool,
@@ -25,12 +25,12 @@ pub struct Pause {
 
 impl Backoff {
     /// Takes one more error. `None` asks for the next try at once.
-    pub fn handle_error(&mut self) -> Option<Pause> {
+    pub fn handle_error(&mut self) -> Option<BackoffDelay> {
         self.errors = self.errors.saturating_add(1);
         let pauses = self.errors.checked_sub(READ_ERRORS_FREE + 1)?;
         // Past this many doublings the longest is reached, whatever the first.
         let doubled = READ_PAUSE_FIRST.saturating_mul(1 << pauses.min(16));
-        Some(Pause {
+        Some(BackoffDelay {
             length: doubled.min(READ_PAUSE_MAX),
             is_first: pauses == 0,
         })

@@ -3,8 +3,8 @@
 //! - Offers: [`sdp`], [`offer`] (bodies), [`candidate`], [`whip`], [`ice`] (lists of servers)
 //! - A connection: [`connection`], [`crypto`] (DTLS, SRTP), [`sctp`] (devices' data channels),
 //!   [`outbox`] (messages to the client), [`session`]
-//! - The network: [`packet_kind`], [`stun`] and [`routes`] (whose datagram), [`framing`] and
-//!   [`connections`] (packets over TCP), [`gather`] (what STUN servers see), [`relay`] (one
+//! - The network: [`packet_kind`], [`stun`] and [`packet_router`] (whose datagram), [`rfc4571`] and
+//!   [`tcp_connections`] (packets over TCP), [`gather`] (what STUN servers see), [`relay`] (one
 //!   allocation at a TURN server), [`backoff`] (errors in a row)
 //! - [`ice_diagnosis`]: why a connection did not come to be
 
@@ -14,10 +14,7 @@ pub mod candidate;
 #[cfg(feature = "webrtc")]
 pub mod connection;
 #[cfg(feature = "webrtc")]
-pub mod connections;
-#[cfg(feature = "webrtc")]
 pub mod crypto;
-pub mod framing;
 pub mod gather;
 pub mod ice;
 #[cfg(feature = "webrtc")]
@@ -26,10 +23,11 @@ pub mod offer;
 #[cfg(feature = "webrtc")]
 pub mod outbox;
 pub mod packet_kind;
+#[cfg(feature = "webrtc")]
+pub mod packet_router;
 #[cfg(feature = "turn")]
 pub mod relay;
-#[cfg(feature = "webrtc")]
-pub mod routes;
+pub mod rfc4571;
 #[cfg(feature = "webrtc")]
 pub mod sctp;
 #[cfg(feature = "webrtc")]
@@ -37,4 +35,6 @@ pub mod sdp;
 #[cfg(feature = "webrtc")]
 pub mod session;
 pub mod stun;
+#[cfg(feature = "webrtc")]
+pub mod tcp_connections;
 pub mod whip;

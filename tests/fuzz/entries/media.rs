@@ -10,7 +10,7 @@ use edge_runner_proto::event::{Event, LeaveReason};
 use edge_runner_proto::limits;
 use edge_runner_proto::session::Session as _;
 use edge_runner_proto::webrtc::crypto;
-use edge_runner_proto::webrtc::framing::Framed;
+use edge_runner_proto::webrtc::rfc4571::Rfc4571Reader;
 
 use super::call::{Begins, Call, Operations, SILENCE, attribute, caller, mapped, provider, rtp, runner, stranger};
 use super::sctp::{self, chunk};
@@ -106,7 +106,7 @@ pub fn stun(bytes: &[u8]) {
 }
 
 fn framed(bytes: &[u8]) {
-    let mut stream = Framed::default();
+    let mut stream = Rfc4571Reader::default();
     let mut taken = 0;
     for piece in bytes.chunks(7) {
         stream.room().extend_from_slice(piece);

@@ -5,7 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::limits::{FRAMED_BYTES_MAX, ICE_TCP_PER_SESSION_MAX};
-use crate::proto::webrtc::framing::{self, Framed};
+use crate::proto::webrtc::rfc4571::{self, Rfc4571Reader};
 
 /// The listener of an HTTP server whose connections all bring packets, and the engine behind it.
 async fn rig() -> (Rig, SocketAddr) {
@@ -26,7 +26,7 @@ async fn rig() -> (Rig, SocketAddr) {
 struct Tunnel {
     caller: Caller,
     stream: TcpStream,
-    framed: Framed,
+    framed: Rfc4571Reader,
 }
 
 impl Tunnel {
@@ -34,7 +34,7 @@ impl Tunnel {
         Tunnel {
             caller: Caller::new().await,
             stream: TcpStream::connect(http).await.expect("somebody listens"),
-            framed: Framed::default(),
+            framed: Rfc4571Reader::default(),
         }
     }
 
@@ -46,7 +46,7 @@ impl Tunnel {
                 for (destination, contents) in client.drain(tasks::now()) {
                     // To one of the runner's addresses, so that its answers come from there, too.
                     if destination == runner {
-                        framing::put(&contents, &mut bytes);
+                        rfc4571::put(&contents, &mut bytes);
                     }
                 }
                 self.stream.write_all(&bytes).await.expect("a connection");
@@ -109,7 +109,7 @@ async fn a_stranger_gets_nothing() {
     check.extend([0, 6, 0, 8]);
     check.extend(b"nobody:x");
     let mut unknown = Vec::new();
-    framing::put(&check, &mut unknown);
+    rfc4571::put(&check, &mut unknown);
     let too_long = (FRAMED_BYTES_MAX as u16 + 1).to_be_bytes().to_vec();
     for bytes in [unknown, vec![0, 0], vec![0, 3, 22, 254, 253], too_long] {
         let mut stream = TcpStream::connect(http).await.expect("somebody listens");
@@ -133,7 +133,7 @@ fn unsigned_check(answer: &str) -> Vec<u8> {
     check.extend(name.bytes());
     check.resize(20 + 4 + padded, 0);
     let mut framed = Vec::new();
-    framing::put(&check, &mut framed);
+    rfc4571::put(&check, &mut framed);
     framed
 }
 

@@ -13,7 +13,7 @@ use super::device::as_device;
 use super::pair::{ms, runner, secs, setup};
 use crate::testing::client::Client;
 use crate::webrtc::connection::ReceivedPacket;
-use crate::webrtc::routes::{Path, Routes};
+use crate::webrtc::packet_router::{PacketRouter, RemotePath};
 
 /// How long a packet takes, each way.
 pub const WAY: Duration = Duration::from_millis(5);
@@ -65,7 +65,7 @@ pub struct World {
     pub start: Instant,
     pub now: Instant,
     pub embedded: bool,
-    pub routes: Routes<()>,
+    pub routes: PacketRouter<()>,
     /// By the number of the session.
     pub lives: BTreeMap<u64, Life>,
     /// By the number of their session; those that lost their power are gone.
@@ -90,7 +90,7 @@ impl World {
             start,
             now: start,
             embedded,
-            routes: Routes::default(),
+            routes: PacketRouter::default(),
             lives: BTreeMap::new(),
             clients: BTreeMap::new(),
             away: BTreeSet::new(),
@@ -285,7 +285,7 @@ impl World {
 
     /// A packet comes to the runner's port.
     fn arrive(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) {
-        let takers = self.routes.takers(Path::from(source), contents);
+        let takers = self.routes.takers(RemotePath::from(source), contents);
         for number in takers.map(|(number, ())| number).collect::<Vec<_>>() {
             let now = self.now;
             let life = self.life(number);

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use crate::limits::{ICE_TCP_CONNECTIONS_MAX, ICE_TCP_PER_SESSION_MAX, ICE_TCP_PER_SOURCE_MAX};
 use crate::server::source::SourceKey;
 
-struct Connection<T> {
+struct TcpConnection<T> {
     id: u64,
     session: u64,
     /// `None` for loopback.
@@ -24,34 +24,34 @@ struct Connection<T> {
 }
 
 /// The connections that are open, the oldest first.
-pub struct Connections<T> {
-    open: Vec<Connection<T>>,
+pub struct TcpConnections<T> {
+    open: Vec<TcpConnection<T>>,
     last: u64,
 }
 
 /// A connection that may stay.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Admitted<T> {
+pub struct TcpAdmission<T> {
     pub id: u64,
     pub evicted: Option<T>,
 }
 
-impl<T> Default for Connections<T> {
+impl<T> Default for TcpConnections<T> {
     fn default() -> Self {
-        Connections {
+        TcpConnections {
             open: Vec::new(),
             last: 0,
         }
     }
 }
 
-impl<T> Connections<T> {
+impl<T> TcpConnections<T> {
     /// Admits a connection; `None` when none can be evicted for it.
-    pub fn admit(&mut self, session: u64, address: IpAddr, handle: T) -> Option<Admitted<T>> {
+    pub fn admit(&mut self, session: u64, address: IpAddr, handle: T) -> Option<TcpAdmission<T>> {
         let address = address.to_canonical();
         let source = (!address.is_loopback()).then(|| SourceKey::from(address));
-        let of_session = |open: &Connection<T>| open.session == session;
-        let of_source = |open: &Connection<T>| source.is_some() && open.source == source;
+        let of_session = |open: &TcpConnection<T>| open.session == session;
+        let of_source = |open: &TcpConnection<T>| source.is_some() && open.source == source;
         let evicted = if self.count(of_session) >= ICE_TCP_PER_SESSION_MAX {
             Some(self.oldest_unproven(of_session)?)
         } else if self.count(of_source) >= ICE_TCP_PER_SOURCE_MAX {
@@ -59,7 +59,7 @@ impl<T> Connections<T> {
         } else if self.open.len() >= ICE_TCP_CONNECTIONS_MAX {
             let unproven = self.open.iter().filter(|open| !open.proven);
             let heaviest = unproven.map(|open| open.source).max_by_key(|source| {
-                let same = |open: &Connection<T>| open.source == *source;
+                let same = |open: &TcpConnection<T>| open.source == *source;
                 self.count(same)
             })?;
             Some(self.oldest_unproven(|open| open.source == heaviest)?)
@@ -68,14 +68,14 @@ impl<T> Connections<T> {
         };
         let evicted = evicted.map(|at| self.open.remove(at).handle);
         self.last += 1;
-        self.open.push(Connection {
+        self.open.push(TcpConnection {
             id: self.last,
             session,
             source,
             proven: false,
             handle,
         });
-        Some(Admitted { id: self.last, evicted })
+        Some(TcpAdmission { id: self.last, evicted })
     }
 
     /// A session has answered a check on a connection.
@@ -90,11 +90,11 @@ impl<T> Connections<T> {
         self.open.retain(|open| open.id != id);
     }
 
-    fn count(&self, which: impl Fn(&Connection<T>) -> bool) -> usize {
+    fn count(&self, which: impl Fn(&TcpConnection<T>) -> bool) -> usize {
         self.open.iter().filter(|open| which(open)).count()
     }
 
-    fn oldest_unproven(&self, which: impl Fn(&Connection<T>) -> bool) -> Option<usize> {
+    fn oldest_unproven(&self, which: impl Fn(&TcpConnection<T>) -> bool) -> Option<usize> {
         self.open.iter().position(|open| !open.proven && which(open))
     }
 }
@@ -108,12 +108,12 @@ mod tests {
     }
 
     /// Admits a connection for which none is evicted.
-    fn free(connections: &mut Connections<u64>, session: u64, address: IpAddr) -> u64 {
+    fn free(connections: &mut TcpConnections<u64>, session: u64, address: IpAddr) -> u64 {
         let handle = connections.last + 1;
         let admitted = connections.admit(session, address, handle).expect("a place");
         assert_eq!(
             admitted,
-            Admitted {
+            TcpAdmission {
                 id: handle,
                 evicted: None
             }
@@ -125,7 +125,7 @@ mod tests {
     /// all were answered.
     #[test]
     fn a_session_has_a_quota() {
-        let mut connections = Connections::default();
+        let mut connections = TcpConnections::default();
         let ids: Vec<u64> = (0..ICE_TCP_PER_SESSION_MAX)
             .map(|number| free(&mut connections, 1, address(number)))
             .collect();
@@ -148,7 +148,7 @@ mod tests {
     /// The same for one source address, however many sessions it names; a network of IPv6 is one.
     #[test]
     fn a_source_address_has_a_quota() {
-        let mut connections = Connections::default();
+        let mut connections = TcpConnections::default();
         let hosts: Vec<IpAddr> = (0..=ICE_TCP_PER_SOURCE_MAX)
             .map(|host| format!("2001:db8::{host:x}").parse().expect("an address"))
             .collect();
@@ -167,7 +167,7 @@ mod tests {
     /// A tunnel brings all its callers from loopback.
     #[test]
     fn loopback_has_no_quota() {
-        let mut connections = Connections::default();
+        let mut connections = TcpConnections::default();
         let loopback = "::ffff:127.0.0.1".parse().expect("an address");
         for session in 0..ICE_TCP_CONNECTIONS_MAX {
             free(&mut connections, session as u64, loopback);
@@ -183,7 +183,7 @@ mod tests {
     /// address; an address that has proven all of its own is passed over.
     #[test]
     fn the_heaviest_address_gives_way() {
-        let mut connections = Connections::default();
+        let mut connections = TcpConnections::default();
         for number in 0..ICE_TCP_PER_SOURCE_MAX {
             let id = free(&mut connections, 1_000 + number as u64, address(1));
             connections.prove(id);

@@ -12,15 +12,15 @@ const LENGTH_BYTES: usize = 2;
 
 /// What came before the next whole packet.
 #[derive(Debug, Default)]
-pub struct Framed {
+pub struct Rfc4571Reader {
     buffer: BytesMut,
 }
 
 /// A packet is longer than any that a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct FrameTooLong;
 
-impl Framed {
+impl Rfc4571Reader {
     /// Returns where to append the next bytes, with room for a packet.
     pub fn room(&mut self) -> &mut BytesMut {
         self.buffer.reserve(LENGTH_BYTES + FRAMED_BYTES_MAX);
@@ -30,14 +30,14 @@ impl Framed {
     /// Takes the next whole packet, if it is there.
     ///
     /// # Errors
-    /// [`TooLong`]; every later call says so again.
-    pub fn take(&mut self) -> Result<Option<Bytes>, TooLong> {
+    /// [`FrameTooLong`]; every later call says so again.
+    pub fn take(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         let [high, low, ..] = self.buffer[..] else {
             return Ok(None);
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
         if length > FRAMED_BYTES_MAX {
-            return Err(TooLong);
+            return Err(FrameTooLong);
         }
         if self.buffer.len() < LENGTH_BYTES + length {
             return Ok(None);
@@ -66,7 +66,7 @@ mod tests {
         let mut stream = Vec::new();
         packets.iter().for_each(|packet| put(packet, &mut stream));
         for size in [1, 2, 3, 1000, stream.len()] {
-            let mut framed = Framed::default();
+            let mut framed = Rfc4571Reader::default();
             let mut taken = Vec::new();
             for piece in stream.chunks(size) {
                 framed.room().extend_from_slice(piece);
@@ -80,13 +80,13 @@ mod tests {
 
     #[test]
     fn a_packet_past_the_cap_ends_the_stream() {
-        let mut framed = Framed::default();
+        let mut framed = Rfc4571Reader::default();
         framed
             .room()
             .extend_from_slice(&(FRAMED_BYTES_MAX as u16 + 1).to_be_bytes());
-        assert_eq!(framed.take(), Err(TooLong));
+        assert_eq!(framed.take(), Err(FrameTooLong));
         framed.room().extend_from_slice(&[0; 64]);
-        assert_eq!(framed.take(), Err(TooLong));
+        assert_eq!(framed.take(), Err(FrameTooLong));
         let mut stream = Vec::new();
         put(&vec![0; 65_536], &mut stream);
         assert!(stream.is_empty());

@@ -23,16 +23,16 @@ use crate::webrtc::stun;
 /// Where a peer is: at an address, seen from this machine or from a relay. Two networks may use the
 /// same address, and so may the two protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Path {
+pub struct RemotePath {
     pub over: IceProtocol,
     pub peer: SocketAddr,
     pub relay: Option<SocketAddr>,
 }
 
-impl From<SocketAddr> for Path {
+impl From<SocketAddr> for RemotePath {
     /// A peer that sends datagrams without a relay.
     fn from(peer: SocketAddr) -> Self {
-        Path {
+        RemotePath {
             over: IceProtocol::Udp,
             peer,
             relay: None,
@@ -42,7 +42,7 @@ impl From<SocketAddr> for Path {
 
 /// What gives a session a path, from the weakest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Claim {
+enum PathClaim {
     /// A check was sent there, or one that came from there was answered.
     Expected,
     /// A check that was sent there was answered.
@@ -51,42 +51,42 @@ enum Claim {
     Reserved,
 }
 
-struct Claimant<T> {
+struct PathClaimant<T> {
     session: u64,
-    claim: Claim,
+    claim: PathClaim,
     inbox: T,
 }
 
 /// Who gets which packet. `T` is what a session is reached by.
-pub struct Routes<T> {
-    by_ufrag: HashMap<String, Claimant<T>>,
-    by_path: HashMap<Path, Vec<Claimant<T>>>,
+pub struct PacketRouter<T> {
+    by_ufrag: HashMap<String, PathClaimant<T>>,
+    by_path: HashMap<RemotePath, Vec<PathClaimant<T>>>,
 }
 
-impl<T> Default for Routes<T> {
+impl<T> Default for PacketRouter<T> {
     fn default() -> Self {
-        Routes {
+        PacketRouter {
             by_ufrag: HashMap::new(),
             by_path: HashMap::new(),
         }
     }
 }
 
-impl<T: Clone> Routes<T> {
+impl<T: Clone> PacketRouter<T> {
     /// Returns who takes a packet, each with its number.
-    pub fn takers<'r>(&'r self, path: Path, contents: &[u8]) -> impl Iterator<Item = (u64, &'r T)> + use<'r, T> {
+    pub fn takers<'r>(&'r self, path: RemotePath, contents: &[u8]) -> impl Iterator<Item = (u64, &'r T)> + use<'r, T> {
         let (claimants, least) = match stun::server_ufrag(contents) {
             Some(ufrag) => {
                 let named = self.by_ufrag.get(ufrag);
-                (named.map_or(&[][..], slice::from_ref), Claim::Expected)
+                (named.map_or(&[][..], slice::from_ref), PathClaim::Expected)
             }
             None => {
                 let claimants = self.by_path.get(&path).map_or(&[][..], Vec::as_slice);
                 let strongest = claimants.iter().map(|claimant| claimant.claim).max();
                 let least = match strongest {
-                    Some(Claim::Reserved) => Claim::Reserved,
-                    _ if PacketKind::of(contents).is_response() => Claim::Expected,
-                    strongest => strongest.unwrap_or(Claim::Expected),
+                    Some(PathClaim::Reserved) => PathClaim::Reserved,
+                    _ if PacketKind::of(contents).is_response() => PathClaim::Expected,
+                    strongest => strongest.unwrap_or(PathClaim::Expected),
                 };
                 (claimants, least)
             }
@@ -97,38 +97,38 @@ impl<T: Clone> Routes<T> {
 
     /// Makes a session known under a name.
     pub fn listen(&mut self, ufrag: String, session: u64, inbox: &T) {
-        let claimant = Claimant {
+        let claimant = PathClaimant {
             session,
-            claim: Claim::Expected,
+            claim: PathClaim::Expected,
             inbox: inbox.clone(),
         };
         self.by_ufrag.insert(ufrag, claimant);
     }
 
     /// A session has sent a check on a path, or has answered one: it lets answers in from there.
-    pub fn expect(&mut self, path: Path, session: u64, inbox: &T) {
-        self.claim(path, session, inbox, Claim::Expected);
+    pub fn expect(&mut self, path: RemotePath, session: u64, inbox: &T) {
+        self.claim(path, session, inbox, PathClaim::Expected);
     }
 
     /// A check of a session was answered on a path. Returns the other sessions whose checks were,
     /// the first time that this one's is.
-    pub fn prove(&mut self, path: Path, session: u64, inbox: &T) -> Vec<u64> {
-        if !self.claim(path, session, inbox, Claim::Proven) {
+    pub fn prove(&mut self, path: RemotePath, session: u64, inbox: &T) -> Vec<u64> {
+        if !self.claim(path, session, inbox, PathClaim::Proven) {
             return Vec::new();
         }
         let others = self.by_path[&path]
             .iter()
-            .filter(|other| other.session != session && other.claim == Claim::Proven);
+            .filter(|other| other.session != session && other.claim == PathClaim::Proven);
         others.map(|other| other.session).collect()
     }
 
     /// Gives everything from a path to a session, whatever others may prove.
-    pub fn reserve(&mut self, path: Path, session: u64, inbox: &T) {
-        self.claim(path, session, inbox, Claim::Reserved);
+    pub fn reserve(&mut self, path: RemotePath, session: u64, inbox: &T) {
+        self.claim(path, session, inbox, PathClaim::Reserved);
     }
 
     /// Takes a path away from a session.
-    pub fn release(&mut self, path: &Path, session: u64) {
+    pub fn release(&mut self, path: &RemotePath, session: u64) {
         if let Some(claimants) = self.by_path.get_mut(path) {
             claimants.retain(|claimant| claimant.session != session);
             if claimants.is_empty() {
@@ -139,7 +139,7 @@ impl<T: Clone> Routes<T> {
 
     /// Takes a session's name and all its paths away from it, but for the one that it goes on to use while it looks for
     /// another.
-    pub fn forget(&mut self, ufrag: Option<&str>, session: u64, used: Option<Path>) {
+    pub fn forget(&mut self, ufrag: Option<&str>, session: u64, used: Option<RemotePath>) {
         if let Some(ufrag) = ufrag {
             self.by_ufrag.remove(ufrag);
         }
@@ -156,7 +156,7 @@ impl<T: Clone> Routes<T> {
     }
 
     /// Tells whether the claim is new, or stronger than the session's was.
-    fn claim(&mut self, path: Path, session: u64, inbox: &T, claim: Claim) -> bool {
+    fn claim(&mut self, path: RemotePath, session: u64, inbox: &T, claim: PathClaim) -> bool {
         let claimants = self.by_path.entry(path).or_default();
         match claimants.iter_mut().find(|claimant| claimant.session == session) {
             Some(claimant) if claimant.claim >= claim => false,
@@ -165,7 +165,7 @@ impl<T: Clone> Routes<T> {
                 true
             }
             None => {
-                claimants.push(Claimant {
+                claimants.push(PathClaimant {
                     session,
                     claim,
                     inbox: inbox.clone(),
@@ -188,11 +188,11 @@ mod tests {
     ];
     const MEDIA: &[u8] = &[128, 111, 0, 1];
 
-    fn path(port: u16) -> Path {
+    fn path(port: u16) -> RemotePath {
         SocketAddr::from(([192, 0, 2, 9], port)).into()
     }
 
-    fn takers(routes: &Routes<()>, path: Path, contents: &[u8]) -> Vec<u64> {
+    fn takers(routes: &PacketRouter<()>, path: RemotePath, contents: &[u8]) -> Vec<u64> {
         routes.takers(path, contents).map(|(session, ())| session).collect()
     }
 
@@ -200,7 +200,7 @@ mod tests {
     /// the name.
     #[test]
     fn the_path_in_use_outlives_the_name() {
-        let mut routes = Routes::default();
+        let mut routes = PacketRouter::default();
         routes.listen("old".to_owned(), 1, &());
         for port in [1, 2] {
             routes.prove(path(port), 1, &());
@@ -216,7 +216,7 @@ mod tests {
     /// and nothing is kept from it.
     #[test]
     fn expectation_gives_way_to_proof() {
-        let mut routes = Routes::default();
+        let mut routes = PacketRouter::default();
         routes.expect(path(1), 1, &());
         routes.expect(path(1), 2, &());
         assert_eq!(takers(&routes, path(1), MEDIA), [1, 2]);
@@ -234,7 +234,7 @@ mod tests {
     /// once.
     #[test]
     fn proof_is_shared() {
-        let mut routes = Routes::default();
+        let mut routes = PacketRouter::default();
         assert_eq!(routes.prove(path(1), 1, &()), [0u64; 0]);
         assert_eq!(routes.prove(path(1), 2, &()), [1]);
         assert_eq!(routes.prove(path(1), 2, &()), [0u64; 0]);
@@ -248,7 +248,7 @@ mod tests {
     /// back.
     #[test]
     fn a_reserved_path_is_one_sessions() {
-        let mut routes = Routes::default();
+        let mut routes = PacketRouter::default();
         routes.prove(path(1), 1, &());
         routes.reserve(path(1), 2, &());
         routes.prove(path(1), 3, &());
@@ -262,7 +262,7 @@ mod tests {
     /// Claims go with their session, and leave no empty list behind.
     #[test]
     fn nothing_is_left_of_a_session() {
-        let mut routes = Routes::default();
+        let mut routes = PacketRouter::default();
         routes.listen("one".into(), 1, &());
         routes.listen("two".into(), 2, &());
         for port in 1..=10 {
