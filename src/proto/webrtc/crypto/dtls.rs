@@ -176,7 +176,7 @@ fn check_certificates(packet: &[u8]) -> Result<(), DtlsImplError> {
         .max();
     match longest {
         Some(bytes) if bytes > CERTIFICATES_BYTES_MAX => {
-            keep(|| HandshakeError::CertificateLength {
+            record_handshake_error(|| HandshakeError::CertificateLength {
                 bytes,
                 bytes_max: CERTIFICATES_BYTES_MAX,
             });
@@ -195,10 +195,10 @@ impl DtlsInstance for DtlsEndpoint {
     }
 
     fn handle_packet(&mut self, packet: &[u8]) -> Result<(), DtlsImplError> {
-        take_refusal();
+        take_handshake_error();
         let handled = self.handle_clean_packet(packet);
         if let Err(error) = &handled {
-            keep(|| HandshakeError::new(error, self.dtls.is_active()));
+            record_handshake_error(|| HandshakeError::new(error, self.dtls.is_active()));
         }
         handled
     }

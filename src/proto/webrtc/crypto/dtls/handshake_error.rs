@@ -46,14 +46,14 @@ thread_local! {
 }
 
 /// Takes what the last datagram of DTLS that this thread handled was refused for.
-pub fn take_refusal() -> Option<HandshakeError> {
+pub fn take_handshake_error() -> Option<HandshakeError> {
     LAST.take()
 }
 
 /// Keeps a refusal for [`take_handshake_error`]; the first one of a datagram is the cause of the others.
-pub(super) fn keep(refusal: impl FnOnce() -> HandshakeError) {
+pub(super) fn record_handshake_error(error: impl FnOnce() -> HandshakeError) {
     LAST.with_borrow_mut(|last| {
-        last.get_or_insert_with(refusal);
+        last.get_or_insert_with(error);
     });
 }
 
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn the_first_refusal_is_told_and_once() {
-        keep(|| HandshakeError::Suites);
-        keep(|| HandshakeError::Groups);
-        assert_eq!(take_refusal(), Some(HandshakeError::Suites));
-        assert_eq!(take_refusal(), None);
+        record_handshake_error(|| HandshakeError::Suites);
+        record_handshake_error(|| HandshakeError::Groups);
+        assert_eq!(take_handshake_error(), Some(HandshakeError::Suites));
+        assert_eq!(take_handshake_error(), None);
     }
 
     #[test]

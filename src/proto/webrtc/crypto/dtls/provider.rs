@@ -93,7 +93,7 @@ impl SignatureVerifier for ServerVerifier {
             key => return verify(&key, certificate, &data, signature, hash, algorithm),
         };
         if !key.is_taken() {
-            keep(|| HandshakeError::Key(PeerKey::Rsa(key).name()));
+            record_handshake_error(|| HandshakeError::Key(PeerKey::Rsa(key).name()));
             return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
         }
         // The one RSA signature that the request names.
@@ -131,7 +131,7 @@ fn verify(
     algorithm: SignatureAlgorithm,
 ) -> Result<(), CryptoError> {
     if !matches!(key, PeerKey::Ecdsa | PeerKey::Unreadable) {
-        keep(|| HandshakeError::Key(key.name()));
+        record_handshake_error(|| HandshakeError::Key(key.name()));
         return Err(CryptoError::UnsupportedPublicKeyAlgorithm);
     }
     let dimpl = rust_crypto::default_provider().signature_verification;

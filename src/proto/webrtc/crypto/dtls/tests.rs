@@ -123,9 +123,9 @@ fn carry<'a>(
         };
         change(to, &mut packet);
         if ends[to].0.handle_packet(&packet).is_err() {
-            refused.push((to, take_refusal().expect("a reason")));
+            refused.push((to, take_handshake_error().expect("a reason")));
         }
-        assert_eq!(take_refusal(), None);
+        assert_eq!(take_handshake_error(), None);
         all.push(packet);
     }
     let [(_, left), (_, right)] = ends;
@@ -389,7 +389,7 @@ fn an_alert_of_the_client_is_named() {
         number: 43,
         active: false,
     };
-    assert_eq!(take_refusal(), Some(alert));
+    assert_eq!(take_handshake_error(), Some(alert));
 }
 
 #[test]

@@ -15,10 +15,10 @@ macro_rules! certificate {
 fn refusals(certificate: &[u8], algorithm: SignatureAlgorithm) -> [Option<String>; 2] {
     let roles: [&dyn SignatureVerifier; 2] = [&ServerVerifier, &ClientVerifier];
     roles.map(|verifier| {
-        take_refusal();
+        take_handshake_error();
         let verified = verifier.verify_signature(certificate, b"data", &[0x55; 256], HashAlgorithm::SHA256, algorithm);
         assert!(verified.is_err());
-        take_refusal().map(|refusal| refusal.to_string())
+        take_handshake_error().map(|refusal| refusal.to_string())
     })
 }
 
