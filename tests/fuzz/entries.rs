@@ -37,7 +37,7 @@ use edge_runner_cloud::proto::fault::Fault;
 use edge_runner_cloud::proto::grant::{self, Terms};
 use edge_runner_cloud::proto::policy::{Policy, Unmet};
 use edge_runner_cloud::proto::sign::{Pair, STORE, Signing};
-use edge_runner_cloud::proto::unpack::{self, Bounds, Failure, Make, Sum, Unpacker};
+use edge_runner_cloud::proto::unpack::{self, ExtractOp, UnpackError, UnpackLimits, UnpackStats, Unpacker};
 use edge_runner_cloud::proto::verify::Form;
 use edge_runner_proto::http::token::{Family, Issuer, Refusal, Tokens};
 use edge_runner_proto::limits;
@@ -563,7 +563,7 @@ pub fn tar_entries(bytes: &[u8]) {
         let again = self::asked(&packed, size);
         match (&asked.1, &again.1) {
             // How much comes out of broken data before they are seen to be broken is a matter of their pieces.
-            (Err(unpack::Refusal::Gzip(_)), Err(_)) | (Err(_), Err(unpack::Refusal::Gzip(_))) => {}
+            (Err(unpack::ArchiveError::Gzip(_)), Err(_)) | (Err(_), Err(unpack::ArchiveError::Gzip(_))) => {}
             _ => assert_eq!(asked, again),
         }
     }
@@ -589,7 +589,7 @@ pub fn tar_entries(bytes: &[u8]) {
             }
             assert!(fs::metadata(context.join("f")).expect("it was looked for").is_file());
         }
-        Err(disk::Fault::Refused(refusal)) => {
+        Err(disk::ExtractError::Refused(refusal)) => {
             let text = refusal.to_string();
             assert!(
                 text.chars().count() < 1_000 && !text.contains(char::is_control),
@@ -601,28 +601,28 @@ pub fn tar_entries(bytes: &[u8]) {
     }
 }
 
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: UnpackLimits = UnpackLimits {
     bytes_max: 256 * 1024,
     entries_max: 300,
 };
 
 /// What an archive asks for, and whether it is taken, when it comes in pieces of so many bytes.
-fn asked(packed: &[u8], size: usize) -> (Vec<Make>, Result<Sum, unpack::Refusal>) {
+fn asked(packed: &[u8], size: usize) -> (Vec<ExtractOp>, Result<UnpackStats, unpack::ArchiveError>) {
     let mut makes = Vec::new();
     let ended = ask(Pieces(packed, size), &mut makes);
     let sum = ended.map_err(|failure| match failure {
-        Failure::Refused(refusal) => refusal,
-        Failure::Read(error) => panic!("memory does not fail: {error}"),
+        UnpackError::Refused(refusal) => refusal,
+        UnpackError::Read(error) => panic!("memory does not fail: {error}"),
     });
     (makes, sum)
 }
 
-fn ask(pieces: Pieces, makes: &mut Vec<Make>) -> Result<Sum, Failure> {
+fn ask(pieces: Pieces, makes: &mut Vec<ExtractOp>) -> Result<UnpackStats, UnpackError> {
     let mut unpacker = Unpacker::new(pieces, BOUNDS)?;
     let mut data = [0; 1000];
-    while let Some(make) = unpacker.next_make()? {
+    while let Some(make) = unpacker.next_op()? {
         let mut owed = 0;
-        if let Make::File { size, mode, .. } = make {
+        if let ExtractOp::File { size, mode, .. } = make {
             assert_eq!(mode & !0o777, 0);
             owed = size;
         }
@@ -648,10 +648,12 @@ impl Read for Pieces<'_> {
     }
 }
 
-fn path_of(make: &Make) -> &Path {
+fn path_of(make: &ExtractOp) -> &Path {
     use std::os::unix::ffi::OsStrExt as _;
-    let (Make::Dir { path, .. } | Make::File { path, .. } | Make::Symlink { path, .. } | Make::HardLink { path, .. }) =
-        make;
+    let (ExtractOp::Dir { path, .. }
+    | ExtractOp::File { path, .. }
+    | ExtractOp::Symlink { path, .. }
+    | ExtractOp::HardLink { path, .. }) = make;
     assert!(
         !path
             .split(|&byte| byte == b'/')

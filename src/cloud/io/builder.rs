@@ -29,11 +29,11 @@ use tokio::time::{sleep, timeout};
 use super::folder::{self, Folder};
 use super::guard;
 use super::log::Log;
-use super::unpack::{self, Fault};
+use super::unpack::{self, ExtractError};
 use crate::limits::{BUILD_LINE_BYTES_MAX, BUILD_STOP_WITHIN};
 use crate::proto::build::{Build, Image, Place};
 use crate::proto::outcome::{self, End, Item, Phase, Tail};
-use crate::proto::unpack::Bounds;
+use crate::proto::unpack::UnpackLimits;
 use edge_runner_http::common;
 use edge_runner_http::group::ProcessGroup;
 use edge_runner_http::shutdown::Shutdown;
@@ -71,7 +71,7 @@ pub struct Job {
     pub known: Box<dyn FnOnce(Ran) + Send>,
 }
 
-/// Bounds of a run.
+/// UnpackLimits of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub timeout: Duration,
@@ -202,12 +202,12 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
         .await;
     let mut archive = std::mem::replace(&mut job.archive, Box::new(io::empty()));
     let (file, stopping, at) = (job.build.file.clone(), stop.clone(), places.clone());
-    let bounds = Bounds {
+    let bounds = UnpackLimits {
         bytes_max: job.limits.unpacked_max,
         entries_max: job.limits.entries_max,
     };
     let unpacked = blocking(move || {
-        at.make().map_err(|source| Fault::Make {
+        at.make().map_err(|source| ExtractError::Create {
             name: "the scratch folder".to_owned(),
             source,
         })?;
@@ -215,7 +215,7 @@ async fn attempt(mut job: Job, places: &Places, heard: &Arc<Heard>, stop: &mut S
     });
     let sum = match unpacked.await {
         Some(Ok(sum)) => sum,
-        Some(Err(Fault::Stopped)) => return Ran::Interrupted,
+        Some(Err(ExtractError::Stopped)) => return Ran::Interrupted,
         Some(Err(fault)) => return heard.failed(Phase::Unpack, &fault.to_string()).await,
         None => return heard.failed(Phase::Unpack, PANIC).await,
     };

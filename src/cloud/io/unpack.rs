@@ -16,16 +16,16 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::folder::{Folder, name};
 use crate::limits::UNPACK_BUFFER_BYTES;
-use crate::proto::unpack::{Bounds, Failure, Make, Refusal, Sum, Unpacker, shown};
+use crate::proto::unpack::{ArchiveError, ExtractOp, UnpackError, UnpackLimits, UnpackStats, Unpacker, escape_name};
 
-/// Why an archive was not unpacked.
+/// EntryError an archive was not unpacked.
 #[derive(Debug)]
-pub enum Fault {
-    Refused(Refusal),
+pub enum ExtractError {
+    Refused(ArchiveError),
     /// The archive cannot be read.
     Read(io::Error),
-    /// An entry cannot be made; its name is fit to be shown.
-    Make {
+    /// An entry cannot be made; its name is fit to be escape_name.
+    Create {
         name: String,
         source: io::Error,
     },
@@ -33,24 +33,24 @@ pub enum Fault {
     Stopped,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ExtractError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Refused(refusal) => refusal.fmt(f),
-            Fault::Read(source) => write!(f, "reading the archive: {source}"),
-            Fault::Make { name, source } => write!(f, "making `{name}`: {source}"),
-            Fault::Stopped => f.write_str("the service stops"),
+            ExtractError::Refused(refusal) => refusal.fmt(f),
+            ExtractError::Read(source) => write!(f, "reading the archive: {source}"),
+            ExtractError::Create { name, source } => write!(f, "making `{name}`: {source}"),
+            ExtractError::Stopped => f.write_str("the service stops"),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ExtractError {}
 
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Fault {
+impl From<UnpackError> for ExtractError {
+    fn from(failure: UnpackError) -> ExtractError {
         match failure {
-            Failure::Refused(refusal) => Fault::Refused(refusal),
-            Failure::Read(source) => Fault::Read(source),
+            UnpackError::Refused(refusal) => ExtractError::Refused(refusal),
+            UnpackError::Read(source) => ExtractError::Read(source),
         }
     }
 }
@@ -59,32 +59,32 @@ impl From<Failure> for Fault {
 /// reads `stopped` is asked.
 ///
 /// # Errors
-/// [`Fault`].
+/// [`ExtractError`].
 pub fn unpack(
     archive: &mut dyn Read,
     context: &Path,
-    bounds: Bounds,
+    bounds: UnpackLimits,
     build_file: &str,
     stopped: &dyn Fn() -> bool,
-) -> Result<Sum, Fault> {
-    let mut maker = Maker::new(context).map_err(|source| Fault::Make {
+) -> Result<UnpackStats, ExtractError> {
+    let mut extractor = Extractor::new(context).map_err(|source| ExtractError::Create {
         name: ".".to_owned(),
         source,
     })?;
-    let archive = Stoppable { archive, stopped };
-    let unpacked = maker.make_all(archive, bounds, build_file, stopped);
+    let archive = CancellableReader { archive, stopped };
+    let unpacked = extractor.extract_all(archive, bounds, build_file, stopped);
     // Whatever else it is then.
-    unpacked.map_err(|fault| if stopped() { Fault::Stopped } else { fault })
+    unpacked.map_err(|fault| if stopped() { ExtractError::Stopped } else { fault })
 }
 
 /// An archive that ends with an error once it was given up. Within one read a member of a few bytes
 /// comes after the other.
-struct Stoppable<'a> {
+struct CancellableReader<'a> {
     archive: &'a mut dyn Read,
     stopped: &'a dyn Fn() -> bool,
 }
 
-impl Read for Stoppable<'_> {
+impl Read for CancellableReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if (self.stopped)() {
             return Err(io::Error::other("it is stopped"));
@@ -93,43 +93,43 @@ impl Read for Stoppable<'_> {
     }
 }
 
-struct Maker {
+struct Extractor {
     root: Folder,
     /// The folder of the last entry, in which the next one mostly is, and its name.
     last: Option<(Vec<u8>, Folder)>,
 }
 
 /// A file that is being written.
-struct Open {
+struct OpenFile {
     file: File,
     mode: u32,
     mtime_s: u64,
 }
 
-impl Maker {
-    fn new(context: &Path) -> io::Result<Maker> {
-        Ok(Maker {
+impl Extractor {
+    fn new(context: &Path) -> io::Result<Extractor> {
+        Ok(Extractor {
             root: Folder::open(context)?,
             last: None,
         })
     }
 
-    fn make_all(
+    fn extract_all(
         &mut self,
         archive: impl Read,
-        bounds: Bounds,
+        bounds: UnpackLimits,
         build_file: &str,
         stopped: &dyn Fn() -> bool,
-    ) -> Result<Sum, Fault> {
+    ) -> Result<UnpackStats, ExtractError> {
         let mut unpacker = Unpacker::new(archive, bounds)?;
         let mut buffer = vec![0; UNPACK_BUFFER_BYTES];
-        while let Some(make) = unpacker.next_make()? {
-            let (Make::Dir { path, .. }
-            | Make::File { path, .. }
-            | Make::Symlink { path, .. }
-            | Make::HardLink { path, .. }) = &make;
-            let name = shown(path);
-            let failed = |source| Fault::Make {
+        while let Some(make) = unpacker.next_op()? {
+            let (ExtractOp::Dir { path, .. }
+            | ExtractOp::File { path, .. }
+            | ExtractOp::Symlink { path, .. }
+            | ExtractOp::HardLink { path, .. }) = &make;
+            let name = escape_name(path);
+            let failed = |source| ExtractError::Create {
                 name: name.clone(),
                 source,
             };
@@ -140,7 +140,7 @@ impl Maker {
                 match unpacker.read(&mut buffer)? {
                     0 => break,
                     // A megabyte of zeros comes out of a kilobyte.
-                    _ if stopped() => return Err(Fault::Stopped),
+                    _ if stopped() => return Err(ExtractError::Stopped),
                     count => open.file.write_all(&buffer[..count]).map_err(failed)?,
                 }
             }
@@ -150,16 +150,16 @@ impl Maker {
     }
 
     /// Makes it; a file is to be written then.
-    fn make(&mut self, make: Make) -> io::Result<Option<Open>> {
+    fn make(&mut self, make: ExtractOp) -> io::Result<Option<OpenFile>> {
         match make {
-            Make::Dir { path, mode, exists } => {
+            ExtractOp::Dir { path, mode, exists } => {
                 let (folder, name) = self.parent(&path)?;
                 if !exists {
                     folder.make(&name)?;
                 }
                 folder.folder(&name)?.set_mode(mode)?;
             }
-            Make::File {
+            ExtractOp::File {
                 path,
                 mode,
                 mtime_s,
@@ -171,13 +171,13 @@ impl Maker {
                     folder.unlink(&name)?;
                 }
                 let file = folder.create(&name)?;
-                return Ok(Some(Open { file, mode, mtime_s }));
+                return Ok(Some(OpenFile { file, mode, mtime_s }));
             }
-            Make::Symlink { path, target } => {
+            ExtractOp::Symlink { path, target } => {
                 let (folder, own) = self.parent(&path)?;
                 folder.symlink(&own, &name(&target)?)?;
             }
-            Make::HardLink { path, target, exists } => {
+            ExtractOp::HardLink { path, target, exists } => {
                 let (from, target) = self.parent(&target)?;
                 // The descriptor is of the folder that stays open below.
                 let from = from.again()?;
@@ -214,7 +214,7 @@ impl Maker {
     }
 }
 
-impl Open {
+impl OpenFile {
     fn finish(self) -> io::Result<()> {
         // A time beyond what the system can count is none.
         if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(self.mtime_s)) {

@@ -1,6 +1,6 @@
 //! Patterns of shells, as Python's `fnmatch` reads them, since that decides what the published client leaves out.
 //!
-//! In: a pattern, and text as [`points`]. Out: whether they match as wholes. `*` is any text, with `/` and line breaks in it, `?`
+//! In: a pattern, and text as [`code_points`]. Out: whether they match as wholes. `*` is any text, with `/` and line breaks in it, `?`
 //! one character, `[...]` one of a set; there is no escape, so a backslash is a backslash, and a `[` without its `]` is one too.
 //! Matching takes at most the product of both lengths.
 //! Source: CPython 3.11, `fnmatch.translate`, and its tests, some of which are below.
@@ -9,7 +9,7 @@
 const ESCAPED: u32 = 0xDC00;
 
 /// Returns the characters of a name, as numbers.
-pub fn points(text: &[u8]) -> impl Iterator<Item = u32> {
+pub fn code_points(text: &[u8]) -> impl Iterator<Item = u32> {
     text.utf8_chunks().flat_map(|chunk| {
         let invalid = chunk.invalid().iter().map(|byte| ESCAPED + u32::from(*byte));
         chunk.valid().chars().map(u32::from).chain(invalid)
@@ -18,25 +18,25 @@ pub fn points(text: &[u8]) -> impl Iterator<Item = u32> {
 
 /// One pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(Vec<Part>);
+pub struct Pattern(Vec<GlobToken>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum GlobToken {
     /// Any text.
     Star,
     Any,
     One(u32),
-    Set(Set),
+    Set(CharSet),
 }
 
 /// Characters, each range with both its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Set {
+struct CharSet {
     negated: bool,
     ranges: Vec<(u32, u32)>,
 }
 
-impl Set {
+impl CharSet {
     fn has(&self, point: u32) -> bool {
         let within = |&(least, most): &(u32, u32)| (least..=most).contains(&point);
         self.ranges.iter().any(within) != self.negated
@@ -52,17 +52,17 @@ impl Pattern {
         while let Some((&first, after)) = rest.split_first() {
             rest = after;
             parts.push(match char::from_u32(first) {
-                Some('*') if parts.last() == Some(&Part::Star) => continue,
-                Some('*') => Part::Star,
-                Some('?') => Part::Any,
+                Some('*') if parts.last() == Some(&GlobToken::Star) => continue,
+                Some('*') => GlobToken::Star,
+                Some('?') => GlobToken::Any,
                 Some('[') => match set_end(after) {
                     Some(end) => {
                         rest = &after[end + 1..];
                         set(&after[..end])
                     }
-                    None => Part::One(first),
+                    None => GlobToken::One(first),
                 },
-                _ => Part::One(first),
+                _ => GlobToken::One(first),
             });
         }
         Pattern(parts)
@@ -75,7 +75,7 @@ impl Pattern {
         let mut again: Option<(usize, usize)> = None;
         loop {
             match self.0.get(part) {
-                Some(Part::Star) => {
+                Some(GlobToken::Star) => {
                     part += 1;
                     again = Some((part, at));
                     continue;
@@ -98,13 +98,13 @@ impl Pattern {
     }
 }
 
-impl Part {
+impl GlobToken {
     fn is(&self, point: u32) -> bool {
         match self {
-            Part::Star => false,
-            Part::Any => true,
-            Part::One(own) => *own == point,
-            Part::Set(set) => set.has(point),
+            GlobToken::Star => false,
+            GlobToken::Any => true,
+            GlobToken::One(own) => *own == point,
+            GlobToken::Set(set) => set.has(point),
         }
     }
 }
@@ -126,7 +126,7 @@ fn set_end(text: &[u32]) -> Option<usize> {
 /// Reads what stands between the brackets. A hyphen makes a range of the characters around it, unless it comes first or last, or
 /// the one before it is the end of a range. A range whose ends are the wrong way around is nothing, and its ends are gone with
 /// it: whatever then comes first decides whether the set is negated.
-fn set(text: &[u32]) -> Part {
+fn set(text: &[u32]) -> GlobToken {
     let mut chunks: Vec<Vec<u32>> = Vec::new();
     let mut start = 0;
     let mut from = 1 + usize::from(text.first() == Some(&BANG));
@@ -168,7 +168,7 @@ fn set(text: &[u32]) -> Part {
         .windows(2)
         .filter_map(|pair| Some((*pair[0].last()?, *pair[1].first()?)));
     ranges.extend(ends);
-    Part::Set(Set { negated, ranges })
+    GlobToken::Set(CharSet { negated, ranges })
 }
 
 #[cfg(test)]
@@ -176,8 +176,8 @@ mod tests {
     use super::*;
 
     fn matches(text: &str, pattern: &str) -> bool {
-        let points: Vec<u32> = points(text.as_bytes()).collect();
-        Pattern::new(pattern).matches(&points)
+        let code_points: Vec<u32> = code_points(text.as_bytes()).collect();
+        Pattern::new(pattern).matches(&code_points)
     }
 
     /// Text, pattern and answer; each was asked of CPython 3.11.
@@ -260,7 +260,7 @@ mod tests {
     /// A byte that is no UTF-8 is one character, beyond every pattern but those that take any.
     #[test]
     fn names_that_are_no_utf_8_have_characters_too() {
-        let name: Vec<u32> = points(b"a\xff\xe2\x82z").collect();
+        let name: Vec<u32> = code_points(b"a\xff\xe2\x82z").collect();
         assert_eq!(name, [0x61, 0xDCFF, 0xDCE2, 0xDC82, 0x7a]);
         assert!(Pattern::new("a???z").matches(&name) && Pattern::new("a[!b]*").matches(&name));
         assert!(!Pattern::new("a\u{fffd}*").matches(&name));
@@ -269,7 +269,7 @@ mod tests {
     /// What took a naive matcher the age of the universe.
     #[test]
     fn many_stars_take_no_longer_than_few() {
-        let text: Vec<u32> = points("a".repeat(4096).as_bytes()).collect();
+        let text: Vec<u32> = code_points("a".repeat(4096).as_bytes()).collect();
         assert!(!Pattern::new(&"*a".repeat(500)).matches(&[]));
         assert!(!Pattern::new(&("*a".repeat(500) + "b")).matches(&text));
         assert!(Pattern::new(&"*a".repeat(500)).matches(&text));

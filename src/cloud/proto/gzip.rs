@@ -16,7 +16,7 @@ const UNPACK_READ_BYTES: usize = 64 * 1024;
 
 /// Why bytes are no gzip archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Damaged {
+pub enum GzipError {
     /// They do not begin like one.
     NoGzip,
     /// The method of compression, or a flag, is none that is known; or the header is too long, or
@@ -32,23 +32,23 @@ pub enum Damaged {
     Truncated,
 }
 
-impl fmt::Display for Damaged {
+impl fmt::Display for GzipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Damaged::NoGzip => "it is no gzip",
-            Damaged::Header => "its gzip header asks for what is not known",
-            Damaged::Data => "its compressed data are broken",
-            Damaged::Checksum => "its checksum is wrong",
-            Damaged::Tail => "something that is no gzip follows its end",
-            Damaged::Truncated => "it ends too early",
+            GzipError::NoGzip => "it is no gzip",
+            GzipError::Header => "its gzip header asks for what is not known",
+            GzipError::Data => "its compressed data are broken",
+            GzipError::Checksum => "its checksum is wrong",
+            GzipError::Tail => "something that is no gzip follows its end",
+            GzipError::Truncated => "it ends too early",
         })
     }
 }
 
-impl std::error::Error for Damaged {}
+impl std::error::Error for GzipError {}
 
-impl From<Damaged> for io::Error {
-    fn from(damaged: Damaged) -> io::Error {
+impl From<GzipError> for io::Error {
+    fn from(damaged: GzipError) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, damaged)
     }
 }
@@ -58,25 +58,25 @@ const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 type Member<R> = GzDecoder<BufReader<R>>;
 
-/// Reads one archive. An error is the source's own, or holds a [`Damaged`].
-pub struct Reader<R> {
+/// Reads one archive. An error is the source's own, or holds a [`GzipError`].
+pub struct GzipReader<R> {
     /// The member that is being read, which has the source; none after the last one.
     member: Option<Member<R>>,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> GzipReader<R> {
     /// Reads the header of the first member.
     ///
     /// # Errors
-    /// The source's; [`Damaged`].
-    pub fn new(source: R) -> io::Result<Reader<R>> {
+    /// The source's; [`GzipError`].
+    pub fn new(source: R) -> io::Result<GzipReader<R>> {
         let source = BufReader::with_capacity(UNPACK_READ_BYTES, source);
-        let member = Some(member(source, Damaged::NoGzip)?);
-        Ok(Reader { member })
+        let member = Some(member(source, GzipError::NoGzip)?);
+        Ok(GzipReader { member })
     }
 }
 
-impl<R: Read> Read for Reader<R> {
+impl<R: Read> Read for GzipReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
@@ -87,10 +87,10 @@ impl<R: Read> Read for Reader<R> {
                     self.member = self
                         .member
                         .take()
-                        .map_or(Ok(None), |member| next(member.into_inner()))?
+                        .map_or(Ok(None), |member| next_member(member.into_inner()))?
                 }
                 Ok(count) => return Ok(count),
-                Err(error) => return Err(told(error)),
+                Err(error) => return Err(map_error(error)),
             }
         }
         Ok(0)
@@ -98,7 +98,7 @@ impl<R: Read> Read for Reader<R> {
 }
 
 /// Reads the header of a member, or tells what is there `instead`.
-fn member<R: Read>(mut source: BufReader<R>, instead: Damaged) -> io::Result<Member<R>> {
+fn member<R: Read>(mut source: BufReader<R>, instead: GzipError) -> io::Result<Member<R>> {
     let begins = source.fill_buf()?.iter().zip(MAGIC).all(|(&byte, magic)| byte == magic);
     if !begins {
         return Err(instead.into());
@@ -106,20 +106,22 @@ fn member<R: Read>(mut source: BufReader<R>, instead: Damaged) -> io::Result<Mem
     let mut member = GzDecoder::new(source);
     match member.header() {
         Some(_) => Ok(member),
-        // What was wrong with the header is told by the first read.
+        // What was wrong with the header is map_error by the first read.
         None => Err(match member.read(&mut [0]) {
-            Err(error) if error.kind() != io::ErrorKind::InvalidInput || error.raw_os_error().is_some() => told(error),
-            _ => Damaged::Header.into(),
+            Err(error) if error.kind() != io::ErrorKind::InvalidInput || error.raw_os_error().is_some() => {
+                map_error(error)
+            }
+            _ => GzipError::Header.into(),
         }),
     }
 }
 
 /// Goes on after a member: with another one, with zeros, or with nothing.
-fn next<R: Read>(mut source: BufReader<R>) -> io::Result<Option<Member<R>>> {
+fn next_member<R: Read>(mut source: BufReader<R>) -> io::Result<Option<Member<R>>> {
     match source.fill_buf()?.first() {
         None => return Ok(None),
         Some(0) => {}
-        Some(_) => return member(source, Damaged::Tail).map(Some),
+        Some(_) => return member(source, GzipError::Tail).map(Some),
     }
     loop {
         let padding = source.fill_buf()?;
@@ -127,7 +129,7 @@ fn next<R: Read>(mut source: BufReader<R>) -> io::Result<Option<Member<R>>> {
             return Ok(None);
         }
         if padding.iter().any(|&byte| byte != 0) {
-            return Err(Damaged::Tail.into());
+            return Err(GzipError::Tail.into());
         }
         let length = padding.len();
         source.consume(length);
@@ -135,13 +137,13 @@ fn next<R: Read>(mut source: BufReader<R>) -> io::Result<Option<Member<R>>> {
 }
 
 /// Tells what an error of `flate2` says of the data. One of the source stays as it is.
-fn told(error: io::Error) -> io::Error {
+fn map_error(error: io::Error) -> io::Error {
     match error.kind() {
         _ if error.raw_os_error().is_some() => error,
-        io::ErrorKind::UnexpectedEof => Damaged::Truncated.into(),
+        io::ErrorKind::UnexpectedEof => GzipError::Truncated.into(),
         // The one thing that it says of a checksum or a length.
-        io::ErrorKind::InvalidInput if error.to_string().contains("checksum") => Damaged::Checksum.into(),
-        io::ErrorKind::InvalidInput => Damaged::Data.into(),
+        io::ErrorKind::InvalidInput if error.to_string().contains("checksum") => GzipError::Checksum.into(),
+        io::ErrorKind::InvalidInput => GzipError::Data.into(),
         _ => error,
     }
 }
@@ -154,7 +156,7 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
-    use crate::proto::pieces::Pieces;
+    use crate::proto::chunked::ChunkedReader;
 
     fn member(data: &[u8]) -> Vec<u8> {
         let mut packer = GzEncoder::new(Vec::new(), Compression::default());
@@ -168,10 +170,10 @@ mod tests {
     }
 
     /// Reads all of it in pieces of `step` bytes through a buffer of `room` bytes.
-    fn read(packed: &[u8], step: usize, room: usize) -> Result<Vec<u8>, Damaged> {
+    fn read(packed: &[u8], step: usize, room: usize) -> Result<Vec<u8>, GzipError> {
         let (mut data, mut out) = (Vec::new(), vec![0; room]);
         let mut all = || {
-            let mut reader = Reader::new(Pieces(packed, step))?;
+            let mut reader = GzipReader::new(ChunkedReader(packed, step))?;
             loop {
                 match reader.read(&mut out)? {
                     0 => return Ok(()),
@@ -186,12 +188,12 @@ mod tests {
 
     fn noise(length: usize) -> Vec<u8> {
         let mut state = 7_u32;
-        let mut next = || {
+        let mut next_member = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             // Some of it repeats, so that it is packed.
             if state & 0x300 == 0 { (state >> 24) as u8 } else { b'x' }
         };
-        (0..length).map(|_| next()).collect()
+        (0..length).map(|_| next_member()).collect()
     }
 
     /// However the bytes come and however little room there is, the same comes out.
@@ -239,7 +241,7 @@ mod tests {
         let data = noise(5_000);
         let whole = member(&data);
         for end in 0..whole.len() {
-            assert_eq!(read(&whole[..end], 64, 1024), Err(Damaged::Truncated), "cut at {end}");
+            assert_eq!(read(&whole[..end], 64, 1024), Err(GzipError::Truncated), "cut at {end}");
         }
         let mut refused = 0;
         for at in 10..whole.len() {
@@ -257,19 +259,19 @@ mod tests {
             changed[at] = to;
             read(&changed, 64, 1024)
         };
-        assert_eq!(change(0, b'B'), Err(Damaged::NoGzip));
-        assert_eq!(change(1, b'Z'), Err(Damaged::NoGzip));
-        assert_eq!(change(2, 7), Err(Damaged::Header));
-        assert_eq!(change(3, 0x20), Err(Damaged::Header));
+        assert_eq!(change(0, b'B'), Err(GzipError::NoGzip));
+        assert_eq!(change(1, b'Z'), Err(GzipError::NoGzip));
+        assert_eq!(change(2, 7), Err(GzipError::Header));
+        assert_eq!(change(3, 0x20), Err(GzipError::Header));
         let end = whole.len();
-        assert_eq!(change(end - 8, !whole[end - 8]), Err(Damaged::Checksum));
-        assert_eq!(change(end - 1, 1), Err(Damaged::Checksum));
+        assert_eq!(change(end - 8, !whole[end - 8]), Err(GzipError::Checksum));
+        assert_eq!(change(end - 1, 1), Err(GzipError::Checksum));
         let followed = |by: &[u8]| read(&[&whole, by].concat(), 64, 1024);
-        assert_eq!(followed(b"x"), Err(Damaged::Tail));
-        assert_eq!(followed(&[0x1f]), Err(Damaged::Truncated));
-        assert_eq!(followed(&[0x1f, 0]), Err(Damaged::Tail));
-        assert_eq!(followed(&[0, 0, 1]), Err(Damaged::Tail));
-        assert_eq!(read(b"", 1, 1), Err(Damaged::Truncated));
+        assert_eq!(followed(b"x"), Err(GzipError::Tail));
+        assert_eq!(followed(&[0x1f]), Err(GzipError::Truncated));
+        assert_eq!(followed(&[0x1f, 0]), Err(GzipError::Tail));
+        assert_eq!(followed(&[0, 0, 1]), Err(GzipError::Tail));
+        assert_eq!(read(b"", 1, 1), Err(GzipError::Truncated));
     }
 
     /// Names without end are no reason to read on.
@@ -280,7 +282,7 @@ mod tests {
             read(&with_header(&header, b"data"), 1000, 100)
         };
         assert_eq!(named(65_535).as_deref(), Ok(&b"data"[..]));
-        assert_eq!(named(65_536), Err(Damaged::Header));
+        assert_eq!(named(65_536), Err(GzipError::Header));
     }
 
     /// What the source says is passed on, and is no damage.
@@ -295,7 +297,7 @@ mod tests {
         let packed = member(&noise(5_000));
         for length in [0, 5, 100] {
             let source = packed[..length].chain(Broken);
-            let read = Reader::new(source).and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
+            let read = GzipReader::new(source).and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
             assert_eq!(
                 read.expect_err("it is broken").raw_os_error(),
                 Some(22),

@@ -6,6 +6,8 @@
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
 
 pub mod build;
+#[cfg(test)]
+mod chunked;
 pub mod fault;
 pub mod glob;
 pub mod grant;
@@ -14,8 +16,6 @@ pub mod keys;
 pub mod name;
 pub mod outcome;
 pub mod pack;
-#[cfg(test)]
-mod pieces;
 pub mod policy;
 pub mod progress;
 pub mod queue;

@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::build::{Image, Place};
-use super::unpack::shown;
+use super::unpack::escape_name;
 
 /// Characters of the end of stderr that a build's error tells.
 const ERROR_STDERR_CHARS_MAX: usize = 2000;
@@ -129,7 +129,7 @@ pub fn image(result: Option<&[u8]>, last_line: &str, out: &[Item]) -> Result<Ima
         [] => Err("the command tells of no image: expected is JSON, {\"imageUri\":\"...\",\"imageSizeBytes\":N}, in BUILD_RESULT or \
                    as the last line of stdout, or one file in BUILD_OUT"
             .to_owned()),
-        [item] => kept(item).map_err(|why| format!("`{}` in BUILD_OUT is unusable: {why}", shown(&item.name))),
+        [item] => kept(item).map_err(|why| format!("`{}` in BUILD_OUT is unusable: {why}", escape_name(&item.name))),
         _ => Err("BUILD_OUT holds more than one file, so that nobody knows which is the image".to_owned()),
     }
 }

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use super::glob::{Pattern, points};
+use super::glob::{Pattern, code_points};
 
 /// The file in a folder's root that says what is left out.
 pub const IGNORE_FILE: &str = ".dockerignore";
@@ -68,16 +68,16 @@ const BUILT_IN: [&str; 44] = [
 ];
 
 /// What is left out of one folder.
-pub struct Rules(Vec<Pattern>);
+pub struct IgnoreRules(Vec<Pattern>);
 
-impl Rules {
+impl IgnoreRules {
     /// Reads the text of the ignore file, if there is one; `further` patterns count only without it.
-    pub fn new(ignore: Option<&str>, further: &[String]) -> Rules {
+    pub fn new(ignore: Option<&str>, further: &[String]) -> IgnoreRules {
         let read: fn(&str) -> Option<Pattern> = |line| {
             let line = clean(line);
             (!line.is_empty()).then(|| Pattern::new(line))
         };
-        Rules(match ignore {
+        IgnoreRules(match ignore {
             Some(text) => {
                 let lines = text.split(['\n', '\r']).map(|line| line.trim_matches(is_space));
                 lines.filter(|line| !line.starts_with('#')).filter_map(read).collect()
@@ -90,8 +90,8 @@ impl Rules {
     }
 
     /// Tells whether a path, relative to the folder, is left out. A directory that is has nothing in it that is not.
-    pub fn leave_out(&self, path: &[u8]) -> bool {
-        let whole: Vec<u32> = points(path).collect();
+    pub fn excludes(&self, path: &[u8]) -> bool {
+        let whole: Vec<u32> = code_points(path).collect();
         let slash = u32::from('/');
         self.0.iter().any(|pattern| {
             whole.split(|&point| point == slash).any(|part| pattern.matches(part)) || pattern.matches(&whole)
@@ -112,7 +112,7 @@ fn is_space(c: char) -> bool {
 
 /// Puts relative paths in the order of their entries: by whole path, so `a-b` comes before `a/b`.
 pub fn order(one: &[u8], other: &[u8]) -> Ordering {
-    points(one).cmp(points(other))
+    code_points(one).cmp(code_points(other))
 }
 
 /// The mode of an entry.
@@ -126,7 +126,7 @@ mod tests {
 
     fn left_out(ignore: Option<&str>, further: &[&str], path: &str) -> bool {
         let further: Vec<String> = further.iter().map(|&text| text.to_owned()).collect();
-        Rules::new(ignore, &further).leave_out(path.as_bytes())
+        IgnoreRules::new(ignore, &further).excludes(path.as_bytes())
     }
 
     /// C-075

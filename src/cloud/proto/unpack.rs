@@ -1,8 +1,8 @@
 //! Build contexts as they are unpacked: what may be made of an archive, and in what order.
 //!
 //! In: a gzipped tar archive from any reader, the bounds of the operator, and the build file that
-//! must be there. Out: one [`Make`] after the other, to be done as it stands: names are relative,
-//! without `.` and `..`, and each folder is made before what is in it. Nothing asked for leaves the
+//! must be there. Out: one [`ExtractOp`] after the other, to be done as it stands: names are relative,
+//! without `.` and `..`, and each dir is made before what is in it. Nothing asked for leaves the
 //! tree or goes through a link, so the order of the archive does not matter.
 //!
 //! Refuses, and names the entry: absolute names, `..` components, links that lead out (looked at
@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, BufReader, Read};
 
-use super::gzip;
-use super::tar::read::{self as tar, Entry, Kind};
+use super::gzip::{GzipError, GzipReader};
+use super::tar::read::{TarEntry, TarEntryKind, TarError, TarReader};
 use crate::limits::{
     UNPACK_BUFFER_BYTES, UNPACK_COMPONENT_BYTES_MAX, UNPACK_DEPTH_MAX, UNPACK_LINK_HOPS_MAX, UNPACK_NAMES_BYTES_MAX,
     UNPACK_PATH_BYTES_MAX, UNPACK_SHOWN_CHARS_MAX,
@@ -28,17 +28,17 @@ const UNPACK_LINK_STEPS_MAX: u64 = 10_000_000;
 
 /// What an operator allows.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct UnpackLimits {
     /// Bytes of the tar archive, all of it: headers, files and what follows the end.
     pub bytes_max: u64,
-    /// Entries, and folders that only names tell of.
+    /// Entries, and dirs that only names tell of.
     pub entries_max: u64,
 }
 
 /// One thing to make. Names are relative to the context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Make {
-    /// A folder; one that is there already gets the mode alone.
+pub enum ExtractOp {
+    /// A dir; one that is there already gets the mode alone.
     Dir { path: Vec<u8>, mode: u32, exists: bool },
     /// A file of so many bytes, all of which follow. One that is there already is removed first.
     File {
@@ -60,26 +60,26 @@ pub enum Make {
 
 /// What an archive came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sum {
+pub struct UnpackStats {
     pub entries: u64,
     /// Bytes of the tar archive.
     pub bytes: u64,
 }
 
-/// Why an archive is not unpacked.
+/// EntryError an archive is not unpacked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    Gzip(gzip::Damaged),
-    /// The archive inside, somewhere after an entry, whose name is fit to be shown; empty before
+pub enum ArchiveError {
+    Gzip(GzipError),
+    /// The archive inside, somewhere after an entry, whose name is fit to be escape_name; empty before
     /// the first.
     Tar {
-        damaged: tar::Damaged,
+        damaged: TarError,
         after: String,
     },
-    /// One entry; its name is fit to be shown.
+    /// One entry; its name is fit to be escape_name.
     Entry {
         name: String,
-        why: Why,
+        why: EntryError,
     },
     TooManyBytes {
         max: u64,
@@ -97,105 +97,111 @@ pub enum Refusal {
 
 /// What is wrong with an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    NoName,
+pub enum EntryError {
+    EmptyName,
     Absolute,
-    DotDot,
-    Nul,
-    LongComponent,
-    LongPath,
-    Deep,
-    /// Its name leads through a link, which is named.
-    Through(String),
-    /// Its name leads through a file, which is named.
+    ParentComponent,
+    ContainsNul,
+    ComponentTooLong,
+    PathTooLong,
+    TooDeep,
+    /// Its name resolve_link through a link, which is named.
+    ThroughLink(String),
+    /// Its name resolve_link through a file, which is named.
     ThroughFile(String),
     /// Something of another kind has its name.
-    Over(&'static str),
+    NameTaken(&'static str),
     /// A link with a target that is absolute, or is outside at some step.
-    LeadsOut(String),
-    NoTarget,
+    EscapesRoot(String),
+    EmptyTarget,
     /// A link to a link to a link.
-    ManyHops,
+    TooManyHops,
     /// All links together take too many steps.
-    ManySteps,
+    TooManySteps,
     /// A hard link to what is no file before it.
-    NoFile(String),
+    MissingTarget(String),
     /// The file is larger than what may be unpacked.
-    Large {
+    TooLarge {
         size: u64,
         max: u64,
     },
-    Kind(Kind),
+    UnsupportedKind(TarEntryKind),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ArchiveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Gzip(damaged) => write!(f, "the archive is damaged: {damaged}"),
-            Refusal::Tar { damaged, after } if after.is_empty() => write!(f, "the archive is damaged: {damaged}"),
-            Refusal::Tar { damaged, after } => write!(f, "the archive is damaged: {damaged} (in or after `{after}`)"),
-            Refusal::Entry { name, why } => write!(f, "the entry `{name}` is refused: {why}"),
-            Refusal::TooManyBytes { max } => {
+            ArchiveError::Gzip(damaged) => write!(f, "the archive is damaged: {damaged}"),
+            ArchiveError::Tar { damaged, after } if after.is_empty() => write!(f, "the archive is damaged: {damaged}"),
+            ArchiveError::Tar { damaged, after } => {
+                write!(f, "the archive is damaged: {damaged} (in or after `{after}`)")
+            }
+            ArchiveError::Entry { name, why } => write!(f, "the entry `{name}` is refused: {why}"),
+            ArchiveError::TooManyBytes { max } => {
                 write!(f, "the archive unpacks to more than {max} bytes (`--max-unpacked`)")
             }
-            Refusal::TooManyEntries { max } => {
+            ArchiveError::TooManyEntries { max } => {
                 write!(f, "the archive has more than {max} entries (`--max-entries`)")
             }
-            Refusal::TooManyNames => {
+            ArchiveError::TooManyNames => {
                 write!(
                     f,
                     "the names in the archive take more than {UNPACK_NAMES_BYTES_MAX} bytes"
                 )
             }
-            Refusal::NoBuildFile { file } => write!(f, "the build file `{file}` is not in the archive"),
+            ArchiveError::NoBuildFile { file } => write!(f, "the build file `{file}` is not in the archive"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ArchiveError {}
 
-impl fmt::Display for Why {
+impl fmt::Display for EntryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::NoName => f.write_str("it has no name"),
-            Why::Absolute => f.write_str("its name is absolute"),
-            Why::DotDot => f.write_str("its name has a `..` component"),
-            Why::Nul => f.write_str("its name or its target has a NUL inside"),
-            Why::LongComponent => {
+            EntryError::EmptyName => f.write_str("it has no name"),
+            EntryError::Absolute => f.write_str("its name is absolute"),
+            EntryError::ParentComponent => f.write_str("its name has a `..` component"),
+            EntryError::ContainsNul => f.write_str("its name or its target has a NUL inside"),
+            EntryError::ComponentTooLong => {
                 write!(
                     f,
                     "a component of its name has more than {UNPACK_COMPONENT_BYTES_MAX} bytes"
                 )
             }
-            Why::LongPath => write!(f, "its name or its target has more than {UNPACK_PATH_BYTES_MAX} bytes"),
-            Why::Deep => write!(f, "it is more than {UNPACK_DEPTH_MAX} folders deep"),
-            Why::Through(link) => write!(f, "it writes through the link `{link}`"),
-            Why::ThroughFile(file) => write!(f, "`{file}` is a file, and no folder"),
-            Why::Over(kind) => write!(f, "{kind} of this name is there already"),
-            Why::LeadsOut(target) => write!(f, "it is a link to `{target}`, which leads out of the archive"),
-            Why::NoTarget => f.write_str("it is a link to nothing"),
-            Why::ManyHops => write!(f, "it leads through more than {UNPACK_LINK_HOPS_MAX} links"),
-            Why::ManySteps => f.write_str("the links of the archive lead through too many others"),
-            Why::NoFile(target) => write!(
+            EntryError::PathTooLong => write!(f, "its name or its target has more than {UNPACK_PATH_BYTES_MAX} bytes"),
+            EntryError::TooDeep => write!(f, "it is more than {UNPACK_DEPTH_MAX} folders deep"),
+            EntryError::ThroughLink(link) => write!(f, "it writes through the link `{link}`"),
+            EntryError::ThroughFile(file) => write!(f, "`{file}` is a file, and no folder"),
+            EntryError::NameTaken(kind) => write!(f, "{kind} of this name is there already"),
+            EntryError::EscapesRoot(target) => write!(f, "it is a link to `{target}`, which leads out of the archive"),
+            EntryError::EmptyTarget => f.write_str("it is a link to nothing"),
+            EntryError::TooManyHops => write!(f, "it leads through more than {UNPACK_LINK_HOPS_MAX} links"),
+            EntryError::TooManySteps => f.write_str("the links of the archive lead through too many others"),
+            EntryError::MissingTarget(target) => write!(
                 f,
                 "it is a hard link to `{target}`, and no file before it has that name"
             ),
-            Why::Large { size, max } => {
+            EntryError::TooLarge { size, max } => {
                 write!(
                     f,
                     "its {size} bytes are more than may be unpacked, {max} (`--max-unpacked`)"
                 )
             }
-            Why::Kind(kind) => {
+            EntryError::UnsupportedKind(kind) => {
                 let kind = match kind {
-                    Kind::CharacterDevice => "a character device",
-                    Kind::BlockDevice => "a block device",
-                    Kind::Fifo => "a FIFO",
-                    Kind::Sparse => "a sparse file",
-                    Kind::Other(b'M') => "a part of a file of several volumes",
-                    Kind::Other(b'V') => "the label of a volume",
-                    Kind::Other(flag) => return write!(f, "its kind, `{}`, is not known", shown(&[*flag])),
-                    Kind::File | Kind::HardLink | Kind::Symlink | Kind::Dir => "of a kind that is taken",
+                    TarEntryKind::CharacterDevice => "a character device",
+                    TarEntryKind::BlockDevice => "a block device",
+                    TarEntryKind::Fifo => "a FIFO",
+                    TarEntryKind::Sparse => "a sparse file",
+                    TarEntryKind::Other(b'M') => "a part of a file of several volumes",
+                    TarEntryKind::Other(b'V') => "the label of a volume",
+                    TarEntryKind::Other(flag) => {
+                        return write!(f, "its kind, `{}`, is not known", escape_name(&[*flag]));
+                    }
+                    TarEntryKind::File | TarEntryKind::HardLink | TarEntryKind::Symlink | TarEntryKind::Dir => {
+                        "of a kind that is taken"
+                    }
                 };
                 write!(f, "it is {kind}; only files, folders and links are taken")
             }
@@ -203,9 +209,9 @@ impl fmt::Display for Why {
     }
 }
 
-/// Makes a name fit to be shown: what is no text, and no letter or sign that a terminal shows as
+/// Makes a name fit to be escape_name: what is no text, and no letter or sign that a terminal shows as
 /// such, is escaped; a long one is cut to [`UNPACK_SHOWN_CHARS_MAX`].
-pub fn shown(name: &[u8]) -> String {
+pub fn escape_name(name: &[u8]) -> String {
     let mut text = String::new();
     let mut count = 0;
     let mut push = |part: &str| {
@@ -233,20 +239,20 @@ pub fn shown(name: &[u8]) -> String {
     text
 }
 
-/// Why there is nothing more to make.
+/// EntryError there is nothing more to make.
 #[derive(Debug)]
-pub enum Failure {
-    Refused(Refusal),
+pub enum UnpackError {
+    Refused(ArchiveError),
     /// The archive cannot be read.
     Read(io::Error),
 }
 
 /// Unpacks one archive. As a reader it gives the bytes of the last file.
 pub struct Unpacker<R: Read> {
-    tar: tar::Reader<Bounded<BufReader<gzip::Reader<R>>>>,
-    tree: Tree,
-    due: VecDeque<Make>,
-    /// The last entry's name, fit to be shown.
+    tar: TarReader<LimitedReader<BufReader<GzipReader<R>>>>,
+    tree: ContextTree,
+    ops: VecDeque<ExtractOp>,
+    /// The last entry's name, fit to be escape_name.
     last: String,
 }
 
@@ -254,18 +260,18 @@ impl<R: Read> Unpacker<R> {
     /// Begins to read an archive.
     ///
     /// # Errors
-    /// [`Failure`]: it does not begin as one.
-    pub fn new(archive: R, bounds: Bounds) -> Result<Unpacker<R>, Failure> {
-        let gzip = gzip::Reader::new(archive).map_err(|error| told(error, ""))?;
-        let plain = Bounded {
+    /// [`UnpackError`]: it does not begin as one.
+    pub fn new(archive: R, bounds: UnpackLimits) -> Result<Unpacker<R>, UnpackError> {
+        let gzip = GzipReader::new(archive).map_err(|error| classify_error(error, ""))?;
+        let plain = LimitedReader {
             source: BufReader::with_capacity(UNPACK_BUFFER_BYTES, gzip),
             bytes: 0,
             max: bounds.bytes_max,
         };
         Ok(Unpacker {
-            tar: tar::Reader::new(plain),
-            tree: Tree::new(bounds.entries_max),
-            due: VecDeque::new(),
+            tar: TarReader::new(plain),
+            tree: ContextTree::new(bounds.entries_max),
+            ops: VecDeque::new(),
             last: String::new(),
         })
     }
@@ -273,125 +279,128 @@ impl<R: Read> Unpacker<R> {
     /// Returns what is to be made next. All bytes of a file have to be read before.
     ///
     /// # Errors
-    /// [`Failure`]; nothing of the archive may be used then.
-    pub fn next_make(&mut self) -> Result<Option<Make>, Failure> {
-        while self.due.is_empty() {
-            let next = self.tar.next_entry().map_err(|error| told(error, &self.last))?;
+    /// [`UnpackError`]; nothing of the archive may be used then.
+    pub fn next_op(&mut self) -> Result<Option<ExtractOp>, UnpackError> {
+        while self.ops.is_empty() {
+            let next = self
+                .tar
+                .next_entry()
+                .map_err(|error| classify_error(error, &self.last))?;
             let Some(entry) = next else {
                 return Ok(None);
             };
-            self.enter(&entry).map_err(Failure::Refused)?;
+            self.add_entry(&entry).map_err(UnpackError::Refused)?;
         }
-        Ok(self.due.pop_front())
+        Ok(self.ops.pop_front())
     }
 
     /// Reads bytes of the last file; 0 when there are no more.
     ///
     /// # Errors
-    /// [`Failure`].
-    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Failure> {
-        if !self.due.is_empty() {
+    /// [`UnpackError`].
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, UnpackError> {
+        if !self.ops.is_empty() {
             // Those of an entry follow the last of what it asks for.
             return Ok(0);
         }
-        self.tar.read(into).map_err(|error| told(error, &self.last))
+        self.tar.read(into).map_err(|error| classify_error(error, &self.last))
     }
 
     /// Looks at the whole, when there is nothing more to make: that the archive ends well, that no
-    /// link leads out, and that the build file is there.
+    /// link resolve_link out, and that the build file is there.
     ///
     /// # Errors
-    /// [`Failure`].
-    pub fn finish(mut self, file: &str) -> Result<Sum, Failure> {
+    /// [`UnpackError`].
+    pub fn finish(mut self, file: &str) -> Result<UnpackStats, UnpackError> {
         let plain = self.tar.source();
-        io::copy(plain, &mut io::sink()).map_err(|error| told(error, &self.last))?;
+        io::copy(plain, &mut io::sink()).map_err(|error| classify_error(error, &self.last))?;
         let bytes = plain.bytes;
-        self.tree.finish().map_err(Failure::Refused)?;
+        self.tree.finish().map_err(UnpackError::Refused)?;
         if !self.tree.has_file(file) {
-            return Err(Failure::Refused(Refusal::NoBuildFile {
-                file: shown(file.as_bytes()),
+            return Err(UnpackError::Refused(ArchiveError::NoBuildFile {
+                file: escape_name(file.as_bytes()),
             }));
         }
-        Ok(Sum {
+        Ok(UnpackStats {
             entries: self.tree.entries,
             bytes,
         })
     }
 
-    fn enter(&mut self, entry: &Entry) -> Result<(), Refusal> {
-        self.last = shown(&entry.name);
-        let Bounded { bytes, max, .. } = *self.tar.source();
+    fn add_entry(&mut self, entry: &TarEntry) -> Result<(), ArchiveError> {
+        self.last = escape_name(&entry.name);
+        let LimitedReader { bytes, max, .. } = *self.tar.source();
         let refused = if entry.size > max.saturating_sub(bytes) {
-            Err(Refused::Entry(Why::Large { size: entry.size, max }))
+            Err(EnterError::Entry(EntryError::TooLarge { size: entry.size, max }))
         } else {
-            self.tree.enter(entry, &mut self.due)
+            self.tree.add_entry(entry, &mut self.ops)
         };
         refused.map_err(|refused| match refused {
-            Refused::Entry(why) => Refusal::Entry {
+            EnterError::Entry(why) => ArchiveError::Entry {
                 name: self.last.clone(),
                 why,
             },
-            Refused::All(refusal) => refusal,
+            EnterError::All(refusal) => refusal,
         })
     }
 }
 
 /// Tells an archive that is damaged or too large from one that cannot be read. `after` is the name
 /// of the last entry.
-fn told(error: io::Error, after: &str) -> Failure {
-    let of_tar = |damaged| Refusal::Tar {
+fn classify_error(error: io::Error, after: &str) -> UnpackError {
+    let of_tar = |damaged| ArchiveError::Tar {
         damaged,
         after: after.to_owned(),
     };
     let refusal = error
         .downcast()
-        .or_else(|error| error.downcast().map(Refusal::Gzip))
+        .or_else(|error| error.downcast().map(ArchiveError::Gzip))
         .or_else(|error| error.downcast().map(of_tar));
-    refusal.map_or_else(Failure::Read, Failure::Refused)
+    refusal.map_or_else(UnpackError::Read, UnpackError::Refused)
 }
 
 /// Counts the bytes of an archive, and gives no more of them than are allowed.
-struct Bounded<R> {
+struct LimitedReader<R> {
     source: R,
     bytes: u64,
     max: u64,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(into)?;
         self.bytes += count as u64;
         if self.bytes > self.max {
-            return Err(io::Error::other(Refusal::TooManyBytes { max: self.max }));
+            return Err(io::Error::other(ArchiveError::TooManyBytes { max: self.max }));
         }
         Ok(count)
     }
 }
 
 /// A refusal of an entry, whose name is added later, or of the whole.
-enum Refused {
-    Entry(Why),
-    All(Refusal),
+enum EnterError {
+    Entry(EntryError),
+    All(ArchiveError),
 }
 
-impl From<Why> for Refused {
-    fn from(why: Why) -> Refused {
-        Refused::Entry(why)
+impl From<EntryError> for EnterError {
+    fn from(why: EntryError) -> EnterError {
+        EnterError::Entry(why)
     }
 }
 
-enum Node {
+enum TreeNode {
     Dir(BTreeMap<Box<[u8]>, usize>),
     File,
     Link(Box<[u8]>),
 }
 
 /// What has been made so far.
-struct Tree {
-    /// Each with the folder that it is in; the first is the root, in itself.
-    nodes: Vec<(usize, Node)>,
+struct ContextTree {
+    /// Each with the dir that it is in; the first is the root, in itself.
+    nodes: Vec<(usize, TreeNode)>,
     entries_max: u64,
-    /// Entries that came, and folders that came with them.
+    /// Entries that came, and dirs that came with them.
     entries: u64,
     /// Bytes of all components and targets.
     names: usize,
@@ -401,10 +410,10 @@ struct Tree {
 
 const ROOT: usize = 0;
 
-impl Tree {
-    fn new(entries_max: u64) -> Tree {
-        Tree {
-            nodes: vec![(ROOT, Node::Dir(BTreeMap::new()))],
+impl ContextTree {
+    fn new(entries_max: u64) -> ContextTree {
+        ContextTree {
+            nodes: vec![(ROOT, TreeNode::Dir(BTreeMap::new()))],
             entries_max,
             entries: 0,
             names: 0,
@@ -412,49 +421,57 @@ impl Tree {
         }
     }
 
-    fn enter(&mut self, entry: &Entry, due: &mut VecDeque<Make>) -> Result<(), Refused> {
+    fn add_entry(&mut self, entry: &TarEntry, ops: &mut VecDeque<ExtractOp>) -> Result<(), EnterError> {
         self.count()?;
-        if let Kind::CharacterDevice | Kind::BlockDevice | Kind::Fifo | Kind::Sparse | Kind::Other(_) = entry.kind {
-            return Err(Why::Kind(entry.kind).into());
+        if let TarEntryKind::CharacterDevice
+        | TarEntryKind::BlockDevice
+        | TarEntryKind::Fifo
+        | TarEntryKind::Sparse
+        | TarEntryKind::Other(_) = entry.kind
+        {
+            return Err(EntryError::UnsupportedKind(entry.kind).into());
         }
         let path = components(&entry.name)?;
-        let Some((name, folders)) = path.split_last() else {
-            // `tar -C folder .` begins with the folder itself.
+        let Some((name, dirs)) = path.split_last() else {
+            // `tar -C dir .` begins with the dir itself.
             return match entry.kind {
-                Kind::Dir if !entry.name.is_empty() => Ok(()),
-                _ => Err(Why::NoName.into()),
+                TarEntryKind::Dir if !entry.name.is_empty() => Ok(()),
+                _ => Err(EntryError::EmptyName.into()),
             };
         };
-        let folder = self.folder(folders, due)?;
-        let exists = self.exists(folder, name, entry.kind)?;
+        let dir = self.dir(dirs, ops)?;
+        let exists = self.exists(dir, name, entry.kind)?;
         let whole = path.join(&b'/');
         let (node, make) = match entry.kind {
-            Kind::Dir => {
+            TarEntryKind::Dir => {
                 let mode = entry.mode & 0o777 | 0o700;
                 (
-                    Node::Dir(BTreeMap::new()),
-                    Make::Dir {
+                    TreeNode::Dir(BTreeMap::new()),
+                    ExtractOp::Dir {
                         path: whole,
                         mode,
                         exists,
                     },
                 )
             }
-            Kind::Symlink => {
+            TarEntryKind::Symlink => {
                 let target = entry.target.clone();
-                self.leads(folder, &target)?;
+                self.resolve_link(dir, &target)?;
                 self.remember(target.len())?;
-                (Node::Link(target.clone().into()), Make::Symlink { path: whole, target })
+                (
+                    TreeNode::Link(target.clone().into()),
+                    ExtractOp::Symlink { path: whole, target },
+                )
             }
-            Kind::HardLink => {
+            TarEntryKind::HardLink => {
                 let target = self.file(&entry.target)?;
                 if target == whole {
                     // It is its own other name.
                     return Ok(());
                 }
                 (
-                    Node::File,
-                    Make::HardLink {
+                    TreeNode::File,
+                    ExtractOp::HardLink {
                         path: whole,
                         target,
                         exists,
@@ -462,136 +479,137 @@ impl Tree {
                 )
             }
             _ => {
-                let make = Make::File {
+                let make = ExtractOp::File {
                     path: whole,
                     mode: entry.mode & 0o777 | 0o600,
                     mtime_s: entry.mtime_s,
                     size: entry.size,
                     exists,
                 };
-                (Node::File, make)
+                (TreeNode::File, make)
             }
         };
         if !exists {
-            self.add(folder, name, node)?;
+            self.add(dir, name, node)?;
         }
-        due.push_back(make);
+        ops.push_back(make);
         Ok(())
     }
 
-    fn count(&mut self) -> Result<(), Refused> {
+    fn count(&mut self) -> Result<(), EnterError> {
         self.entries += 1;
         if self.entries > self.entries_max {
             let max = self.entries_max;
-            return Err(Refused::All(Refusal::TooManyEntries { max }));
+            return Err(EnterError::All(ArchiveError::TooManyEntries { max }));
         }
         Ok(())
     }
 
-    fn remember(&mut self, bytes: usize) -> Result<(), Refused> {
+    fn remember(&mut self, bytes: usize) -> Result<(), EnterError> {
         self.names += bytes;
         if self.names > UNPACK_NAMES_BYTES_MAX {
-            return Err(Refused::All(Refusal::TooManyNames));
+            return Err(EnterError::All(ArchiveError::TooManyNames));
         }
         Ok(())
     }
 
-    fn child(&self, folder: usize, name: &[u8]) -> Option<usize> {
-        match &self.nodes[folder].1 {
-            Node::Dir(children) => children.get(name).copied(),
-            Node::File | Node::Link(_) => None,
+    fn child(&self, dir: usize, name: &[u8]) -> Option<usize> {
+        match &self.nodes[dir].1 {
+            TreeNode::Dir(children) => children.get(name).copied(),
+            TreeNode::File | TreeNode::Link(_) => None,
         }
     }
 
     /// Tells whether an entry of a kind has something to replace; refuses what it may not replace.
-    fn exists(&self, folder: usize, name: &[u8], kind: Kind) -> Result<bool, Why> {
-        let existing = self.child(folder, name).map(|node| &self.nodes[node].1);
+    fn exists(&self, dir: usize, name: &[u8], kind: TarEntryKind) -> Result<bool, EntryError> {
+        let existing = self.child(dir, name).map(|node| &self.nodes[node].1);
         match (kind, existing) {
             (_, None) => Ok(false),
-            (Kind::Dir, Some(Node::Dir(_))) | (Kind::File | Kind::HardLink, Some(Node::File)) => Ok(true),
-            (_, Some(Node::Dir(_))) => Err(Why::Over("a folder")),
-            (_, Some(Node::File)) => Err(Why::Over("a file")),
-            (_, Some(Node::Link(_))) => Err(Why::Over("a link")),
+            (TarEntryKind::Dir, Some(TreeNode::Dir(_)))
+            | (TarEntryKind::File | TarEntryKind::HardLink, Some(TreeNode::File)) => Ok(true),
+            (_, Some(TreeNode::Dir(_))) => Err(EntryError::NameTaken("a folder")),
+            (_, Some(TreeNode::File)) => Err(EntryError::NameTaken("a file")),
+            (_, Some(TreeNode::Link(_))) => Err(EntryError::NameTaken("a link")),
         }
     }
 
-    fn add(&mut self, folder: usize, name: &[u8], node: Node) -> Result<usize, Refused> {
+    fn add(&mut self, dir: usize, name: &[u8], node: TreeNode) -> Result<usize, EnterError> {
         self.remember(name.len())?;
         let index = self.nodes.len();
-        self.nodes.push((folder, node));
-        if let Node::Dir(children) = &mut self.nodes[folder].1 {
+        self.nodes.push((dir, node));
+        if let TreeNode::Dir(children) = &mut self.nodes[dir].1 {
             children.insert(name.into(), index);
         }
         Ok(index)
     }
 
-    /// Goes down to a folder, and makes those that are not there.
-    fn folder(&mut self, folders: &[&[u8]], due: &mut VecDeque<Make>) -> Result<usize, Refused> {
-        let mut folder = ROOT;
-        for (at, name) in folders.iter().enumerate() {
-            let so_far = || folders[..=at].join(&b'/');
-            folder = match self.child(folder, name) {
+    /// Goes down to a dir, and makes those that are not there.
+    fn dir(&mut self, dirs: &[&[u8]], ops: &mut VecDeque<ExtractOp>) -> Result<usize, EnterError> {
+        let mut dir = ROOT;
+        for (at, name) in dirs.iter().enumerate() {
+            let so_far = || dirs[..=at].join(&b'/');
+            dir = match self.child(dir, name) {
                 None => {
                     self.count()?;
-                    due.push_back(Make::Dir {
+                    ops.push_back(ExtractOp::Dir {
                         path: so_far(),
                         mode: 0o755,
                         exists: false,
                     });
-                    self.add(folder, name, Node::Dir(BTreeMap::new()))?
+                    self.add(dir, name, TreeNode::Dir(BTreeMap::new()))?
                 }
                 Some(child) => match &self.nodes[child].1 {
-                    Node::Dir(_) => child,
-                    Node::Link(_) => return Err(Why::Through(shown(&so_far())).into()),
-                    Node::File => return Err(Why::ThroughFile(shown(&so_far())).into()),
+                    TreeNode::Dir(_) => child,
+                    TreeNode::Link(_) => return Err(EntryError::ThroughLink(escape_name(&so_far())).into()),
+                    TreeNode::File => return Err(EntryError::ThroughFile(escape_name(&so_far())).into()),
                 },
             };
         }
-        Ok(folder)
+        Ok(dir)
     }
 
-    /// Looks for the file that a hard link leads to, and tells its name without detours.
-    fn file(&self, target: &[u8]) -> Result<Vec<u8>, Refused> {
+    /// Looks for the file that a hard link resolve_link to, and tells its name without detours.
+    fn file(&self, target: &[u8]) -> Result<Vec<u8>, EnterError> {
         let path = components(target).map_err(|why| match why {
-            Why::Absolute | Why::DotDot => Why::LeadsOut(shown(target)),
-            Why::NoName => Why::NoTarget,
+            EntryError::Absolute | EntryError::ParentComponent => EntryError::EscapesRoot(escape_name(target)),
+            EntryError::EmptyName => EntryError::EmptyTarget,
             why => why,
         })?;
         let mut node = ROOT;
         for (at, name) in path.iter().enumerate() {
-            if let Node::Link(_) = self.nodes[node].1 {
-                return Err(Why::Through(shown(&path[..at].join(&b'/'))).into());
+            if let TreeNode::Link(_) = self.nodes[node].1 {
+                return Err(EntryError::ThroughLink(escape_name(&path[..at].join(&b'/'))).into());
             }
             let child = self.child(node, name);
-            node = child.ok_or_else(|| Why::NoFile(shown(target)))?;
+            node = child.ok_or_else(|| EntryError::MissingTarget(escape_name(target)))?;
         }
         match self.nodes[node].1 {
-            Node::File => Ok(path.join(&b'/')),
-            Node::Link(_) => Err(Why::Through(shown(target)).into()),
-            Node::Dir(_) => Err(Why::NoFile(shown(target)).into()),
+            TreeNode::File => Ok(path.join(&b'/')),
+            TreeNode::Link(_) => Err(EntryError::ThroughLink(escape_name(target)).into()),
+            TreeNode::Dir(_) => Err(EntryError::MissingTarget(escape_name(target)).into()),
         }
     }
 
-    /// Follows a symbolic link in a folder, step by step as the system would. Returns where it
-    /// leads, if something is there.
+    /// Follows a symbolic link in a dir, step by step as the system would. Returns where it
+    /// resolve_link, if something is there.
     ///
-    /// What is not there is taken for a folder: a later entry may make it one.
-    fn leads(&mut self, folder: usize, target: &[u8]) -> Result<Option<usize>, Why> {
+    /// What is not there is taken for a dir: a later entry may make it one.
+    fn resolve_link(&mut self, dir: usize, target: &[u8]) -> Result<Option<usize>, EntryError> {
         if target.is_empty() {
-            return Err(Why::NoTarget);
+            return Err(EntryError::EmptyTarget);
         }
         if target.contains(&0) {
-            return Err(Why::Nul);
+            return Err(EntryError::ContainsNul);
         }
         if target.len() > UNPACK_PATH_BYTES_MAX {
-            return Err(Why::LongPath);
+            return Err(EntryError::PathTooLong);
         }
-        let out = || Why::LeadsOut(shown(target));
+        let out = || EntryError::EscapesRoot(escape_name(target));
         if target[0] == b'/' {
             return Err(out());
         }
-        let mut place = vec![Some(folder)];
-        let mut at = folder;
+        let mut place = vec![Some(dir)];
+        let mut at = dir;
         while at != ROOT {
             at = self.nodes[at].0;
             place.push(Some(at));
@@ -602,7 +620,7 @@ impl Tree {
         while let Some(name) = rest.pop() {
             self.steps += 1;
             if self.steps > UNPACK_LINK_STEPS_MAX {
-                return Err(Why::ManySteps);
+                return Err(EntryError::TooManySteps);
             }
             match name {
                 b"" | b"." => {}
@@ -616,11 +634,11 @@ impl Tree {
                     let here = place.last().copied().flatten();
                     let child = here.and_then(|here| self.child(here, name));
                     if let Some(child) = child
-                        && let Node::Link(target) = &self.nodes[child].1
+                        && let TreeNode::Link(target) = &self.nodes[child].1
                     {
                         hops += 1;
                         if hops >= UNPACK_LINK_HOPS_MAX {
-                            return Err(Why::ManyHops);
+                            return Err(EntryError::TooManyHops);
                         }
                         rest.extend(target.split(|&byte| byte == b'/').rev());
                     } else {
@@ -633,15 +651,15 @@ impl Tree {
     }
 
     /// Follows all links once more.
-    fn finish(&mut self) -> Result<(), Refusal> {
+    fn finish(&mut self) -> Result<(), ArchiveError> {
         for index in 0..self.nodes.len() {
-            let (folder, Node::Link(target)) = &self.nodes[index] else {
+            let (dir, TreeNode::Link(target)) = &self.nodes[index] else {
                 continue;
             };
-            let (folder, target) = (*folder, target.clone());
-            if let Err(why) = self.leads(folder, &target) {
-                return Err(Refusal::Entry {
-                    name: shown(&self.name(index)),
+            let (dir, target) = (*dir, target.clone());
+            if let Err(why) = self.resolve_link(dir, &target) {
+                return Err(ArchiveError::Entry {
+                    name: escape_name(&self.name(index)),
                     why,
                 });
             }
@@ -651,21 +669,21 @@ impl Tree {
 
     /// Tells whether a name, links followed, is that of a file.
     fn has_file(&mut self, file: &str) -> bool {
-        let node = self.leads(ROOT, file.as_bytes());
-        matches!(node, Ok(Some(node)) if matches!(self.nodes[node].1, Node::File))
+        let node = self.resolve_link(ROOT, file.as_bytes());
+        matches!(node, Ok(Some(node)) if matches!(self.nodes[node].1, TreeNode::File))
     }
 
     /// Returns the whole name of what is in the tree.
     fn name(&self, mut index: usize) -> Vec<u8> {
         let mut path: Vec<&[u8]> = Vec::new();
         while index != ROOT {
-            let folder = self.nodes[index].0;
-            if let Node::Dir(children) = &self.nodes[folder].1
+            let dir = self.nodes[index].0;
+            if let TreeNode::Dir(children) = &self.nodes[dir].1
                 && let Some((name, _)) = children.iter().find(|&(_, &child)| child == index)
             {
                 path.push(name);
             }
-            index = folder;
+            index = dir;
         }
         path.reverse();
         path.join(&b'/')
@@ -673,30 +691,30 @@ impl Tree {
 }
 
 /// Takes a name apart; nothing is left of one that means the root.
-fn components(name: &[u8]) -> Result<Vec<&[u8]>, Why> {
+fn components(name: &[u8]) -> Result<Vec<&[u8]>, EntryError> {
     if name.is_empty() {
-        return Err(Why::NoName);
+        return Err(EntryError::EmptyName);
     }
     if name[0] == b'/' {
-        return Err(Why::Absolute);
+        return Err(EntryError::Absolute);
     }
     if name.contains(&0) {
-        return Err(Why::Nul);
+        return Err(EntryError::ContainsNul);
     }
     if name.len() > UNPACK_PATH_BYTES_MAX {
-        return Err(Why::LongPath);
+        return Err(EntryError::PathTooLong);
     }
     let mut path = Vec::new();
     for component in name.split(|&byte| byte == b'/') {
         match component {
             b"" | b"." => {}
-            b".." => return Err(Why::DotDot),
-            long if long.len() > UNPACK_COMPONENT_BYTES_MAX => return Err(Why::LongComponent),
+            b".." => return Err(EntryError::ParentComponent),
+            long if long.len() > UNPACK_COMPONENT_BYTES_MAX => return Err(EntryError::ComponentTooLong),
             component => path.push(component),
         }
     }
     if path.len() > UNPACK_DEPTH_MAX {
-        return Err(Why::Deep);
+        return Err(EntryError::TooDeep);
     }
     Ok(path)
 }

@@ -22,7 +22,7 @@ use md5::{Digest, Md5};
 use rustix::fs::{Access, OFlags};
 
 use super::End;
-use crate::proto::pack::{IGNORE_FILE, Rules, mode, order};
+use crate::proto::pack::{IGNORE_FILE, IgnoreRules, mode, order};
 use crate::proto::progress::size;
 use crate::proto::tar::write::{end, header, padding};
 use edge_runner_http::common::random;
@@ -79,7 +79,7 @@ pub fn pack(dir: &Path, file: &str, further: &[String], links: Links) -> Result<
         Err(error) => return Err(End::Misused(format!("reading the folder {}: {error}", dir.display()))),
     };
     let ignore = ignore_file(&root)?;
-    let rules = Rules::new(ignore.as_deref(), further);
+    let rules = IgnoreRules::new(ignore.as_deref(), further);
     let mut files = walk(&root, &rules, links)?;
     files.sort_unstable_by(|one, other| order(one, other));
     if files.binary_search_by(|other| order(other, file.as_bytes())).is_err() {
@@ -124,12 +124,12 @@ fn ignore_file(root: &Path) -> Result<Option<String>, End> {
 }
 
 /// Why the build file is not among what is packed, and what to do.
-fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rules: &Rules) -> String {
+fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rules: &IgnoreRules) -> String {
     let shown = dir.display();
     if !root.join(file).exists() {
         return format!("there is no build file `{file}` in {shown}; `--buildfile` names another one");
     }
-    if rules.leave_out(file.as_bytes()) {
+    if rules.excludes(file.as_bytes()) {
         let by = if has_ignore {
             IGNORE_FILE
         } else {
@@ -141,7 +141,7 @@ fn without_build_file(root: &Path, dir: &Path, file: &str, has_ignore: bool, rul
 }
 
 /// Finds every file that is packed, by its path relative to the root, which is free of links.
-fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
+fn walk(root: &Path, rules: &IgnoreRules, links: Links) -> Result<Vec<Vec<u8>>, End> {
     let mut files = Vec::new();
     let mut outside = Outside::default();
     let mut folders: Vec<Vec<u8>> = vec![Vec::new()];
@@ -154,7 +154,7 @@ fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
                 true => name,
                 false => [&folder[..], b"/", &name].concat(),
             };
-            if rules.leave_out(&path) {
+            if rules.excludes(&path) {
                 continue;
             }
             let kind = entry.file_type().map_err(|error| of_file(&path, &error))?;
@@ -178,7 +178,7 @@ fn walk(root: &Path, rules: &Rules, links: Links) -> Result<Vec<Vec<u8>>, End> {
                 if let Some(target) = target {
                     match target.strip_prefix(root) {
                         Err(_) if links == Links::Inside => outside.add(&path, &target),
-                        Ok(inside) if rules.leave_out(inside.as_os_str().as_bytes()) => log::warn!(
+                        Ok(inside) if rules.excludes(inside.as_os_str().as_bytes()) => log::warn!(
                             "{}: packed with the content of {}, which is left out under its own name",
                             shown(&path),
                             shown(inside.as_os_str().as_bytes())

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use super::*;
 use crate::io::scratch::Scratch;
 
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: UnpackLimits = UnpackLimits {
     bytes_max: 1 << 24,
     entries_max: 1000,
 };
@@ -35,7 +35,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
     packer.finish().expect("memory")
 }
 
-fn run(scratch: &Scratch, plain: &[u8]) -> Result<Sum, Fault> {
+fn run(scratch: &Scratch, plain: &[u8]) -> Result<UnpackStats, ExtractError> {
     unpack(&mut &*gzip(plain), scratch.path(), BOUNDS, "Dockerfile", &|| false)
 }
 
@@ -115,9 +115,9 @@ fn refusals_and_failures_are_told() {
     let fault = unpack(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| false).expect_err("it is broken");
     assert_eq!(fault.to_string(), "reading the archive: the disk is gone");
     let no_folder = unpack(&mut io::empty(), Path::new("/no/such"), BOUNDS, "x", &|| false);
-    assert!(matches!(no_folder, Err(Fault::Make { .. })));
+    assert!(matches!(no_folder, Err(ExtractError::Create { .. })));
     let stopped = unpack(&mut Broken, scratch.path(), BOUNDS, "Dockerfile", &|| true);
-    assert!(matches!(stopped, Err(Fault::Stopped)));
+    assert!(matches!(stopped, Err(ExtractError::Stopped)));
     let mut huge = Vec::new();
     put(&mut huge, "Dockerfile", b'0', "", &vec![0; 20 << 20], 0o644);
     let bomb = run(&scratch, &huge).expect_err("it is too much");

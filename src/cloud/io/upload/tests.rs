@@ -23,19 +23,19 @@ use edge_runner_http::common::lock;
 use edge_runner_proto::config::Secret;
 
 /// A body in pieces, each after a wait; every piece is asked for twice, as from a network.
-struct Pieces {
+struct ChunkedReader {
     pieces: VecDeque<(Duration, Bytes)>,
     sleep: Option<Pin<Box<tokio::time::Sleep>>>,
     declared: Option<u64>,
     breaks_off: bool,
 }
 
-impl Pieces {
-    fn new(body: &[u8], piece: usize) -> Pieces {
+impl ChunkedReader {
+    fn new(body: &[u8], piece: usize) -> ChunkedReader {
         let pieces = body
             .chunks(piece)
             .map(|piece| (Duration::ZERO, Bytes::copy_from_slice(piece)));
-        Pieces {
+        ChunkedReader {
             pieces: pieces.collect(),
             sleep: None,
             declared: None,
@@ -44,7 +44,7 @@ impl Pieces {
     }
 }
 
-impl Body for Pieces {
+impl Body for ChunkedReader {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -137,7 +137,7 @@ impl House {
         fs::write(path.join("keys.json"), keys::write_file(&kept)).expect("a writable folder");
     }
 
-    async fn take(&self, body: Pieces) -> Result<Stored, Fault> {
+    async fn take(&self, body: ChunkedReader) -> Result<Stored, Fault> {
         self.uploads.take(&head(), body, &|_| true).await
     }
 
@@ -205,7 +205,7 @@ async fn what_was_sent_is_kept() {
         let grant = house.grant().await;
         let file = archive(bytes, 1);
         let stored = house
-            .take(Pieces::new(&form(&grant, &file), piece))
+            .take(ChunkedReader::new(&form(&grant, &file), piece))
             .await
             .expect("stored");
         assert_eq!(stored.key, grant.upload_fields.key);
@@ -226,7 +226,7 @@ async fn an_upload_that_stands_still_ends() {
     let house = House::new();
     let grant = house.grant().await;
     let body = form(&grant, &archive(1_000, 1));
-    let mut slow = Pieces::new(&body, 100);
+    let mut slow = ChunkedReader::new(&body, 100);
     for (wait, _) in &mut slow.pieces {
         *wait = Duration::from_secs(59);
     }
@@ -235,7 +235,7 @@ async fn an_upload_that_stands_still_ends() {
 
     let phases = Mutex::new(Vec::new());
     for at in [0, 1, body.len() / 100 - 1] {
-        let mut still = Pieces::new(&body, 100);
+        let mut still = ChunkedReader::new(&body, 100);
         still.pieces[at].0 = Duration::from_secs(61);
         let began = Instant::now();
         let note = |phase| {
@@ -272,13 +272,16 @@ async fn an_upload_that_is_dropped_leaves_no_part() {
     let house = House::new();
     let grant = house.grant().await;
     let (old, new) = (archive(500, 1), archive(600_000, 2));
-    house.take(Pieces::new(&form(&grant, &old), 500)).await.expect("stored");
+    house
+        .take(ChunkedReader::new(&form(&grant, &old), 500))
+        .await
+        .expect("stored");
     let body = form(&grant, &new);
     let mut polls = 0;
     loop {
         polls += 1;
         let mut left = polls;
-        let mut upload = pin!(house.take(Pieces::new(&body, 100_000)));
+        let mut upload = pin!(house.take(ChunkedReader::new(&body, 100_000)));
         let done = poll_fn(|cx| {
             if left == 0 {
                 return Poll::Ready(false);
@@ -297,11 +300,14 @@ async fn an_upload_that_is_dropped_leaves_no_part() {
 
     for polls in 1..polls {
         let grant = house.grant().await;
-        house.take(Pieces::new(&form(&grant, &old), 500)).await.expect("stored");
+        house
+            .take(ChunkedReader::new(&form(&grant, &old), 500))
+            .await
+            .expect("stored");
         let body = form(&grant, &archive(600_000, 2));
         {
             let mut left = polls;
-            let mut upload = pin!(house.take(Pieces::new(&body, 100_000)));
+            let mut upload = pin!(house.take(ChunkedReader::new(&body, 100_000)));
             poll_fn(|cx| {
                 left -= 1;
                 match left == 0 || upload.as_mut().poll(cx).is_ready() {
@@ -325,24 +331,27 @@ async fn a_refusal_changes_nothing() {
     let grant = house.grant().await;
     let file = archive(500, 1);
     house
-        .take(Pieces::new(&form(&grant, &file), 500))
+        .take(ChunkedReader::new(&form(&grant, &file), 500))
         .await
         .expect("stored");
     let mut wrong = grant.clone();
     wrong.upload_fields.signature = "0".repeat(64);
-    let mut declared = Pieces::new(&form(&grant, &file), 500);
+    let mut declared = ChunkedReader::new(&form(&grant, &file), 500);
     declared.declared = Some(SIZE_MAX + FRAME_BYTES_MAX as u64 + 1);
-    let mut broken = Pieces::new(&form(&grant, &file)[..2_000], 500);
+    let mut broken = ChunkedReader::new(&form(&grant, &file)[..2_000], 500);
     broken.breaks_off = true;
     for (body, code) in [
-        (Pieces::new(&form(&wrong, &file), 500), "SignatureDoesNotMatch"),
-        (Pieces::new(&form(&grant, b"PK"), 500), "InvalidArgument"),
-        (Pieces::new(&form(&grant, b""), 500), "EntityTooSmall"),
+        (ChunkedReader::new(&form(&wrong, &file), 500), "SignatureDoesNotMatch"),
+        (ChunkedReader::new(&form(&grant, b"PK"), 500), "InvalidArgument"),
+        (ChunkedReader::new(&form(&grant, b""), 500), "EntityTooSmall"),
         (
-            Pieces::new(&form(&grant, &archive(SIZE_MAX as usize + 1, 1)), 9_999),
+            ChunkedReader::new(&form(&grant, &archive(SIZE_MAX as usize + 1, 1)), 9_999),
             "EntityTooLarge",
         ),
-        (Pieces::new(&form(&grant, &file)[..2_000], 500), "MalformedPOSTRequest"),
+        (
+            ChunkedReader::new(&form(&grant, &file)[..2_000], 500),
+            "MalformedPOSTRequest",
+        ),
         (declared, "EntityTooLarge"),
         (broken, "MalformedPOSTRequest"),
     ] {
@@ -351,14 +360,17 @@ async fn a_refusal_changes_nothing() {
         gone(&house).await;
         assert!(house.archive(&grant).as_ref() == Some(&file), "{code}");
     }
-    let mut just_fits = Pieces::new(&form(&grant, &file), 500);
+    let mut just_fits = ChunkedReader::new(&form(&grant, &file), 500);
     just_fits.declared = Some(SIZE_MAX + FRAME_BYTES_MAX as u64);
     house
         .take(just_fits)
         .await
         .expect("what a head says is no refusal of what fits");
     let no_form = Request::post("/").body(()).expect("a request").into_parts().0;
-    let refused = house.uploads.take(&no_form, Pieces::new(b"", 1), &|_| true).await;
+    let refused = house
+        .uploads
+        .take(&no_form, ChunkedReader::new(b"", 1), &|_| true)
+        .await;
     assert_eq!(refused.expect_err("no form").status, 412);
 }
 
@@ -369,7 +381,9 @@ async fn the_last_one_wins_until_a_build_is_made() {
     let grant = house.grant().await;
     let files = [archive(600_000, 1), archive(599_999, 2)];
     let bodies = files.each_ref().map(|file| form(&grant, file));
-    let [first, second] = bodies.each_ref().map(|body| house.take(Pieces::new(body, 10_000)));
+    let [first, second] = bodies
+        .each_ref()
+        .map(|body| house.take(ChunkedReader::new(body, 10_000)));
     let both = tokio::join!(first, second);
     assert!(both.0.is_ok() && both.1.is_ok());
     let kept = house.archive(&grant).expect("one of them");
@@ -380,7 +394,7 @@ async fn the_last_one_wins_until_a_build_is_made() {
     let id = Uuid::parse(&grant.upload_id).expect("a UUID");
     let turn = house.uploads.turns.of(id).await;
     let late = form(&grant, &archive(500, 3));
-    let mut late = pin!(house.take(Pieces::new(&late, 10_000)));
+    let mut late = pin!(house.take(ChunkedReader::new(&late, 10_000)));
     let mut is_written = false;
     while !is_written {
         let polled = poll_fn(|cx| Poll::Ready(late.as_mut().poll(cx))).await;
@@ -400,7 +414,7 @@ async fn the_last_one_wins_until_a_build_is_made() {
     drop(turn);
     assert_eq!(late.await.expect_err("sealed").code, "CONFLICT");
     let early = house
-        .take(Pieces::new(&form(&grant, b"PK"), 500))
+        .take(ChunkedReader::new(&form(&grant, b"PK"), 500))
         .await
         .expect_err("sealed");
     assert_eq!(
@@ -415,7 +429,7 @@ async fn the_last_one_wins_until_a_build_is_made() {
     let id = Uuid::parse(&granted.upload_id).expect("a UUID");
     house.uploads.records.forget_upload(id).expect("space");
     let body = form(&granted, &file);
-    let unknown = house.take(Pieces::new(&body, 500)).await.expect_err("unknown");
+    let unknown = house.take(ChunkedReader::new(&body, 500)).await.expect_err("unknown");
     assert_eq!((unknown.status, unknown.code), (403, "AccessDenied"));
 }
 
@@ -428,7 +442,7 @@ async fn a_grant_ends_with_its_key() {
     let (grant, other, old) = (house.grant().await, house.grant().await, house.grant().await);
     let kept = archive(700, 1);
     house
-        .take(Pieces::new(&form(&grant, &kept), 300))
+        .take(ChunkedReader::new(&form(&grant, &kept), 300))
         .await
         .expect("stored");
     let id = Uuid::parse(&old.upload_id).expect("a UUID");
@@ -441,7 +455,7 @@ async fn a_grant_ends_with_its_key() {
 
     // This one has begun: its first piece is written.
     let long = form(&other, &archive(SIZE_MAX as usize - 5, 2));
-    let mut long = pin!(house.take(Pieces::new(&long, 100_000)));
+    let mut long = pin!(house.take(ChunkedReader::new(&long, 100_000)));
     while house.parts() == 0 {
         let polled = poll_fn(|cx| Poll::Ready(long.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
@@ -451,7 +465,7 @@ async fn a_grant_ends_with_its_key() {
     let late = long.await.expect_err("its key is revoked");
     assert_eq!((late.status, late.code), (403, "AccessDenied"));
     // The body of this one would not come to an end, and is not waited for.
-    let mut early = Pieces::new(&form(&grant, &archive(700, 3)), 10_000);
+    let mut early = ChunkedReader::new(&form(&grant, &archive(700, 3)), 10_000);
     early.pieces.push_back((Duration::from_secs(3600), Bytes::new()));
     let early = house.take(early).await.expect_err("its key is revoked");
     assert_eq!((early.status, early.code), (403, "AccessDenied"));
@@ -459,20 +473,20 @@ async fn a_grant_ends_with_its_key() {
     gone(&house).await;
     assert!(house.archive(&grant) == Some(kept) && house.archive(&other).is_none());
     house
-        .take(Pieces::new(&form(&old, &archive(9, 4)), 300))
+        .take(ChunkedReader::new(&form(&old, &archive(9, 4)), 300))
         .await
         .expect("stored");
 
     // While the file of keys is of no use, keys cannot be checked, and nothing is taken.
     fs::write(house.path.join("keys.json"), "{").expect("a writable folder");
     let unknown = house
-        .take(Pieces::new(&form(&grant, b""), 300))
+        .take(ChunkedReader::new(&form(&grant, b""), 300))
         .await
         .expect_err("unknown");
     assert_eq!(unknown.status, 500);
     House::set_keys(&house.path, true);
     house
-        .take(Pieces::new(&form(&grant, &archive(8, 5)), 300))
+        .take(ChunkedReader::new(&form(&grant, &archive(8, 5)), 300))
         .await
         .expect("stored");
 }
@@ -486,7 +500,7 @@ async fn a_body_that_is_too_long_is_not_asked_for() {
     let grant = house.grant().await;
     let body = form(&grant, &archive(100, 1));
     let sent = |declared: u64| {
-        let mut pieces = Pieces::new(&body, 100);
+        let mut pieces = ChunkedReader::new(&body, 100);
         pieces.declared = Some(declared);
         pieces
     };
@@ -505,18 +519,21 @@ async fn uploads_have_places() {
     let grant = house.grant().await;
     let body = form(&grant, &archive(500, 1));
     let place = house.uploads.places.clone().try_acquire_owned().expect("a place");
-    let refused = house.take(Pieces::new(&body, 100)).await.expect_err("no place");
+    let refused = house.take(ChunkedReader::new(&body, 100)).await.expect_err("no place");
     assert_eq!((refused.status, refused.code), (503, "SlowDown"));
     assert_eq!(refused.extra, Extra::RetryAfterS(RETRY_AFTER_S));
     let mut stranger = grant.clone();
     stranger.upload_fields.signature = "0".repeat(64);
     let refused = house
-        .take(Pieces::new(&form(&stranger, b""), 100))
+        .take(ChunkedReader::new(&form(&stranger, b""), 100))
         .await
         .expect_err("a stranger");
     assert_eq!(refused.code, "SignatureDoesNotMatch");
     drop(place);
-    house.take(Pieces::new(&body, 100)).await.expect("a place is free");
+    house
+        .take(ChunkedReader::new(&body, 100))
+        .await
+        .expect("a place is free");
 }
 
 /// I-21: too little space for a grant.
@@ -573,7 +590,7 @@ async fn what_is_in_its_place_is_no_refusal() {
         records.ask(sql);
         let file = archive(500 + n, 1);
         let stored = house
-            .take(Pieces::new(&form(&grant, &file), 100))
+            .take(ChunkedReader::new(&form(&grant, &file), 100))
             .await
             .expect("stored");
         let upload = house.recorded(&grant);

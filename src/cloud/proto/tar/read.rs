@@ -18,7 +18,7 @@ const BLOCK: usize = 512;
 
 /// Why bytes are no tar archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Damaged {
+pub enum TarError {
     /// The checksum of a header is wrong.
     Checksum,
     /// A field that should hold a number holds something else.
@@ -26,34 +26,34 @@ pub enum Damaged {
     /// An extended header is longer than [`TAR_EXTENSION_BYTES_MAX`].
     Long,
     /// An extended header is broken.
-    Extension,
+    PaxHeader,
     /// It ends in the middle of a header or of a file.
     Truncated,
 }
 
-impl fmt::Display for Damaged {
+impl fmt::Display for TarError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Damaged::Checksum => f.write_str("a header's checksum is wrong"),
-            Damaged::Number(field) => write!(f, "the {field} in a header is no number"),
-            Damaged::Long => write!(f, "an extended header has more than {TAR_EXTENSION_BYTES_MAX} bytes"),
-            Damaged::Extension => f.write_str("an extended header is broken"),
-            Damaged::Truncated => f.write_str("it ends too early"),
+            TarError::Checksum => f.write_str("a header's checksum is wrong"),
+            TarError::Number(field) => write!(f, "the {field} in a header is no number"),
+            TarError::Long => write!(f, "an extended header has more than {TAR_EXTENSION_BYTES_MAX} bytes"),
+            TarError::PaxHeader => f.write_str("an extended header is broken"),
+            TarError::Truncated => f.write_str("it ends too early"),
         }
     }
 }
 
-impl std::error::Error for Damaged {}
+impl std::error::Error for TarError {}
 
-impl From<Damaged> for io::Error {
-    fn from(damaged: Damaged) -> io::Error {
+impl From<TarError> for io::Error {
+    fn from(damaged: TarError) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, damaged)
     }
 }
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TarEntryKind {
     File,
     HardLink,
     Symlink,
@@ -68,10 +68,10 @@ pub enum Kind {
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TarEntry {
     /// Bytes as they stand in the archive, without the NULs that fill up a field.
     pub name: Vec<u8>,
-    pub kind: Kind,
+    pub kind: TarEntryKind,
     /// What a link leads to; empty for all else.
     pub target: Vec<u8>,
     /// Bytes that follow; 0 for what is no file.
@@ -84,7 +84,7 @@ pub struct Entry {
 
 /// What extended headers say.
 #[derive(Clone, Default)]
-struct Extension {
+struct PaxHeader {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
@@ -93,23 +93,23 @@ struct Extension {
 }
 
 /// Reads one archive. As a reader of bytes it gives those of the last entry, and then no more. An
-/// error is the source's own, or holds a [`Damaged`].
-pub struct Reader<R> {
+/// error is the source's own, or holds a [`TarError`].
+pub struct TarReader<R> {
     source: R,
     /// Bytes of the last entry that were not read yet, and what fills up its last block.
     left: u64,
     padding: u64,
     /// What holds for all entries that follow.
-    all: Extension,
+    all: PaxHeader,
 }
 
-impl<R: Read> Reader<R> {
-    pub fn new(source: R) -> Reader<R> {
-        Reader {
+impl<R: Read> TarReader<R> {
+    pub fn new(source: R) -> TarReader<R> {
+        TarReader {
             source,
             left: 0,
             padding: 0,
-            all: Extension::default(),
+            all: PaxHeader::default(),
         }
     }
 
@@ -122,10 +122,10 @@ impl<R: Read> Reader<R> {
     /// which is a block of zeros, or where one could stand. What follows that is not looked at.
     ///
     /// # Errors
-    /// The source's; [`Damaged`].
-    pub fn next_entry(&mut self) -> io::Result<Option<Entry>> {
+    /// The source's; [`TarError`].
+    pub fn next_entry(&mut self) -> io::Result<Option<TarEntry>> {
         self.pass(self.left.saturating_add(self.padding))?;
-        let mut own = Extension::default();
+        let mut own = PaxHeader::default();
         // GNU's long names count less than POSIX's.
         let (mut long_name, mut long_link) = (None, None);
         let mut is_owed = false;
@@ -136,15 +136,15 @@ impl<R: Read> Reader<R> {
                 return Ok(None);
             }
             if length < BLOCK || block == [0; BLOCK] {
-                return Err(Damaged::Truncated.into());
+                return Err(TarError::Truncated.into());
             }
             check(&block)?;
-            let size = number(&block[124..136]).ok_or(Damaged::Number("size"))?;
+            let size = number(&block[124..136]).ok_or(TarError::Number("size"))?;
             match block[156] {
-                b'g' => records(&self.extension(size)?, &mut self.all)?,
-                b'x' => records(&self.extension(size)?, &mut own)?,
-                b'L' => long_name = Some(text(&self.extension(size)?)),
-                b'K' => long_link = Some(text(&self.extension(size)?)),
+                b'g' => records(&self.read_extension(size)?, &mut self.all)?,
+                b'x' => records(&self.read_extension(size)?, &mut own)?,
+                b'L' => long_name = Some(text(&self.read_extension(size)?)),
+                b'K' => long_link = Some(text(&self.read_extension(size)?)),
                 _ => {
                     own.path = own.path.or_else(|| self.all.path.clone()).or(long_name);
                     own.link = own.link.or_else(|| self.all.link.clone()).or(long_link);
@@ -158,50 +158,50 @@ impl<R: Read> Reader<R> {
     }
 
     /// Makes an entry of its header and what the extended ones say.
-    fn entry(&self, block: &[u8; BLOCK], size: u64, own: Extension) -> Result<Entry, Damaged> {
+    fn entry(&self, block: &[u8; BLOCK], size: u64, own: PaxHeader) -> Result<TarEntry, TarError> {
         let name = own.path.unwrap_or_else(|| ustar_name(block));
         let target = own.link.unwrap_or_else(|| text(&block[157..257]));
         let kind = match block[156] {
-            _ if own.is_sparse || self.all.is_sparse => Kind::Sparse,
+            _ if own.is_sparse || self.all.is_sparse => TarEntryKind::Sparse,
             // Before there was a kind for them, folders were files whose names end so.
-            0 if name.ends_with(b"/") => Kind::Dir,
-            0 | b'0' | b'7' => Kind::File,
-            b'1' => Kind::HardLink,
-            b'2' => Kind::Symlink,
-            b'3' => Kind::CharacterDevice,
-            b'4' => Kind::BlockDevice,
-            b'5' => Kind::Dir,
-            b'6' => Kind::Fifo,
-            b'S' => Kind::Sparse,
-            other => Kind::Other(other),
+            0 if name.ends_with(b"/") => TarEntryKind::Dir,
+            0 | b'0' | b'7' => TarEntryKind::File,
+            b'1' => TarEntryKind::HardLink,
+            b'2' => TarEntryKind::Symlink,
+            b'3' => TarEntryKind::CharacterDevice,
+            b'4' => TarEntryKind::BlockDevice,
+            b'5' => TarEntryKind::Dir,
+            b'6' => TarEntryKind::Fifo,
+            b'S' => TarEntryKind::Sparse,
+            other => TarEntryKind::Other(other),
         };
         let mtime_s = own.mtime_s.or(self.all.mtime_s);
-        Ok(Entry {
+        Ok(TarEntry {
             name,
             kind,
             target: match kind {
-                Kind::HardLink | Kind::Symlink => target,
+                TarEntryKind::HardLink | TarEntryKind::Symlink => target,
                 _ => Vec::new(),
             },
             // Of links and folders some archives tell a size that nothing of follows.
             size: match kind {
-                Kind::File => own.size.or(self.all.size).unwrap_or(size),
+                TarEntryKind::File => own.size.or(self.all.size).unwrap_or(size),
                 _ => 0,
             },
-            mode: number(&block[100..108]).ok_or(Damaged::Number("mode"))? as u32,
+            mode: number(&block[100..108]).ok_or(TarError::Number("mode"))? as u32,
             // A time before 1970 is no reason to refuse a file.
             mtime_s: mtime_s.or_else(|| number(&block[136..148])).unwrap_or(0),
         })
     }
 
     /// Reads the body of an extended header, which is not allowed to be long.
-    fn extension(&mut self, size: u64) -> io::Result<Vec<u8>> {
+    fn read_extension(&mut self, size: u64) -> io::Result<Vec<u8>> {
         if size > TAR_EXTENSION_BYTES_MAX {
-            return Err(Damaged::Long.into());
+            return Err(TarError::Long.into());
         }
         let mut body = vec![0; size as usize];
         if fill(&mut self.source, &mut body)? < body.len() {
-            return Err(Damaged::Truncated.into());
+            return Err(TarError::Truncated.into());
         }
         self.pass(padding(size))?;
         Ok(body)
@@ -210,17 +210,17 @@ impl<R: Read> Reader<R> {
     fn pass(&mut self, length: u64) -> io::Result<()> {
         match io::copy(&mut self.source.by_ref().take(length), &mut io::sink())? == length {
             true => Ok(()),
-            false => Err(Damaged::Truncated.into()),
+            false => Err(TarError::Truncated.into()),
         }
     }
 }
 
-impl<R: Read> Read for Reader<R> {
+impl<R: Read> Read for TarReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let length = usize::try_from(self.left).map_or(into.len(), |left| left.min(into.len()));
         let count = self.source.read(&mut into[..length])?;
         if count == 0 && length > 0 {
-            return Err(Damaged::Truncated.into());
+            return Err(TarError::Truncated.into());
         }
         self.left -= count as u64;
         Ok(count)
@@ -247,8 +247,8 @@ fn padding(size: u64) -> u64 {
 
 /// Compares a header with its checksum: the sum of its bytes, those of the checksum taken as
 /// spaces. Some old programs took bytes for signed.
-fn check(block: &[u8]) -> Result<(), Damaged> {
-    let stated = number(&block[148..156]).ok_or(Damaged::Checksum)?;
+fn check(block: &[u8]) -> Result<(), TarError> {
+    let stated = number(&block[148..156]).ok_or(TarError::Checksum)?;
     let (mut sum, mut signed) = (0_u64, 0_i64);
     for (at, &byte) in block.iter().enumerate() {
         let byte = if (148..156).contains(&at) { b' ' } else { byte };
@@ -258,7 +258,7 @@ fn check(block: &[u8]) -> Result<(), Damaged> {
     if stated == sum || i64::try_from(stated) == Ok(signed) {
         Ok(())
     } else {
-        Err(Damaged::Checksum)
+        Err(TarError::Checksum)
     }
 }
 
@@ -310,17 +310,20 @@ fn ustar_name(block: &[u8]) -> Vec<u8> {
 
 /// Reads records `LENGTH NAME=VALUE\n`, where the length counts itself and the end of line. An
 /// empty value takes back what an earlier header said.
-fn records(mut body: &[u8], into: &mut Extension) -> Result<(), Damaged> {
+fn records(mut body: &[u8], into: &mut PaxHeader) -> Result<(), TarError> {
     while !body.is_empty() {
-        let space = body.iter().position(|&byte| byte == b' ').ok_or(Damaged::Extension)?;
-        let length = decimal(&body[..space]).ok_or(Damaged::Extension)?;
-        let length = usize::try_from(length).map_err(|_| Damaged::Extension)?;
+        let space = body.iter().position(|&byte| byte == b' ').ok_or(TarError::PaxHeader)?;
+        let length = decimal(&body[..space]).ok_or(TarError::PaxHeader)?;
+        let length = usize::try_from(length).map_err(|_| TarError::PaxHeader)?;
         if length <= space + 1 || length > body.len() || body[length - 1] != b'\n' {
-            return Err(Damaged::Extension);
+            return Err(TarError::PaxHeader);
         }
         let record = &body[space + 1..length - 1];
         body = &body[length..];
-        let equals = record.iter().position(|&byte| byte == b'=').ok_or(Damaged::Extension)?;
+        let equals = record
+            .iter()
+            .position(|&byte| byte == b'=')
+            .ok_or(TarError::PaxHeader)?;
         let (key, value) = (&record[..equals], &record[equals + 1..]);
         let given = Some(value).filter(|value| !value.is_empty());
         match key {
@@ -328,7 +331,7 @@ fn records(mut body: &[u8], into: &mut Extension) -> Result<(), Damaged> {
             b"linkpath" => into.link = given.map(<[u8]>::to_vec),
             b"size" => {
                 into.size = given
-                    .map(|value| decimal(value).ok_or(Damaged::Number("size")))
+                    .map(|value| decimal(value).ok_or(TarError::Number("size")))
                     .transpose()?;
             }
             // A fraction of a second is dropped; a time before 1970 is 1970.

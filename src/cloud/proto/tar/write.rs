@@ -5,7 +5,7 @@
 //! 100 characters cannot hold has a pax record before its header.
 //! Source: POSIX.1-2017 `pax`, `ustar` interchange format; CPython 3.11, `tarfile`, whose choices these are.
 
-use crate::proto::glob::points;
+use crate::proto::glob::code_points;
 
 /// What everything is padded to.
 pub const BLOCK: usize = 512;
@@ -25,7 +25,7 @@ pub fn header(name: &[u8], size: u64, mode: u32) -> Vec<u8> {
         out.extend(&records);
         out.resize(out.len() + padding(records.len() as u64), 0);
     }
-    let ascii: Vec<u8> = points(name)
+    let ascii: Vec<u8> = code_points(name)
         .map(|point| u8::try_from(point).ok().filter(u8::is_ascii).unwrap_or(b'?'))
         .collect();
     block(&mut out, &ascii, size, mode, b'0');

@@ -3,9 +3,9 @@
 use std::io::Write as _;
 
 use super::*;
-use crate::proto::pieces::Pieces;
+use crate::proto::chunked::ChunkedReader;
 
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: UnpackLimits = UnpackLimits {
     bytes_max: 1 << 20,
     entries_max: 100,
 };
@@ -92,12 +92,21 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 }
 
 /// Unpacks bytes that come in pieces; what is to be made, with the length of each file's data.
-fn unpack_bytes(packed: &[u8], step: usize, bounds: Bounds, build_file: &str) -> Result<(Vec<Make>, Sum), Refusal> {
+fn unpack_bytes(
+    packed: &[u8],
+    step: usize,
+    bounds: UnpackLimits,
+    build_file: &str,
+) -> Result<(Vec<ExtractOp>, UnpackStats), ArchiveError> {
     let (mut makes, mut data) = (Vec::new(), [0; 700]);
     let mut all = || {
-        let mut unpacker = Unpacker::new(Pieces(packed, step), bounds)?;
-        while let Some(make) = unpacker.next_make()? {
-            let mut owed = if let Make::File { size, .. } = make { size } else { 0 };
+        let mut unpacker = Unpacker::new(ChunkedReader(packed, step), bounds)?;
+        while let Some(make) = unpacker.next_op()? {
+            let mut owed = if let ExtractOp::File { size, .. } = make {
+                size
+            } else {
+                0
+            };
             makes.push(make);
             loop {
                 match unpacker.read(&mut data)? {
@@ -110,12 +119,12 @@ fn unpack_bytes(packed: &[u8], step: usize, bounds: Bounds, build_file: &str) ->
     };
     match all() {
         Ok(sum) => Ok((makes, sum)),
-        Err(Failure::Refused(refusal)) => Err(refusal),
-        Err(Failure::Read(error)) => panic!("memory does not fail: {error}"),
+        Err(UnpackError::Refused(refusal)) => Err(refusal),
+        Err(UnpackError::Read(error)) => panic!("memory does not fail: {error}"),
     }
 }
 
-fn unpack(items: &[Item]) -> Result<Vec<Make>, Refusal> {
+fn unpack(items: &[Item]) -> Result<Vec<ExtractOp>, ArchiveError> {
     let with_file: Vec<u8> = tar(items);
     let packed = gzip(&with_file);
     let build_file = items.iter().find(|item| item.flag == b'0').map_or("none", |item| {
@@ -133,12 +142,12 @@ fn refused(items: &[Item]) -> String {
     }
 }
 
-fn paths(makes: &[Make]) -> Vec<String> {
-    let path = |make: &Make| match make {
-        Make::Dir { path, .. } => format!("{}/", shown(path)),
-        Make::File { path, .. } => shown(path),
-        Make::Symlink { path, target } => format!("{} -> {}", shown(path), shown(target)),
-        Make::HardLink { path, target, .. } => format!("{} = {}", shown(path), shown(target)),
+fn paths(makes: &[ExtractOp]) -> Vec<String> {
+    let path = |make: &ExtractOp| match make {
+        ExtractOp::Dir { path, .. } => format!("{}/", escape_name(path)),
+        ExtractOp::File { path, .. } => escape_name(path),
+        ExtractOp::Symlink { path, target } => format!("{} -> {}", escape_name(path), escape_name(target)),
+        ExtractOp::HardLink { path, target, .. } => format!("{} = {}", escape_name(path), escape_name(target)),
     };
     makes.iter().map(path).collect()
 }
@@ -191,7 +200,7 @@ fn modes_are_made_harmless() {
         };
         let makes = unpack(&[file("Dockerfile"), item]).expect("it is taken");
         match makes[1] {
-            Make::Dir { mode, .. } | Make::File { mode, .. } => mode,
+            ExtractOp::Dir { mode, .. } | ExtractOp::File { mode, .. } => mode,
             ref other => panic!("{other:?}"),
         }
     };
@@ -218,8 +227,10 @@ fn what_comes_again_replaces_a_file() {
         .expect("it is taken")
         .iter()
         .map(|make| match make {
-            Make::Dir { exists, .. } | Make::File { exists, .. } | Make::HardLink { exists, .. } => *exists,
-            Make::Symlink { .. } => false,
+            ExtractOp::Dir { exists, .. } | ExtractOp::File { exists, .. } | ExtractOp::HardLink { exists, .. } => {
+                *exists
+            }
+            ExtractOp::Symlink { .. } => false,
         })
         .collect();
     assert_eq!(exists, [false, false, true, true, false, true]);
@@ -348,7 +359,7 @@ fn a_later_link_can_turn_an_earlier_one_outward() {
     assert!(stays.is_ok());
 }
 
-/// Links to links are followed as far as the system follows them; a ring leads nowhere, and costs no more than that.
+/// Links to links are followed as far as the system follows them; a ring resolve_link nowhere, and costs no more than that.
 #[test]
 fn chains_of_links_have_an_end() {
     let chain = |length: usize| {
@@ -371,16 +382,16 @@ fn chains_of_links_have_an_end() {
 /// Many long links through one another would be years of work: all together have so many steps.
 #[test]
 fn links_have_so_many_steps() {
-    let mut tree = Tree::new(1_000_000);
-    let mut due = VecDeque::new();
+    let mut tree = ContextTree::new(1_000_000);
+    let mut ops = VecDeque::new();
     let long = format!("{}l", "./".repeat(2000));
-    let mut enter = |entry: Entry| {
-        due.clear();
-        tree.enter(&entry, &mut due)
+    let mut add_entry = |entry: TarEntry| {
+        ops.clear();
+        tree.add_entry(&entry, &mut ops)
     };
-    let entry = |name: String, target: &str| Entry {
+    let entry = |name: String, target: &str| TarEntry {
         name: name.into_bytes(),
-        kind: Kind::Symlink,
+        kind: TarEntryKind::Symlink,
         target: target.as_bytes().to_vec(),
         size: 0,
         mode: 0,
@@ -388,22 +399,22 @@ fn links_have_so_many_steps() {
     };
     for at in 1..UNPACK_LINK_HOPS_MAX {
         let target = format!("{long}{}", at - 1);
-        assert!(enter(entry(format!("l{at}"), &target)).is_ok());
+        assert!(add_entry(entry(format!("l{at}"), &target)).is_ok());
     }
     let last = format!("l{}", UNPACK_LINK_HOPS_MAX - 1);
     let mut taken = 0;
     let why = loop {
-        match enter(entry(format!("m{taken}"), &last)) {
+        match add_entry(entry(format!("m{taken}"), &last)) {
             Ok(()) => taken += 1,
-            Err(Refused::Entry(why)) => break why,
-            Err(Refused::All(refusal)) => panic!("{refusal}"),
+            Err(EnterError::Entry(why)) => break why,
+            Err(EnterError::All(refusal)) => panic!("{refusal}"),
         }
     };
-    assert_eq!(why, Why::ManySteps);
+    assert_eq!(why, EntryError::TooManySteps);
     assert!(taken < 200, "{taken}");
 }
 
-/// I-17: the build file has to be there, as a file, by whatever way its name leads inside.
+/// I-17: the build file has to be there, as a file, by whatever way its name resolve_link inside.
 #[test]
 fn the_build_file_must_be_there() {
     let packed = gzip(&tar(&[
@@ -422,7 +433,7 @@ fn the_build_file_must_be_there() {
         assert_eq!(refusal, format!("the build file `{absent}` is not in the archive"));
     }
     let empty = unpack_bytes(&gzip(&[0; 1024]), 100, BOUNDS, "Dockerfile");
-    assert!(matches!(empty, Err(Refusal::NoBuildFile { .. })));
+    assert!(matches!(empty, Err(ArchiveError::NoBuildFile { .. })));
 }
 
 /// I-18: at the bound an archive is taken, one byte beyond it is not; a size that is only stated is refused before its first byte,
@@ -431,19 +442,19 @@ fn the_build_file_must_be_there() {
 fn bytes_have_a_bound() {
     let plain = tar(&[file("Dockerfile"), item("big", b'0', "", &[0; 5000])]);
     let with = |plain: &[u8], bytes_max: u64| {
-        let bounds = Bounds { bytes_max, ..BOUNDS };
+        let bounds = UnpackLimits { bytes_max, ..BOUNDS };
         unpack_bytes(&gzip(plain), 50, bounds, "Dockerfile")
     };
     let length = plain.len() as u64;
-    let expected = Sum {
+    let expected = UnpackStats {
         entries: 2,
         bytes: length,
     };
     assert_eq!(with(&plain, length).map(|(_, sum)| sum), Ok(expected));
     let max = length - 1;
-    assert_eq!(with(&plain, max), Err(Refusal::TooManyBytes { max }));
+    assert_eq!(with(&plain, max), Err(ArchiveError::TooManyBytes { max }));
     let tail = [&plain[..], &[0; 100_000]].concat();
-    assert_eq!(with(&tail, length), Err(Refusal::TooManyBytes { max: length }));
+    assert_eq!(with(&tail, length), Err(ArchiveError::TooManyBytes { max: length }));
     let mut stated = tar(&[file("Dockerfile")]);
     stated.truncate(1024);
     put(&mut stated, b"huge", b'0', b"", b"", 0o644);
@@ -465,32 +476,32 @@ fn entries_have_a_bound() {
     let mut items: Vec<Item> = names.iter().map(|name| file(name)).collect();
     assert!(unpack(&items).is_ok());
     items.push(file("one-more"));
-    assert_eq!(unpack(&items), Err(Refusal::TooManyEntries { max: 100 }));
+    assert_eq!(unpack(&items), Err(ArchiveError::TooManyEntries { max: 100 }));
     let deep = format!("{}f", "d/".repeat(99));
     assert!(unpack(&[file(&deep)]).is_ok());
     assert_eq!(
         unpack(&[file(&format!("d/{deep}"))]),
-        Err(Refusal::TooManyEntries { max: 100 })
+        Err(ArchiveError::TooManyEntries { max: 100 })
     );
-    let mut tree = Tree::new(u64::MAX);
-    let mut due = VecDeque::new();
+    let mut tree = ContextTree::new(u64::MAX);
+    let mut ops = VecDeque::new();
     let mut entries = 0;
     let refused = loop {
-        due.clear();
-        let entry = Entry {
+        ops.clear();
+        let entry = TarEntry {
             name: format!("{entries:0255}").into_bytes(),
-            kind: Kind::File,
+            kind: TarEntryKind::File,
             target: Vec::new(),
             size: 0,
             mode: 0,
             mtime_s: 0,
         };
-        match tree.enter(&entry, &mut due) {
+        match tree.add_entry(&entry, &mut ops) {
             Ok(()) => entries += 1,
             Err(refused) => break refused,
         }
     };
-    assert!(matches!(refused, Refused::All(Refusal::TooManyNames)));
+    assert!(matches!(refused, EnterError::All(ArchiveError::TooManyNames)));
     assert_eq!(entries, UNPACK_NAMES_BYTES_MAX / 255);
 }
 
@@ -522,7 +533,7 @@ fn damage_is_told_with_its_place() {
     );
 }
 
-/// What is shown of a name has no control characters, no bytes that are no text, and an end.
+/// What is escape_name of a name has no control characters, no bytes that are no text, and an end.
 #[test]
 fn names_are_fit_to_be_shown() {
     for (name, expected) in [
@@ -532,13 +543,13 @@ fn names_are_fit_to_be_shown() {
         ("\u{202e}gpj".as_bytes(), "\\u{202e}gpj"),
         (b"\\", "\\\\"),
     ] {
-        assert_eq!(shown(name), expected);
+        assert_eq!(escape_name(name), expected);
     }
     assert_eq!(
-        shown(&[b'x'; UNPACK_SHOWN_CHARS_MAX]),
+        escape_name(&[b'x'; UNPACK_SHOWN_CHARS_MAX]),
         "x".repeat(UNPACK_SHOWN_CHARS_MAX)
     );
     let cut = "x".repeat(UNPACK_SHOWN_CHARS_MAX) + "...";
-    assert_eq!(shown(&[b'x'; UNPACK_SHOWN_CHARS_MAX + 1]), cut);
-    assert_eq!(shown(&[b'x'; 100_000]), cut);
+    assert_eq!(escape_name(&[b'x'; UNPACK_SHOWN_CHARS_MAX + 1]), cut);
+    assert_eq!(escape_name(&[b'x'; 100_000]), cut);
 }

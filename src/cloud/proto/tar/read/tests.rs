@@ -1,7 +1,7 @@
 //! Archives that the tests write, block by block, and cut in every way.
 
 use super::*;
-use crate::proto::pieces::Pieces;
+use crate::proto::chunked::ChunkedReader;
 
 /// Writes a header: name, kind, size, magic; the checksum is right.
 fn header(name: &[u8], flag: u8, size: &[u8], target: &[u8]) -> Vec<u8> {
@@ -41,8 +41,8 @@ fn record(key: &str, value: &str) -> Vec<u8> {
 }
 
 /// Reads all, in pieces of `step` bytes: each entry with its data.
-fn read(archive: &[u8], step: usize) -> Result<Vec<(Entry, Vec<u8>)>, Damaged> {
-    let (mut reader, mut found) = (Reader::new(Pieces(archive, step)), Vec::new());
+fn read(archive: &[u8], step: usize) -> Result<Vec<(TarEntry, Vec<u8>)>, TarError> {
+    let (mut reader, mut found) = (TarReader::new(ChunkedReader(archive, step)), Vec::new());
     let mut all = || {
         while let Some(entry) = reader.next_entry()? {
             let mut data = Vec::new();
@@ -57,7 +57,7 @@ fn read(archive: &[u8], step: usize) -> Result<Vec<(Entry, Vec<u8>)>, Damaged> {
     Ok(found)
 }
 
-fn one(archive: &[u8]) -> Entry {
+fn one(archive: &[u8]) -> TarEntry {
     let mut found = read(archive, archive.len()).expect("an archive");
     assert_eq!(found.len(), 1);
     found.remove(0).0
@@ -86,7 +86,10 @@ fn entries_come_with_their_data() {
             for (at, (entry, data)) in found.iter().enumerate() {
                 assert_eq!(entry.name, format!("d/{at}").into_bytes());
                 assert_eq!(data, bodies[at]);
-                assert_eq!((entry.kind, entry.mode, entry.mtime_s), (Kind::File, 0o755, 100));
+                assert_eq!(
+                    (entry.kind, entry.mode, entry.mtime_s),
+                    (TarEntryKind::File, 0o755, 100)
+                );
             }
         }
     }
@@ -98,23 +101,23 @@ fn entries_come_with_their_data() {
 fn kinds_are_told_apart() {
     let kind = |flag: u8| one(&header(b"name", flag, b"0", b"target")).kind;
     for (flag, expected) in [
-        (0, Kind::File),
-        (b'0', Kind::File),
-        (b'7', Kind::File),
-        (b'1', Kind::HardLink),
-        (b'2', Kind::Symlink),
-        (b'3', Kind::CharacterDevice),
-        (b'4', Kind::BlockDevice),
-        (b'5', Kind::Dir),
-        (b'6', Kind::Fifo),
-        (b'S', Kind::Sparse),
-        (b'M', Kind::Other(b'M')),
-        (b'V', Kind::Other(b'V')),
-        (b'!', Kind::Other(b'!')),
+        (0, TarEntryKind::File),
+        (b'0', TarEntryKind::File),
+        (b'7', TarEntryKind::File),
+        (b'1', TarEntryKind::HardLink),
+        (b'2', TarEntryKind::Symlink),
+        (b'3', TarEntryKind::CharacterDevice),
+        (b'4', TarEntryKind::BlockDevice),
+        (b'5', TarEntryKind::Dir),
+        (b'6', TarEntryKind::Fifo),
+        (b'S', TarEntryKind::Sparse),
+        (b'M', TarEntryKind::Other(b'M')),
+        (b'V', TarEntryKind::Other(b'V')),
+        (b'!', TarEntryKind::Other(b'!')),
     ] {
         assert_eq!(kind(flag), expected, "{flag}");
     }
-    assert_eq!(one(&header(b"folder/", 0, b"0", b"")).kind, Kind::Dir);
+    assert_eq!(one(&header(b"folder/", 0, b"0", b"")).kind, TarEntryKind::Dir);
     assert_eq!(one(&header(b"link", b'2', b"0", b"../x")).target, b"../x");
     assert_eq!(one(&header(b"file", b'0', b"0", b"../x")).target, b"");
     let folder_with_size = [header(b"d", b'5', b"00000001000\0", b""), entry(b"f", b'0', b"x")].concat();
@@ -164,7 +167,7 @@ fn numbers_are_octal_or_binary() {
     }
     assert_eq!(
         read(&header(b"f", b'0', b"0x10", b""), 512),
-        Err(Damaged::Number("size"))
+        Err(TarError::Number("size"))
     );
 }
 
@@ -215,7 +218,7 @@ fn extended_headers_belong_to_the_next_file() {
         header(b"f", b'0', b"0", b""),
     ]
     .concat();
-    assert_eq!(one(&sparse).kind, Kind::Sparse);
+    assert_eq!(one(&sparse).kind, TarEntryKind::Sparse);
     let before_1970 = [entry(b"x", b'x', &record("mtime", "-5")), header(b"f", b'0', b"0", b"")].concat();
     assert_eq!(one(&before_1970).mtime_s, 0);
 }
@@ -235,20 +238,20 @@ fn broken_extended_headers_are_refused() {
         b"6 abc\n",
         b"\0",
     ] {
-        assert_eq!(with(body), Err(Damaged::Extension), "{}", body.escape_ascii());
+        assert_eq!(with(body), Err(TarError::PaxHeader), "{}", body.escape_ascii());
     }
-    assert_eq!(with(b"11 size=-1\n"), Err(Damaged::Number("size")));
+    assert_eq!(with(b"11 size=-1\n"), Err(TarError::Number("size")));
     assert_eq!(
         with(&record("size", "99999999999999999999")),
-        Err(Damaged::Number("size"))
+        Err(TarError::Number("size"))
     );
     let most = record("comment", &"x".repeat(TAR_EXTENSION_BYTES_MAX as usize - 15));
     assert_eq!(most.len() as u64, TAR_EXTENSION_BYTES_MAX);
     assert!(with(&most).is_ok());
-    assert_eq!(with(&[&most[..], b"x"].concat()), Err(Damaged::Long));
+    assert_eq!(with(&[&most[..], b"x"].concat()), Err(TarError::Long));
     let nobody = entry(b"x", b'x', &record("path", "of nobody"));
-    assert_eq!(read(&nobody, 512), Err(Damaged::Truncated));
-    assert_eq!(read(&[&nobody[..], &END].concat(), 512), Err(Damaged::Truncated));
+    assert_eq!(read(&nobody, 512), Err(TarError::Truncated));
+    assert_eq!(read(&[&nobody[..], &END].concat(), 512), Err(TarError::Truncated));
 }
 
 /// I-17: a damaged archive is refused: cut anywhere but between entries, or changed anywhere in a header.
