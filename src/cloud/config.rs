@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::proto::build::{Name, Org};
-use crate::proto::keys::{Kind, VariableKey};
+use crate::proto::build::{Org, Slug};
+use crate::proto::keys::{EnvKey, KeyKind};
 use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
 
 /// What `edge-runner cloud serve` is to do.
@@ -52,7 +52,7 @@ pub struct CloudConfig {
     /// The builder command; nothing: no region has builds.
     pub command: Option<Vec<OsString>>,
     /// Keys from variables.
-    pub keys: Vec<VariableKey>,
+    pub keys: Vec<EnvKey>,
     /// Signs grants; nothing: derived from the data directory's own secret.
     pub store_key: Option<StoreKey>,
     /// `PATH` and `LANG` of the service, for commands.
@@ -82,7 +82,7 @@ pub struct KeysConfig {
 pub enum KeysTask {
     /// Make one and print it.
     Create {
-        kind: Kind,
+        kind: KeyKind,
         org: Org,
         name: Option<String>,
     },
@@ -124,7 +124,7 @@ pub enum ClientTask {
 pub struct BuildTask {
     pub dir: PathBuf,
     /// Nothing: the organization's own.
-    pub region: Option<Name>,
+    pub region: Option<Slug>,
     /// The build file, relative to the folder.
     pub file: String,
     /// Patterns of what is left out, beside those that always are.

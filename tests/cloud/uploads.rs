@@ -41,7 +41,7 @@ fn file(bytes: usize, seed: u32) -> Vec<u8> {
 struct Form {
     kind: String,
     fields: Vec<(String, String)>,
-    /// Name and content, behind the fields.
+    /// Slug and content, behind the fields.
     files: Vec<(&'static str, Vec<u8>)>,
     end: &'static str,
 }

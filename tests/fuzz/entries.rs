@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use edge_runner_cloud::io::{folder, unpack as disk};
-use edge_runner_cloud::proto::build::Name;
-use edge_runner_cloud::proto::fault::Fault;
+use edge_runner_cloud::proto::api_error::ApiError;
+use edge_runner_cloud::proto::build::Slug;
 use edge_runner_cloud::proto::grant::{self, Terms};
 use edge_runner_cloud::proto::policy::{Policy, Unmet};
 use edge_runner_cloud::proto::sign::{Pair, STORE, Signing};
@@ -528,8 +528,8 @@ pub fn policy(bytes: &[u8]) {
 }
 
 /// Sends the form of a grant with another policy, when its token is expired, so that none is ever taken.
-fn sent(signing: &Signing, policy: &str, signature: &str) -> Fault {
-    let name = Name::parse("us-west").expect("a name");
+fn sent(signing: &Signing, policy: &str, signature: &str) -> ApiError {
+    let name = Slug::parse("us-west").expect("a name");
     let terms = Terms {
         org: &name,
         upload: Uuid::v4([7; 16]),

@@ -7,8 +7,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use crate::proto::build::Name;
-use crate::proto::keys::Kind;
+use crate::proto::build::Slug;
+use crate::proto::keys::KeyKind;
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::config::Tls;
 use edge_runner_proto::options::{HOST_HELP, LowArgs, Takes, Wants, flag, number, push, put, tls, values};
@@ -76,7 +76,7 @@ pub struct Typed {
     pub data_dir: Option<String>,
     pub public_url: Option<String>,
     pub regions: Option<String>,
-    pub org: Option<Name>,
+    pub org: Option<Slug>,
     pub grant_ttl: Option<Duration>,
     pub max_context: Option<u64>,
     pub max_unpacked: Option<u64>,
@@ -95,7 +95,7 @@ pub struct Typed {
     pub database: Option<String>,
     pub api_url: Option<String>,
     pub json: bool,
-    pub region: Option<Name>,
+    pub region: Option<Slug>,
     pub buildfile: Option<String>,
     pub exclude: Vec<String>,
     pub follow_links: bool,
@@ -103,7 +103,7 @@ pub struct Typed {
     pub poll: Option<Duration>,
     pub timeout: Option<Duration>,
     pub limit: Option<u32>,
-    pub kind: Option<Kind>,
+    pub kind: Option<KeyKind>,
     pub name: Option<String>,
 }
 
@@ -600,15 +600,15 @@ pub fn seconds(text: &str, least: Duration, most: Duration) -> Result<Duration, 
     }
 }
 
-fn name(text: &str) -> Result<Name, Wants> {
-    Name::parse(text)
+fn name(text: &str) -> Result<Slug, Wants> {
+    Slug::parse(text)
         .ok_or_else(|| "1 to 63 letters, digits, dots, hyphens and underscores, the first a letter or a digit".into())
 }
 
-fn kind(text: &str) -> Result<Kind, Wants> {
+fn kind(text: &str) -> Result<KeyKind, Wants> {
     match text {
-        "private" => Ok(Kind::Private),
-        "public" => Ok(Kind::Public),
+        "private" => Ok(KeyKind::Private),
+        "public" => Ok(KeyKind::Public),
         _ => Err("`private` or `public`".into()),
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::Task;
 use super::flags::Typed;
 use crate::config::{CloudConfig, StoreKey};
-use crate::proto::build::{Name, Org};
-use crate::proto::keys::Kind;
-use crate::proto::keys::VariableKey;
+use crate::proto::build::{Org, Slug};
+use crate::proto::keys::EnvKey;
+use crate::proto::keys::KeyKind;
 use edge_runner_proto::abilities::Ability;
 use edge_runner_proto::config::{Host, Secret, SecretBytes, Tls};
 use edge_runner_proto::options::env::Variables;
@@ -123,7 +123,7 @@ pub fn data_dir(typed: &Typed, command: &str) -> Result<PathBuf, Misuse> {
 
 /// The organization of keys that name none.
 pub fn org(typed: &Typed) -> Org {
-    let standard = || Name::parse(ORG).expect("the standard name is one");
+    let standard = || Slug::parse(ORG).expect("the standard name is one");
     typed.org.clone().unwrap_or_else(standard)
 }
 
@@ -156,16 +156,16 @@ fn builder_env(names: Vec<String>, variables: &Variables, warnings: &mut Vec<Str
 }
 
 /// The keys that variables hold: each a key, or an organization, `=` and its key.
-fn keys(variables: &Variables, org: &Org) -> Result<Vec<VariableKey>, Misuse> {
-    let mut keys: Vec<VariableKey> = Vec::new();
+fn keys(variables: &Variables, org: &Org) -> Result<Vec<EnvKey>, Misuse> {
+    let mut keys: Vec<EnvKey> = Vec::new();
     for (variable, kind) in [
-        ("CLOUD_PRIVATE_KEYS", Kind::Private),
-        ("CLOUD_PUBLIC_KEYS", Kind::Public),
+        ("CLOUD_PRIVATE_KEYS", KeyKind::Private),
+        ("CLOUD_PUBLIC_KEYS", KeyKind::Public),
     ] {
         let text = variables.literal(variable).unwrap_or_default();
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             let (org, key) = match entry.split_once('=') {
-                Some((name, key)) => (Name::parse(name), key),
+                Some((name, key)) => (Slug::parse(name), key),
                 None => (Some(org.clone()), entry),
             };
             let Some(org) = org.filter(|_| is_key(key)) else {
@@ -184,7 +184,7 @@ fn keys(variables: &Variables, org: &Org) -> Result<Vec<VariableKey>, Misuse> {
                 )));
             }
             let key = Secret::new(key);
-            keys.push(VariableKey { kind, org, key });
+            keys.push(EnvKey { kind, org, key });
         }
     }
     Ok(keys)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{BuildTask, ClientTask, KeysTask};
-use crate::proto::keys::Kind;
+use crate::proto::keys::KeyKind;
 use edge_runner_proto::config::{Host, Tls};
 use edge_runner_proto::options::env::Variables;
 
@@ -226,9 +226,9 @@ fn keys_and_secrets_come_from_variables_and_are_never_repeated() {
     assert_eq!(
         told,
         [
-            (Kind::Private, "home", KEY),
-            (Kind::Private, "acme", &*second),
-            (Kind::Public, "home", public)
+            (KeyKind::Private, "home", KEY),
+            (KeyKind::Private, "acme", &*second),
+            (KeyKind::Public, "home", public)
         ]
     );
     let store = config.store_key.expect("a pair");
@@ -303,13 +303,13 @@ fn keys_are_made_listed_and_revoked() {
     };
     let made = task(&["keys", "create", "--type=public", "--org=acme", "--name", "for CI"]);
     assert!(
-        matches!(&made, KeysTask::Create { kind: Kind::Public, org, name: Some(name) }
+        matches!(&made, KeysTask::Create { kind: KeyKind::Public, org, name: Some(name) }
             if org.as_str() == "acme" && name == "for CI"),
         "{made:?}"
     );
     assert!(matches!(
         task(&["keys", "create", "--type", "private"]),
-        KeysTask::Create { kind: Kind::Private, org, name: None } if org.as_str() == "default"
+        KeysTask::Create { kind: KeyKind::Private, org, name: None } if org.as_str() == "default"
     ));
     assert!(matches!(
         task(&["keys", "list", "--json"]),

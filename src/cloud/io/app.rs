@@ -34,13 +34,13 @@ use super::reread::Reread;
 use super::upload::Uploads;
 use crate::config::CloudConfig;
 use crate::limits::{CLOUD_ANSWER, DOWNLOAD_STALL, JSON_BYTES_MAX, UPLOAD_STALL, UPLOADS_GRACE};
-use crate::proto::build::{Build, Filter, Image, Name, Org, Place, Status, Wanted};
-use crate::proto::fault::{Extra, Fault, wants_xml};
+use crate::proto::api_error::{ApiError, ErrorHeader, wants_xml};
+use crate::proto::build::{Build, Filter, Image, Org, Place, Slug, Status, Wanted};
 use crate::proto::grant;
-use crate::proto::keys::{Holder, Kind};
-use crate::proto::range::{self, Lines, Part};
+use crate::proto::keys::{KeyHolder, KeyKind};
+use crate::proto::range::{self, ByteRange, LogQuery};
 use crate::proto::regions::{self, Regions};
-use crate::proto::route::{self, Route};
+use crate::proto::route::{self, CloudRoute};
 use edge_runner_http::common::{
     self, BodyError, BodyLimits, ConnLimits, PeerInfo, Reply, ResponseBody, UpgradeSlot, json_reply,
 };
@@ -106,11 +106,11 @@ impl HttpService for App {
     }
 
     fn misframed(&self, refusal: request_framing::Refusal) -> Reply {
-        let fault = match refusal.status() {
-            501 => Fault::new(501, "NOT_IMPLEMENTED", refusal.to_string()),
-            _ => Fault::bad_request(refusal.to_string()),
+        let error = match refusal.status() {
+            501 => ApiError::new(501, "NOT_IMPLEMENTED", refusal.to_string()),
+            _ => ApiError::bad_request(refusal.to_string()),
         };
-        refuse(fault, false)
+        refuse(error, false)
     }
 
     fn answer(
@@ -134,16 +134,16 @@ async fn answer(app: &App, request: Request<Incoming>, peer: PeerInfo, doing: &A
         let asked = judge(&keys, &head, &mut line.of);
         (line, asked)
     };
-    let is_upload = matches!(asked, Ok((_, Route::Upload)));
+    let is_upload = matches!(asked, Ok((_, CloudRoute::Upload)));
     let answered = match asked {
         Ok((holder, route)) => {
             let head = &head;
             let asked = Asked { app, head, peer, doing };
             act(asked, holder, route, body, &mut line.of).await
         }
-        Err(fault) => Err(fault),
+        Err(error) => Err(error),
     };
-    let mut reply = answered.unwrap_or_else(|fault| refuse(fault, is_upload && asks_for_xml(&head.headers)));
+    let mut reply = answered.unwrap_or_else(|error| refuse(error, is_upload && asks_for_xml(&head.headers)));
     if is_upload && !reply.status().is_success() {
         // The rest of the form is not waited for.
         let close = HeaderValue::from_static("close");
@@ -181,7 +181,7 @@ impl<'a> Line<'a> {
                 method @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => method,
                 _ => "-",
             },
-            path: route::for_log(head.uri.path(), LOGGED_PATH_BYTES_MAX, is_key),
+            path: route::redact_path(head.uri.path(), LOGGED_PATH_BYTES_MAX, is_key),
             began: Instant::now(),
             of: Of::default(),
             status: None,
@@ -194,41 +194,41 @@ impl Drop for Line<'_> {
         let (method, path) = (self.method, &self.path);
         let status = self.status.as_ref().map_or("gone", StatusCode::as_str);
         let took_ms = self.began.elapsed().as_millis();
-        let org = self.of.org.as_ref().map_or("-", Name::as_str);
+        let org = self.of.org.as_ref().map_or("-", Slug::as_str);
         let tag = self.of.tag.as_deref().unwrap_or("-");
         log::info!("{method} {path} {status} {took_ms} ms {org} {tag}");
     }
 }
 
 /// Finds out who asks, and for what.
-fn judge(keys: &keys::Once<'_>, head: &Parts, of: &mut Of) -> Result<(Option<Holder>, Route), Fault> {
+fn judge(keys: &keys::Once<'_>, head: &Parts, of: &mut Of) -> Result<(Option<KeyHolder>, CloudRoute), ApiError> {
     if !common::has_host(head) {
-        return Err(Fault::bad_request("HTTP/1.1 wants one Host header"));
+        return Err(ApiError::bad_request("HTTP/1.1 wants one Host header"));
     }
-    let path = route::Path::new(head.uri.path());
+    let path = route::RequestPath::new(head.uri.path());
     let Some(kind) = path.kind else {
         return Ok((None, path.route(head.method.as_str())?));
     };
-    let holder = holder(keys, &head.headers)?.ok_or_else(|| Fault::unauthorized(kind))?;
+    let holder = holder(keys, &head.headers)?.ok_or_else(|| ApiError::unauthorized(kind))?;
     (of.org, of.tag) = (Some(holder.org.clone()), Some(holder.tag()));
     if holder.kind != kind {
-        return Err(Fault::unauthorized(kind));
+        return Err(ApiError::unauthorized(kind));
     }
     if path.org.as_deref().is_some_and(|org| org != holder.org.as_str()) {
-        return Err(Fault::forbidden());
+        return Err(ApiError::forbidden());
     }
     Ok((Some(holder), path.route(head.method.as_str())?))
 }
 
 /// Finds whose key a request carries.
-fn holder(keys: &keys::Once<'_>, headers: &HeaderMap) -> Result<Option<Holder>, Fault> {
+fn holder(keys: &keys::Once<'_>, headers: &HeaderMap) -> Result<Option<KeyHolder>, ApiError> {
     let mut authorizations = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(only), None) = (authorizations.next(), authorizations.next()) else {
         return Ok(None);
     };
     let key = bearer(only.as_bytes()).and_then(|key| std::str::from_utf8(key).ok());
     match key {
-        Some(key) => keys.find(key).map_err(|why| Fault::internal(why.to_string())),
+        Some(key) => keys.find(key).map_err(|why| ApiError::internal(why.to_string())),
         None => Ok(None),
     }
 }
@@ -239,24 +239,24 @@ fn asks_for_xml(headers: &HeaderMap) -> bool {
 }
 
 /// Makes the answer of a refusal, and tells the log what the client is not told.
-fn refuse(mut fault: Fault, in_xml: bool) -> Reply {
-    if fault.is_internal() {
+fn refuse(mut error: ApiError, in_xml: bool) -> Reply {
+    if error.is_internal() {
         let number = u32::from_be_bytes(common::random());
-        log::error!("request {number:08x}: {}", fault.text);
-        fault = fault.sealed(number);
+        log::error!("request {number:08x}: {}", error.text);
+        error = error.redacted(number);
     }
-    let status = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut reply = json_reply(status, if in_xml { fault.xml() } else { fault.json() });
+    let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut reply = json_reply(status, if in_xml { error.xml() } else { error.json() });
     let headers = reply.headers_mut();
     if in_xml {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     }
-    let extra = match fault.extra {
-        Extra::None => None,
-        Extra::Allow(methods) => Some((header::ALLOW, HeaderValue::from_static(methods))),
-        Extra::RetryAfterS(seconds) => Some((header::RETRY_AFTER, seconds.into())),
-        Extra::Challenge => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-        Extra::WholeBytes(bytes) => {
+    let extra = match error.header {
+        ErrorHeader::None => None,
+        ErrorHeader::Allow(methods) => Some((header::ALLOW, HeaderValue::from_static(methods))),
+        ErrorHeader::RetryAfterS(seconds) => Some((header::RETRY_AFTER, seconds.into())),
+        ErrorHeader::Challenge => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        ErrorHeader::WholeBytes(bytes) => {
             let value = format!("bytes */{bytes}");
             HeaderValue::try_from(value)
                 .ok()
@@ -284,44 +284,47 @@ struct Asked<'a> {
 /// Does what an operation is for. Whoever needs a key has a holder.
 async fn act(
     asked: Asked<'_>,
-    holder: Option<Holder>,
-    route: Route,
+    holder: Option<KeyHolder>,
+    route: CloudRoute,
     body: Incoming,
     of: &mut Of,
-) -> Result<Reply, Fault> {
+) -> Result<Reply, ApiError> {
     let app = asked.app;
-    let unkeyed = || Fault::unauthorized(Kind::Private);
+    let unkeyed = || ApiError::unauthorized(KeyKind::Private);
     let query = asked.head.uri.query().unwrap_or_default();
     let holder = holder.ok_or_else(unkeyed);
-    let org = holder.as_ref().map(|holder| holder.org.clone()).map_err(Fault::clone);
+    let org = holder
+        .as_ref()
+        .map(|holder| holder.org.clone())
+        .map_err(ApiError::clone);
     match route {
-        Route::Health => Ok(health()),
-        Route::Upload => upload(asked, body, of).await,
-        Route::Regions => org.and_then(|_| Ok(ok(&app.regions()?.json()))),
-        Route::Properties => {
+        CloudRoute::Health => Ok(health()),
+        CloudRoute::Upload => upload(asked, body, of).await,
+        CloudRoute::Regions => org.and_then(|_| Ok(ok(&app.regions()?.json()))),
+        CloudRoute::Properties => {
             org?;
             let regions = app.regions()?;
             let code = regions.default_region().code.as_str();
             Ok(ok(&json!({"properties": {"defaultRegion": code}})))
         }
-        Route::Organizations => {
+        CloudRoute::Organizations => {
             let org = org?;
             let org = json!({"name": org.as_str(), "verboseName": org.as_str()});
             Ok(ok(&json!({"organizations": [org]})))
         }
-        Route::Grant => grant(asked, &holder?, body).await,
-        Route::Create => create(asked, org?, body).await,
-        Route::List => list(app, org?, Filter::read(query, holder?.hash)?).await,
-        Route::Build(id) => {
+        CloudRoute::Grant => grant(asked, &holder?, body).await,
+        CloudRoute::Create => create(asked, org?, body).await,
+        CloudRoute::List => list(app, org?, Filter::read(query, holder?.hash)?).await,
+        CloudRoute::Build(id) => {
             let build = app.house.get(&org?, id).await?;
             Ok(ok(&json!({"build": app.shown(&build)})))
         }
-        Route::Logs(id) => {
-            let lines = Lines::read(query)?;
+        CloudRoute::Logs(id) => {
+            let lines = LogQuery::parse(query)?;
             app.house.get(&org?, id).await?;
             logs(app, id, lines).await
         }
-        Route::Image(id, name) => {
+        CloudRoute::Image(id, name) => {
             let build = app.house.get(&org?, id).await?;
             image(asked, &build, &name).await
         }
@@ -329,25 +332,25 @@ async fn act(
 }
 
 impl App {
-    fn regions(&self) -> Result<Arc<Regions>, Fault> {
+    fn regions(&self) -> Result<Arc<Regions>, ApiError> {
         match &self.regions {
-            Some(file) => file.look().map_err(|why| Fault::internal(why.to_string())),
+            Some(file) => file.look().map_err(|why| ApiError::internal(why.to_string())),
             None => Ok(Arc::default()),
         }
     }
 
     /// Refuses a region that is not there, or that nothing is built for; nothing: the default one.
-    fn region_for_builds(&self, code: Option<&str>) -> Result<Name, Fault> {
+    fn region_for_builds(&self, code: Option<&str>) -> Result<Slug, ApiError> {
         let regions = self.regions()?;
         let region = match code {
             None => regions.default_region(),
             Some(code) => regions
                 .find(code)
-                .ok_or_else(|| Fault::bad_request("there is no such `region`; GET /regions lists them"))?,
+                .ok_or_else(|| ApiError::bad_request("there is no such `region`; GET /regions lists them"))?,
         };
         match region.builds && self.config.command.is_some() {
             true => Ok(region.code.clone()),
-            false => Err(Fault::bad_request(format!(
+            false => Err(ApiError::bad_request(format!(
                 "the region `{}` has no builds",
                 region.code
             ))),
@@ -364,7 +367,7 @@ impl Asked<'_> {
     ///
     /// # Errors
     /// 400 of a `Host` that no URL could have.
-    fn base(&self) -> Result<String, Fault> {
+    fn base(&self) -> Result<String, ApiError> {
         if let Some(url) = &self.app.config.public_url {
             return Ok(url.clone());
         }
@@ -373,12 +376,12 @@ impl Asked<'_> {
         let host = Some(asked.host).filter(|host| host.len() <= HOST_BYTES_MAX && !host.contains('@'));
         match host.and_then(|host| host.parse::<Authority>().ok()) {
             Some(host) => Ok(format!("{scheme}://{host}")),
-            None => Err(Fault::bad_request("the Host header is no name of a host")),
+            None => Err(ApiError::bad_request("the Host header is no name of a host")),
         }
     }
 
     /// Reads a body in JSON.
-    async fn json(&self, body: Incoming) -> Result<Bytes, Fault> {
+    async fn json(&self, body: Incoming) -> Result<Bytes, ApiError> {
         let caps = BodyLimits {
             bytes_max: JSON_BYTES_MAX,
             within: times().body,
@@ -387,9 +390,9 @@ impl Asked<'_> {
         // What is left is ours to do: the client holds nothing back any more.
         self.doing.set(ConnPhase::Answer);
         read.map_err(|error| match error {
-            BodyError::TooLarge { .. } => Fault::too_large(),
-            BodyError::TooSlow { .. } => Fault::too_slow(error.to_string()),
-            BodyError::Compressed | BodyError::Broken => Fault::bad_request(error.to_string()),
+            BodyError::TooLarge { .. } => ApiError::too_large(),
+            BodyError::TooSlow { .. } => ApiError::too_slow(error.to_string()),
+            BodyError::Compressed | BodyError::Broken => ApiError::bad_request(error.to_string()),
         })
     }
 }
@@ -398,10 +401,10 @@ fn health() -> Reply {
     ok(&json!({"status": "ok", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-async fn upload(asked: Asked<'_>, body: Incoming, of: &mut Of) -> Result<Reply, Fault> {
+async fn upload(asked: Asked<'_>, body: Incoming, of: &mut Of) -> Result<Reply, ApiError> {
     let base = asked.base()?;
     let stored = asked.app.uploads.receive(asked.head, body, asked.doing).await?;
-    of.org = stored.key.split('/').next().and_then(Name::parse);
+    of.org = stored.key.split('/').next().and_then(Slug::parse);
     let mut reply = Reply::default();
     *reply.status_mut() = StatusCode::NO_CONTENT;
     let location = format!("{base}/{}/{}", grant::BUCKET, stored.key);
@@ -414,19 +417,19 @@ async fn upload(asked: Asked<'_>, body: Incoming, of: &mut Of) -> Result<Reply, 
     Ok(reply)
 }
 
-async fn grant(asked: Asked<'_>, to: &Holder, body: Incoming) -> Result<Reply, Fault> {
+async fn grant(asked: Asked<'_>, to: &KeyHolder, body: Incoming) -> Result<Reply, ApiError> {
     let app = asked.app;
     let body = asked.json(body).await?;
-    let wanted = regions::wanted(&body)?;
+    let wanted = regions::parse_grant_request(&body)?;
     let region = app.region_for_builds(wanted.as_deref())?;
     let url = format!("{}/{}", asked.base()?, grant::BUCKET);
     let granted = app.uploads.grant(to, &region, url).await?;
     // Not by way of a `Value`: its members would lose their order.
-    let json = serde_json::to_string(&granted).map_err(|error| Fault::internal(error.to_string()))?;
+    let json = serde_json::to_string(&granted).map_err(|error| ApiError::internal(error.to_string()))?;
     Ok(json_reply(StatusCode::OK, json))
 }
 
-async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, Fault> {
+async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, ApiError> {
     let app = asked.app;
     let body = asked.json(body).await?;
     let wanted = Wanted::read(&body)?;
@@ -437,7 +440,7 @@ async fn create(asked: Asked<'_>, org: Org, body: Incoming) -> Result<Reply, Fau
     Ok(json_reply(status, json.to_string()))
 }
 
-async fn list(app: &App, org: Org, filter: Filter) -> Result<Reply, Fault> {
+async fn list(app: &App, org: Org, filter: Filter) -> Result<Reply, ApiError> {
     let (limit, offset) = (filter.limit, filter.offset);
     let (builds, total) = app.house.list(org, filter).await?;
     let builds: Vec<Value> = builds.iter().map(|build| app.shown(build)).collect();
@@ -446,14 +449,14 @@ async fn list(app: &App, org: Org, filter: Filter) -> Result<Reply, Fault> {
     ))
 }
 
-async fn logs(app: &App, id: Uuid, lines: Lines) -> Result<Reply, Fault> {
+async fn logs(app: &App, id: Uuid, lines: LogQuery) -> Result<Reply, ApiError> {
     let path = app.house.log_path(id);
     let page = blocking(move || Log::page(&path, lines.token.as_deref(), lines.limit)).await?;
     let page = page.map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => {
-            Fault::bad_request("`nextToken` is none of this log's; leave it out to begin anew")
+            ApiError::bad_request("`nextToken` is none of this log's; leave it out to begin anew")
         }
-        _ => Fault::internal(format!("reading the log of build {id}: {error}")),
+        _ => ApiError::internal(format!("reading the log of build {id}: {error}")),
     })?;
     let mut json = json!({"logs": page.lines});
     if let Some(next) = page.next {
@@ -463,8 +466,8 @@ async fn logs(app: &App, id: Uuid, lines: Lines) -> Result<Reply, Fault> {
 }
 
 /// Sends an image that the service keeps, or a part of it.
-async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Fault> {
-    let unknown = || Fault::not_found("the service keeps no such image");
+async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, ApiError> {
+    let unknown = || ApiError::not_found("the service keeps no such image");
     let is_kept = |image: &Image| matches!(&image.place, Place::Kept(kept) if kept == name);
     // The name is the recorded one, so it leads nowhere else.
     if build.status != Status::Success || !build.image.as_ref().is_some_and(is_kept) {
@@ -475,7 +478,7 @@ async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Fau
         Ok(Some(opened)) => opened,
         Ok(None) => return Err(unknown()),
         Err(error) => {
-            return Err(Fault::internal(format!(
+            return Err(ApiError::internal(format!(
                 "opening the image of build {}: {error}",
                 build.id
             )));
@@ -486,10 +489,10 @@ async fn image(asked: Asked<'_>, build: &Build, name: &str) -> Result<Reply, Fau
     // An image never changes, and a build has one.
     let etag = format!("\"{}\"", build.id);
     let same = text(header::IF_RANGE).is_none_or(|known| known == etag);
-    let (status, part) = match range::part(text(header::RANGE).filter(|_| same), bytes) {
-        Part::None => return Err(Fault::range(bytes)),
-        Part::Whole => (StatusCode::OK, 0..bytes),
-        Part::Bytes(part) => (StatusCode::PARTIAL_CONTENT, part),
+    let (status, part) = match range::parse(text(header::RANGE).filter(|_| same), bytes) {
+        ByteRange::Unsatisfiable => return Err(ApiError::range(bytes)),
+        ByteRange::Full => (StatusCode::OK, 0..bytes),
+        ByteRange::Partial(part) => (StatusCode::PARTIAL_CONTENT, part),
     };
     let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
     let mut reply = Reply::new(ResponseBody::part(file, part, asked.doing.clone()));
@@ -525,7 +528,7 @@ fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
 }
 
 /// Does what waits for the disk on a thread that may.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|panic| Fault::internal(panic.to_string()))
+    done.map_err(|panic| ApiError::internal(panic.to_string()))
 }

@@ -1,6 +1,6 @@
 //! All builds: the queue, those that run, and what became of them.
 //!
-//! In: requests of clients that were let in, and the ends of runs. Out: builds, or a [`Fault`]. A build is recorded before its
+//! In: requests of clients that were let in, and the ends of runs. Out: builds, or a [`ApiError`]. A build is recorded before its
 //! client is answered, and begins when one of `--max-builds` places is free. What became of it is recorded before the place is given
 //! on; where there is no space for that, it is tried until there is. What a stop of the service cuts off stays `building` in the
 //! records, and [`House::recover`] takes it up at the next start. Source: `cloud-interface.md` §4, I-16, I-19, I-20, I-29.
@@ -22,8 +22,8 @@ use crate::io::builder::Limits;
 use crate::io::records::{RecordError, Records};
 use crate::io::turns::Turns;
 use crate::limits::RECONCILE_WITHIN;
+use crate::proto::api_error::ApiError;
 use crate::proto::build::{Build, Change, Filter, Org, Status, Wanted};
-use crate::proto::fault::Fault;
 use crate::proto::queue::{self, Queue};
 use edge_runner_http::common::{lock, random, unix_time_ms};
 use edge_runner_http::shutdown::Shutdown;
@@ -142,7 +142,7 @@ impl House {
     ///
     /// # Errors
     /// 400, 429 or 500.
-    pub async fn create(self: &Arc<Self>, org: Org, wanted: Wanted, base: String) -> Result<Created, Fault> {
+    pub async fn create(self: &Arc<Self>, org: Org, wanted: Wanted, base: String) -> Result<Created, ApiError> {
         let house = self.clone();
         // A task of its own: a client that goes away must not stop it between the record and the queue.
         let made = tokio::spawn(async move {
@@ -159,24 +159,24 @@ impl House {
             made
         });
         made.await
-            .unwrap_or_else(|error| Err(Fault::internal(format!("making a build: {error}"))))
+            .unwrap_or_else(|error| Err(ApiError::internal(format!("making a build: {error}"))))
     }
 
-    fn make(&self, org: &Org, wanted: &Wanted, base: String) -> Result<Created, Fault> {
+    fn make(&self, org: &Org, wanted: &Wanted, base: String) -> Result<Created, ApiError> {
         let upload = self.records.upload(wanted.upload).map_err(broken)?;
         let upload = upload.filter(|upload| upload.org == *org).ok_or_else(|| {
-            Fault::bad_request("there is no upload with this `uploadId`; ask for a grant and upload first")
+            ApiError::bad_request("there is no upload with this `uploadId`; ask for a grant and upload first")
         })?;
         if upload.region.as_str() != wanted.region {
             let text = format!("the grant of this upload is for the region `{}`", upload.region);
-            return Err(Fault::bad_request(text));
+            return Err(ApiError::bad_request(text));
         }
         let facts = self
             .archives
             .head(&upload)
-            .map_err(|error| Fault::internal(format!("looking at the archive of upload {}: {error}", upload.id)))?
+            .map_err(|error| ApiError::internal(format!("looking at the archive of upload {}: {error}", upload.id)))?
             .ok_or_else(|| {
-                Fault::bad_request("nothing was uploaded with this grant, or it was deleted since; upload first")
+                ApiError::bad_request("nothing was uploaded with this grant, or it was deleted since; upload first")
             })?;
         let cached = self.records.cached(org, &facts.sha256, &wanted.region, &wanted.file);
         if let Some(build) = cached.map_err(broken)? {
@@ -184,7 +184,7 @@ impl House {
         }
         lock(&self.queue)
             .reserve(org)
-            .map_err(|crowded| Fault::too_many(crowded.to_string()))?;
+            .map_err(|crowded| ApiError::too_many(crowded.to_string()))?;
         let id = Uuid::v4(random());
         let build = Build::new(id, &upload, &facts, wanted.file.clone(), base, unix_time_ms());
         let _order = lock(&self.order);
@@ -207,8 +207,8 @@ impl House {
     ///
     /// # Errors
     /// 404 or 500.
-    pub async fn get(&self, org: &Org, id: Uuid) -> Result<Build, Fault> {
-        let unknown = || Fault::not_found("there is no build with this identifier");
+    pub async fn get(&self, org: &Org, id: Uuid) -> Result<Build, ApiError> {
+        let unknown = || ApiError::not_found("there is no build with this identifier");
         let fetch = || self.records.fetch(org, id).map_err(broken)?.ok_or_else(unknown);
         let build = fetch()?;
         if build.status != Status::Building {
@@ -240,7 +240,7 @@ impl House {
     ///
     /// # Errors
     /// 500.
-    pub async fn list(self: &Arc<Self>, org: Org, of: Filter) -> Result<(Vec<Build>, u64), Fault> {
+    pub async fn list(self: &Arc<Self>, org: Org, of: Filter) -> Result<(Vec<Build>, u64), ApiError> {
         let house = self.clone();
         blocking(move || house.records.list(&org, &of)).await.map_err(broken)
     }
@@ -274,8 +274,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     }
 }
 
-fn broken(error: RecordError) -> Fault {
-    Fault::internal(error.to_string())
+fn broken(error: RecordError) -> ApiError {
+    ApiError::internal(error.to_string())
 }
 
 #[cfg(test)]

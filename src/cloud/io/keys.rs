@@ -17,8 +17,8 @@ use super::reread::Reread;
 use crate::config::{KeysConfig, KeysTask};
 use crate::limits::KEY_BYTES;
 use crate::proto::build::Org;
-use crate::proto::keys::VariableKey;
-use crate::proto::keys::{self, Hash, Holder, Kept, KeySet, Kind};
+use crate::proto::keys::EnvKey;
+use crate::proto::keys::{self, KeyHolder, KeyKind, KeySet, Sha256Digest, StoredKey};
 use edge_runner_http::common::{random, unix_time_ms};
 use edge_runner_http::store::{Store, StoredFile};
 use edge_runner_proto::config::Secret;
@@ -41,11 +41,11 @@ pub struct Keys {
 
 impl Keys {
     /// Takes the keys of variables, and those of the data directory.
-    pub fn new(folder: &Path, variables: Vec<VariableKey>) -> Keys {
+    pub fn new(folder: &Path, variables: Vec<EnvKey>) -> Keys {
         Keys {
             variables: KeySet::new(&variables, &[]),
             file: Reread::new(folder.join(KEYS), move |text| {
-                let kept = text.map_or(Ok(Vec::new()), keys::read_file);
+                let kept = text.map_or(Ok(Vec::new()), keys::parse_file);
                 let kept = kept.map_err(|wrong| wrong.to_string())?;
                 Ok(KeySet::new(&variables, &kept))
             }),
@@ -56,19 +56,19 @@ impl Keys {
     ///
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.
-    pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
+    pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, Arc<str>> {
         self.once().find(key)
     }
 
-    /// Tells whether the key of that hash, which did so once, still opens the private surface of an
+    /// Tells whether the key of that hash, which did so once, still grants_access the private surface of an
     /// organization.
     ///
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.
-    pub fn opens(&self, hash: &Hash, org: &Org) -> Result<bool, Arc<str>> {
+    pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> Result<bool, Arc<str>> {
         match self.file.look() {
-            Ok(set) => Ok(set.opens(hash, org)),
-            Err(why) => match self.variables.opens(hash, org) {
+            Ok(set) => Ok(set.grants_access(hash, org)),
+            Err(why) => match self.variables.grants_access(hash, org) {
                 true => Ok(true),
                 false => Err(why),
             },
@@ -96,14 +96,14 @@ impl Keys {
         let _lock = file.lock()?;
         let mut kept = file.read()?;
         let mut make = |kind| add(&mut kept, kind, org, Some("first".into()));
-        let (private, public) = (make(Kind::Private)?, make(Kind::Public)?);
+        let (private, public) = (make(KeyKind::Private)?, make(KeyKind::Public)?);
         // This one first: a key that nobody can read is of no use.
         let first = format!(
             "{:#}\n",
             json!({"private": private.expose(), "public": public.expose()})
         );
         file.write(FIRST, first.as_bytes())?;
-        file.write(KEYS, keys::write_file(&kept).as_bytes())?;
+        file.write(KEYS, keys::encode_file(&kept).as_bytes())?;
         Ok(Some(file.store.path(FIRST)))
     }
 }
@@ -119,7 +119,7 @@ impl Once<'_> {
     ///
     /// # Errors
     /// Why the file is of no use, if the key is of no variable.
-    pub fn find(&self, key: &str) -> Result<Option<Holder>, Arc<str>> {
+    pub fn find(&self, key: &str) -> Result<Option<KeyHolder>, Arc<str>> {
         // What is no key by its length is worth no look at the file.
         if !KEY_BYTES.contains(&key.len()) {
             return Ok(None);
@@ -138,10 +138,10 @@ impl Once<'_> {
 }
 
 /// Makes a key and puts what is kept of it with the others.
-fn add(kept: &mut Vec<Kept>, kind: Kind, org: &Org, name: Option<String>) -> Result<Secret, String> {
+fn add(kept: &mut Vec<StoredKey>, kind: KeyKind, org: &Org, name: Option<String>) -> Result<Secret, String> {
     loop {
-        let key = kind.mint(random());
-        let new = Kept::new(&key, kind, org.clone(), name.clone(), unix_time_ms());
+        let key = kind.generate(random());
+        let new = StoredKey::new(&key, kind, org.clone(), name.clone(), unix_time_ms());
         // One in four thousand millions has the id of another.
         if keys::add(kept, new).map_err(|full| format!("{KEYS}: {full}"))? {
             return Ok(key);
@@ -170,14 +170,14 @@ pub fn edit(config: &KeysConfig) -> Result<String, String> {
             let _lock = file.lock()?;
             let mut kept = file.read()?;
             let key = add(&mut kept, *kind, org, name.clone())?;
-            file.write(KEYS, keys::write_file(&kept).as_bytes())?;
+            file.write(KEYS, keys::encode_file(&kept).as_bytes())?;
             Ok(format!("{}\n", key.expose()))
         }
         KeysTask::List { json } => {
             let kept = file.read()?;
             match json {
                 true => {
-                    let shown: Vec<_> = kept.iter().map(Kept::json).collect();
+                    let shown: Vec<_> = kept.iter().map(StoredKey::json).collect();
                     Ok(format!("{}\n", json!({"keys": shown})))
                 }
                 false => Ok(kept.iter().map(line).collect()),
@@ -187,14 +187,14 @@ pub fn edit(config: &KeysConfig) -> Result<String, String> {
             let _lock = file.lock()?;
             let mut kept = file.read()?;
             let gone = keys::revoke(&mut kept, id).map_err(|unknown| unknown.to_string())?;
-            file.write(KEYS, keys::write_file(&kept).as_bytes())?;
+            file.write(KEYS, keys::encode_file(&kept).as_bytes())?;
             Ok(format!("revoked {}", line(&gone)))
         }
     }
 }
 
 /// What people see of a key, on one line.
-fn line(kept: &Kept) -> String {
+fn line(kept: &StoredKey) -> String {
     let json = kept.json();
     let text = |name: &str| json[name].as_str().unwrap_or_default().to_owned();
     let columns = [text("id"), text("type"), text("org"), text("createdAt"), text("name")];
@@ -227,9 +227,9 @@ impl File {
         })
     }
 
-    fn read(&self) -> Result<Vec<Kept>, String> {
+    fn read(&self) -> Result<Vec<StoredKey>, String> {
         match self.store.read(KEYS).map_err(|error| self.named(KEYS, error))? {
-            Some(StoredFile { text, .. }) => keys::read_file(&text).map_err(|wrong| self.named(KEYS, wrong)),
+            Some(StoredFile { text, .. }) => keys::parse_file(&text).map_err(|wrong| self.named(KEYS, wrong)),
             None => Ok(Vec::new()),
         }
     }
@@ -287,23 +287,23 @@ mod tests {
         })
     }
 
-    fn create(folder: &TempDir, kind: Kind) -> String {
+    fn create(folder: &TempDir, kind: KeyKind) -> String {
         let name = Some("laptop".into());
         let task = KeysTask::Create { kind, org: org(), name };
         edit_in(folder, task).expect("a key").trim_end().to_owned()
     }
 
-    /// I-03: a key opens something from the next look on, until it is revoked.
+    /// I-03: a key grants_access something from the next look on, until it is revoked.
     #[test]
     fn a_key_comes_and_goes_under_a_running_service() {
         let folder = TempDir::new();
         let keys = Keys::new(&folder.0, Vec::new());
-        let key = create(&folder, Kind::Private);
+        let key = create(&folder, KeyKind::Private);
         let holder = keys.find(&key).expect("readable").expect("known");
-        assert_eq!((holder.kind, &holder.org), (Kind::Private, &org()));
-        assert_eq!(keys.opens(&holder.hash, &org()), Ok(true));
+        assert_eq!((holder.kind, &holder.org), (KeyKind::Private, &org()));
+        assert_eq!(keys.grants_access(&holder.hash, &org()), Ok(true));
         assert_eq!(
-            keys.opens(&holder.hash, &Org::parse("other").expect("a name")),
+            keys.grants_access(&holder.hash, &Org::parse("other").expect("a name")),
             Ok(false)
         );
         let listed: Value = serde_json::from_str(&edit_in(&folder, KeysTask::List { json: true }).expect("a list"))
@@ -318,7 +318,7 @@ mod tests {
         let told = edit_in(&folder, KeysTask::Revoke(id.clone())).expect("it is there");
         assert!(told.starts_with(&format!("revoked {id}")), "{told}");
         assert_eq!(keys.find(&key), Ok(None));
-        assert_eq!(keys.opens(&holder.hash, &org()), Ok(false));
+        assert_eq!(keys.grants_access(&holder.hash, &org()), Ok(false));
         assert!(edit_in(&folder, KeysTask::Revoke(id)).is_err());
         assert_eq!(edit_in(&folder, KeysTask::List { json: false }), Ok(String::new()));
     }
@@ -328,7 +328,7 @@ mod tests {
     fn a_request_looks_once() {
         let folder = TempDir::new();
         let keys = Keys::new(&folder.0, Vec::new());
-        let key = create(&folder, Kind::Private);
+        let key = create(&folder, KeyKind::Private);
         let once = keys.once();
         assert!(once.find(&key).expect("readable").is_some());
         fs::write(folder.path(KEYS), "{").expect("written");
@@ -347,7 +347,7 @@ mod tests {
             .expect("none was there");
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         let first: Value = serde_json::from_slice(&fs::read(&path).expect("there")).expect("JSON");
-        for kind in Kind::ALL {
+        for kind in KeyKind::ALL {
             let key = first[kind.name()].as_str().expect("a key");
             assert_eq!(keys.find(key).expect("readable").expect("known").kind, kind);
             assert!(!fs::read_to_string(folder.path(KEYS)).expect("there").contains(key));
@@ -360,8 +360,8 @@ mod tests {
     #[test]
     fn a_damaged_file_is_left_alone() {
         let folder = TempDir::new();
-        let said = VariableKey {
-            kind: Kind::Private,
+        let said = EnvKey {
+            kind: KeyKind::Private,
             org: org(),
             key: Secret::new("0123456789abcdef"),
         };

@@ -212,7 +212,7 @@ fn regions(config: &CloudConfig) -> Result<Option<Reread<Regions>>, RunError> {
         return Ok(None);
     };
     let regions = Reread::new(path.clone(), |text| match text {
-        Some(text) => Regions::read(text),
+        Some(text) => Regions::parse(text),
         None => Err("there is no such file".into()),
     });
     match regions.look() {

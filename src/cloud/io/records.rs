@@ -24,7 +24,7 @@ use std::path::PathBuf;
 pub use sqlite::Sqlite;
 
 use crate::proto::build::{Build, Facts, Filter, Org, Status, Upload};
-use crate::proto::keys::Hash;
+use crate::proto::keys::Sha256Digest;
 use crate::proto::sweep::Held;
 use edge_runner_proto::uuid::Uuid;
 
@@ -77,7 +77,8 @@ pub trait Records: Send + Sync + 'static {
     /// that the asking key has uploaded, be it for another build.
     fn list(&self, org: &Org, of: &Filter) -> Result<(Vec<Build>, u64), RecordError>;
     /// Returns the newest success with that archive, by its SHA-256, region and build file.
-    fn cached(&self, org: &Org, archive: &Hash, region: &str, file: &str) -> Result<Option<Build>, RecordError>;
+    fn cached(&self, org: &Org, archive: &Sha256Digest, region: &str, file: &str)
+    -> Result<Option<Build>, RecordError>;
     /// Keeps the next value of a build if its status is still the expected one; tells whether it
     /// was.
     fn change(&self, expected: Status, next: &Build) -> Result<bool, RecordError>;

@@ -18,7 +18,7 @@ use crate::io::archives::Archives;
 use crate::io::records::{RecordError, Records};
 use crate::io::turns::Turns;
 use crate::limits::SWEEP_STEP;
-use crate::proto::build::{Name, Org};
+use crate::proto::build::{Org, Slug};
 use crate::proto::sweep::{Fate, Held, Keeps};
 use edge_runner_http::common::unix_time_ms;
 use edge_runner_http::shutdown::Shutdown;
@@ -195,7 +195,7 @@ impl Sweep {
             }
         }
         for folder in entries(&self.data_dir.join("archives")) {
-            let Some(org) = folder.file_name().to_str().and_then(Name::parse) else {
+            let Some(org) = folder.file_name().to_str().and_then(Slug::parse) else {
                 continue;
             };
             for entry in entries(&folder.path()) {

@@ -31,10 +31,10 @@ use crate::io::keys::Keys;
 use crate::io::records::{RecordError, Records};
 use crate::io::turns::{Turn, Turns};
 use crate::limits::UPLOAD_STALL;
-use crate::proto::build::{Name, Upload};
-use crate::proto::fault::{Extra, Fault};
+use crate::proto::api_error::{ApiError, ErrorHeader};
+use crate::proto::build::{Slug, Upload};
 use crate::proto::grant::{self, Terms, UploadGrant};
-use crate::proto::keys::Holder;
+use crate::proto::keys::KeyHolder;
 use crate::proto::sign::Signing;
 use crate::proto::verify::{self, Allowed, Form, Intake};
 use edge_runner_http::common::{random, unix_time_ms};
@@ -115,15 +115,15 @@ impl Uploads {
     ///
     /// # Errors
     /// 503 when there is too little space, 500.
-    pub async fn grant(self: &Arc<Self>, to: &Holder, region: &Name, url: String) -> Result<UploadGrant, Fault> {
+    pub async fn grant(self: &Arc<Self>, to: &KeyHolder, region: &Slug, url: String) -> Result<UploadGrant, ApiError> {
         let (uploads, to, region) = (self.clone(), to.clone(), region.clone());
         let granted = spawn_blocking(move || uploads.grant_now(to, region, &url));
         granted.await.unwrap_or_else(|panic| Err(internal(panic)))
     }
 
-    fn grant_now(&self, to: Holder, region: Name, url: &str) -> Result<UploadGrant, Fault> {
+    fn grant_now(&self, to: KeyHolder, region: Slug, url: &str) -> Result<UploadGrant, ApiError> {
         if self.free_min > 0 && disk::free_bytes(&self.data_dir).map_err(internal)? < self.free_min {
-            return Err(Fault::storage_full());
+            return Err(ApiError::storage_full());
         }
         let now_ms = unix_time_ms();
         let upload = Upload {
@@ -136,7 +136,7 @@ impl Uploads {
             facts: None,
         };
         self.records.granted(&upload).map_err(|error| match error {
-            RecordError::Full => Fault::storage_full(),
+            RecordError::Full => ApiError::storage_full(),
             RecordError::Broken(why) => internal(why),
         })?;
         let terms = Terms {
@@ -154,11 +154,11 @@ impl Uploads {
     ///
     /// # Errors
     /// The refusal that comes first; the rest of the body is not read.
-    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<Stored, Fault> {
+    pub async fn receive(&self, head: &Parts, body: Incoming, doing: &ConnState) -> Result<Stored, ApiError> {
         self.take(head, body, &|phase| doing.set(phase)).await
     }
 
-    async fn take<B>(&self, head: &Parts, mut body: B, note: Note<'_>) -> Result<Stored, Fault>
+    async fn take<B>(&self, head: &Parts, mut body: B, note: Note<'_>) -> Result<Stored, ApiError>
     where
         B: Body<Data = Bytes> + Unpin,
     {
@@ -194,7 +194,9 @@ impl Uploads {
             }
             let Ok(frame) = tokio::time::timeout(UPLOAD_STALL, body.frame()).await else {
                 let waited_s = UPLOAD_STALL.as_secs();
-                return Err(Fault::too_slow(format!("no byte of the upload came for {waited_s} s")));
+                return Err(ApiError::too_slow(format!(
+                    "no byte of the upload came for {waited_s} s"
+                )));
             };
             let data = match frame {
                 None => break,
@@ -229,24 +231,24 @@ impl Uploads {
             .map_err(internal)?
     }
 
-    fn open(&self, allowed: &Allowed) -> Result<(), Fault> {
+    fn open(&self, allowed: &Allowed) -> Result<(), ApiError> {
         open(&*self.records, &self.keys, allowed)
     }
 }
 
 /// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one
 /// for which no grant is recorded: it would never be used or deleted.
-fn open(records: &dyn Records, keys: &Keys, allowed: &Allowed) -> Result<(), Fault> {
+fn open(records: &dyn Records, keys: &Keys, allowed: &Allowed) -> Result<(), ApiError> {
     let upload = records.upload(allowed.upload).map_err(unrecorded)?;
     if let Some(key) = upload.as_ref().and_then(|upload| upload.key)
-        && !keys.opens(&key, &allowed.org).map_err(internal)?
+        && !keys.grants_access(&key, &allowed.org).map_err(internal)?
     {
         return Err(verify::denied(
             "the key that asked for this grant was revoked; ask for another grant with one that was not",
         ));
     }
     match upload {
-        Some(upload) if upload.sealed => Err(Fault::new(
+        Some(upload) if upload.sealed => Err(ApiError::new(
             409,
             "CONFLICT",
             "a build was made of this upload; ask for another grant",
@@ -271,7 +273,7 @@ struct Taking<'u> {
 }
 
 impl Taking<'_> {
-    fn handle(&mut self, event: Event<'_>) -> Result<(), Fault> {
+    fn handle(&mut self, event: Event<'_>) -> Result<(), ApiError> {
         match event {
             Event::Field { name, value } => self.form.add(name, value),
             Event::File => self.begin(),
@@ -288,13 +290,13 @@ impl Taking<'_> {
     }
 
     /// All fields are there. Nobody who was not verified takes a place.
-    fn begin(&mut self) -> Result<(), Fault> {
+    fn begin(&mut self) -> Result<(), ApiError> {
         let uploads = self.uploads;
         let allowed = std::mem::take(&mut self.form).verify(&uploads.signing, unix_time_ms())?;
         uploads.open(&allowed)?;
         let place = uploads.places.clone().try_acquire_owned().map_err(|_| {
-            Fault::new(503, "SlowDown", "too many uploads are under way; try again later")
-                .with(Extra::RetryAfterS(RETRY_AFTER_S))
+            ApiError::new(503, "SlowDown", "too many uploads are under way; try again later")
+                .with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
         })?;
         let intake = Intake::new(&allowed, uploads.size_max);
         if self.declared > intake.size_max().saturating_add(FRAME_BYTES_MAX as u64) {
@@ -318,7 +320,7 @@ struct Writer {
 
 impl Writer {
     /// Has a piece written, once the one before is; gives an empty one.
-    async fn write(&mut self, mut piece: Vec<u8>, note: Note<'_>) -> Result<Vec<u8>, Fault> {
+    async fn write(&mut self, mut piece: Vec<u8>, note: Note<'_>) -> Result<Vec<u8>, ApiError> {
         let (part, empty) = match &mut self.writing {
             None => (None, Vec::with_capacity(UPLOAD_PIECE_BYTES)),
             Some(writing) => {
@@ -337,13 +339,13 @@ impl Writer {
     }
 
     /// Waits for the last piece.
-    async fn end(self, note: Note<'_>) -> Result<Part, Fault> {
+    async fn end(self, note: Note<'_>) -> Result<Part, ApiError> {
         let writing = self.writing.ok_or_else(|| internal("nothing was written"))?;
         Ok(written(landed(writing, note).await)?.0)
     }
 }
 
-fn written(joined: Result<Written, tokio::task::JoinError>) -> Result<(Part, Vec<u8>), Fault> {
+fn written(joined: Result<Written, tokio::task::JoinError>) -> Result<(Part, Vec<u8>), ApiError> {
     joined.map_err(internal)?.map_err(unwritten)
 }
 
@@ -369,7 +371,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn keep(self, part: Part) -> Result<Stored, Fault> {
+    fn keep(self, part: Part) -> Result<Stored, ApiError> {
         let Allowed { org, upload, .. } = &self.allowed;
         let facts = part.settle().map_err(unwritten)?;
         open(&*self.records, &self.keys, &self.allowed)?;
@@ -387,30 +389,30 @@ impl Keeper {
     }
 }
 
-fn unwritten(error: io::Error) -> Fault {
+fn unwritten(error: io::Error) -> ApiError {
     match disk::is_full(&error) {
         true => no_space(),
         false => internal(format!("writing an upload: {error}")),
     }
 }
 
-fn unrecorded(error: RecordError) -> Fault {
+fn unrecorded(error: RecordError) -> ApiError {
     match error {
         RecordError::Full => no_space(),
         RecordError::Broken(why) => internal(why),
     }
 }
 
-fn no_space() -> Fault {
-    Fault::new(
+fn no_space() -> ApiError {
+    ApiError::new(
         507,
         "InsufficientStorage",
         "the service has no space for the upload; try again later",
     )
 }
 
-fn internal(why: impl ToString) -> Fault {
-    Fault::internal(why.to_string())
+fn internal(why: impl ToString) -> ApiError {
+    ApiError::internal(why.to_string())
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use crate::limits::BUILD_FILE_BYTES_MAX;
-use crate::proto::fault::Fault;
-use crate::proto::keys::Hash;
-pub use crate::proto::name::{Name, Org};
+use crate::proto::api_error::ApiError;
+use crate::proto::keys::Sha256Digest;
+pub use crate::proto::name::{Org, Slug};
 use edge_runner_proto::aliases::{self, Area};
 use edge_runner_proto::server::form;
 use edge_runner_proto::time::iso_ms;
@@ -34,14 +34,14 @@ const FILE_DEFAULT: &str = "Dockerfile";
 pub struct Upload {
     pub id: Uuid,
     pub org: Org,
-    pub region: Name,
+    pub region: Slug,
     /// When the grant ends.
     pub expires_ms: u64,
     /// Whether a build was made of it, so that it takes no other archive.
     pub sealed: bool,
     /// The key that asked for the grant, by its SHA-256; nothing: an older release did not write it
     /// down.
-    pub key: Option<Hash>,
+    pub key: Option<Sha256Digest>,
     /// What came last; nothing until an upload is done.
     pub facts: Option<Facts>,
 }
@@ -55,7 +55,7 @@ pub struct Facts {
     /// What clients know an archive by, in half.
     pub md5: [u8; 16],
     /// What tells archives apart.
-    pub sha256: Hash,
+    pub sha256: Sha256Digest,
     pub inode: u64,
     /// Nanoseconds since 1970.
     pub modified_ns: i64,
@@ -125,14 +125,14 @@ pub struct Build {
     pub id: Uuid,
     pub org: Org,
     pub upload: Uuid,
-    pub region: Name,
+    pub region: Slug,
     /// 16 hex digits: the first half of the archive's MD5. It is a name: anybody can make two
     /// archives of one.
     pub hash: String,
     /// Of the archive; nothing: an older release did not write it down.
-    pub sha256: Option<Hash>,
+    pub sha256: Option<Sha256Digest>,
     /// The key that asked for the grant of the archive, by its SHA-256.
-    pub key: Option<Hash>,
+    pub key: Option<Sha256Digest>,
     /// The build file, relative to the root of the archive.
     pub file: String,
     /// Bytes of the archive.
@@ -324,7 +324,7 @@ pub struct Filter {
     /// holder of another key of the organization could make an image that is taken for another's.
     pub hash: Option<String>,
     /// The key that asks, by its SHA-256.
-    pub asker: Hash,
+    pub asker: Sha256Digest,
     pub limit: usize,
     pub offset: u64,
 }
@@ -334,20 +334,20 @@ impl Wanted {
     ///
     /// # Errors
     /// 400, naming the member.
-    pub fn read(body: &[u8]) -> Result<Wanted, Fault> {
+    pub fn read(body: &[u8]) -> Result<Wanted, ApiError> {
         let body: Value = serde_json::from_slice(body)
-            .map_err(|error| Fault::bad_request(format!("the body is to be a JSON object: {error}")))?;
+            .map_err(|error| ApiError::bad_request(format!("the body is to be a JSON object: {error}")))?;
         let Value::Object(body) = body else {
-            return Err(Fault::bad_request("the body is to be a JSON object"));
+            return Err(ApiError::bad_request("the body is to be a JSON object"));
         };
         let upload = text(&body, "uploadId")?.ok_or_else(|| lacks("uploadId"))?;
         let upload = Uuid::parse(upload)
-            .ok_or_else(|| Fault::bad_request("`uploadId` is to be a version-4 UUID, as the grant has it"))?;
+            .ok_or_else(|| ApiError::bad_request("`uploadId` is to be a version-4 UUID, as the grant has it"))?;
         let region = text(&body, "region")?.ok_or_else(|| lacks("region"))?.to_owned();
         let named = aliases::first(Area::JsonKey, FILE, |name| text(&body, name).transpose()).transpose()?;
         let file = named.unwrap_or(FILE_DEFAULT).to_owned();
         if let Some(what) = unusable(&file) {
-            return Err(Fault::bad_request(format!(
+            return Err(ApiError::bad_request(format!(
                 "`{FILE}` {what}; it is to be a path of 1 to {BUILD_FILE_BYTES_MAX} bytes from the root of the archive, such as \
                  `{FILE_DEFAULT}`"
             )));
@@ -357,16 +357,16 @@ impl Wanted {
 }
 
 /// Returns a member that is to be text; nothing when it is absent.
-fn text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>, Fault> {
+fn text<'b>(body: &'b Map<String, Value>, name: &str) -> Result<Option<&'b str>, ApiError> {
     match body.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(Fault::bad_request(format!("`{name}` is to be a string"))),
+        Some(_) => Err(ApiError::bad_request(format!("`{name}` is to be a string"))),
     }
 }
 
-fn lacks(name: &str) -> Fault {
-    Fault::bad_request(format!("`{name}` is missing; `uploadId` and `region` are required"))
+fn lacks(name: &str) -> ApiError {
+    ApiError::bad_request(format!("`{name}` is missing; `uploadId` and `region` are required"))
 }
 
 /// Says what is wrong with the path of a build file. It becomes an argument of the builder command,
@@ -405,13 +405,13 @@ impl Filter {
     ///
     /// # Errors
     /// 400, naming the parameter.
-    pub fn read(query: &str, asker: Hash) -> Result<Filter, Fault> {
+    pub fn read(query: &str, asker: Sha256Digest) -> Result<Filter, ApiError> {
         let pairs = form::pairs(query.as_bytes());
         let status = match form::value(&pairs, "status") {
             None => None,
             Some(word) => Some(Status::from_name(word).ok_or_else(|| {
                 let names = Status::ALL.map(Status::name).join("`, `");
-                Fault::bad_request(format!("`status` is to be one of `{names}`"))
+                ApiError::bad_request(format!("`status` is to be one of `{names}`"))
             })?),
         };
         let limit = match form::value(&pairs, "limit") {
@@ -419,11 +419,13 @@ impl Filter {
             Some(text) => number(text)
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| (1..=BUILDS_PAGE_MAX).contains(limit))
-                .ok_or_else(|| Fault::bad_request(format!("`limit` is to be a number from 1 to {BUILDS_PAGE_MAX}")))?,
+                .ok_or_else(|| {
+                    ApiError::bad_request(format!("`limit` is to be a number from 1 to {BUILDS_PAGE_MAX}"))
+                })?,
         };
         let offset = match form::value(&pairs, "offset") {
             None => 0,
-            Some(text) => number(text).ok_or_else(|| Fault::bad_request("`offset` is to be a number from 0 on"))?,
+            Some(text) => number(text).ok_or_else(|| ApiError::bad_request("`offset` is to be a number from 0 on"))?,
         };
         Ok(Filter {
             status,

@@ -11,7 +11,7 @@ use std::fmt;
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 
-use crate::proto::build::{Name, Org};
+use crate::proto::build::{Org, Slug};
 use crate::proto::policy;
 use crate::proto::sign::{self, Pair, STORE, Signing};
 use edge_runner_proto::time;
@@ -30,7 +30,7 @@ pub struct Terms<'a> {
     pub org: &'a Org,
     pub upload: Uuid,
     /// The region's code.
-    pub region: &'a Name,
+    pub region: &'a Slug,
     /// Where the form is to be sent.
     pub url: &'a str,
     /// The size that the file may have, in bytes.
@@ -177,9 +177,9 @@ mod tests {
             secret: b"store-secret-for-tests".to_vec(),
         });
         let terms = Terms {
-            org: &Name::parse("org-7").expect("a name"),
+            org: &Slug::parse("org-7").expect("a name"),
             upload: Uuid::parse("0b9e3f52-6a1d-4c55-9d0e-2f6a0c7d1e11").expect("a UUID"),
-            region: &Name::parse("us-west").expect("a name"),
+            region: &Slug::parse("us-west").expect("a name"),
             url: "https://uploads.example.net/build-contexts",
             size_max: 524_288_000,
             expires_ms: NOW_MS + 900_000,

@@ -20,45 +20,45 @@ use edge_runner_proto::time;
 const PREFIX_BYTES: usize = 3;
 const KEY_CHARS: usize = 43;
 
-/// Which surface a key opens.
+/// Which surface a key grants_access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyKind {
     Private,
     Public,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 2] = [Kind::Private, Kind::Public];
+impl KeyKind {
+    pub const ALL: [KeyKind; 2] = [KeyKind::Private, KeyKind::Public];
 
     /// Returns its word in options and in `keys.json`.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Private => "private",
-            Kind::Public => "public",
+            KeyKind::Private => "private",
+            KeyKind::Public => "public",
         }
     }
 
     /// Returns the kind of that word.
-    pub fn from_name(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    pub fn from_name(name: &str) -> Option<KeyKind> {
+        KeyKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Returns how the keys begin that are made here.
     fn prefix(self) -> &'static str {
         match self {
-            Kind::Private => "sk_",
-            Kind::Public => "pk_",
+            KeyKind::Private => "sk_",
+            KeyKind::Public => "pk_",
         }
     }
 
     /// Makes a new key of 256 random bits.
-    pub fn mint(self, random: [u8; 32]) -> Secret {
+    pub fn generate(self, random: [u8; 32]) -> Secret {
         Secret::new(format!("{}{}", self.prefix(), BASE64URL_NOPAD.encode(&random)))
     }
 }
 
 /// Tells whether a text has something in it that looks like a key that is made here.
-pub fn holds_key(text: &str) -> bool {
+pub fn contains_key(text: &str) -> bool {
     let is_key = |at: usize| {
         let rest = text.as_bytes().get(at + PREFIX_BYTES..at + PREFIX_BYTES + KEY_CHARS);
         rest.is_some_and(|rest| {
@@ -66,28 +66,30 @@ pub fn holds_key(text: &str) -> bool {
                 .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
         })
     };
-    let mut prefixes = Kind::ALL.into_iter().flat_map(|kind| text.match_indices(kind.prefix()));
+    let mut prefixes = KeyKind::ALL
+        .into_iter()
+        .flat_map(|kind| text.match_indices(kind.prefix()));
     prefixes.any(|(at, _)| is_key(at))
 }
 
 /// The SHA-256 of a key.
-pub type Hash = [u8; 32];
+pub type Sha256Digest = [u8; 32];
 
 /// Returns what is kept of a key.
-pub fn hash(key: &str) -> Hash {
+pub fn hash(key: &str) -> Sha256Digest {
     Sha256::digest(key).into()
 }
 
 /// Whose key it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct KeyHolder {
     pub org: Org,
-    pub kind: Kind,
+    pub kind: KeyKind,
     /// What the key is known by.
-    pub hash: Hash,
+    pub hash: Sha256Digest,
 }
 
-impl Holder {
+impl KeyHolder {
     /// Returns the beginning of the hash, by which the log knows the key: 8 hex digits.
     pub fn tag(&self) -> String {
         HEXLOWER.encode(&self.hash[..4])
@@ -96,8 +98,8 @@ impl Holder {
 
 /// A key that a variable holds.
 #[derive(Clone, Debug)]
-pub struct VariableKey {
-    pub kind: Kind,
+pub struct EnvKey {
+    pub kind: KeyKind,
     pub org: Org,
     pub key: Secret,
 }
@@ -105,19 +107,19 @@ pub struct VariableKey {
 /// The keys that open something.
 #[derive(Debug, Default)]
 pub struct KeySet {
-    by_hash: HashMap<Hash, Holder>,
+    by_hash: HashMap<Sha256Digest, KeyHolder>,
 }
 
 impl KeySet {
     /// Takes the keys of variables and those of the file.
-    pub fn new(variables: &[VariableKey], file: &[Kept]) -> KeySet {
+    pub fn new(variables: &[EnvKey], file: &[StoredKey]) -> KeySet {
         let kept = file.iter().map(|kept| (kept.hash, &kept.org, kept.kind));
         let said = variables
             .iter()
             .map(|said| (hash(said.key.expose()), &said.org, said.kind));
         let by_hash = kept.chain(said).map(|(hash, org, kind)| {
             let org = org.clone();
-            (hash, Holder { org, kind, hash })
+            (hash, KeyHolder { org, kind, hash })
         });
         KeySet {
             by_hash: by_hash.collect(),
@@ -125,15 +127,15 @@ impl KeySet {
     }
 
     /// Returns whose key this is.
-    pub fn find(&self, key: &str) -> Option<&Holder> {
+    pub fn find(&self, key: &str) -> Option<&KeyHolder> {
         // What is no key by its length needs no hash.
         KEY_BYTES.contains(&key.len()).then(|| self.by_hash.get(&hash(key)))?
     }
 
-    /// Tells whether the key of that hash still opens the private surface of an organization.
-    pub fn opens(&self, hash: &Hash, org: &Org) -> bool {
+    /// Tells whether the key of that hash still grants_access the private surface of an organization.
+    pub fn grants_access(&self, hash: &Sha256Digest, org: &Org) -> bool {
         let holder = self.by_hash.get(hash);
-        holder.is_some_and(|holder| holder.kind == Kind::Private && holder.org == *org)
+        holder.is_some_and(|holder| holder.kind == KeyKind::Private && holder.org == *org)
     }
 
     /// Tells whether nobody could ask for anything.
@@ -144,22 +146,22 @@ impl KeySet {
 
 /// A key of `keys.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredKey {
     /// The beginning of the hash in hex, by which the log and `keys revoke` know it.
     pub id: String,
-    pub kind: Kind,
+    pub kind: KeyKind,
     pub org: Org,
     /// What people call it.
     pub name: Option<String>,
     pub created_ms: u64,
-    pub hash: Hash,
+    pub hash: Sha256Digest,
 }
 
-impl Kept {
+impl StoredKey {
     /// Takes what is kept of a new key.
-    pub fn new(key: &Secret, kind: Kind, org: Org, name: Option<String>, created_ms: u64) -> Kept {
+    pub fn new(key: &Secret, kind: KeyKind, org: Org, name: Option<String>, created_ms: u64) -> StoredKey {
         let hash = hash(key.expose());
-        Kept {
+        StoredKey {
             id: HEXLOWER.encode(&hash[..4]),
             kind,
             org,
@@ -183,20 +185,20 @@ impl Kept {
         json
     }
 
-    fn read(entry: &Value) -> Result<Kept, &'static str> {
+    fn read(entry: &Value) -> Result<StoredKey, &'static str> {
         let text = |name: &str| entry.get(name).and_then(Value::as_str);
         let hash = text("sha256").and_then(|hex| HEXLOWER.decode(hex.as_bytes()).ok());
-        let hash: Hash = hash
+        let hash: Sha256Digest = hash
             .and_then(|bytes| bytes.try_into().ok())
             .ok_or("`sha256` is to be 64 hex digits in lower case")?;
         let id = HEXLOWER.encode(&hash[..4]);
         if text("id") != Some(&id) {
             return Err("`id` is to be the first 8 digits of `sha256`");
         }
-        Ok(Kept {
+        Ok(StoredKey {
             id,
             kind: text("type")
-                .and_then(Kind::from_name)
+                .and_then(KeyKind::from_name)
                 .ok_or("`type` is to be `private` or `public`")?,
             org: text("org")
                 .and_then(Org::parse)
@@ -219,7 +221,7 @@ pub fn unfit_name(name: &str) -> Option<String> {
 
 /// What is wrong with `keys.json`, or with a change of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileError {
+pub enum KeyFileError {
     Json(String),
     Entry {
         at: usize,
@@ -231,38 +233,40 @@ pub enum FileError {
     Unknown(String),
 }
 
-impl fmt::Display for FileError {
+impl fmt::Display for KeyFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FileError::Json(why) => write!(f, "it is to be `{{\"keys\":[...]}}`: {why}"),
-            FileError::Entry { at, why } => write!(f, "key {} of it: {why}", at + 1),
-            FileError::Full => write!(f, "it has {KEYS_MAX} keys, and takes no more; revoke some"),
-            FileError::Unknown(id) => write!(f, "no key has the id `{id}`; `edge-runner cloud keys list` shows them"),
+            KeyFileError::Json(why) => write!(f, "it is to be `{{\"keys\":[...]}}`: {why}"),
+            KeyFileError::Entry { at, why } => write!(f, "key {} of it: {why}", at + 1),
+            KeyFileError::Full => write!(f, "it has {KEYS_MAX} keys, and takes no more; revoke some"),
+            KeyFileError::Unknown(id) => {
+                write!(f, "no key has the id `{id}`; `edge-runner cloud keys list` shows them")
+            }
         }
     }
 }
 
-impl std::error::Error for FileError {}
+impl std::error::Error for KeyFileError {}
 
 /// Reads `keys.json`.
 ///
 /// # Errors
-/// [`FileError`] says which entry is wrong, and how.
-pub fn read_file(text: &[u8]) -> Result<Vec<Kept>, FileError> {
-    let json: Value = serde_json::from_slice(text).map_err(|error| FileError::Json(error.to_string()))?;
+/// [`KeyFileError`] says which entry is wrong, and how.
+pub fn parse_file(text: &[u8]) -> Result<Vec<StoredKey>, KeyFileError> {
+    let json: Value = serde_json::from_slice(text).map_err(|error| KeyFileError::Json(error.to_string()))?;
     let keys = json
         .get("keys")
         .and_then(Value::as_array)
-        .ok_or_else(|| FileError::Json("`keys` is missing, or no array".into()))?;
+        .ok_or_else(|| KeyFileError::Json("`keys` is missing, or no array".into()))?;
     if keys.len() > KEYS_MAX {
-        return Err(FileError::Full);
+        return Err(KeyFileError::Full);
     }
-    let read = |(at, entry)| Kept::read(entry).map_err(|why| FileError::Entry { at, why });
+    let read = |(at, entry)| StoredKey::read(entry).map_err(|why| KeyFileError::Entry { at, why });
     keys.iter().enumerate().map(read).collect()
 }
 
 /// Writes `keys.json`.
-pub fn write_file(keys: &[Kept]) -> String {
+pub fn encode_file(keys: &[StoredKey]) -> String {
     let keys: Vec<Value> = keys
         .iter()
         .map(|kept| {
@@ -277,10 +281,10 @@ pub fn write_file(keys: &[Kept]) -> String {
 /// Adds a key to those that are kept; tells whether there was none with its id, so that another has to be made.
 ///
 /// # Errors
-/// [`FileError::Full`].
-pub fn add(keys: &mut Vec<Kept>, kept: Kept) -> Result<bool, FileError> {
+/// [`KeyFileError::Full`].
+pub fn add(keys: &mut Vec<StoredKey>, kept: StoredKey) -> Result<bool, KeyFileError> {
     if keys.len() >= KEYS_MAX {
-        return Err(FileError::Full);
+        return Err(KeyFileError::Full);
     }
     let is_new = keys.iter().all(|other| other.id != kept.id);
     if is_new {
@@ -292,11 +296,11 @@ pub fn add(keys: &mut Vec<Kept>, kept: Kept) -> Result<bool, FileError> {
 /// Takes a key away.
 ///
 /// # Errors
-/// [`FileError::Unknown`].
-pub fn revoke(keys: &mut Vec<Kept>, id: &str) -> Result<Kept, FileError> {
+/// [`KeyFileError::Unknown`].
+pub fn revoke(keys: &mut Vec<StoredKey>, id: &str) -> Result<StoredKey, KeyFileError> {
     match keys.iter().position(|kept| kept.id == id) {
         Some(at) => Ok(keys.remove(at)),
-        None => Err(FileError::Unknown(
+        None => Err(KeyFileError::Unknown(
             id.chars().filter(|letter| !letter.is_control()).take(20).collect(),
         )),
     }

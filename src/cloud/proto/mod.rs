@@ -5,10 +5,10 @@
 //! - Builds: [`build`] (states, JSON), [`queue`] (which is next), [`outcome`] (what a command's end means), [`sweep`]
 //! - Archives: [`tar`], [`gzip`], [`unpack`] (which entries may be made), [`pack`] and [`glob`] (what is packed), [`progress`]
 
+pub mod api_error;
 pub mod build;
 #[cfg(test)]
 mod chunked;
-pub mod fault;
 pub mod glob;
 pub mod grant;
 pub mod gzip;

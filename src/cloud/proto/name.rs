@@ -6,18 +6,18 @@ use std::sync::Arc;
 /// The name of an organization, or of a region: a part of paths and of the scope of signatures, so
 /// of few characters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(Arc<str>);
+pub struct Slug(Arc<str>);
 
 /// The name of an organization.
-pub type Org = Name;
+pub type Org = Slug;
 
-impl Name {
+impl Slug {
     /// Takes 1 to 63 letters, digits, dots, hyphens and underscores of ASCII, the first a letter or
     /// a digit.
-    pub fn parse(text: &str) -> Option<Name> {
+    pub fn parse(text: &str) -> Option<Slug> {
         let first = text.bytes().next()?;
         let rest = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-        (text.len() <= 63 && first.is_ascii_alphanumeric() && text.bytes().all(rest)).then(|| Name(text.into()))
+        (text.len() <= 63 && first.is_ascii_alphanumeric() && text.bytes().all(rest)).then(|| Slug(text.into()))
     }
 
     /// Returns the text.
@@ -26,13 +26,13 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for Slug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for Slug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }

@@ -173,10 +173,10 @@ pub fn interrupted(attempt: u32, attempts_max: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::build::{Change, Facts, Name, Upload};
+    use crate::proto::build::{Change, Facts, Slug, Upload};
 
     fn org(name: &str) -> Org {
-        Name::parse(name).expect("a name")
+        Slug::parse(name).expect("a name")
     }
 
     fn id(n: u8) -> Uuid {

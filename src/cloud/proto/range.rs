@@ -2,42 +2,42 @@
 //!
 //! In: the `Range` header and the length of the file. Out: the whole, one part, or that there is no such part. What is no range of
 //! bytes, or several at once, asks for the whole, as RFC 9110 section 14.2 lets a server take it. In: the query of a log. Out:
-//! [`Lines`]. Refuses: numbers that are none.
+//! [`LogQuery`]. Refuses: numbers that are none.
 
 use std::ops::Range;
 
-use crate::proto::fault::Fault;
+use crate::proto::api_error::ApiError;
 use edge_runner_proto::server::form;
 
 const LOG_PAGE_MAX: usize = 10_000;
 
-/// Lines of a page of a log when the client does not say, and at most, as in the published API.
+/// LogQuery of a page of a log when the client does not say, and at most, as in the published API.
 const LOG_PAGE: usize = 500;
 
 /// Which lines of a log are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lines {
+pub struct LogQuery {
     /// At most.
     pub limit: usize,
     /// Where they begin, as the page before said it; nothing: with the first.
     pub token: Option<String>,
 }
 
-impl Lines {
+impl LogQuery {
     /// Reads the query of a request: what stands behind the `?`.
     ///
     /// # Errors
     /// 400 of `limit`.
-    pub fn read(query: &str) -> Result<Lines, Fault> {
+    pub fn parse(query: &str) -> Result<LogQuery, ApiError> {
         let pairs = form::pairs(query.as_bytes());
         let limit = match form::value(&pairs, "limit") {
             None => LOG_PAGE,
             Some(text) => number(text)
                 .and_then(|limit| usize::try_from(limit).ok())
                 .filter(|limit| (1..=LOG_PAGE_MAX).contains(limit))
-                .ok_or_else(|| Fault::bad_request(format!("`limit` is to be a number from 1 to {LOG_PAGE_MAX}")))?,
+                .ok_or_else(|| ApiError::bad_request(format!("`limit` is to be a number from 1 to {LOG_PAGE_MAX}")))?,
         };
-        Ok(Lines {
+        Ok(LogQuery {
             limit,
             token: form::value(&pairs, "nextToken").map(str::to_owned),
         })
@@ -46,38 +46,38 @@ impl Lines {
 
 /// What of a file is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    Whole,
+pub enum ByteRange {
+    Full,
     /// Bytes from, and up to but without.
-    Bytes(Range<u64>),
+    Partial(Range<u64>),
     /// None of the bytes that were asked for are there.
-    None,
+    Unsatisfiable,
 }
 
 /// Reads a `Range` header, if there is one, for a file of so many bytes.
-pub fn part(header: Option<&str>, length: u64) -> Part {
+pub fn parse(header: Option<&str>, length: u64) -> ByteRange {
     let Some((first, last)) = header.and_then(bounds) else {
-        return Part::Whole;
+        return ByteRange::Full;
     };
     match (number(first), number(last)) {
         // The last so many bytes.
         (None, Some(count)) if first.is_empty() => match count.min(length) {
-            0 => Part::None,
-            count => Part::Bytes(length - count..length),
+            0 => ByteRange::Unsatisfiable,
+            count => ByteRange::Partial(length - count..length),
         },
         (Some(first), None) if last.is_empty() => from(first, length),
         (Some(first), Some(last)) if first <= last => match from(first, length) {
-            Part::Bytes(_) => Part::Bytes(first..length.min(last.saturating_add(1))),
+            ByteRange::Partial(_) => ByteRange::Partial(first..length.min(last.saturating_add(1))),
             other => other,
         },
-        _ => Part::Whole,
+        _ => ByteRange::Full,
     }
 }
 
-fn from(first: u64, length: u64) -> Part {
+fn from(first: u64, length: u64) -> ByteRange {
     match first < length {
-        true => Part::Bytes(first..length),
-        false => Part::None,
+        true => ByteRange::Partial(first..length),
+        false => ByteRange::Unsatisfiable,
     }
 }
 
@@ -101,28 +101,28 @@ mod tests {
     #[test]
     fn parts_of_ten_bytes() {
         for (header, wanted) in [
-            ("bytes=0-0", Part::Bytes(0..1)),
-            ("bytes=0-9", Part::Bytes(0..10)),
-            ("bytes=0-", Part::Bytes(0..10)),
-            ("bytes=9-", Part::Bytes(9..10)),
-            ("bytes=3-5", Part::Bytes(3..6)),
-            ("bytes=5-100", Part::Bytes(5..10)),
-            ("bytes=-3", Part::Bytes(7..10)),
-            ("bytes=-100", Part::Bytes(0..10)),
-            ("Bytes = 1-2", Part::Bytes(1..3)),
-            ("bytes=0-99999999999999999999999", Part::Bytes(0..10)),
-            ("bytes=10-", Part::None),
-            ("bytes=10-12", Part::None),
-            ("bytes=99999999999999999999999-", Part::None),
-            ("bytes=-0", Part::None),
+            ("bytes=0-0", ByteRange::Partial(0..1)),
+            ("bytes=0-9", ByteRange::Partial(0..10)),
+            ("bytes=0-", ByteRange::Partial(0..10)),
+            ("bytes=9-", ByteRange::Partial(9..10)),
+            ("bytes=3-5", ByteRange::Partial(3..6)),
+            ("bytes=5-100", ByteRange::Partial(5..10)),
+            ("bytes=-3", ByteRange::Partial(7..10)),
+            ("bytes=-100", ByteRange::Partial(0..10)),
+            ("Bytes = 1-2", ByteRange::Partial(1..3)),
+            ("bytes=0-99999999999999999999999", ByteRange::Partial(0..10)),
+            ("bytes=10-", ByteRange::Unsatisfiable),
+            ("bytes=10-12", ByteRange::Unsatisfiable),
+            ("bytes=99999999999999999999999-", ByteRange::Unsatisfiable),
+            ("bytes=-0", ByteRange::Unsatisfiable),
         ] {
-            assert_eq!(part(Some(header), 10), wanted, "{header}");
+            assert_eq!(parse(Some(header), 10), wanted, "{header}");
         }
     }
 
     #[test]
     fn what_is_no_single_range_is_the_whole() {
-        assert_eq!(part(None, 10), Part::Whole);
+        assert_eq!(parse(None, 10), ByteRange::Full);
         for header in [
             "",
             "bytes",
@@ -137,14 +137,14 @@ mod tests {
             "bytes=+1-2",
             "bytes=1 -2",
         ] {
-            assert_eq!(part(Some(header), 10), Part::Whole, "{header}");
+            assert_eq!(parse(Some(header), 10), ByteRange::Full, "{header}");
         }
     }
 
     /// I-14: 500 lines unless the client says otherwise, and from 1 to 10 000 if it does.
     #[test]
     fn lines_are_asked_for_by_the_page() {
-        let read = |query| Lines::read(query).map(|lines| (lines.limit, lines.token));
+        let read = |query| LogQuery::parse(query).map(|lines| (lines.limit, lines.token));
         assert_eq!(read(""), Ok((500, None)));
         assert_eq!(read("limit=1&nextToken=a%20b"), Ok((1, Some("a b".into()))));
         assert_eq!(read("limit=10000"), Ok((10_000, None)));
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn an_empty_file_has_no_parts() {
-        assert_eq!(part(Some("bytes=0-"), 0), Part::None);
-        assert_eq!(part(Some("bytes=-1"), 0), Part::None);
-        assert_eq!(part(None, 0), Part::Whole);
+        assert_eq!(parse(Some("bytes=0-"), 0), ByteRange::Unsatisfiable);
+        assert_eq!(parse(Some("bytes=-1"), 0), ByteRange::Unsatisfiable);
+        assert_eq!(parse(None, 0), ByteRange::Full);
     }
 }

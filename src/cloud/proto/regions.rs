@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::proto::build::Name;
-use crate::proto::fault::Fault;
+use crate::proto::api_error::ApiError;
+use crate::proto::build::Slug;
 
 /// Characters of a region's name for people.
 const REGION_NAME_CHARS_MAX: usize = 100;
@@ -18,7 +18,7 @@ const REGIONS_MAX: usize = 100;
 /// One region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    pub code: Name,
+    pub code: Slug,
     pub display_name: String,
     /// Whether builds are made for it, if the service makes any.
     pub builds: bool,
@@ -35,7 +35,7 @@ impl Default for Regions {
     /// The one of a service that was given no file.
     fn default() -> Self {
         let local = Region {
-            code: Name::parse("local").expect("it is a name"),
+            code: Slug::parse("local").expect("it is a name"),
             display_name: "Local".into(),
             builds: true,
         };
@@ -51,14 +51,14 @@ impl Regions {
     ///
     /// # Errors
     /// What is wrong with it, and what would be right.
-    pub fn read(text: &[u8]) -> Result<Regions, String> {
+    pub fn parse(text: &[u8]) -> Result<Regions, String> {
         const SHAPE: &str =
             r#"it is to be JSON such as {"default":"us-west","regions":[{"code":"us-west","display_name":"US West"}]}"#;
         let json: Value = serde_json::from_slice(text).map_err(|error| format!("{error}; {SHAPE}"))?;
         let Value::Object(file) = json else {
             return Err(SHAPE.into());
         };
-        only(&file, &["default", "regions"])?;
+        check_members(&file, &["default", "regions"])?;
         let Some(Value::Array(entries)) = file.get("regions") else {
             return Err(format!("`regions` is missing, or no array; {SHAPE}"));
         };
@@ -67,7 +67,7 @@ impl Regions {
         }
         let mut list: Vec<Region> = Vec::with_capacity(entries.len());
         for (at, entry) in entries.iter().enumerate() {
-            let region = region(entry).map_err(|why| format!("region {}: {why}", at + 1))?;
+            let region = parse_region(entry).map_err(|why| format!("region {}: {why}", at + 1))?;
             if list.iter().any(|other| other.code == region.code) {
                 return Err(format!(
                     "region {}: the code `{}` is another's already",
@@ -112,7 +112,7 @@ impl Regions {
 ///
 /// # Errors
 /// 400, naming what is wrong.
-pub fn wanted(body: &[u8]) -> Result<Option<String>, Fault> {
+pub fn parse_grant_request(body: &[u8]) -> Result<Option<String>, ApiError> {
     if body.trim_ascii().is_empty() {
         return Ok(None);
     }
@@ -120,22 +120,24 @@ pub fn wanted(body: &[u8]) -> Result<Option<String>, Fault> {
         Ok(Value::Object(mut body)) => match body.remove("region") {
             None => Ok(None),
             Some(Value::String(code)) => Ok(Some(code)),
-            Some(_) => Err(Fault::bad_request("`region` is to be a string")),
+            Some(_) => Err(ApiError::bad_request("`region` is to be a string")),
         },
-        Ok(_) => Err(Fault::bad_request("the body is to be a JSON object")),
-        Err(error) => Err(Fault::bad_request(format!("the body is to be a JSON object: {error}"))),
+        Ok(_) => Err(ApiError::bad_request("the body is to be a JSON object")),
+        Err(error) => Err(ApiError::bad_request(format!(
+            "the body is to be a JSON object: {error}"
+        ))),
     }
 }
 
-fn region(entry: &Value) -> Result<Region, String> {
+fn parse_region(entry: &Value) -> Result<Region, String> {
     let Value::Object(entry) = entry else {
         return Err(r#"it is to be an object such as {"code":"us-west","display_name":"US West"}"#.into());
     };
-    only(entry, &["code", "display_name", "builds"])?;
+    check_members(entry, &["code", "display_name", "builds"])?;
     let code = entry
         .get("code")
         .and_then(Value::as_str)
-        .and_then(Name::parse)
+        .and_then(Slug::parse)
         .ok_or("`code` is to be 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or a digit")?;
     let display_name = match entry.get("display_name") {
         None => code.as_str().to_owned(),
@@ -165,7 +167,7 @@ fn region(entry: &Value) -> Result<Region, String> {
 }
 
 /// Refuses a member that means nothing: a misspelt `builds` would switch on what it was to switch off.
-fn only(object: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
+fn check_members(object: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
     match object.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => {
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Regions, String> {
-        Regions::read(text.as_bytes())
+        Regions::parse(text.as_bytes())
     }
 
     /// C-076 to C-079: codes and names alone, with and without builds, in the order of the file.
@@ -224,9 +226,12 @@ mod tests {
     #[test]
     fn a_grant_may_name_no_region() {
         for body in ["", " \n", "{}", r#"{"other":1}"#] {
-            assert_eq!(wanted(body.as_bytes()), Ok(None), "{body}");
+            assert_eq!(parse_grant_request(body.as_bytes()), Ok(None), "{body}");
         }
-        assert_eq!(wanted(br#"{"region":"us-west"}"#), Ok(Some("us-west".into())));
+        assert_eq!(
+            parse_grant_request(br#"{"region":"us-west"}"#),
+            Ok(Some("us-west".into()))
+        );
         for body in [
             "[]",
             "null",
@@ -235,7 +240,7 @@ mod tests {
             r#"{"region":null}"#,
             "region=us-west",
         ] {
-            assert_eq!(wanted(body.as_bytes()).expect_err(body).status, 400);
+            assert_eq!(parse_grant_request(body.as_bytes()).expect_err(body).status, 400);
         }
     }
 

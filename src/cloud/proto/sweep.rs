@@ -109,7 +109,7 @@ fn ms(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::build::Name;
+    use crate::proto::build::Slug;
 
     const DAY: Duration = Duration::from_secs(86_400);
     const MONTH: Duration = Duration::from_secs(2_592_000);
@@ -126,7 +126,7 @@ mod tests {
     fn held(unfinished: u64, ended_ms: Option<u64>) -> Held {
         Held {
             id: Uuid::v4([1; 16]),
-            org: Name::parse("o").expect("a name"),
+            org: Slug::parse("o").expect("a name"),
             expires_ms: T0,
             came: true,
             unfinished,

@@ -7,8 +7,8 @@
 
 use std::fmt;
 
+use crate::proto::api_error::ApiError;
 use crate::proto::build::Org;
-use crate::proto::fault::Fault;
 use crate::proto::grant::{self, BUCKET, Claims};
 use crate::proto::policy::Policy;
 use crate::proto::sign::{STORE, Signing};
@@ -16,8 +16,8 @@ use edge_runner_proto::server::multipart::Broken;
 use edge_runner_proto::uuid::Uuid;
 
 /// The form is not one (step 1).
-pub fn no_form() -> Fault {
-    Fault::new(
+pub fn no_form() -> ApiError {
+    ApiError::new(
         412,
         "PreconditionFailed",
         "an upload is a POST of \"multipart/form-data\" with a boundary of 1 to 70 characters",
@@ -25,42 +25,42 @@ pub fn no_form() -> Fault {
 }
 
 /// The form cannot be read on.
-pub fn malformed(why: &'static str) -> Fault {
-    Fault::new(400, "MalformedPOSTRequest", why)
+pub fn malformed(why: &'static str) -> ApiError {
+    ApiError::new(400, "MalformedPOSTRequest", why)
 }
 
 /// The file is larger than its policy or the service allows.
-pub fn too_large(size_max: u64) -> Fault {
-    Fault::new(
+pub fn too_large(size_max: u64) -> ApiError {
+    ApiError::new(
         400,
         "EntityTooLarge",
         format!("the file is larger than the {size_max} bytes that are allowed"),
     )
 }
 
-fn invalid_argument(why: impl Into<String>) -> Fault {
-    Fault::new(400, "InvalidArgument", why.into())
+fn invalid_argument(why: impl Into<String>) -> ApiError {
+    ApiError::new(400, "InvalidArgument", why.into())
 }
 
 /// The form, or who sent it, may not do that.
-pub fn denied(why: impl Into<String>) -> Fault {
-    Fault::new(403, "AccessDenied", why.into())
+pub fn denied(why: impl Into<String>) -> ApiError {
+    ApiError::new(403, "AccessDenied", why.into())
 }
 
-fn expired() -> Fault {
+fn expired() -> ApiError {
     denied("Policy expired: the upload has to end before \"expiresAt\"; ask for another grant")
 }
 
-impl From<Broken> for Fault {
-    fn from(broken: Broken) -> Fault {
+impl From<Broken> for ApiError {
+    fn from(broken: Broken) -> ApiError {
         match broken {
             Broken::Malformed(why) => malformed(why),
-            Broken::FieldsTooLong => Fault::new(
+            Broken::FieldsTooLong => ApiError::new(
                 400,
                 "MaxPostPreDataLengthExceeded",
                 "the fields before the file are longer than 20000 bytes; send the grant's fields and then \"file\"",
             ),
-            Broken::Files(why) => Fault::new(400, "IncorrectNumberOfFilesInPostRequest", why),
+            Broken::Files(why) => ApiError::new(400, "IncorrectNumberOfFilesInPostRequest", why),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Form {
     ///
     /// # Errors
     /// 400 for one that was there already (step 2).
-    pub fn add(&mut self, name: &str, value: &[u8]) -> Result<(), Fault> {
+    pub fn add(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         if self.get(name).is_some() {
             return Err(invalid_argument(format!(
                 "the form has the field \"{}\" twice",
@@ -115,7 +115,7 @@ impl Form {
     }
 
     /// Returns a field that has to be there (step 4).
-    fn need(&self, name: &str) -> Result<&str, Fault> {
+    fn need(&self, name: &str) -> Result<&str, ApiError> {
         self.get(name).ok_or_else(|| {
             denied(format!(
                 "authentication error: the form has no field \"{name}\" before its file; names are case-sensitive"
@@ -127,7 +127,7 @@ impl Form {
     ///
     /// # Errors
     /// See the source.
-    pub fn verify(&self, signing: &Signing, now_ms: u64) -> Result<Allowed, Fault> {
+    pub fn verify(&self, signing: &Signing, now_ms: u64) -> Result<Allowed, ApiError> {
         let key = self.need("key")?;
         let bucket = self.need("bucket")?;
         let policy = self.need("Policy")?;
@@ -145,7 +145,7 @@ impl Form {
         }
         let scope = Scope::parse(credential, date)?;
         let pair = signing.find(scope.id, now_ms).ok_or_else(|| {
-            Fault::new(
+            ApiError::new(
                 403,
                 "InvalidAccessKeyId",
                 "the key of X-Store-Credential is not one that signs grants now",
@@ -158,7 +158,7 @@ impl Form {
             policy.as_bytes(),
             signature.as_bytes(),
         ) {
-            return Err(Fault::new(
+            return Err(ApiError::new(
                 403,
                 "SignatureDoesNotMatch",
                 "X-Store-Signature is not that of the policy; send every field as the grant has it",
@@ -166,7 +166,7 @@ impl Form {
         }
 
         let policy = Policy::parse(policy.as_bytes())
-            .map_err(|invalid| Fault::new(400, "InvalidPolicyDocument", invalid.to_string()))?;
+            .map_err(|invalid| ApiError::new(400, "InvalidPolicyDocument", invalid.to_string()))?;
         if policy.expires_ms <= now_ms {
             return Err(expired());
         }
@@ -198,7 +198,7 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    fn parse(credential: &'a str, date: &str) -> Result<Scope<'a>, Fault> {
+    fn parse(credential: &'a str, date: &str) -> Result<Scope<'a>, ApiError> {
         let date = date.as_bytes();
         let is_date = date.len() == 16
             && date.iter().enumerate().all(|(at, byte)| match at {
@@ -261,7 +261,7 @@ impl Intake {
     ///
     /// # Errors
     /// 400 for a file that is too large, or whose first two bytes are not those of gzip.
-    pub fn handle_data(&mut self, data: &[u8]) -> Result<(), Fault> {
+    pub fn handle_data(&mut self, data: &[u8]) -> Result<(), ApiError> {
         for (at, byte) in (self.bytes..2).zip(data) {
             self.magic[at as usize] = *byte;
         }
@@ -276,7 +276,7 @@ impl Intake {
     ///
     /// # Errors
     /// 403 when it is over.
-    pub fn handle_time(&self, now_ms: u64) -> Result<(), Fault> {
+    pub fn handle_time(&self, now_ms: u64) -> Result<(), ApiError> {
         match self.expires_ms <= now_ms {
             true => Err(expired()),
             false => Ok(()),
@@ -287,10 +287,10 @@ impl Intake {
     ///
     /// # Errors
     /// 400 for a file that is too small or no gzip, 403 when the time is over.
-    pub fn handle_end(&self, now_ms: u64) -> Result<u64, Fault> {
+    pub fn handle_end(&self, now_ms: u64) -> Result<u64, ApiError> {
         if self.bytes < self.size.0 {
             let size_min = self.size.0;
-            return Err(Fault::new(
+            return Err(ApiError::new(
                 400,
                 "EntityTooSmall",
                 format!("the file is smaller than {size_min} bytes"),
@@ -301,7 +301,7 @@ impl Intake {
         Ok(self.bytes)
     }
 
-    fn check_magic(&self) -> Result<(), Fault> {
+    fn check_magic(&self) -> Result<(), ApiError> {
         match self.magic == GZIP {
             true => Ok(()),
             false => Err(invalid_argument(

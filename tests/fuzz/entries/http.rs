@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use edge_runner::config::{Config, Secret};
-use edge_runner_cloud::proto::range::{self, Lines, Part};
+use edge_runner_cloud::proto::range::{self, ByteRange, LogQuery};
 use edge_runner_cloud::proto::route as cloud;
 use edge_runner_proto::http::host::{self, Hosts};
 use edge_runner_proto::http::origin::{Origins, Post, Standing};
@@ -97,15 +97,15 @@ fn paths(method: &str, path: &str, query: &str) {
         "POST" | "PATCH" => assert!(!route::is_navigation(method, path)),
         _ => {}
     }
-    let cloud_path = cloud::Path::new(path);
+    let cloud_path = cloud::RequestPath::new(path);
     let _ = cloud_path.route(method);
     for bytes_max in [0, 7, 256] {
         // At worst three dots and a slash for each byte, and the dots of what is hidden last and of what is cut off.
-        assert!(cloud::for_log(path, bytes_max, |_| false).len() <= 4 * bytes_max + 6);
+        assert!(cloud::redact_path(path, bytes_max, |_| false).len() <= 4 * bytes_max + 6);
     }
     let _ = Query::new(query).value("token");
     assert!(form::pairs(query.as_bytes()).len() <= edge_runner_proto::limits::FORM_PAIRS_MAX);
-    let _ = Lines::read(query);
+    let _ = LogQuery::parse(query);
 }
 
 fn names() -> Hosts {
@@ -205,7 +205,7 @@ fn keys(authorization: &[u8]) {
 
 fn ranges(header: &str) {
     for length in [0, 1, 1_000, u64::MAX] {
-        if let Part::Bytes(bytes) = range::part(Some(header), length) {
+        if let ByteRange::Partial(bytes) = range::parse(Some(header), length) {
             assert!(bytes.start < bytes.end && bytes.end <= length);
             assert!(header.trim_start().to_ascii_lowercase().starts_with("bytes"));
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::io::scratch::Scratch;
-use crate::proto::build::{Name, Status};
+use crate::proto::build::{Slug, Status};
 use edge_runner_proto::uuid::Uuid;
 
 /// An archive with a build file and a folder.
@@ -45,9 +45,9 @@ impl House {
             data: Scratch::make(),
             build: Build {
                 id: Uuid::v4([7; 16]),
-                org: Name::parse("org-7").expect("a name"),
+                org: Slug::parse("org-7").expect("a name"),
                 upload: Uuid::v4([8; 16]),
-                region: Name::parse("us-west").expect("a name"),
+                region: Slug::parse("us-west").expect("a name"),
                 sha256: None,
                 key: None,
                 hash: "1f2e3d4c5b6a7988".into(),

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::*;
 use crate::io::builder::{Job, Ran};
 use crate::io::records::Sqlite;
-use crate::proto::build::{Facts, Image, Name, Place, Upload};
+use crate::proto::build::{Facts, Image, Place, Slug, Upload};
 use edge_runner_http::shutdown::ShutdownTrigger;
 use edge_runner_proto::config::{Host, Tls};
 
@@ -180,7 +180,7 @@ impl Stand {
         id
     }
 
-    async fn create(&self, of: &str, upload: Uuid) -> Result<Created, Fault> {
+    async fn create(&self, of: &str, upload: Uuid) -> Result<Created, ApiError> {
         let wanted = Wanted {
             upload,
             region: "us-west".into(),
@@ -217,8 +217,8 @@ impl Stand {
     }
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
+fn name(text: &str) -> Slug {
+    Slug::parse(text).expect("a name")
 }
 
 fn success() -> Ran {
@@ -287,7 +287,7 @@ async fn a_build_needs_an_upload_of_its_organization_and_region() {
     let folder = Folder::new();
     let stand = stand(&folder).await;
     let upload = stand.upload("o", 1);
-    let refused = |made: Result<Created, Fault>| {
+    let refused = |made: Result<Created, ApiError>| {
         let fault = made.expect_err("a refusal");
         assert_eq!((fault.status, fault.code), (400, "GENERIC_BAD_REQUEST"));
         fault.text

@@ -19,8 +19,8 @@ use rusqlite::{
 use rustix::io::Errno;
 
 use super::{OpenError, RecordError, Records};
-use crate::proto::build::{Build, Facts, Filter, Image, Name, Org, Place, Status, Upload};
-use crate::proto::keys::Hash;
+use crate::proto::build::{Build, Facts, Filter, Image, Org, Place, Slug, Status, Upload};
+use crate::proto::keys::Sha256Digest;
 use crate::proto::sweep::Held;
 use edge_runner_http::common::lock;
 use edge_runner_proto::uuid::Uuid;
@@ -348,7 +348,13 @@ impl Records for Sqlite {
         })
     }
 
-    fn cached(&self, org: &Org, archive: &Hash, region: &str, file: &str) -> Result<Option<Build>, RecordError> {
+    fn cached(
+        &self,
+        org: &Org,
+        archive: &Sha256Digest,
+        region: &str,
+        file: &str,
+    ) -> Result<Option<Build>, RecordError> {
         let sql = format!(
             "SELECT {BUILD} FROM build WHERE status = 'success' AND sha256 = ? AND org = ? AND region = ? AND file = ?
              ORDER BY seq DESC LIMIT 1"
@@ -569,8 +575,8 @@ fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     parsed(row, column, Uuid::parse)
 }
 
-fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
-    parsed(row, column, Name::parse)
+fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Slug> {
+    parsed(row, column, Slug::parse)
 }
 
 /// Reads text that has a form; another hand wrote it if it has not.

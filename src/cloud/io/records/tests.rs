@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::proto::build::{Change, Image, Name, Place};
+use crate::proto::build::{Change, Image, Place, Slug};
 
 /// A folder that is deleted with the test.
 struct Folder(PathBuf);
@@ -46,13 +46,13 @@ fn id(n: u32) -> Uuid {
     Uuid::v4(random)
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
+fn name(text: &str) -> Slug {
+    Slug::parse(text).expect("a name")
 }
 
 /// The SHA-256 of the archives, and of the key that uploaded them.
-const ARCHIVE: Hash = [7; 32];
-const KEY: Hash = [8; 32];
+const ARCHIVE: Sha256Digest = [7; 32];
+const KEY: Sha256Digest = [8; 32];
 
 fn facts(n: u32) -> Facts {
     Facts {
@@ -274,8 +274,8 @@ fn successes_are_found_again() {
 fn a_short_hash_is_no_proof() {
     let folder = Folder::new();
     let records = open(&folder);
-    let (forged, other): (Hash, Hash) = ([9; 32], [10; 32]);
-    let put = |n: u32, sha256: Hash, key: Hash| {
+    let (forged, other): (Sha256Digest, Sha256Digest) = ([9; 32], [10; 32]);
+    let put = |n: u32, sha256: Sha256Digest, key: Sha256Digest| {
         let upload = Upload {
             key: Some(key),
             ..upload(n, "o")
@@ -290,11 +290,11 @@ fn a_short_hash_is_no_proof() {
         let runs = change(&records, &build, Change::Start);
         change(&records, &runs, image(Place::Uri("u".into()))).id
     };
-    let cached = |sha256: &Hash| {
+    let cached = |sha256: &Sha256Digest| {
         let hit = records.cached(&name("o"), sha256, "us-west", "f").expect("read");
         hit.map(|build| build.id)
     };
-    let found = |asker: Hash| {
+    let found = |asker: Sha256Digest| {
         let hash = Some("0707070707070707".to_owned());
         let (page, total) = records.list(&name("o"), &Filter { hash, asker, ..ALL }).expect("read");
         assert_eq!(page.len() as u64, total);

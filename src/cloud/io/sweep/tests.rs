@@ -51,8 +51,8 @@ impl Stand {
     fn upload(&self, came: bool) -> Upload {
         let mut upload = Upload {
             id: Uuid::v4(random()),
-            org: Name::parse("o").expect("a name"),
-            region: Name::parse("r").expect("a name"),
+            org: Slug::parse("o").expect("a name"),
+            region: Slug::parse("r").expect("a name"),
             expires_ms: T0,
             sealed: false,
             key: None,

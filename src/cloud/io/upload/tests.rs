@@ -17,7 +17,7 @@ use super::*;
 use crate::io::archives::Archives as _;
 use crate::io::records::Sqlite;
 use crate::proto::build::Build;
-use crate::proto::keys::{self, Kept, Kind};
+use crate::proto::keys::{self, KeyKind, StoredKey};
 use crate::proto::sign::Pair;
 use edge_runner_http::common::lock;
 use edge_runner_proto::config::Secret;
@@ -116,7 +116,7 @@ impl House {
         self.grant_to(&self.holder()).await
     }
 
-    async fn grant_to(&self, holder: &Holder) -> UploadGrant {
+    async fn grant_to(&self, holder: &KeyHolder) -> UploadGrant {
         let url = "http://h/build-contexts".into();
         self.uploads
             .grant(holder, &name("us-west"), url)
@@ -125,19 +125,19 @@ impl House {
     }
 
     /// Whoever has the key of [`House::set_keys`].
-    fn holder(&self) -> Holder {
+    fn holder(&self) -> KeyHolder {
         let keys = &self.uploads.keys;
         keys.find(KEY).expect("readable").expect("it is one")
     }
 
     /// Writes the file of keys, with or without the one.
     fn set_keys(path: &std::path::Path, has_one: bool) {
-        let kept = Kept::new(&Secret::new(KEY), Kind::Private, name("org-7"), None, 0);
+        let kept = StoredKey::new(&Secret::new(KEY), KeyKind::Private, name("org-7"), None, 0);
         let kept = if has_one { vec![kept] } else { Vec::new() };
-        fs::write(path.join("keys.json"), keys::write_file(&kept)).expect("a writable folder");
+        fs::write(path.join("keys.json"), keys::encode_file(&kept)).expect("a writable folder");
     }
 
-    async fn take(&self, body: ChunkedReader) -> Result<Stored, Fault> {
+    async fn take(&self, body: ChunkedReader) -> Result<Stored, ApiError> {
         self.uploads.take(&head(), body, &|_| true).await
     }
 
@@ -162,8 +162,8 @@ impl Drop for House {
     }
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
+fn name(text: &str) -> Slug {
+    Slug::parse(text).expect("a name")
 }
 
 fn head() -> Parts {
@@ -521,7 +521,7 @@ async fn uploads_have_places() {
     let place = house.uploads.places.clone().try_acquire_owned().expect("a place");
     let refused = house.take(ChunkedReader::new(&body, 100)).await.expect_err("no place");
     assert_eq!((refused.status, refused.code), (503, "SlowDown"));
-    assert_eq!(refused.extra, Extra::RetryAfterS(RETRY_AFTER_S));
+    assert_eq!(refused.header, ErrorHeader::RetryAfterS(RETRY_AFTER_S));
     let mut stranger = grant.clone();
     stranger.upload_fields.signature = "0".repeat(64);
     let refused = house
@@ -547,7 +547,7 @@ async fn grants_need_space() {
         .await
         .expect_err("full");
     assert_eq!((refused.status, refused.code), (503, "STORAGE_FULL"));
-    assert_eq!(refused.extra, Extra::RetryAfterS(RETRY_AFTER_S));
+    assert_eq!(refused.header, ErrorHeader::RetryAfterS(RETRY_AFTER_S));
     let house = House::with(|uploads| uploads.free_min = 1);
     assert!(
         house

@@ -15,8 +15,8 @@ fn facts() -> Facts {
 fn upload() -> Upload {
     Upload {
         id: Uuid::v4([1; 16]),
-        org: Name::parse("org-7").expect("a name"),
-        region: Name::parse("us-west").expect("a name"),
+        org: Slug::parse("org-7").expect("a name"),
+        region: Slug::parse("us-west").expect("a name"),
         expires_ms: 0,
         sealed: false,
         key: Some([6; 32]),
@@ -365,7 +365,7 @@ fn a_query_without_sense_is_refused() {
 #[test]
 fn names_are_parts_of_paths() {
     for good in ["a", "7", "org-7", "Us.West_2", &"a".repeat(63)] {
-        assert_eq!(Name::parse(good).map(|name| name.to_string()), Some(good.to_owned()));
+        assert_eq!(Slug::parse(good).map(|name| name.to_string()), Some(good.to_owned()));
     }
     for bad in [
         "",
@@ -379,6 +379,6 @@ fn names_are_parts_of_paths() {
         "a\0",
         &"a".repeat(64),
     ] {
-        assert_eq!(Name::parse(bad), None, "{bad}");
+        assert_eq!(Slug::parse(bad), None, "{bad}");
     }
 }

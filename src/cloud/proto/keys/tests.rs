@@ -8,11 +8,11 @@ fn org(name: &str) -> Org {
     Org::parse(name).expect("a name")
 }
 
-fn kept(random: u8, name: Option<&str>) -> (Secret, Kept) {
-    let key = Kind::Private.mint([random; 32]);
-    let kept = Kept::new(
+fn kept(random: u8, name: Option<&str>) -> (Secret, StoredKey) {
+    let key = KeyKind::Private.generate([random; 32]);
+    let kept = StoredKey::new(
         &key,
-        Kind::Private,
+        KeyKind::Private,
         org("acme"),
         name.map(str::to_owned),
         1_795_252_806_429,
@@ -25,18 +25,21 @@ fn kept(random: u8, name: Option<&str>) -> (Secret, Kept) {
 fn a_key_is_known_by_its_hash() {
     let (key, kept) = kept(0xff, None);
     assert_eq!(key.expose(), format!("sk_{}8", "_".repeat(42)));
-    assert_eq!(Kind::Public.mint([0; 32]).expose(), format!("pk_{}", "A".repeat(43)));
-    let said = [VariableKey {
-        kind: Kind::Public,
+    assert_eq!(
+        KeyKind::Public.generate([0; 32]).expose(),
+        format!("pk_{}", "A".repeat(43))
+    );
+    let said = [EnvKey {
+        kind: KeyKind::Public,
         org: org("acme"),
         key: Secret::new(KEY),
     }];
     let set = KeySet::new(&said, std::slice::from_ref(&kept));
     let holder = set.find(key.expose()).expect("it was kept");
-    assert_eq!((holder.kind, holder.org.as_str()), (Kind::Private, "acme"));
+    assert_eq!((holder.kind, holder.org.as_str()), (KeyKind::Private, "acme"));
     assert_eq!(holder.tag(), kept.id);
     let holder = set.find(KEY).expect("the variable has it");
-    assert_eq!((holder.kind, holder.org.as_str()), (Kind::Public, "acme"));
+    assert_eq!((holder.kind, holder.org.as_str()), (KeyKind::Public, "acme"));
     // The beginning of SHA-256 of `0123456789abcdef`, by sha256sum.
     assert_eq!(holder.tag(), "9f9f5111");
     for other in ["", "0123456789abcdeF", "0123456789abcdef0", &"x".repeat(257), &kept.id] {
@@ -51,10 +54,10 @@ fn the_file_is_read_again() {
     let (key, one) = kept(1, Some("the \"CI\" of J\u{f6}rg"));
     let (_, two) = kept(2, None);
     let keys = vec![one.clone(), two];
-    let text = write_file(&keys);
+    let text = encode_file(&keys);
     assert!(!text.contains(key.expose()));
-    assert_eq!(read_file(text.as_bytes()), Ok(keys));
-    assert_eq!(read_file(br#"{"keys":[]}"#), Ok(Vec::new()));
+    assert_eq!(parse_file(text.as_bytes()), Ok(keys));
+    assert_eq!(parse_file(br#"{"keys":[]}"#), Ok(Vec::new()));
     assert_eq!(
         one.json(),
         json!({
@@ -70,7 +73,7 @@ fn the_file_is_read_again() {
 #[test]
 fn a_damaged_file_is_refused_by_its_entry() {
     let (_, good) = kept(1, None);
-    let text = write_file(&[good]);
+    let text = encode_file(&[good]);
     for (from, to, says) in [
         ("private", "secret", "key 1 of it: `type`"),
         ("acme", "a/b", "key 1 of it: `org`"),
@@ -82,7 +85,7 @@ fn a_damaged_file_is_refused_by_its_entry() {
     ] {
         let damaged = text.replacen(from, to, 1);
         assert_ne!(damaged, text, "{from}");
-        let why = read_file(damaged.as_bytes()).expect_err(says).to_string();
+        let why = parse_file(damaged.as_bytes()).expect_err(says).to_string();
         assert!(why.contains(says), "{why}");
     }
 }
@@ -95,14 +98,17 @@ fn keys_come_and_go() {
     assert_eq!(add(&mut keys, one.clone()), Ok(true));
     assert_eq!(add(&mut keys, one.clone()), Ok(false));
     assert_eq!(revoke(&mut keys, &one.id), Ok(one.clone()));
-    assert_eq!(revoke(&mut keys, "no\nsuch"), Err(FileError::Unknown("nosuch".into())));
+    assert_eq!(
+        revoke(&mut keys, "no\nsuch"),
+        Err(KeyFileError::Unknown("nosuch".into()))
+    );
     let mut full = vec![one.clone(); KEYS_MAX];
-    assert_eq!(add(&mut full, one.clone()), Err(FileError::Full));
+    assert_eq!(add(&mut full, one.clone()), Err(KeyFileError::Full));
     full.pop();
     assert_eq!(add(&mut full, kept(2, None).1), Ok(true));
-    assert!(read_file(write_file(&full).as_bytes()).is_ok());
+    assert!(parse_file(encode_file(&full).as_bytes()).is_ok());
     full.push(one);
-    assert_eq!(read_file(write_file(&full).as_bytes()), Err(FileError::Full));
+    assert_eq!(parse_file(encode_file(&full).as_bytes()), Err(KeyFileError::Full));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use data_encoding::BASE64;
 
 use super::*;
-use crate::proto::build::Name;
+use crate::proto::build::Slug;
 use crate::proto::grant::Terms;
 use crate::proto::sign::Pair;
 use edge_runner_proto::server::multipart::{self, Event, Parser};
@@ -20,8 +20,8 @@ fn signing() -> Signing {
     })
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).expect("a name")
+fn name(text: &str) -> Slug {
+    Slug::parse(text).expect("a name")
 }
 
 fn upload() -> Uuid {
@@ -138,13 +138,13 @@ impl Case {
     }
 
     /// Takes the form as the service does.
-    fn run(&self) -> Result<(Allowed, u64), Fault> {
+    fn run(&self) -> Result<(Allowed, u64), ApiError> {
         let boundary = multipart::boundary(self.content_type.as_bytes()).ok_or_else(no_form)?;
         let mut parser = Parser::new(&boundary);
         let mut form = Form::default();
         let mut taken: Option<(Allowed, Intake)> = None;
         for piece in self.body().chunks(7) {
-            parser.push::<Fault>(piece, &mut |event| {
+            parser.push::<ApiError>(piece, &mut |event| {
                 match event {
                     Event::Field { name, value } => form.add(name, value)?,
                     Event::File => {

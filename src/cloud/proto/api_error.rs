@@ -1,28 +1,28 @@
 //! Every way in which the cloud service refuses: status, code and text, as JSON or as XML.
 //!
-//! In: what went wrong, said by the room that found it. Out: a [`Fault`], from which the answer is made. Texts are for people;
+//! In: what went wrong, said by the room that found it. Out: a [`ApiError`], from which the answer is made. Texts are for people;
 //! codes are for programs, and every one stands here. Source: `cloud-interface.md` §2, `cloud.md` §2.3 and §4.3.
 
 use std::borrow::Cow;
 
 use crate::limits::JSON_BYTES_MAX;
-use crate::proto::keys::Kind;
+use crate::proto::keys::KeyKind;
 use edge_runner_proto::limits::RETRY_AFTER_S;
 
 /// One refusal: what the answer's status line, headers and body say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ApiError {
     pub status: u16,
     /// For programs.
     pub code: &'static str,
     /// For people. Holds no key, signature, policy or token.
     pub text: Cow<'static, str>,
-    pub extra: Extra,
+    pub header: ErrorHeader,
 }
 
 /// A header that goes with some refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extra {
+pub enum ErrorHeader {
     None,
     /// `Allow`: the methods that would do.
     Allow(&'static str),
@@ -34,96 +34,96 @@ pub enum Extra {
     WholeBytes(u64),
 }
 
-/// What [`Fault::json`] says of every failure of the service itself.
+/// What [`ApiError::json`] says of every failure of the service itself.
 const INTERNAL: &str = "Internal server error";
 
-impl Fault {
+impl ApiError {
     /// A refusal without a header of its own.
-    pub fn new(status: u16, code: &'static str, text: impl Into<Cow<'static, str>>) -> Fault {
-        Fault {
+    pub fn new(status: u16, code: &'static str, text: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError {
             status,
             code,
             text: text.into(),
-            extra: Extra::None,
+            header: ErrorHeader::None,
         }
     }
 
     /// Adds a header.
-    pub fn with(mut self, extra: Extra) -> Fault {
-        self.extra = extra;
+    pub fn with_header(mut self, header: ErrorHeader) -> ApiError {
+        self.header = header;
         self
     }
 
     /// 400 of the private API: a body, a query or a path that makes no sense.
-    pub fn bad_request(text: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::new(400, "GENERIC_BAD_REQUEST", text)
+    pub fn bad_request(text: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError::new(400, "GENERIC_BAD_REQUEST", text)
     }
 
     /// 404, also of what belongs to another organization.
-    pub fn not_found(text: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::new(404, "NOT_FOUND", text)
+    pub fn not_found(text: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError::new(404, "NOT_FOUND", text)
     }
 
     /// 401 of the surface whose key is missing or another's.
-    pub fn unauthorized(kind: Kind) -> Fault {
+    pub fn unauthorized(kind: KeyKind) -> ApiError {
         let code = match kind {
-            Kind::Private => "UNAUTHORIZED",
-            Kind::Public => "401",
+            KeyKind::Private => "UNAUTHORIZED",
+            KeyKind::Public => "401",
         };
-        Fault::new(401, code, "Unauthorized").with(Extra::Challenge)
+        ApiError::new(401, code, "Unauthorized").with_header(ErrorHeader::Challenge)
     }
 
     /// 403 of another organization's paths, whether there is such an organization or not.
-    pub fn forbidden() -> Fault {
-        Fault::new(403, "FORBIDDEN", "this key is of another organization")
+    pub fn forbidden() -> ApiError {
+        ApiError::new(403, "FORBIDDEN", "this key is of another organization")
     }
 
     /// 405, with the methods that would do.
-    pub fn method(allowed: &'static str) -> Fault {
+    pub fn method(allowed: &'static str) -> ApiError {
         let text = format!("this path takes {allowed}");
-        Fault::new(405, "METHOD_NOT_ALLOWED", text).with(Extra::Allow(allowed))
+        ApiError::new(405, "METHOD_NOT_ALLOWED", text).with_header(ErrorHeader::Allow(allowed))
     }
 
     /// 501 of what a surface does not have yet.
-    pub fn not_implemented(kind: Kind) -> Fault {
+    pub fn not_implemented(kind: KeyKind) -> ApiError {
         let code = match kind {
-            Kind::Private => "NOT_IMPLEMENTED",
-            Kind::Public => "501",
+            KeyKind::Private => "NOT_IMPLEMENTED",
+            KeyKind::Public => "501",
         };
-        Fault::new(501, code, "this service has builds, uploads and regions alone")
+        ApiError::new(501, code, "this service has builds, uploads and regions alone")
     }
 
     /// 413 of a body in JSON.
-    pub fn too_large() -> Fault {
+    pub fn too_large() -> ApiError {
         let text = format!("the body is larger than {JSON_BYTES_MAX} bytes");
-        Fault::new(413, "PAYLOAD_TOO_LARGE", text)
+        ApiError::new(413, "PAYLOAD_TOO_LARGE", text)
     }
 
     /// 408 of a body, or of an upload, that comes too slowly.
-    pub fn too_slow(text: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::new(408, "RequestTimeout", text)
+    pub fn too_slow(text: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError::new(408, "RequestTimeout", text)
     }
 
     /// 416: none of the bytes that were asked for are there.
-    pub fn range(whole_bytes: u64) -> Fault {
+    pub fn range(whole_bytes: u64) -> ApiError {
         let text = format!("this image has {whole_bytes} bytes");
-        Fault::new(416, "RANGE_NOT_SATISFIABLE", text).with(Extra::WholeBytes(whole_bytes))
+        ApiError::new(416, "RANGE_NOT_SATISFIABLE", text).with_header(ErrorHeader::WholeBytes(whole_bytes))
     }
 
     /// 429 of an organization that has too many builds waiting.
-    pub fn too_many(text: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::new(429, "TOO_MANY_REQUESTS", text).with(Extra::RetryAfterS(RETRY_AFTER_S))
+    pub fn too_many(text: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError::new(429, "TOO_MANY_REQUESTS", text).with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
     }
 
     /// 503 of a grant that the disk has no space for.
-    pub fn storage_full() -> Fault {
+    pub fn storage_full() -> ApiError {
         let text = "the service is low on disk space; try again later";
-        Fault::new(503, "STORAGE_FULL", text).with(Extra::RetryAfterS(RETRY_AFTER_S))
+        ApiError::new(503, "STORAGE_FULL", text).with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
     }
 
-    /// 500. `why` is for the log alone: the answer has the request's number in its place, see [`Fault::sealed`].
-    pub fn internal(why: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::new(500, "INTERNAL_SERVER_ERROR", why)
+    /// 500. `why` is for the log alone: the answer has the request's number in its place, see [`ApiError::redacted`].
+    pub fn internal(why: impl Into<Cow<'static, str>>) -> ApiError {
+        ApiError::new(500, "INTERNAL_SERVER_ERROR", why)
     }
 
     /// Tells whether the service itself failed, so that the text is not for clients.
@@ -132,8 +132,8 @@ impl Fault {
     }
 
     /// Takes the reason of a 500 away and puts the request's number in its place; the log has both.
-    pub fn sealed(self, request: u32) -> Fault {
-        Fault {
+    pub fn redacted(self, request: u32) -> ApiError {
+        ApiError {
             text: format!("{INTERNAL} (request {request:08x})").into(),
             ..self
         }
@@ -186,24 +186,24 @@ mod tests {
     /// C-001, C-003: each surface says it in its own codes, and a 401 says how to ask.
     #[test]
     fn each_surface_has_its_codes() {
-        let private = Fault::unauthorized(Kind::Private);
+        let private = ApiError::unauthorized(KeyKind::Private);
         assert_eq!(private.json(), r#"{"error":"Unauthorized","code":"UNAUTHORIZED"}"#);
-        assert_eq!((private.status, private.extra), (401, Extra::Challenge));
+        assert_eq!((private.status, private.header), (401, ErrorHeader::Challenge));
         assert_eq!(
-            Fault::unauthorized(Kind::Public).json(),
+            ApiError::unauthorized(KeyKind::Public).json(),
             r#"{"error":"Unauthorized","code":"401"}"#
         );
-        assert_eq!(Fault::not_implemented(Kind::Private).code, "NOT_IMPLEMENTED");
-        assert_eq!(Fault::not_implemented(Kind::Public).code, "501");
+        assert_eq!(ApiError::not_implemented(KeyKind::Private).code, "NOT_IMPLEMENTED");
+        assert_eq!(ApiError::not_implemented(KeyKind::Public).code, "501");
     }
 
     /// I-24: what a client hears of a failure is a number, by which the log is found.
     #[test]
     fn a_failure_keeps_its_reason_to_itself() {
-        let fault = Fault::internal("/var/lib/builds.db: disk I/O error");
-        assert!(fault.is_internal());
+        let error = ApiError::internal("/var/lib/builds.db: disk I/O error");
+        assert!(error.is_internal());
         assert_eq!(
-            fault.sealed(0x1a2b).json(),
+            error.redacted(0x1a2b).json(),
             r#"{"error":"Internal server error (request 00001a2b)","code":"INTERNAL_SERVER_ERROR"}"#
         );
     }
@@ -211,13 +211,13 @@ mod tests {
     /// I-30: the same refusal in either form, whatever is in its text.
     #[test]
     fn texts_are_quoted() {
-        let fault = Fault::bad_request("`<a b=\"c\">` & \u{1}\n");
+        let error = ApiError::bad_request("`<a b=\"c\">` & \u{1}\n");
         assert_eq!(
-            fault.json(),
+            error.json(),
             r#"{"error":"`<a b=\"c\">` & \u0001\n","code":"GENERIC_BAD_REQUEST"}"#
         );
         assert_eq!(
-            fault.xml(),
+            error.xml(),
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>GENERIC_BAD_REQUEST</Code>\
              <Message>`&lt;a b=&quot;c&quot;&gt;` &amp; \u{fffd}\u{fffd}</Message></Error>"
         );
