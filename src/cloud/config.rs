@@ -21,7 +21,7 @@ pub struct CloudConfig {
     pub tls: Tls,
     /// This machine's own names, for the certificate of `--tls auto`.
     pub host_names: Vec<String>,
-    /// Scheme and host that clients see, without a slash at its end; nothing: the request's.
+    /// SigningScheme and host that clients see, without a slash at its end; nothing: the request's.
     pub public_url: Option<String>,
     /// The file of regions; nothing: one region `local`.
     pub regions: Option<PathBuf>,

@@ -34,11 +34,11 @@ use data_encoding::BASE64;
 use edge_runner_cloud::io::{folder, unpack as disk};
 use edge_runner_cloud::proto::api_error::ApiError;
 use edge_runner_cloud::proto::build::Slug;
-use edge_runner_cloud::proto::grant::{self, Terms};
-use edge_runner_cloud::proto::policy::{Policy, Unmet};
-use edge_runner_cloud::proto::sign::{Pair, STORE, Signing};
+use edge_runner_cloud::proto::grant::{self, GrantTerms};
+use edge_runner_cloud::proto::policy::{Policy, PolicyViolation};
+use edge_runner_cloud::proto::sign::{GrantSigner, STORE, SigningKey};
 use edge_runner_cloud::proto::unpack::{self, ExtractOp, UnpackError, UnpackLimits, UnpackStats, Unpacker};
-use edge_runner_cloud::proto::verify::Form;
+use edge_runner_cloud::proto::verify::UploadForm;
 use edge_runner_proto::http::token::{Family, Issuer, Refusal, Tokens};
 use edge_runner_proto::limits;
 use edge_runner_proto::livekit::roster::Change;
@@ -483,7 +483,7 @@ pub fn policy(bytes: &[u8]) {
     let _ = Policy::parse(bytes);
     let text = BASE64.encode(bytes);
     let read = Policy::parse(text.as_bytes());
-    let signing = Signing::Fixed(Pair {
+    let signing = GrantSigner::Fixed(SigningKey {
         id: "SK1".into(),
         secret: b"secret".to_vec(),
     });
@@ -517,20 +517,20 @@ pub fn policy(bytes: &[u8]) {
     for at in 0..form.len() {
         let mut less = form.clone();
         let (field, _) = less.remove(at);
-        assert!(matches!(policy.check(&less), Err(Unmet::Condition { field: unmet, .. }) if unmet == field));
+        assert!(matches!(policy.check(&less), Err(PolicyViolation::Condition { field: unmet, .. }) if unmet == field));
     }
     let mut extra = "extra".to_owned();
     while names.contains(&extra) {
         extra.push('x');
     }
     let more = [&form[..], &[(extra.clone(), String::new())]].concat();
-    assert_eq!(policy.check(&more), Err(Unmet::Extra(extra)));
+    assert_eq!(policy.check(&more), Err(PolicyViolation::ExtraField(extra)));
 }
 
 /// Sends the form of a grant with another policy, when its token is expired, so that none is ever taken.
-fn sent(signing: &Signing, policy: &str, signature: &str) -> ApiError {
+fn sent(signing: &GrantSigner, policy: &str, signature: &str) -> ApiError {
     let name = Slug::parse("us-west").expect("a name");
-    let terms = Terms {
+    let terms = GrantTerms {
         org: &name,
         upload: Uuid::v4([7; 16]),
         region: &name,
@@ -541,7 +541,7 @@ fn sent(signing: &Signing, policy: &str, signature: &str) -> ApiError {
     let mut fields = grant::issue(signing, &terms, 0).upload_fields;
     fields.policy = policy.into();
     fields.signature = signature.into();
-    let mut form = Form::default();
+    let mut form = UploadForm::default();
     let fields = serde_json::to_value(&fields).expect("JSON");
     for (name, value) in fields.as_object().expect("an object") {
         let value = value.as_str().expect("text");

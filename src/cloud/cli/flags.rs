@@ -215,7 +215,7 @@ pub static SERVE: Table = Table {
             "--public-url",
             Takes::One("URL", |typed, text| put(&mut typed.public_url, public_url(&text)?)),
             SERVER,
-            "Scheme and host that clients see, without /v1; for the URLs of uploads, logs and images. [default: the \
+            "SigningScheme and host that clients see, without /v1; for the URLs of uploads, logs and images. [default: the \
              request's Host]",
         ),
         flag(
@@ -621,7 +621,7 @@ fn label(text: String) -> Result<String, Wants> {
     }
 }
 
-/// Scheme and host without a path.
+/// SigningScheme and host without a path.
 fn public_url(text: &str) -> Result<String, Wants> {
     let url = values::read_url("", text, &["http", "https"]).filter(|url| url.path.is_empty());
     url.map(|url| url.text)

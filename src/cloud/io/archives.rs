@@ -121,7 +121,7 @@ impl Folder {
     }
 
     fn place(&self, org: &Org, id: Uuid) -> PathBuf {
-        self.archives.join(grant::key(org, id))
+        self.archives.join(grant::archive_key(org, id))
     }
 }
 

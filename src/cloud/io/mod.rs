@@ -53,7 +53,7 @@ use crate::RunError;
 use crate::config::CloudConfig;
 use crate::limits::UPLOADS_GRACE;
 use crate::proto::regions::Regions;
-use crate::proto::sign::{Pair, Signing};
+use crate::proto::sign::{GrantSigner, SigningKey};
 use edge_runner_http::server;
 use edge_runner_http::services::{LostService, Services};
 use edge_runner_http::shutdown::Shutdown;
@@ -221,13 +221,13 @@ fn regions(config: &CloudConfig) -> Result<Option<Reread<Regions>>, RunError> {
     }
 }
 
-fn signing(config: &CloudConfig) -> Result<Signing, String> {
+fn signing(config: &CloudConfig) -> Result<GrantSigner, String> {
     match &config.store_key {
-        Some(key) => Ok(Signing::Fixed(Pair {
+        Some(key) => Ok(GrantSigner::Fixed(SigningKey {
             id: key.id.clone(),
             secret: key.secret.expose().to_vec(),
         })),
-        None => keys::store_secret(&config.data_dir).map(Signing::Daily),
+        None => keys::store_secret(&config.data_dir).map(GrantSigner::Daily),
     }
 }
 

@@ -33,10 +33,10 @@ use crate::io::turns::{Turn, Turns};
 use crate::limits::UPLOAD_STALL;
 use crate::proto::api_error::{ApiError, ErrorHeader};
 use crate::proto::build::{Slug, Upload};
-use crate::proto::grant::{self, Terms, UploadGrant};
+use crate::proto::grant::{self, GrantTerms, UploadGrant};
 use crate::proto::keys::KeyHolder;
-use crate::proto::sign::Signing;
-use crate::proto::verify::{self, Allowed, Form, Intake};
+use crate::proto::sign::GrantSigner;
+use crate::proto::verify::{self, FileCheck, UploadForm, VerifiedUpload};
 use edge_runner_http::common::{random, unix_time_ms};
 use edge_runner_http::server::{ConnPhase, ConnState};
 use edge_runner_proto::limits::FRAME_BYTES_MAX;
@@ -58,7 +58,7 @@ pub struct Uploads {
     records: Arc<dyn Records>,
     turns: Arc<Turns>,
     keys: Arc<Keys>,
-    signing: Signing,
+    signing: GrantSigner,
     data_dir: PathBuf,
     size_max: u64,
     grant_ms: u64,
@@ -90,7 +90,7 @@ impl Uploads {
     /// Takes the parts that it works with.
     pub fn new(
         config: &CloudConfig,
-        signing: Signing,
+        signing: GrantSigner,
         folder: Arc<Folder>,
         records: Arc<dyn Records>,
         turns: Arc<Turns>,
@@ -139,7 +139,7 @@ impl Uploads {
             RecordError::Full => ApiError::storage_full(),
             RecordError::Broken(why) => internal(why),
         })?;
-        let terms = Terms {
+        let terms = GrantTerms {
             org: &upload.org,
             upload: upload.id,
             region: &upload.region,
@@ -174,7 +174,7 @@ impl Uploads {
         let mut taking = Taking {
             uploads: self,
             declared,
-            form: Form::default(),
+            form: UploadForm::default(),
             file: None,
             piece: Vec::new(),
         };
@@ -203,8 +203,8 @@ impl Uploads {
                 Some(Err(_)) => return Err(verify::malformed("the body broke off")),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
-            if let Some((_, intake, _)) = &taking.file {
-                intake.handle_time(unix_time_ms())?;
+            if let Some((_, check, _)) = &taking.file {
+                check.handle_time(unix_time_ms())?;
             }
             parser.push(&data, &mut |event| taking.handle(event))?;
             // Another part of the body as long as this one might not fit.
@@ -214,16 +214,16 @@ impl Uploads {
             }
         }
         parser.finish()?;
-        let (allowed, intake, _place) = taking.file.ok_or_else(|| internal("a form was whole without a file"))?;
-        intake.handle_end(unix_time_ms())?;
+        let (verified, check, _place) = taking.file.ok_or_else(|| internal("a form was whole without a file"))?;
+        check.handle_end(unix_time_ms())?;
         writer.write(taking.piece, note).await?;
         let part = writer.end(note).await?;
-        let turn = landed(self.turns.of(allowed.upload), note).await;
+        let turn = landed(self.turns.of(verified.upload), note).await;
         let keeper = Keeper {
             folder: self.folder.clone(),
             records: self.records.clone(),
             keys: self.keys.clone(),
-            allowed,
+            verified,
             turn,
         };
         landed(spawn_blocking(move || keeper.keep(part)), note)
@@ -231,17 +231,17 @@ impl Uploads {
             .map_err(internal)?
     }
 
-    fn open(&self, allowed: &Allowed) -> Result<(), ApiError> {
-        open(&*self.records, &self.keys, allowed)
+    fn open(&self, verified: &VerifiedUpload) -> Result<(), ApiError> {
+        open(&*self.records, &self.keys, verified)
     }
 }
 
 /// Refuses an upload by a grant whose key was revoked since, one of which a build was made, and one
 /// for which no grant is recorded: it would never be used or deleted.
-fn open(records: &dyn Records, keys: &Keys, allowed: &Allowed) -> Result<(), ApiError> {
-    let upload = records.upload(allowed.upload).map_err(unrecorded)?;
+fn open(records: &dyn Records, keys: &Keys, verified: &VerifiedUpload) -> Result<(), ApiError> {
+    let upload = records.upload(verified.upload).map_err(unrecorded)?;
     if let Some(key) = upload.as_ref().and_then(|upload| upload.key)
-        && !keys.grants_access(&key, &allowed.org).map_err(internal)?
+        && !keys.grants_access(&key, &verified.org).map_err(internal)?
     {
         return Err(verify::denied(
             "the key that asked for this grant was revoked; ask for another grant with one that was not",
@@ -265,9 +265,9 @@ struct Taking<'u> {
     uploads: &'u Uploads,
     /// Bytes of the body as its head says; 0 when it says nothing.
     declared: u64,
-    form: Form,
+    form: UploadForm,
     /// Once the file began.
-    file: Option<(Allowed, Intake, OwnedSemaphorePermit)>,
+    file: Option<(VerifiedUpload, FileCheck, OwnedSemaphorePermit)>,
     /// Of the file, to be written next.
     piece: Vec<u8>,
 }
@@ -278,10 +278,10 @@ impl Taking<'_> {
             Event::Field { name, value } => self.form.add(name, value),
             Event::File => self.begin(),
             Event::Data(data) => {
-                let Some((_, intake, _)) = &mut self.file else {
+                let Some((_, check, _)) = &mut self.file else {
                     return Err(internal("a file was there before it began"));
                 };
-                intake.handle_data(data)?;
+                check.handle_data(data)?;
                 self.piece.extend_from_slice(data);
                 Ok(())
             }
@@ -292,18 +292,18 @@ impl Taking<'_> {
     /// All fields are there. Nobody who was not verified takes a place.
     fn begin(&mut self) -> Result<(), ApiError> {
         let uploads = self.uploads;
-        let allowed = std::mem::take(&mut self.form).verify(&uploads.signing, unix_time_ms())?;
-        uploads.open(&allowed)?;
+        let verified = std::mem::take(&mut self.form).verify(&uploads.signing, unix_time_ms())?;
+        uploads.open(&verified)?;
         let place = uploads.places.clone().try_acquire_owned().map_err(|_| {
             ApiError::new(503, "SlowDown", "too many uploads are under way; try again later")
                 .with_header(ErrorHeader::RetryAfterS(RETRY_AFTER_S))
         })?;
-        let intake = Intake::new(&allowed, uploads.size_max);
-        if self.declared > intake.size_max().saturating_add(FRAME_BYTES_MAX as u64) {
-            return Err(verify::too_large(intake.size_max()));
+        let check = FileCheck::new(&verified, uploads.size_max);
+        if self.declared > check.size_max().saturating_add(FRAME_BYTES_MAX as u64) {
+            return Err(verify::too_large(check.size_max()));
         }
         self.piece.reserve(UPLOAD_PIECE_BYTES);
-        self.file = Some((allowed, intake, place));
+        self.file = Some((verified, check, place));
         Ok(())
     }
 }
@@ -366,15 +366,15 @@ struct Keeper {
     folder: Arc<Folder>,
     records: Arc<dyn Records>,
     keys: Arc<Keys>,
-    allowed: Allowed,
+    verified: VerifiedUpload,
     turn: Turn,
 }
 
 impl Keeper {
     fn keep(self, part: Part) -> Result<Stored, ApiError> {
-        let Allowed { org, upload, .. } = &self.allowed;
+        let VerifiedUpload { org, upload, .. } = &self.verified;
         let facts = part.settle().map_err(unwritten)?;
-        open(&*self.records, &self.keys, &self.allowed)?;
+        open(&*self.records, &self.keys, &self.verified)?;
         self.folder.keep(part, org, *upload).map_err(unwritten)?;
         // It is in its place, so it is no refusal any more: who needs the facts finds that they are
         // not of this file, and hashes it.
@@ -383,7 +383,7 @@ impl Keeper {
         }
         drop(self.turn);
         Ok(Stored {
-            key: grant::key(org, *upload),
+            key: grant::archive_key(org, *upload),
             md5: facts.md5,
         })
     }

@@ -1,6 +1,6 @@
 //! An upload grant and its security token.
 //!
-//! In: what the grant is for ([`Terms`]), a key, the time. Out: the JSON of the grant, whose members keep their order because
+//! In: what the grant is for ([`GrantTerms`]), a key, the time. Out: the JSON of the grant, whose members keep their order because
 //! clients send the fields in the order in which they got them. The token says whose upload it is, so that an upload is verified
 //! without a look at any record: `base64url({"org","uploadId","exp"}) "." base64url(HMAC-SHA256(secret, "token " + the first
 //! part))`, `exp` in milliseconds since 1970. Refuses: a token that the key did not sign, before anything of it is read.
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::proto::build::{Org, Slug};
 use crate::proto::policy;
-use crate::proto::sign::{self, Pair, STORE, Signing};
+use crate::proto::sign::{self, GrantSigner, STORE, SigningKey};
 use edge_runner_proto::time;
 use edge_runner_proto::uuid::Uuid;
 
@@ -25,7 +25,7 @@ const CONTENT_TYPE: &str = "application/gzip";
 
 /// What a grant is for.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub struct GrantTerms<'a> {
     /// Whose upload it will be.
     pub org: &'a Org,
     pub upload: Uuid,
@@ -81,24 +81,24 @@ impl fmt::Debug for UploadGrant {
 }
 
 /// Names the archive of an upload, in the store and in its form.
-pub fn key(org: &Org, upload: Uuid) -> String {
+pub fn archive_key(org: &Org, upload: Uuid) -> String {
     format!("{org}/{upload}.tar.gz")
 }
 
 /// Makes a grant at that time, in milliseconds since 1970.
-pub fn issue(signing: &Signing, terms: &Terms<'_>, now_ms: u64) -> UploadGrant {
-    let Pair { id, secret } = signing.pair(now_ms);
+pub fn issue(signing: &GrantSigner, terms: &GrantTerms<'_>, now_ms: u64) -> UploadGrant {
+    let SigningKey { id, secret } = signing.key_at(now_ms);
     let date = time::compact(now_ms);
     let day = &date[..8];
-    let key = key(terms.org, terms.upload);
+    let key = archive_key(terms.org, terms.upload);
     let credential = format!("{id}/{day}/{}/{}/{}", terms.region, STORE.service, STORE.terminator);
-    let token = Claims {
+    let token = UploadClaims {
         org: terms.org.to_string(),
         upload_id: terms.upload.to_string(),
         exp: terms.expires_ms,
     };
-    let token = token.signed(&secret);
-    let policy = policy::text(
+    let token = token.sign(&secret);
+    let policy = policy::encode(
         terms.expires_ms,
         &[
             ("bucket", BUCKET),
@@ -133,7 +133,7 @@ pub fn issue(signing: &Signing, terms: &Terms<'_>, now_ms: u64) -> UploadGrant {
 
 /// What a security token says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Claims {
+pub(super) struct UploadClaims {
     pub(super) org: String,
     #[serde(rename = "uploadId")]
     pub(super) upload_id: String,
@@ -141,20 +141,20 @@ pub(super) struct Claims {
     pub(super) exp: u64,
 }
 
-impl Claims {
-    fn signed(&self, secret: &[u8]) -> String {
+impl UploadClaims {
+    fn sign(&self, secret: &[u8]) -> String {
         let json = serde_json::to_vec(self).expect("strings and numbers are JSON");
         let payload = BASE64URL_NOPAD.encode(&json);
-        let tag = sign::digest(secret, format!("token {payload}").as_bytes());
+        let tag = sign::hmac_sha256(secret, format!("token {payload}").as_bytes());
         format!("{payload}.{}", BASE64URL_NOPAD.encode(&tag))
     }
 
     /// Reads a token that this secret signed; nothing else reaches a parser.
-    pub(super) fn verified(token: &str, secret: &[u8]) -> Option<Claims> {
+    pub(super) fn verify(token: &str, secret: &[u8]) -> Option<UploadClaims> {
         let (payload, tag) = token.split_once('.')?;
         let tag = BASE64URL_NOPAD.decode(tag.as_bytes()).ok()?;
         let signed = format!("token {payload}");
-        if !sign::is_digest(secret, signed.as_bytes(), &tag) {
+        if !sign::verify_hmac_sha256(secret, signed.as_bytes(), &tag) {
             return None;
         }
         let json = BASE64URL_NOPAD.decode(payload.as_bytes()).ok()?;
@@ -172,11 +172,11 @@ mod tests {
     const NOW_MS: u64 = 1_795_262_400_000; // 2026-11-21T12:00:00Z
 
     fn grant() -> UploadGrant {
-        let signing = Signing::Fixed(Pair {
+        let signing = GrantSigner::Fixed(SigningKey {
             id: "SKEXAMPLE01".into(),
             secret: b"store-secret-for-tests".to_vec(),
         });
-        let terms = Terms {
+        let terms = GrantTerms {
             org: &Slug::parse("org-7").expect("a name"),
             upload: Uuid::parse("0b9e3f52-6a1d-4c55-9d0e-2f6a0c7d1e11").expect("a UUID"),
             region: &Slug::parse("us-west").expect("a name"),
@@ -222,20 +222,20 @@ mod tests {
     fn a_token_with_any_byte_changed_is_none() {
         let token = grant().upload_fields.token;
         let secret = b"store-secret-for-tests";
-        let claims = Claims::verified(&token, secret).expect("a token");
+        let claims = UploadClaims::verify(&token, secret).expect("a token");
         assert_eq!(claims.org, "org-7");
         assert_eq!(claims.upload_id, "0b9e3f52-6a1d-4c55-9d0e-2f6a0c7d1e11");
         assert_eq!(claims.exp, NOW_MS + 900_000);
-        assert_eq!(Claims::verified(&token, b"another"), None);
+        assert_eq!(UploadClaims::verify(&token, b"another"), None);
         for at in 0..token.len() {
             for other in "Aa0-_.=\u{e9}".chars().filter(|c| !token[at..].starts_with(*c)) {
                 let changed = format!("{}{other}{}", &token[..at], &token[at + 1..]);
-                assert_eq!(Claims::verified(&changed, secret), None, "{changed}");
+                assert_eq!(UploadClaims::verify(&changed, secret), None, "{changed}");
             }
-            assert_eq!(Claims::verified(&token[..at], secret), None);
+            assert_eq!(UploadClaims::verify(&token[..at], secret), None);
         }
         for text in ["", ".", "session-token-1", &format!("{token}."), &format!("{token}\n")] {
-            assert_eq!(Claims::verified(text, secret), None, "{text}");
+            assert_eq!(UploadClaims::verify(text, secret), None, "{text}");
         }
     }
 

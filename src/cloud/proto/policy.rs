@@ -33,7 +33,7 @@ struct Condition {
 
 /// Why a text is no policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invalid {
+pub enum PolicyError {
     Base64,
     Json,
     /// `expiration` is missing, or no date in the form of ISO 8601, in UTC.
@@ -42,13 +42,13 @@ pub enum Invalid {
     Conditions,
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Invalid::Base64 => "the policy is no base64; send the field as the grant has it",
-            Invalid::Json => "the policy is no JSON object",
-            Invalid::Expiration => "the policy's \"expiration\" is not like 2026-11-21T12:15:00.000Z",
-            Invalid::Conditions => {
+            PolicyError::Base64 => "the policy is no base64; send the field as the grant has it",
+            PolicyError::Json => "the policy is no JSON object",
+            PolicyError::Expiration => "the policy's \"expiration\" is not like 2026-11-21T12:15:00.000Z",
+            PolicyError::Conditions => {
                 "the policy's \"conditions\" are not all of the forms {\"field\":\"value\"}, [\"eq\",\"$field\",\"value\"], \
                  [\"starts-with\",\"$field\",\"prefix\"], [\"content-length-range\",min,max]"
             }
@@ -56,21 +56,21 @@ impl fmt::Display for Invalid {
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for PolicyError {}
 
 /// Why a form is not what a policy allows. The texts name the field and never show a value: it may be the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unmet {
+pub enum PolicyViolation {
     /// The condition on this field.
     Condition { field: String, is_prefix: bool },
     /// This field has no condition.
-    Extra(String),
+    ExtraField(String),
 }
 
-impl fmt::Display for Unmet {
+impl fmt::Display for PolicyViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unmet::Condition { field, is_prefix } => {
+            PolicyViolation::Condition { field, is_prefix } => {
                 let operator = if *is_prefix { "starts-with" } else { "eq" };
                 write!(
                     f,
@@ -78,7 +78,7 @@ impl fmt::Display for Unmet {
                     field.escape_default()
                 )
             }
-            Unmet::Extra(field) => write!(
+            PolicyViolation::ExtraField(field) => write!(
                 f,
                 "Invalid according to Policy: Extra input fields: {}",
                 field.escape_default()
@@ -87,11 +87,11 @@ impl fmt::Display for Unmet {
     }
 }
 
-impl std::error::Error for Unmet {}
+impl std::error::Error for PolicyViolation {}
 
 /// Writes the text of a policy, in base64: exact values for the fields, in their order, and the file's size among them, behind
 /// `size_after` of them.
-pub fn text(expires_ms: u64, fields: &[(&str, &str)], size: (u64, u64), size_after: usize) -> String {
+pub fn encode(expires_ms: u64, fields: &[(&str, &str)], size: (u64, u64), size_after: usize) -> String {
     let mut conditions: Vec<Value> = fields.iter().map(|(name, value)| json!({*name: value})).collect();
     conditions.insert(size_after, json!(["content-length-range", size.0, size.1]));
     let conditions = Value::Array(conditions);
@@ -107,32 +107,32 @@ impl Policy {
     /// Reads the text of a policy.
     ///
     /// # Errors
-    /// See [`Invalid`].
-    pub fn parse(text: &[u8]) -> Result<Policy, Invalid> {
-        let json = BASE64.decode(text).map_err(|_| Invalid::Base64)?;
-        let document: Map<String, Value> = serde_json::from_slice(&json).map_err(|_| Invalid::Json)?;
+    /// See [`PolicyError`].
+    pub fn parse(text: &[u8]) -> Result<Policy, PolicyError> {
+        let json = BASE64.decode(text).map_err(|_| PolicyError::Base64)?;
+        let document: Map<String, Value> = serde_json::from_slice(&json).map_err(|_| PolicyError::Json)?;
         let expires_ms = document
             .get("expiration")
             .and_then(Value::as_str)
             .and_then(time::parse_iso)
-            .ok_or(Invalid::Expiration)?;
+            .ok_or(PolicyError::Expiration)?;
         let listed = document
             .get("conditions")
             .and_then(Value::as_array)
-            .ok_or(Invalid::Conditions)?;
+            .ok_or(PolicyError::Conditions)?;
         let mut policy = Policy {
             expires_ms,
             conditions: Vec::with_capacity(listed.len()),
             size: (0, u64::MAX),
         };
         for condition in listed {
-            policy.take(condition).ok_or(Invalid::Conditions)?;
+            policy.push_condition(condition).ok_or(PolicyError::Conditions)?;
         }
         Ok(policy)
     }
 
     /// Adds one condition; nothing comes back of one that has no known form.
-    fn take(&mut self, condition: &Value) -> Option<()> {
+    fn push_condition(&mut self, condition: &Value) -> Option<()> {
         let (field, value, is_prefix) = match condition {
             Value::Object(members) if members.len() == 1 => {
                 let (field, value) = members.iter().next()?;
@@ -161,8 +161,8 @@ impl Policy {
     /// Holds a form against it; gives the least and the greatest size of the file, in bytes.
     ///
     /// # Errors
-    /// See [`Unmet`]: the first condition, in the policy's order, that no field meets; else the first field without a condition.
-    pub fn check(&self, fields: &[(String, String)]) -> Result<(u64, u64), Unmet> {
+    /// See [`PolicyViolation`]: the first condition, in the policy's order, that no field meets; else the first field without a condition.
+    pub fn check(&self, fields: &[(String, String)]) -> Result<(u64, u64), PolicyViolation> {
         for condition in &self.conditions {
             let met = |(name, value): &(String, String)| {
                 *name == condition.field
@@ -172,7 +172,7 @@ impl Policy {
                     }
             };
             if !fields.iter().any(met) {
-                return Err(Unmet::Condition {
+                return Err(PolicyViolation::Condition {
                     field: condition.field.clone(),
                     is_prefix: condition.is_prefix,
                 });
@@ -182,7 +182,7 @@ impl Policy {
             .iter()
             .find(|(name, _)| !is_free(name) && !self.conditions.iter().any(|condition| condition.field == *name));
         match uncovered {
-            Some((name, _)) => Err(Unmet::Extra(name.clone())),
+            Some((name, _)) => Err(PolicyViolation::ExtraField(name.clone())),
             None => Ok(self.size),
         }
     }
@@ -197,11 +197,11 @@ fn is_free(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(json: &str) -> Result<Policy, Invalid> {
+    fn parse(json: &str) -> Result<Policy, PolicyError> {
         Policy::parse(BASE64.encode(json.as_bytes()).as_bytes())
     }
 
-    fn of(conditions: &str) -> Result<Policy, Invalid> {
+    fn of(conditions: &str) -> Result<Policy, PolicyError> {
         parse(&format!(
             r#"{{"expiration":"2026-11-21T12:15:00.000Z","conditions":[{conditions}]}}"#
         ))
@@ -213,13 +213,13 @@ mod tests {
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect();
         let policy = of(conditions).expect("a policy");
-        policy.check(&fields).map_err(|unmet| unmet.to_string())
+        policy.check(&fields).map_err(|violation| violation.to_string())
     }
 
     /// The text is the one whose signature the fact sheet gives, byte for byte.
     #[test]
     fn a_policy_is_written_as_documented() {
-        let written = text(
+        let written = encode(
             1_795_263_300_000,
             &[
                 ("bucket", "build-contexts"),
@@ -250,10 +250,10 @@ mod tests {
     #[test]
     fn what_is_no_policy_is_refused() {
         for text in ["!", "e30", "e30=\n", "_-8=", " e30="] {
-            assert_eq!(Policy::parse(text.as_bytes()), Err(Invalid::Base64), "{text}");
+            assert_eq!(Policy::parse(text.as_bytes()), Err(PolicyError::Base64), "{text}");
         }
         for json in ["", "{", "[]", "null", "{} {}", "\u{feff}{}", "{\"a\":\"\\ud800\"}"] {
-            assert_eq!(parse(json), Err(Invalid::Json), "{json}");
+            assert_eq!(parse(json), Err(PolicyError::Json), "{json}");
         }
         for json in [
             "{}",
@@ -262,13 +262,13 @@ mod tests {
             r#"{"expiration":"2026-11-21T12:15:00+01:00","conditions":[]}"#,
             r#"{"Expiration":"2026-11-21T12:15:00Z","conditions":[]}"#,
         ] {
-            assert_eq!(parse(json), Err(Invalid::Expiration), "{json}");
+            assert_eq!(parse(json), Err(PolicyError::Expiration), "{json}");
         }
         for json in [
             r#"{"expiration":"2026-11-21T12:15:00Z"}"#,
             r#"{"expiration":"2026-11-21T12:15:00Z","conditions":{}}"#,
         ] {
-            assert_eq!(parse(json), Err(Invalid::Conditions), "{json}");
+            assert_eq!(parse(json), Err(PolicyError::Conditions), "{json}");
         }
         for condition in [
             "1",
@@ -287,7 +287,7 @@ mod tests {
             r#"["content-length-range",2,1]"#,
             r#"["content-length-range",1.5,2]"#,
         ] {
-            assert_eq!(of(condition), Err(Invalid::Conditions), "{condition}");
+            assert_eq!(of(condition), Err(PolicyError::Conditions), "{condition}");
         }
         assert!(of("").is_ok());
     }
@@ -367,7 +367,7 @@ mod tests {
         );
         assert_eq!(
             of(r#"["content-length-range",1,4],["content-length-range",5,9]"#),
-            Err(Invalid::Conditions)
+            Err(PolicyError::Conditions)
         );
     }
 }

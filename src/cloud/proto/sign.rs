@@ -1,10 +1,10 @@
 //! The signature of an upload grant: derivation of keys, signing, verifying.
 //!
 //! In: a secret, a day, a region, and the base64 text of a policy, of which nothing is read here. Out: the signature, 64 digits
-//! in lower case, or whether one is right, which takes as long for a wrong one. [`Signing`] says which key counts on which day:
+//! in lower case, or whether one is right, which takes as long for a wrong one. [`GrantSigner`] says which key counts on which day:
 //! the operator's own, or one of each day of UTC, made of the secret that the service keeps. Nothing here shows a secret or a
 //! derived key. Source: version 4 of the S3 protocol's signatures, as it stands for uploads with a form; only the constants differ
-//! ([`Scheme`]).
+//! ([`SigningScheme`]).
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use edge_runner_proto::time::{self, DAY_SECONDS};
 
 /// The constants of a way to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheme {
+pub struct SigningScheme {
     /// What the algorithm is called.
     pub algorithm: &'static str,
     /// What stands before the secret in the first key.
@@ -28,14 +28,14 @@ pub struct Scheme {
 }
 
 /// What this service signs with.
-pub const STORE: Scheme = Scheme {
+pub const STORE: SigningScheme = SigningScheme {
     algorithm: "STORE4-HMAC-SHA256",
     prefix: "STORE4",
     service: "store",
     terminator: "store4_request",
 };
 
-impl Scheme {
+impl SigningScheme {
     /// Signs a text; `day` is `yyyymmdd`.
     pub fn sign(&self, secret: &[u8], day: &str, region: &str, text: &[u8]) -> String {
         let signature = hmac(&self.key(secret, day, region), text).finalize().into_bytes();
@@ -54,10 +54,10 @@ impl Scheme {
 
     /// Derives the key of one day, region and service.
     fn key(&self, secret: &[u8], day: &str, region: &str) -> [u8; 32] {
-        let first = digest(&[self.prefix.as_bytes(), secret].concat(), day.as_bytes());
+        let first = hmac_sha256(&[self.prefix.as_bytes(), secret].concat(), day.as_bytes());
         [region, self.service, self.terminator]
             .iter()
-            .fold(first, |key, part| digest(&key, part.as_bytes()))
+            .fold(first, |key, part| hmac_sha256(&key, part.as_bytes()))
     }
 }
 
@@ -67,20 +67,20 @@ fn hmac(key: &[u8], text: &[u8]) -> Hmac<Sha256> {
 }
 
 /// HMAC-SHA256 of a text.
-pub(super) fn digest(key: &[u8], text: &[u8]) -> [u8; 32] {
+pub(super) fn hmac_sha256(key: &[u8], text: &[u8]) -> [u8; 32] {
     hmac(key, text).finalize().into_bytes().into()
 }
 
 /// Tells whether that is the HMAC-SHA256 of a text, in constant time.
-pub(super) fn is_digest(key: &[u8], text: &[u8], tag: &[u8]) -> bool {
+pub(super) fn verify_hmac_sha256(key: &[u8], text: &[u8], tag: &[u8]) -> bool {
     hmac(key, text).verify_slice(tag).is_ok()
 }
 
 /// What grants are signed with.
 #[derive(Clone)]
-pub enum Signing {
+pub enum GrantSigner {
     /// The operator's key, as it is.
-    Fixed(Pair),
+    Fixed(SigningKey),
     /// A key per day of UTC, made of these random bytes, so that no grant outlives the second day after it was made, whatever
     /// became of its day's key.
     Daily([u8; 32]),
@@ -88,45 +88,45 @@ pub enum Signing {
 
 /// The id of a key, which is public, and its secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pair {
+pub struct SigningKey {
     /// Part of the credential; without `/`.
     pub id: String,
     /// Never leaves the service.
     pub secret: Vec<u8>,
 }
 
-impl fmt::Debug for Signing {
+impl fmt::Debug for GrantSigner {
     /// The secret is no part of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Signing::Fixed(_) => "Signing::Fixed",
-            Signing::Daily(_) => "Signing::Daily",
+            GrantSigner::Fixed(_) => "Signing::Fixed",
+            GrantSigner::Daily(_) => "Signing::Daily",
         })
     }
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for SigningKey {
     /// The secret is no part of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pair").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Signing {
+impl GrantSigner {
     /// Gives the key to sign with at that time, in milliseconds since 1970.
-    pub fn pair(&self, now_ms: u64) -> Pair {
+    pub fn key_at(&self, now_ms: u64) -> SigningKey {
         match self {
-            Signing::Fixed(pair) => pair.clone(),
-            Signing::Daily(secret) => of_day(secret, day(now_ms)),
+            GrantSigner::Fixed(pair) => pair.clone(),
+            GrantSigner::Daily(secret) => key_of_day(secret, day(now_ms)),
         }
     }
 
     /// Gives the key of that id if it may still have signed something: the operator's, today's, or yesterday's.
-    pub fn find(&self, id: &str, now_ms: u64) -> Option<Pair> {
+    pub fn find(&self, id: &str, now_ms: u64) -> Option<SigningKey> {
         let yesterday_ms = now_ms.saturating_sub(DAY_SECONDS * 1000);
         [now_ms, yesterday_ms]
             .into_iter()
-            .map(|ms| self.pair(ms))
+            .map(|ms| self.key_at(ms))
             .find(|pair| pair.id == id)
     }
 }
@@ -138,9 +138,9 @@ pub(super) fn day(ms: u64) -> String {
     text
 }
 
-fn of_day(secret: &[u8; 32], day: String) -> Pair {
-    let of = |what: &str| HEXLOWER.encode(&digest(secret, format!("{what} {day}").as_bytes()));
-    Pair {
+fn key_of_day(secret: &[u8; 32], day: String) -> SigningKey {
+    let of = |what: &str| HEXLOWER.encode(&hmac_sha256(secret, format!("{what} {day}").as_bytes()));
+    SigningKey {
         id: format!("SK{}", &of("id")[..18]),
         secret: of("key").into_bytes(),
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     /// What stores of the S3 protocol sign with.
-    const S3: Scheme = Scheme {
+    const S3: SigningScheme = SigningScheme {
         algorithm: "AWS4-HMAC-SHA256",
         prefix: "AWS4",
         service: "s3",
@@ -180,10 +180,10 @@ mod tests {
         let text = BASE64.encode(POLICY.as_bytes());
         assert_eq!((POLICY.len(), text.len()), (416, 556));
         assert!(text.ends_with("eS1Ub2tlbiI6InNlc3Npb24tdG9rZW4tMSJ9XX0="));
-        let k1 = digest(b"STORE4store-secret-for-tests", b"20261121");
-        let k2 = digest(&k1, b"us-west");
-        let k3 = digest(&k2, b"store");
-        let k4 = digest(&k3, b"store4_request");
+        let k1 = hmac_sha256(b"STORE4store-secret-for-tests", b"20261121");
+        let k2 = hmac_sha256(&k1, b"us-west");
+        let k3 = hmac_sha256(&k2, b"store");
+        let k4 = hmac_sha256(&k3, b"store4_request");
         for (key, expected) in [
             (k1, "7856a905d4df91fcdec5078edc21b1c7212a27d557e8ff5beea2e44ab263229a"),
             (k2, "1e13704704f0edf9d8dc6e45801e9cc48f30a6bc62a102eb5ca6b28ce1dcfdfa"),
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn constants_of_the_s3_protocol() {
         let text = BASE64.encode(POLICY.as_bytes());
-        let k1 = digest(b"AWS4store-secret-for-tests", b"20261121");
+        let k1 = hmac_sha256(b"AWS4store-secret-for-tests", b"20261121");
         assert_eq!(
             hex(&k1),
             "e26eb84cc19f47a254b4cffd9b5de4d43842ef65e554e8e9fdd3bcbf502b2cbf"
@@ -235,7 +235,7 @@ mod tests {
         );
         // The derivation that the protocol's manual prints, with its example secret.
         assert_eq!(
-            hex(&Scheme { service: "iam", ..S3 }.key(
+            hex(&SigningScheme { service: "iam", ..S3 }.key(
                 b"wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
                 "20120215",
                 "us-east-1"
@@ -247,14 +247,14 @@ mod tests {
     /// I-05: at one second before midnight and at every second of the next day the key still verifies; a day later it does not.
     #[test]
     fn keys_of_a_day_outlive_its_midnight() {
-        let signing = Signing::Daily([7; 32]);
+        let signing = GrantSigner::Daily([7; 32]);
         let midnight = 1_795_219_200_000; // 2026-11-21T00:00:00Z
         assert_eq!(day(midnight), "20261121");
-        let before = signing.pair(midnight - 1_000);
-        let after = signing.pair(midnight);
+        let before = signing.key_at(midnight - 1_000);
+        let after = signing.key_at(midnight);
         assert_eq!(
             before,
-            signing.pair(midnight - DAY_SECONDS * 1_000),
+            signing.key_at(midnight - DAY_SECONDS * 1_000),
             "one key for the whole day"
         );
         assert!(before.id != after.id && before.secret != after.secret);
@@ -270,19 +270,19 @@ mod tests {
         }
         assert_eq!(signing.find("SK", midnight), None);
         assert!(before.id.starts_with("SK") && before.id.len() == 20 && before.secret.len() == 64);
-        assert_ne!(Signing::Daily([8; 32]).pair(midnight).id, after.id);
+        assert_ne!(GrantSigner::Daily([8; 32]).key_at(midnight).id, after.id);
     }
 
     /// I-05: what the operator sets is used as it is, on every day.
     #[test]
     fn the_operators_key_is_used_as_it_is() {
-        let pair = Pair {
+        let pair = SigningKey {
             id: "SKEXAMPLE01".into(),
             secret: SECRET.to_vec(),
         };
-        let signing = Signing::Fixed(pair.clone());
+        let signing = GrantSigner::Fixed(pair.clone());
         for now_ms in [0, 1_795_219_200_000] {
-            assert_eq!(signing.pair(now_ms), pair);
+            assert_eq!(signing.key_at(now_ms), pair);
             assert_eq!(signing.find("SKEXAMPLE01", now_ms), Some(pair.clone()));
             assert_eq!(signing.find("skexample01", now_ms), None);
         }
@@ -291,8 +291,8 @@ mod tests {
     /// I-22
     #[test]
     fn no_debug_form_shows_a_secret() {
-        let daily = Signing::Daily([7; 32]);
-        let pair = daily.pair(0);
+        let daily = GrantSigner::Daily([7; 32]);
+        let pair = daily.key_at(0);
         assert_eq!(
             format!("{daily:?} {pair:?}"),
             format!("Signing::Daily Pair {{ id: {:?}, .. }}", pair.id)

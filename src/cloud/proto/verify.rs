@@ -1,7 +1,7 @@
 //! The order in which the form of an upload is verified.
 //!
 //! In: the fields of a form, the key that signs grants, the time as milliseconds since 1970. Out: whose upload it is
-//! and what it may hold ([`Allowed`]), once the file begins; then a word on every piece of the file and on its end ([`Intake`]).
+//! and what it may hold ([`VerifiedUpload`]), once the file begins; then a word on every piece of the file and on its end ([`FileCheck`]).
 //! Refuses, with the first reason in the order of the source: nothing that a stranger wrote is interpreted before its signature
 //! was found right. No text shows a value that opens something. Source: `cloud.md` §4.3, from step 2; `cloud-interface.md` I-06.
 
@@ -9,9 +9,9 @@ use std::fmt;
 
 use crate::proto::api_error::ApiError;
 use crate::proto::build::Org;
-use crate::proto::grant::{self, BUCKET, Claims};
+use crate::proto::grant::{self, BUCKET, UploadClaims};
 use crate::proto::policy::Policy;
-use crate::proto::sign::{STORE, Signing};
+use crate::proto::sign::{GrantSigner, STORE};
 use edge_runner_proto::server::multipart::Broken;
 use edge_runner_proto::uuid::Uuid;
 
@@ -67,11 +67,11 @@ impl From<Broken> for ApiError {
 
 /// The fields of a form.
 #[derive(Clone, Default)]
-pub struct Form {
+pub struct UploadForm {
     fields: Vec<(String, String)>,
 }
 
-impl fmt::Debug for Form {
+impl fmt::Debug for UploadForm {
     /// The fields open the store and are no part of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Form")
@@ -82,7 +82,7 @@ impl fmt::Debug for Form {
 
 /// What a verified form allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allowed {
+pub struct VerifiedUpload {
     pub org: Org,
     pub upload: Uuid,
     /// The first millisecond since 1970 at which the upload is too late.
@@ -91,7 +91,7 @@ pub struct Allowed {
     pub size: (u64, u64),
 }
 
-impl Form {
+impl UploadForm {
     /// Adds a field.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Form {
     }
 
     /// Returns a field that has to be there (step 4).
-    fn need(&self, name: &str) -> Result<&str, ApiError> {
+    fn required(&self, name: &str) -> Result<&str, ApiError> {
         self.get(name).ok_or_else(|| {
             denied(format!(
                 "authentication error: the form has no field \"{name}\" before its file; names are case-sensitive"
@@ -127,15 +127,15 @@ impl Form {
     ///
     /// # Errors
     /// See the source.
-    pub fn verify(&self, signing: &Signing, now_ms: u64) -> Result<Allowed, ApiError> {
-        let key = self.need("key")?;
-        let bucket = self.need("bucket")?;
-        let policy = self.need("Policy")?;
-        let algorithm = self.need("X-Store-Algorithm")?;
-        let credential = self.need("X-Store-Credential")?;
-        let date = self.need("X-Store-Date")?;
-        let token = self.need("X-Store-Security-Token")?;
-        let signature = self.need("X-Store-Signature")?;
+    pub fn verify(&self, signing: &GrantSigner, now_ms: u64) -> Result<VerifiedUpload, ApiError> {
+        let key = self.required("key")?;
+        let bucket = self.required("bucket")?;
+        let policy = self.required("Policy")?;
+        let algorithm = self.required("X-Store-Algorithm")?;
+        let credential = self.required("X-Store-Credential")?;
+        let date = self.required("X-Store-Date")?;
+        let token = self.required("X-Store-Security-Token")?;
+        let signature = self.required("X-Store-Signature")?;
 
         if algorithm != STORE.algorithm {
             return Err(invalid_argument(format!(
@@ -143,7 +143,7 @@ impl Form {
                 STORE.algorithm
             )));
         }
-        let scope = Scope::parse(credential, date)?;
+        let scope = CredentialScope::parse(credential, date)?;
         let pair = signing.find(scope.id, now_ms).ok_or_else(|| {
             ApiError::new(
                 403,
@@ -170,16 +170,18 @@ impl Form {
         if policy.expires_ms <= now_ms {
             return Err(expired());
         }
-        let size = policy.check(&self.fields).map_err(|unmet| denied(unmet.to_string()))?;
+        let size = policy
+            .check(&self.fields)
+            .map_err(|violation| denied(violation.to_string()))?;
 
-        let claims = Claims::verified(token, &pair.secret)
+        let claims = UploadClaims::verify(token, &pair.secret)
             .ok_or_else(|| denied("X-Store-Security-Token is not one of this service"))?;
         if claims.exp <= now_ms {
             return Err(denied("X-Store-Security-Token is expired; ask for another grant"));
         }
         let named = Org::parse(&claims.org).zip(Uuid::parse(&claims.upload_id));
         match named {
-            Some((org, upload)) if bucket == BUCKET && key == grant::key(&org, upload) => Ok(Allowed {
+            Some((org, upload)) if bucket == BUCKET && key == grant::archive_key(&org, upload) => Ok(VerifiedUpload {
                 org,
                 upload,
                 expires_ms: policy.expires_ms.min(claims.exp),
@@ -191,14 +193,14 @@ impl Form {
 }
 
 /// What a credential says (step 5).
-struct Scope<'a> {
+struct CredentialScope<'a> {
     id: &'a str,
     day: &'a str,
     region: &'a str,
 }
 
-impl<'a> Scope<'a> {
-    fn parse(credential: &'a str, date: &str) -> Result<Scope<'a>, ApiError> {
+impl<'a> CredentialScope<'a> {
+    fn parse(credential: &'a str, date: &str) -> Result<CredentialScope<'a>, ApiError> {
         let date = date.as_bytes();
         let is_date = date.len() == 16
             && date.iter().enumerate().all(|(at, byte)| match at {
@@ -218,7 +220,7 @@ impl<'a> Scope<'a> {
                     && service == STORE.service
                     && terminator == STORE.terminator =>
             {
-                Ok(Scope { id, day, region })
+                Ok(CredentialScope { id, day, region })
             }
             _ => Err(invalid_argument(format!(
                 "X-Store-Credential is not like KEY/DAY/REGION/{}/{} with the day of X-Store-Date",
@@ -230,7 +232,7 @@ impl<'a> Scope<'a> {
 
 /// A file as it comes (steps 9 and 10).
 #[derive(Debug)]
-pub struct Intake {
+pub struct FileCheck {
     size: (u64, u64),
     expires_ms: u64,
     bytes: u64,
@@ -241,12 +243,12 @@ pub struct Intake {
 /// What an archive begins with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-impl Intake {
+impl FileCheck {
     /// Begins with what the form allows. No file is larger than `size_max`, whatever its policy says.
-    pub fn new(allowed: &Allowed, size_max: u64) -> Self {
-        Intake {
-            size: (allowed.size.0, allowed.size.1.min(size_max)),
-            expires_ms: allowed.expires_ms,
+    pub fn new(verified: &VerifiedUpload, size_max: u64) -> Self {
+        FileCheck {
+            size: (verified.size.0, verified.size.1.min(size_max)),
+            expires_ms: verified.expires_ms,
             bytes: 0,
             magic: [0; 2],
         }

@@ -18,7 +18,7 @@ use crate::io::archives::Archives as _;
 use crate::io::records::Sqlite;
 use crate::proto::build::Build;
 use crate::proto::keys::{self, KeyKind, StoredKey};
-use crate::proto::sign::Pair;
+use crate::proto::sign::SigningKey;
 use edge_runner_http::common::lock;
 use edge_runner_proto::config::Secret;
 
@@ -94,7 +94,7 @@ impl House {
             records: Arc::new(Sqlite::open(&path).expect("records")),
             turns: Arc::default(),
             keys: Arc::new(keys),
-            signing: Signing::Fixed(Pair {
+            signing: GrantSigner::Fixed(SigningKey {
                 id: "SK1".into(),
                 secret: b"secret".to_vec(),
             }),

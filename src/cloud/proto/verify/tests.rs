@@ -4,8 +4,8 @@ use data_encoding::BASE64;
 
 use super::*;
 use crate::proto::build::Slug;
-use crate::proto::grant::Terms;
-use crate::proto::sign::Pair;
+use crate::proto::grant::GrantTerms;
+use crate::proto::sign::SigningKey;
 use edge_runner_proto::server::multipart::{self, Event, Parser};
 
 const NOW_MS: u64 = 1_795_262_400_000; // 2026-11-21T12:00:00Z
@@ -13,8 +13,8 @@ const ENDS_MS: u64 = NOW_MS + 900_000;
 const SECRET: &[u8] = b"store-secret-for-tests";
 const MAX: u64 = 100;
 
-fn signing() -> Signing {
-    Signing::Fixed(Pair {
+fn signing() -> GrantSigner {
+    GrantSigner::Fixed(SigningKey {
         id: "SKEXAMPLE01".into(),
         secret: SECRET.to_vec(),
     })
@@ -29,7 +29,7 @@ fn upload() -> Uuid {
 }
 
 fn issue(org: &str, region: &str, expires_ms: u64, now_ms: u64) -> Vec<(String, String)> {
-    let terms = Terms {
+    let terms = GrantTerms {
         org: &name(org),
         upload: upload(),
         region: &name(region),
@@ -138,19 +138,19 @@ impl Case {
     }
 
     /// Takes the form as the service does.
-    fn run(&self) -> Result<(Allowed, u64), ApiError> {
+    fn run(&self) -> Result<(VerifiedUpload, u64), ApiError> {
         let boundary = multipart::boundary(self.content_type.as_bytes()).ok_or_else(no_form)?;
         let mut parser = Parser::new(&boundary);
-        let mut form = Form::default();
-        let mut taken: Option<(Allowed, Intake)> = None;
+        let mut form = UploadForm::default();
+        let mut taken: Option<(VerifiedUpload, FileCheck)> = None;
         for piece in self.body().chunks(7) {
             parser.push::<ApiError>(piece, &mut |event| {
                 match event {
                     Event::Field { name, value } => form.add(name, value)?,
                     Event::File => {
-                        let allowed = form.verify(&signing(), self.began_ms)?;
-                        let intake = Intake::new(&allowed, 1_000);
-                        taken = Some((allowed, intake));
+                        let verified = form.verify(&signing(), self.began_ms)?;
+                        let check = FileCheck::new(&verified, 1_000);
+                        taken = Some((verified, check));
                     }
                     Event::Data(data) => taken.as_mut().expect("a file").1.handle_data(data)?,
                     Event::FileEnd | Event::End => {}
@@ -159,9 +159,9 @@ impl Case {
             })?;
         }
         parser.finish()?;
-        let (allowed, intake) = taken.expect("a form that is whole has a file");
-        let bytes = intake.handle_end(self.ended_ms)?;
-        Ok((allowed, bytes))
+        let (verified, check) = taken.expect("a form that is whole has a file");
+        let bytes = check.handle_end(self.ended_ms)?;
+        Ok((verified, bytes))
     }
 }
 
@@ -473,9 +473,9 @@ fn the_table() {
         let mut case = Case::new();
         change(&mut case);
         match case.run() {
-            Ok((allowed, bytes)) => {
+            Ok((verified, bytes)) => {
                 assert_eq!(*status, 204, "{what} is taken");
-                assert_eq!((allowed.org.as_str(), allowed.upload), ("org-7", upload()), "{what}");
+                assert_eq!((verified.org.as_str(), verified.upload), ("org-7", upload()), "{what}");
                 assert_eq!(bytes, case.files[0].1.len() as u64, "{what}");
             }
             Err(fault) => {
@@ -515,13 +515,13 @@ fn every_field_counts() {
 /// The first two bytes may come one by one.
 #[test]
 fn a_file_is_told_by_its_first_two_bytes() {
-    let allowed = Case::new().run().expect("it is taken").0;
+    let verified = Case::new().run().expect("it is taken").0;
     let told = |pieces: &[&[u8]]| {
-        let mut intake = Intake::new(&allowed, u64::MAX);
+        let mut check = FileCheck::new(&verified, u64::MAX);
         pieces
             .iter()
-            .try_for_each(|piece| intake.handle_data(piece))
-            .and_then(|()| intake.handle_end(NOW_MS))
+            .try_for_each(|piece| check.handle_data(piece))
+            .and_then(|()| check.handle_end(NOW_MS))
             .map_err(|fault| fault.code)
     };
     assert_eq!(told(&[b"\x1f\x8b"]), Ok(2));
@@ -546,10 +546,10 @@ fn a_file_is_told_by_its_first_two_bytes() {
 /// C-073: the time of an upload is over while it comes, not only at its end.
 #[test]
 fn time_runs_out_on_the_way() {
-    let allowed = Case::new().run().expect("it is taken").0;
-    let intake = Intake::new(&allowed, u64::MAX);
-    assert_eq!(intake.handle_time(ENDS_MS - 1), Ok(()));
-    let late = intake.handle_time(ENDS_MS).expect_err("it is over");
+    let verified = Case::new().run().expect("it is taken").0;
+    let check = FileCheck::new(&verified, u64::MAX);
+    assert_eq!(check.handle_time(ENDS_MS - 1), Ok(()));
+    let late = check.handle_time(ENDS_MS).expect_err("it is over");
     assert_eq!((late.status, late.code), (403, "AccessDenied"));
 }
 
@@ -557,9 +557,9 @@ fn time_runs_out_on_the_way() {
 #[test]
 fn grants_outlive_midnight() {
     let midnight = 1_795_305_600_000; // 2026-11-22T00:00:00Z
-    let signing = Signing::Daily([7; 32]);
+    let signing = GrantSigner::Daily([7; 32]);
     let form = |expires_ms| {
-        let terms = Terms {
+        let terms = GrantTerms {
             org: &name("org-7"),
             upload: upload(),
             region: &name("us-west"),
@@ -569,7 +569,7 @@ fn grants_outlive_midnight() {
         };
         let grant = grant::issue(&signing, &terms, midnight - 1_000);
         let json = serde_json::to_value(&grant.upload_fields).expect("JSON");
-        let mut form = Form::default();
+        let mut form = UploadForm::default();
         for (name, value) in json.as_object().expect("an object") {
             form.add(name, value.as_str().expect("text").as_bytes())
                 .expect("a field");
@@ -589,7 +589,7 @@ fn grants_outlive_midnight() {
         .expect_err("the key is gone");
     assert_eq!(gone.code, "InvalidAccessKeyId");
     let elsewhere = quarter
-        .verify(&Signing::Daily([8; 32]), midnight)
+        .verify(&GrantSigner::Daily([8; 32]), midnight)
         .expect_err("another service");
     assert_eq!(elsewhere.code, "InvalidAccessKeyId");
 }
@@ -597,7 +597,7 @@ fn grants_outlive_midnight() {
 /// I-22
 #[test]
 fn no_debug_form_shows_a_field() {
-    let mut form = Form::default();
+    let mut form = UploadForm::default();
     form.add("Policy", b"eyJ").expect("a field");
     assert_eq!(format!("{form:?}"), "Form { fields: 1, .. }");
 }
